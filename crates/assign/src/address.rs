@@ -70,7 +70,7 @@ impl<S: Store> Allocator<S> {
                 Ok(false) => {}
                 Err(error) if error.is_lost_race() => {}
                 // Another client has just claimed the block. The next attempt finds it.
-                Err(Error::ClaimedByOther(_)) => {}
+                Err(Error::ClaimedByOther(_)) if !self.is_calico => {}
                 Err(error @ Error::InProgress { .. }) => tracing::debug!(%error, "trying again"),
                 Err(error) => return Err(error),
             }
@@ -139,6 +139,9 @@ impl<S: Store> Allocator<S> {
     /// Returns the block that contains an address. If there are several, prefers one in which the address is allocated,
     /// then the one at `cidr`, then the largest.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
+        if self.is_calico {
+            return self.block(cidr).await;
+        }
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
         let of_size = |block: &&Versioned<Block>| block.value.cidr() == cidr;

@@ -47,6 +47,10 @@ impl<S: Store> Allocator<S> {
             Err(error) => return Err(error.into()),
         }
         let Some(found) = self.get::<Affinity>(Key::Affinity(key.clone())).await? else {
+            if self.is_calico {
+                // Calico's read has just finished a deletion that stopped half-way, and it gives up.
+                return Err(Error::DeletedAffinity(key.clone()));
+            }
             return Err(StoreError::Conflict(Key::Affinity(key.clone())).into());
         };
         match found.value.state {

@@ -29,11 +29,20 @@ pub struct Allocator<S> {
     pub(crate) notes: Option<Arc<dyn Notes>>,
     /// True if the allocator takes over empty blocks of other holders (Calico 3.32 and later).
     pub(crate) reclaims: bool,
+    /// True if the allocator also does what only Calico's does: see [`Self::as_calico`].
+    pub(crate) is_calico: bool,
 }
 
 impl<S: Store> Allocator<S> {
     pub fn new(store: S) -> Self {
-        Self { store, trace: Trace::default(), notes: None, reclaims: true }
+        Self { store, trace: Trace::default(), notes: None, reclaims: true, is_calico: false }
+    }
+
+    /// Does what Calico's allocator does even where it assigns addresses twice or fails unnecessarily: creates blocks
+    /// that overlap others, looks for an address only in the block of its pool's block size, and fails where a deletion
+    /// stopped half-way. For predictions only.
+    pub(crate) fn as_calico(self) -> Self {
+        Self { is_calico: true, ..self }
     }
 
     /// Reports every decision to an observer.

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
 use calipam_model::selector::SelectorError;
@@ -40,6 +41,12 @@ pub enum Error {
     /// A holder has no affinity for a block.
     #[error("resource does not exist: {0} with error: <nil>")]
     NoAffinity(Key),
+    /// The affinity for a block was marked deleted.
+    #[error(
+        "resource does not exist: BlockAffinityKey(cidr={}, host={}, affinityType={}) with error: Resource was deleted",
+        .0.cidr, .0.node, .0.kind
+    )]
+    DeletedAffinity(AffinityKey),
     /// No pool of the family is enabled, or none has blocks that are large enough.
     #[error("cannot find a qualified ippool")]
     NoQualifiedPool,
@@ -52,7 +59,8 @@ pub enum Error {
     /// A requested pool is missing or disabled, or has blocks that are too small.
     #[error("the given pool ({0}) does not exist, or is not enabled")]
     PoolNotEnabled(IpNet),
-    #[error("the selector of pool {pool} cannot be parsed: {reason}")]
+    /// A selector of a pool does not parse. Calico does not say which pool's.
+    #[error("{reason}")]
     Selector { pool: String, reason: SelectorError },
     /// The node is at its block limit.
     #[error("cannot allocate new block due to per host block limit")]

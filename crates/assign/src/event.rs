@@ -61,9 +61,9 @@ pub enum PoolPassedOver {
     /// The pool has a deletion timestamp.
     #[error("it is being deleted")]
     Deleting,
-    /// The pool's status says that it is not allocatable.
-    #[error("its status says that it is not allocatable")]
-    NotAllocatable,
+    /// The pool's status says that it is not allocatable, for this reason, which can be empty.
+    #[error("its status says that it is not allocatable{}{}", if .0.is_empty() { "" } else { ": " }, .0)]
+    NotAllocatable(String),
     #[error("it is for the other IP family")]
     OtherFamily,
     /// The pool's blocks have no addresses besides those reserved for Windows.
@@ -137,12 +137,13 @@ pub enum NotReclaimed {
 impl PoolPassedOver {
     /// The reason why a pool serves no request at all; `None` if the pool is enabled.
     pub fn of_state(pool: &Pool) -> Option<Self> {
-        let states = [
-            (pool.disabled, Self::Disabled),
-            (pool.deleting, Self::Deleting),
-            (!pool.allocatable, Self::NotAllocatable),
-        ];
-        states.into_iter().find_map(|(applies, why)| applies.then_some(why))
+        if pool.disabled {
+            return Some(Self::Disabled);
+        }
+        if pool.deleting {
+            return Some(Self::Deleting);
+        }
+        pool.not_allocatable.clone().map(Self::NotAllocatable)
     }
 }
 

@@ -11,11 +11,13 @@ use std::task::{Context, Poll, Waker};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockContent;
+use calipam_model::cidr_set::around;
+use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::parallel::lock;
 use calipam_model::pool::Reservation;
-use calipam_model::snapshot::{DefectKind, Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{DatastoreKind, DefectKind, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::words::joined;
 use jiff::Timestamp;
 
@@ -72,6 +74,22 @@ impl<'s> IndexedSnapshot<'s> {
         Some(self.blocks[at].1)
     }
 
+    /// True if the cluster's Calico lists affinities by their labels.
+    pub(crate) fn lists_by_label(&self) -> bool {
+        let is_by_label = ClusterInformation::finds_affinities_by_labels;
+        self.snapshot.datastore == DatastoreKind::Kubernetes && self.snapshot.cluster.as_ref().is_some_and(is_by_label)
+    }
+
+    /// The CIDR of the smallest block that contains an address.
+    pub(crate) fn block_around(&self, address: IpAddr) -> Option<IpNet> {
+        let single = IpNet::from(address);
+        if self.stored(single).is_some() {
+            return Some(single);
+        }
+        let mut larger = around(&self.blocks, single, |(cidr, _)| *cidr);
+        larger.find(|range| !range.is_empty()).map(|range| self.blocks[range.start].0)
+    }
+
     /// The affinities of a holder, including those that are marked deleted.
     pub(crate) fn affinities_of<'a>(
         &'a self,
@@ -90,6 +108,8 @@ pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     /// Addresses that are excluded from automatic assignment, as by a reservation.
     pub avoided: Vec<IpAddr>,
+    /// True if affinities without labels are not listed, as in Calico versions that list them by label (facts 2.5).
+    lists_by_label: bool,
     writes: Mutex<Writes>,
 }
 
@@ -131,7 +151,13 @@ impl<'s> SnapshotStore<'s> {
     }
 
     pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
-        Self { indexed, avoided: Vec::new(), writes: Mutex::default() }
+        Self { indexed, avoided: Vec::new(), lists_by_label: false, writes: Mutex::default() }
+    }
+
+    /// Answers reads as the cluster's Calico sees the datastore.
+    pub(crate) fn as_calico(mut self) -> Self {
+        self.lists_by_label = self.indexed.lists_by_label();
+        self
     }
 
     /// The changes, in the order of each object's first write. Leaves out objects that in the end are the same as in
@@ -239,6 +265,9 @@ impl<'s> SnapshotStore<'s> {
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = lock(&self.writes);
         let is_wanted = |found: &&Versioned<Affinity>| {
+            if self.lists_by_label && !is_labelled(found) {
+                return false;
+            }
             let key = Key::Affinity(found.value.key.clone());
             !found.value.deleted && writes.is_unwritten(query, &key)
         };
@@ -267,6 +296,12 @@ impl<'s> SnapshotStore<'s> {
             .map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision: revision.clone() });
         old.chain(writes.of(query).map(|entry| block_key(&entry))).collect()
     }
+}
+
+/// True if an affinity has the labels by which Calico lists it.
+pub(crate) fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
+    let Revision::Kubernetes(version) = &affinity.revision else { return true };
+    affinity.value.key.labels().iter().all(|(name, value)| version.labels.get(*name) == Some(value))
 }
 
 /// Runs an operation on a snapshot. Such an operation never waits.

@@ -5,6 +5,7 @@ mod host_local;
 mod mentions;
 mod nodes;
 mod owners;
+mod serving;
 mod stored;
 mod usage;
 
@@ -29,6 +30,7 @@ use self::blocks::index_blocks;
 pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
 use self::nodes::{departed_nodes, nodes_in_pools};
+pub(crate) use self::serving::keeps_data_elsewhere;
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::{is_for_services_only, is_live};
 use crate::claim::is_launcher;

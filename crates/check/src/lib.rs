@@ -3,6 +3,7 @@
 //!
 //! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
+mod answers;
 pub mod claim;
 mod code;
 mod context;
@@ -14,7 +15,6 @@ mod finding_ages_tests;
 pub mod fleet;
 pub mod index;
 mod names;
-mod needs;
 pub mod occupancy;
 pub mod owner;
 mod parallel;
@@ -63,14 +63,22 @@ impl Context<'_> {
         }
         let is_decoded = self.snapshot.defects.is_empty();
         let findings = if is_decoded { rules::run_unused(self) } else { rules::run(self) };
-        Report::new(self.snapshot, vec![UNUSED.to_owned()], findings)
+        let note = unused_note(self.snapshot, self.serves_pods());
+        Report::new(self.snapshot, vec![note.to_owned()], findings)
+    }
+
+    /// Returns true if Calico IPAM gives pods their addresses, or would give them.
+    pub(crate) fn serves_pods(&self) -> bool {
+        self.index.serves_pods(uses_ipam(self.snapshot))
     }
 
     /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
         let mut found = Vec::new();
         rules::without_address::check(self, &mut found);
-        found.retain(|finding| finding.code == Code::NodeWithoutAddresses);
+        found.retain(|finding| {
+            finding.code == Code::NodeWithoutAddresses && finding.severity != Severity::Info
+        });
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
@@ -114,6 +122,16 @@ pub fn note_of_ignored_config(name: &str) -> String {
     )
 }
 
+/// The note of a check of a cluster that stores no IPAM data.
+fn unused_note(snapshot: &Snapshot, serves_pods: bool) -> &'static str {
+    if index::keeps_data_elsewhere(snapshot) {
+        return DATA_IS_ELSEWHERE;
+    }
+    if serves_pods { NOTHING_ASSIGNED } else { UNUSED }
+}
+
+const NOTHING_ASSIGNED: &str = "There is no block, handle or affinity: Calico IPAM has assigned no address yet";
+const DATA_IS_ELSEWHERE: &str = "This etcd is not where the cluster's Calico keeps its data: it has no node and no endpoint, and the pods have the annotations that Calico's plugin writes with the Kubernetes datastore. Read the Kubernetes datastore instead";
 const UNUSED: &str = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
 const SERVES_SERVICES: &str =
     "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
@@ -130,6 +148,7 @@ pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
         false if read(Source::Pools) && snapshot.pools.is_empty() => {
             "There is no pool and no block: this cluster does not use Calico IPAM"
         }
+        false if index::keeps_data_elsewhere(snapshot) => DATA_IS_ELSEWHERE,
         false if read(Source::Handles) => UNUSED,
         false => "There is no block and no affinity: Calico IPAM has assigned no address",
         true if index::is_for_services_only(snapshot) => SERVES_SERVICES,

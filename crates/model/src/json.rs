@@ -2,6 +2,7 @@
 //! wins, `null` empties an optional field and leaves any other unchanged, and unknown fields are allowed (facts 1.3.2).
 
 pub(crate) mod plain;
+mod string_list;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,6 +11,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+pub use self::string_list::string_list;
 
 /// Reads the fields of one JSON object.
 pub(crate) trait Fields<'de> {

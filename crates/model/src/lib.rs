@@ -41,5 +41,5 @@ pub mod writable;
 
 pub use error::DecodeError;
 pub use ipnet::IpNet;
-pub use json::{RawJson, Unknown, from_slice as from_json, or_empty};
+pub use json::{RawJson, Unknown, from_slice as from_json, or_empty, string_list};
 pub use resource::Parsed;

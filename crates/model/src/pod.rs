@@ -1,14 +1,15 @@
 //! Kubernetes pods, reduced to their use of addresses (facts 2.12).
 
 mod named;
+mod request;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::request::{Annotations, MachineReference, Namespace, PodRequest};
+
 use self::named::Named;
-use crate::cidr;
 use crate::key::Key;
 use crate::packing::{boxed_texts, text_at};
 use crate::snapshot::FieldDefect;
@@ -29,6 +30,9 @@ pub mod evidence {
     /// Added to [`NETWORK_STATUS`] for an address in a network other than the default one. The pod's `status` does not
     /// list such an address.
     pub const SECONDARY: u8 = 32;
+    /// The annotation `cni.projectcalico.org/floatingIPs`: packets to the address are sent to the pod, and IPAM does not
+    /// know of it.
+    pub const FLOATING: u8 = 64;
 }
 
 /// The fields of a pod object; missing ones are empty.
@@ -44,12 +48,17 @@ pub struct PodParts<'a> {
     pub phase: &'a str,
     /// True if the condition `PodReadyToStartContainers` or `Ready` is true: the sandbox has a network.
     pub ready: bool,
+    /// True if the condition `PodReadyToStartContainers` is false: the pod has no sandbox with a network. After a reboot
+    /// of its node, the kubelet leaves the phase of such a pod at `Running`.
+    pub lacks_sandbox: bool,
     /// The end of the last container, from `status.containerStatuses` and similar fields; `None` if one could still be
     /// running or the end is unknown.
     pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
-    /// True if `metadata.deletionTimestamp` is set.
+    /// `metadata.deletionTimestamp`.
+    pub deleted: Option<Timestamp>,
+    /// True if `metadata.deletionTimestamp` is set, even if it cannot be read.
     pub deleting: bool,
     /// `status.podIPs[].ip`.
     pub status_ips: Vec<&'a str>,
@@ -61,12 +70,6 @@ pub struct PodParts<'a> {
     pub cni_ip: Option<&'a str>,
     /// The annotation `cni.projectcalico.org/containerID`.
     pub container_id: &'a str,
-    /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: a JSON list.
-    pub no_ipam: Option<&'a str>,
-    /// The annotations `cni.projectcalico.org/ipv4pools` and `…/ipv6pools`: JSON lists of names and CIDRs.
-    pub pools: [Option<&'a str>; 2],
-    /// The annotation `cni.projectcalico.org/ipAddrs`: a JSON list.
-    pub fixed: Option<&'a str>,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// The annotation `vpc.amazonaws.com/pod-ips`: comma-separated.
@@ -78,28 +81,8 @@ pub struct PodParts<'a> {
     pub networks_status: Option<&'a str>,
     /// The controlling owner of kind `VirtualMachineInstance` in the group `kubevirt.io`.
     pub machine: Option<&'a str>,
-}
-
-/// A pod's request to IPAM, from its annotations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodRequest {
-    /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides. An empty list requests the pools that
-    /// select node and namespace, even if the namespace requests other pools.
-    pub pools: [Option<Vec<String>>; 2],
-    pub addresses: Vec<IpAddr>,
-}
-
-/// The parts of a namespace that determine the pools for its pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Namespace {
-    pub labels: BTreeMap<String, String>,
-    /// The IPv4 and IPv6 pools in the annotations, by name or CIDR; empty if the pools' selectors decide.
-    pub pools: [Vec<String>; 2],
-}
-
-/// Reads an annotation with pool names or addresses. An invalid one yields an empty list: the plugin reports it.
-pub fn listed(annotation: Option<&str>) -> Vec<String> {
-    annotation.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+    /// The pod's request for addresses.
+    pub request: PodRequest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +90,7 @@ pub struct Pod {
     /// Namespace, name, node, container ID and machine, packed.
     text: Box<[u8]>,
     addresses: Box<[(IpAddr, u8)]>,
-    /// The request in its annotations; most pods have none.
+    /// The request in annotations, labels and owner references; most pods have none.
     pub request: Option<Box<PodRequest>>,
     /// The creation time, in seconds since 1970; 0 if unknown.
     created: u32,
@@ -117,12 +100,17 @@ pub struct Pod {
     pub finished_at: Option<Timestamp>,
     /// True if the pod was deleted. The object remains until the containers have ended.
     pub deleting: bool,
+    /// The deletion time of a pod whose annotation is blank, but whose containers are not known to have ended. It can
+    /// still use the address in its status. Calico counts it as finished at once.
+    pub leaving_since: Option<Timestamp>,
     /// True if the pod uses the node's network and has no address of its own.
     pub host_network: bool,
     /// True if the phase is `Running`.
     pub running: bool,
     /// True if the sandbox has a network, so that the status is not from an earlier sandbox.
     pub ready: bool,
+    /// True if the pod is known to have no sandbox with a network, whatever its phase.
+    pub lacks_sandbox: bool,
     /// True if one of the CNI plugin's annotations with addresses is present, even if empty.
     pub has_cni_annotation: bool,
 }
@@ -145,20 +133,23 @@ impl Pod {
         let mut found = Named::default();
         found.read(parts);
         let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
-        let finished = matches!(parts.phase, "Failed" | "Succeeded" | "Completed")
-            || torn_down(parts.cni_ip)
-            || torn_down(parts.aws_ips);
+        let has_ended = matches!(parts.phase, "Failed" | "Succeeded" | "Completed");
+        let finished = has_ended || torn_down(parts.cni_ip) || torn_down(parts.aws_ips);
+        let is_in_status = found.addresses.iter().any(|(_, by)| by & evidence::STATUS != 0);
+        let may_be_leaving = finished && !has_ended && parts.ended_at.is_none() && is_in_status;
         let pod = Self {
             text: boxed_texts(&fields),
             addresses: found.addresses.into_boxed_slice(),
-            request: request(parts),
+            request: (parts.request != PodRequest::default()).then(|| Box::new(parts.request.clone())),
             created: parts.created.and_then(|at| u32::try_from(at.as_second()).ok()).unwrap_or(0),
             finished,
             finished_at: parts.ended_at.filter(|_| finished),
             deleting: parts.deleting,
+            leaving_since: parts.deleted.filter(|_| may_be_leaving),
             host_network: parts.host_network,
             running: parts.phase == "Running",
             ready: parts.ready,
+            lacks_sandbox: parts.lacks_sandbox,
             has_cni_annotation: parts.cni_ip.is_some() || parts.cni_ips.is_some(),
         };
         (pod, found.defects)
@@ -197,10 +188,17 @@ impl Pod {
         created.is_some_and(|created| now.duration_since(created) > age)
     }
 
-    /// True for a pod that should have an address from IPAM on its node, but does not seem to have one yet.
+    /// True for a pod that should have an address on its node, but does not have one yet. The status decides if it names
+    /// an address or says that there is no sandbox. Otherwise, a running pod or one with an annotation counts as served.
     pub fn waits(&self) -> bool {
-        let needs_none = self.finished || self.deleting || self.host_network || self.ready || self.running;
-        !needs_none && self.addresses.is_empty() && !self.node().is_empty()
+        let needs_none = self.finished || self.deleting || self.host_network || self.node().is_empty();
+        if needs_none || self.ready || self.named_by(evidence::STATUS).next().is_some() {
+            return false;
+        }
+        if self.running {
+            return self.lacks_sandbox;
+        }
+        self.named_by(evidence::CNI | evidence::AWS).next().is_none()
     }
 
     /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Pods of other
@@ -254,18 +252,14 @@ impl Pod {
     }
 }
 
-fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
-    let addresses = listed(parts.fixed);
-    let request = PodRequest {
-        pools: parts.pools.map(|pools| pools.filter(|json| !json.is_empty()).map(|json| listed(Some(json)))),
-        addresses: addresses.iter().filter_map(|text| cidr::parse_address(text)).collect(),
-    };
-    (request != PodRequest::default()).then(|| Box::new(request))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn no_ipam(json: &str) -> PodRequest {
+        let annotations = Annotations { no_ipam: json.to_owned(), ..Annotations::default() };
+        PodRequest { annotations, ..PodRequest::default() }
+    }
 
     fn owned(parts: &PodParts<'_>) -> Vec<String> {
         Pod::new(parts).0.addresses().map(|a| a.to_string()).collect()
@@ -290,16 +284,16 @@ mod tests {
         let waiting = PodParts {
             node: "n",
             phase: "Pending",
-            pools: [Some(r#"["a","10.0.0.0/8"]"#), Some("x")],
-            fixed: Some(r#"["10.0.0.9"]"#),
+            request: PodRequest {
+                annotations: Annotations { families: "x".to_owned(), ..Annotations::default() },
+                ..PodRequest::default()
+            },
             created: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(60)),
             ..PodParts::default()
         };
         let pod = |parts: &PodParts<'_>| Pod::new(parts).0;
         assert!(pod(&waiting).waits());
-        let asked = pod(&waiting).request.unwrap();
-        let expected = ([Some(vec!["a".to_owned(), "10.0.0.0/8".to_owned()]), Some(vec![])], 1);
-        assert_eq!((asked.pools, asked.addresses.len()), expected);
+        assert_eq!(*pod(&waiting).request.unwrap(), waiting.request);
         let age = |secs| {
             pod(&waiting).is_older_than(SignedDuration::from_mins(1), Timestamp::from_second(secs).unwrap())
         };
@@ -308,12 +302,15 @@ mod tests {
             PodParts { node: "", ..waiting.clone() },
             PodParts { host_network: true, ..waiting.clone() },
             PodParts { status_ip: "10.0.0.1", ..waiting.clone() },
-            PodParts { no_ipam: Some(r#"["10.0.0.1"]"#), ..waiting.clone() },
+            PodParts { cni_ip: Some("10.0.0.1/32"), ..waiting.clone() },
+            PodParts { phase: "Running", ..waiting.clone() },
             PodParts { deleting: true, ..waiting.clone() },
         ] {
             assert!(!pod(&parts).waits(), "{parts:?}");
         }
-        assert!(pod(&PodParts { pools: [None; 2], fixed: None, ..waiting }).request.is_none());
+        let rebooted = PodParts { phase: "Running", lacks_sandbox: true, ..waiting.clone() };
+        assert!(pod(&rebooted).waits());
+        assert!(pod(&PodParts { request: PodRequest::default(), ..waiting }).request.is_none());
     }
 
     #[test]
@@ -337,7 +334,7 @@ mod tests {
     fn other_evidence_protects_or_bypasses() {
         let parts = PodParts {
             status_ips: vec!["10.0.0.1", "10.0.0.9"],
-            no_ipam: Some(r#"["10.0.0.9"]"#),
+            request: no_ipam(r#"["10.0.0.9"]"#),
             network_status: Some(r#"[{"name":"x","ips":["10.0.0.1","10.0.0.3"]},{"name":"y"}]"#),
             container_id: "3f9a",
             ..PodParts::default()

@@ -58,8 +58,9 @@ pub struct Pool {
     pub disabled: bool,
     /// True if `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// False if the condition `Allocatable` is false (Calico 3.32 and later).
-    pub allocatable: bool,
+    /// The reason in the condition `Allocatable` if the condition is false, such as `CIDROverlap` (Calico 3.32 and
+    /// later); empty if it has none. `None` if Calico may allocate from the pool.
+    pub not_allocatable: Option<String>,
     /// Selects the nodes that may use the pool; `all()` by default.
     pub node_selector: String,
     /// Selects the namespaces that may use the pool; empty for all (Calico 3.31 and later).
@@ -97,8 +98,10 @@ impl Pool {
                     || DecodeError(format!("`spec.blockSize` is {size}, which is not a prefix length")),
                 )?,
             };
-        let refused =
-            |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
+        let is_refusal =
+            |c: &&Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
+        let conditions = status.conditions.unwrap_or_default();
+        let refusal = conditions.iter().find(is_refusal);
         let (temporary_for, defects) = temporary_for(&metadata);
         let value = Self {
             name: name.to_owned(),
@@ -106,7 +109,7 @@ impl Pool {
             block_size,
             disabled: spec.disabled.unwrap_or(false),
             deleting: metadata.deletion_timestamp.is_some(),
-            allocatable: !status.conditions.unwrap_or_default().iter().any(refused),
+            not_allocatable: refusal.map(|condition| condition.reason.clone().unwrap_or_default()),
             node_selector: spec.node_selector.filter(|s| !s.is_empty()).unwrap_or_else(|| "all()".to_owned()),
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
             allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
@@ -121,7 +124,7 @@ impl Pool {
 
     /// True if Calico allocates from the pool: it is allocatable, and neither disabled nor being deleted.
     pub fn is_enabled(&self) -> bool {
-        !self.disabled && !self.deleting && self.allocatable
+        !self.disabled && !self.deleting && self.not_allocatable.is_none()
     }
 
     /// True if the pool is too small for even one block.

@@ -74,6 +74,7 @@ pub(crate) struct Condition {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub status: Option<String>,
+    pub reason: Option<String>,
 }
 
 pub(crate) fn read<T: DeserializeOwned + Default>(

@@ -5,11 +5,11 @@
 //! `&&` binds more tightly than `||`. Strings are in single or double quotes and have no escapes.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 mod tokens;
 
 use self::tokens::{Comparison, Token, tokenize};
+use crate::words::joined;
 
 /// Maximum depth of parentheses. Calico has no such limit; no real selector comes near it.
 const MAX_DEPTH: usize = 100;
@@ -31,16 +31,21 @@ enum Node {
 
 impl Selector {
     /// Reads a selector; an empty one selects everything. Rejects what Calico rejects, and nesting that is too deep.
+    ///
+    /// # Errors
+    /// Those of Calico's parser, in the same words.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let mut parser = Parser { tokens: tokenize(text)?.into_iter().peekable() };
-        if parser.tokens.peek().is_none() {
+        let mut parser = Parser { tokens: tokenize(text)?, at: 0 };
+        if *parser.peek() == Token::End {
             return Ok(Self(Node::All));
         }
         let node = parser.alternatives(0)?;
-        match parser.tokens.next() {
-            None => Ok(Self(node)),
-            Some(token) => Err(SelectorError::unexpected(token, "`&&`, `||` or the end")),
+        let rest = &parser.tokens[parser.at..];
+        if rest.len() > 1 {
+            let rest = joined(rest, " ");
+            return Err(SelectorError::Invalid(format!("unexpected content at end of selector [{rest}]")));
         }
+        Ok(Self(node))
     }
 
     /// True for selectors such as `all()` and "", which ignore the labels.
@@ -75,6 +80,7 @@ impl Node {
 /// The reason why a selector cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
+    /// The message of Calico's parser.
     #[error("{0}")]
     Invalid(String),
     /// The selector is nested too deeply for this program. Calico has no such limit.
@@ -82,25 +88,21 @@ pub enum SelectorError {
     TooDeep,
 }
 
-impl SelectorError {
-    fn unexpected(found: impl Display, wanted: &str) -> Self {
-        Self::Invalid(format!("expected {wanted}, found {found}"))
-    }
-
-    fn ends(wanted: &str) -> Self {
-        Self::Invalid(format!("expected {wanted}, but the selector ends"))
-    }
+fn invalid(message: &str) -> SelectorError {
+    SelectorError::Invalid(message.to_owned())
 }
 
+/// Reads tokens in order. The last one is [`Token::End`], which is never passed.
 struct Parser {
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    tokens: Vec<Token>,
+    at: usize,
 }
 
 impl Parser {
     /// One or more terms joined by `||`.
     fn alternatives(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut nodes = vec![self.conjunction(depth)?];
-        while self.tokens.next_if_eq(&Token::Or).is_some() {
+        while self.next_if(&Token::Or) {
             nodes.push(self.conjunction(depth)?);
         }
         Ok(only_or(nodes, Node::Or))
@@ -109,7 +111,7 @@ impl Parser {
     /// One or more terms joined by `&&`.
     fn conjunction(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut nodes = vec![self.term(depth)?];
-        while self.tokens.next_if_eq(&Token::And).is_some() {
+        while self.next_if(&Token::And) {
             nodes.push(self.term(depth)?);
         }
         Ok(only_or(nodes, Node::And))
@@ -118,16 +120,15 @@ impl Parser {
     /// A comparison, a function or a group, with any number of `!` before it.
     fn term(&mut self, depth: usize) -> Result<Node, SelectorError> {
         let mut negated = false;
-        while self.tokens.next_if_eq(&Token::Not).is_some() {
+        while self.next_if(&Token::Not) {
             negated = !negated;
         }
-        let wanted = "a label, a function or `(`";
-        let node = match self.next(wanted)? {
-            Token::All => Node::All,
+        let node = match self.next() {
+            Token::All | Token::Global => Node::All,
             Token::Has(label) => Node::Has(label),
             Token::Label(label) => self.comparison(label)?,
             Token::Open => self.group(depth)?,
-            token => return Err(SelectorError::unexpected(token, wanted)),
+            token => return Err(SelectorError::Invalid(format!("unexpected token: {token}"))),
         };
         Ok(if negated { Node::Not(Box::new(node)) } else { node })
     }
@@ -137,52 +138,64 @@ impl Parser {
             return Err(SelectorError::TooDeep);
         }
         let node = self.alternatives(depth + 1)?;
-        self.expect(Token::Close, "`)`")?;
+        if !self.next_if(&Token::Close) {
+            return Err(invalid("expected )"));
+        }
         Ok(node)
     }
 
     /// The comparison that follows a label.
     fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
-        match self.next("an operator")? {
-            Token::Compare(how) => {
-                let wanted = "a quoted string";
-                match self.next(wanted)? {
-                    Token::Text(value) => Ok(Node::Compare(label, how, value)),
-                    token => Err(SelectorError::unexpected(token, wanted)),
-                }
-            }
+        if *self.peek() == Token::End {
+            return Err(invalid("unexpected end of string looking for op"));
+        }
+        match self.next() {
+            Token::Compare(how) => match self.next() {
+                Token::Text(value) => Ok(Node::Compare(label, how, value)),
+                _ => Err(invalid("expected string")),
+            },
             Token::In => Ok(Node::In(label, self.set()?)),
             Token::NotIn => Ok(Node::Not(Box::new(Node::In(label, self.set()?)))),
-            token => {
-                let wanted = format!("an operator after the label {label:?}");
-                Err(SelectorError::unexpected(token, &wanted))
-            }
+            token => Err(SelectorError::Invalid(format!("expected == or != not: {token}"))),
         }
     }
 
     /// Strings in braces. Like Calico's parser, allows an empty set and a comma before the closing brace.
     fn set(&mut self) -> Result<Vec<String>, SelectorError> {
-        self.expect(Token::OpenSet, "`{`")?;
+        if !self.next_if(&Token::OpenSet) {
+            return Err(invalid("expected set literal"));
+        }
         let mut values = Vec::new();
-        while let Some(Token::Text(value)) = self.tokens.next_if(|t| matches!(t, Token::Text(_))) {
-            values.push(value);
-            if self.tokens.next_if_eq(&Token::Comma).is_none() {
+        while let Token::Text(value) = self.peek() {
+            values.push(value.clone());
+            self.next();
+            if !self.next_if(&Token::Comma) {
                 break;
             }
         }
-        self.expect(Token::CloseSet, "`}`")?;
+        if !self.next_if(&Token::CloseSet) {
+            return Err(invalid("expected }"));
+        }
         Ok(values)
     }
 
-    fn expect(&mut self, token: Token, wanted: &str) -> Result<(), SelectorError> {
-        match self.next(wanted)? {
-            found if found == token => Ok(()),
-            found => Err(SelectorError::unexpected(found, wanted)),
-        }
+    fn peek(&self) -> &Token {
+        self.tokens.get(self.at).unwrap_or(&Token::End)
     }
 
-    fn next(&mut self, wanted: &str) -> Result<Token, SelectorError> {
-        self.tokens.next().ok_or_else(|| SelectorError::ends(wanted))
+    fn next(&mut self) -> Token {
+        let token = self.peek().clone();
+        if token != Token::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    /// Passes the next token if it is this one.
+    fn next_if(&mut self, token: &Token) -> bool {
+        let found = self.peek() == token;
+        self.at += usize::from(found);
+        found
     }
 }
 
@@ -303,6 +316,29 @@ mod tests {
             assert!(Selector::parse(selector).is_err(), "{selector}");
         }
         assert!(Selector::parse(&format!("has({})", "l".repeat(513))).is_err());
+    }
+
+    #[test]
+    fn errors_have_the_words_of_calico() {
+        for (selector, error) in [
+            ("zone ==", "expected string"),
+            ("zone", "unexpected end of string looking for op"),
+            ("zone = 'a'", "expected =="),
+            ("has(a) & has(b)", "expected &&"),
+            ("a inside {'b'}", "expected operator after label \"a\""),
+            ("a in 'x'", "expected set literal"),
+            ("a in {'x'", "expected }"),
+            ("(all()", "expected )"),
+            ("has(a) has(b)", "unexpected content at end of selector [TokHas(b) TokEOF()]"),
+            ("!", "unexpected token: TokEOF()"),
+            ("'b1' == b", "unexpected token: TokStringLiteral(b1)"),
+            ("has(a", "no closing ')' after has("),
+            ("'open", "unterminated string"),
+            ("a ! 'b'", "expected == or != not: TokNot()"),
+            ("%", "expected identifier"),
+        ] {
+            assert_eq!(Selector::parse(selector).unwrap_err().to_string(), error, "{selector}");
+        }
     }
 
     #[test]

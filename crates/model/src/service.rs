@@ -77,9 +77,13 @@ impl Service {
 pub struct Machine {
     pub namespace: String,
     pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
     /// True for an instance of a VirtualMachine with the same name. Without that VirtualMachine, the instance keeps no
     /// address.
     pub is_owned: bool,
+    /// True for a VirtualMachineInstance.
+    pub is_instance: bool,
 }
 
 #[cfg(test)]

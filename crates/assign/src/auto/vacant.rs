@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
+use calipam_model::cidr_set::CidrSet;
 
 use super::Search;
 use super::survey::{Place, Survey};
@@ -60,13 +61,15 @@ impl<S: Store> Search<'_, S> {
                 std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
             let is_last = places.len() < count;
             // In a pool with room, the very first place is usually vacant, and one round trip is enough.
-            let guarded = places.first().copied().filter(|_| count == BATCHES[0]);
+            let guarded = places.first().copied().filter(|_| count == BATCHES[0] && !self.allocator.is_calico);
             let (taken, around_first) = self.taken(&places, guarded).await?;
             for place in places {
                 if in_the_way.iter().any(|other| cidr::overlap(*other, place)) {
                     passed.other_size += 1;
                 } else if taken.contains(&place) {
                     passed.unread += 1;
+                } else if self.allocator.is_calico {
+                    return Ok(Nearby::Vacant(place));
                 } else {
                     // The place's addresses can belong to a block that dates from before the pool's block size was
                     // changed.
@@ -122,7 +125,10 @@ impl<S: Store> Search<'_, S> {
         let keys = BlockKeys::new(found);
         let (mut places, mut passed) = (Vec::new(), Vec::new());
         for (index, pool) in self.pools.iter().enumerate() {
-            let other_sizes = keys.of_other_size(pool.block_size);
+            let other_sizes = match self.allocator.is_calico {
+                true => CidrSet::new([]),
+                false => keys.of_other_size(pool.block_size),
+            };
             let mut counts = Passed::default();
             let mut walk = Walk::new(pool, &self.request.host, self.moment());
             while let Some(cidr) = self.next_place(&mut walk, &mut counts) {

@@ -124,7 +124,8 @@ impl<'s> Outlook<'s> {
     /// to another holder or to none. Calico removes the affinity for such a block when it finds it.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
-        let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);
+        let affinities = self.indexed.affinities_of(kind, name).filter(|stored| self.is_listed(stored));
+        let affinities = affinities.map(|stored| &stored.value);
         let read = affinities.filter(|affinity| !affinity.deleted).map(|affinity| &affinity.key);
         let broken = self.undecodable_affinities.get(&(kind, name)).into_iter().flatten().copied();
         let is_own =

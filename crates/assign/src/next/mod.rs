@@ -4,10 +4,13 @@
 //! Asking for many nodes is fast. For a node with a free address in one of its blocks, the allocator usually does not
 //! have to run. Nodes whose blocks are all full share one answer if the same pools select them.
 
+mod add;
 mod allocatable;
 mod answer;
 mod claims;
+mod machine;
 mod open_pool;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +20,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, Cooling};
-use calipam_model::cidr;
 use calipam_model::cidr_set::CidrSet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -27,16 +29,18 @@ use calipam_model::node::Node;
 use calipam_model::parallel::lock;
 use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::snapshot::{ALLOCATION_SOURCES, Defect, DefectKind, Snapshot, StoredBlock};
+use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Versioned};
 
+pub use self::add::PodAdd;
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
+pub use self::request::{CniConfiguration, Wanted};
 use self::open_pool::{OpenPool, open_pools};
 use crate::allocator::Allocator;
 use crate::auto::assignable;
 use crate::event::Event;
 use crate::family::Family;
-use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, without_waiting};
+use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, is_labelled, without_waiting};
 use crate::pools::pool_of;
 use crate::request::{AssignIp, AutoAssign};
 
@@ -49,7 +53,7 @@ pub(crate) fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
     snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
 }
 
-/// A pod's request for an address of one family.
+/// A request for an address of one family.
 #[derive(Clone, Copy, Debug)]
 pub struct NextAddress<'r> {
     pub node: &'r str,
@@ -60,13 +64,25 @@ pub struct NextAddress<'r> {
     /// The labels of the pod's namespace. If they are unknown (`None`), namespace selectors are matched against no
     /// labels.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
+    /// The handle of the pod's virtual machine, which has at most one address of the family.
+    pub machine: Option<&'r str>,
+}
+
+impl<'r> NextAddress<'r> {
+    /// A request of an ordinary pod in a namespace without labels.
+    pub fn new(node: &'r str, family: Family, pools: &'r [IpNet]) -> Self {
+        Self { node, family, pools, namespace_labels: None, machine: None }
+    }
 }
 
 /// The data that a node's refusal depends on. Nodes with equal keys get the same answer.
 #[derive(PartialEq, Eq, Hash)]
 struct RefusalKey {
     family: Family,
-    pools: Vec<usize>,
+    /// The pools that the request names; empty if it names none.
+    named: Vec<IpNet>,
+    /// The open pools that select the node, by position.
+    selecting: Vec<usize>,
     /// The number of blocks that the node holds in these pools, if the node is at its block limit.
     held: Option<u32>,
     windows: bool,
@@ -105,17 +121,11 @@ enum OwnBlocks {
 }
 
 impl<'s> Outlook<'s> {
-    /// Indexes a snapshot. Returns `None` if data that the allocator needs was not read, or if the configuration, a
-    /// pool or a reservation cannot be decoded.
+    /// Indexes a snapshot. Returns `None` if data that the allocator needs was not read, or if the configuration cannot
+    /// be decoded. Like Calico, skips pools and reservations that cannot be decoded.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
         let config = snapshot.effective_ipam_config()?;
-        let hides = |defect: &Defect| match &defect.key {
-            Some(Key::Pool(_)) => matches!(defect.kind, DefectKind::Value(_)),
-            key => matches!(key, Some(Key::Reservation(_))),
-        };
-        if !ALLOCATION_SOURCES.into_iter().all(|source| snapshot.has_read(source))
-            || snapshot.defects.iter().any(hides)
-        {
+        if !ALLOCATION_SOURCES.into_iter().all(|source| snapshot.has_read(source)) {
             return None;
         }
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
@@ -149,44 +159,65 @@ impl<'s> Outlook<'s> {
     }
 
     /// Returns the reason why a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods in at least
-    /// one namespace get one. Pods that name a pool are not considered.
+    /// one namespace get one. `named` are the pools that the pod names; if empty, pools serve it that select the node.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
-    pub fn refusal(&self, node: &Node, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
-        let Some(open) = &self.open[family as usize] else { return Err(NotKnown) };
+    pub fn refusal(
+        &self,
+        node: &Node,
+        family: Family,
+        named: &[IpNet],
+    ) -> Result<Option<Arc<Refused>>, NotKnown> {
         if self.undecodable_affinities.contains_key(&(&AffinityType::Host, node.name.as_str())) {
             return Err(NotKnown);
         }
+        let Some(open) = &self.open[family as usize] else {
+            // A selector does not parse. Calico then refuses each request that names no pool.
+            return Ok(self.ask(node, family, named));
+        };
         let selecting: Vec<usize> =
             (0..open.len()).filter(|at| open[*at].selector.selects(&node.labels)).collect();
-        let pools: Vec<&Pool> = selecting
-            .iter()
-            .map(|at| &open[*at])
-            .filter(|open| open.is_usable())
-            .map(|open| open.pool)
-            .collect();
+        let pools = match named {
+            [] => {
+                let open = selecting.iter().map(|at| &open[*at]);
+                open.filter(|open| open.is_usable()).map(|open| open.pool).collect()
+            }
+            named => self.usable_named(named),
+        };
+
         let single_block = self.has_single_block(node, family);
         let held = match self.own_blocks(node, family, &pools) {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
-            OwnBlocks::Free | OwnBlocks::Odd => return Ok(self.ask(node, family)),
-            OwnBlocks::Full(_) if pools.is_empty() => return Ok(self.ask(node, family)),
+            OwnBlocks::Free | OwnBlocks::Odd => return Ok(self.ask(node, family, named)),
+            OwnBlocks::Full(_) if pools.is_empty() => return Ok(self.ask(node, family, named)),
             OwnBlocks::Full(held) => held,
         };
         let held = (held >= self.limit(single_block)).then_some(held);
-        let key = RefusalKey { family, pools: selecting, held, windows: node.is_windows(), single_block };
+        let (named_key, windows) = (named.to_vec(), node.is_windows());
+        let key = RefusalKey { family, named: named_key, selecting, held, windows, single_block };
         if let Some(known) = self.remembered.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let found = self.ask(node, family);
+        let found = self.ask(node, family, named);
         self.remembered.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
 
-    /// Answers a request for any address.
+    /// The pools with these CIDRs, if each of them is enabled and allows workloads; otherwise none.
+    fn usable_named(&self, named: &[IpNet]) -> Vec<&'s Pool> {
+        let usable = |cidr: &IpNet| {
+            let pool = self.pools().filter(|pool| pool.cidr == *cidr && pool.is_enabled()).last()?;
+            pool.allows(PoolUse::Workload).then_some(pool)
+        };
+        named.iter().map(usable).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Answers a request for any address. If the first attempt fails but changes something, such as a stale affinity,
+    /// tries again, as the kubelet does.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
-        let NextAddress { node, family, pools, namespace_labels } = *request;
+        let NextAddress { node, family, pools, namespace_labels, machine } = *request;
         let known = self.indexed.node(node).map(|node| &node.value);
         let named = |wanted| if family == wanted { pools.to_vec() } else { Vec::new() };
         let single_block = known.is_some_and(|node| self.has_single_block(node, family));
@@ -194,61 +225,96 @@ impl<'s> Outlook<'s> {
             host: node.to_owned(),
             v4: u32::from(family == Family::V4),
             v6: u32::from(family == Family::V6),
+            handle: machine.map(str::to_owned),
             pools_v4: named(Family::V4),
             pools_v6: named(Family::V6),
             intended_use: Some(PoolUse::Workload),
             max_blocks_per_host: self.most_blocks(single_block),
+            max_per_handle: u32::from(machine.is_some()),
             namespace_labels: namespace_labels.cloned(),
             windows: known.is_some_and(Node::is_windows),
             ..AutoAssign::default()
         };
         self.run(|allocator, events| {
-            let mut result = without_waiting(allocator.auto_assign(&asked));
-            let is_given = result.as_ref().is_ok_and(|done| done.addresses().next().is_some());
-            if !is_given && allocator.store().has_writes() {
-                // The first attempt cleaned something up, such as a stale affinity. Like the kubelet, try again.
-                drop(events());
-                result = without_waiting(allocator.auto_assign(&asked));
+            let answer = |result| Answer::of_any(self, request, single_block, result, events());
+            let first = answer(without_waiting(allocator.auto_assign(&asked)));
+            let Err(refused) = &first.outcome else { return first };
+            if !allocator.store().has_writes() {
+                return first;
             }
-            Answer::of_any(self, request, single_block, result, events())
+            let second = answer(without_waiting(allocator.auto_assign(&asked)));
+            match second.outcome {
+                Ok(_) => Answer { first: Some(refused.clone()), ..second },
+                Err(_) => first,
+            }
         })
     }
 
     /// Answers a request for a given address.
-    pub fn next_named(&self, node: &str, address: IpAddr) -> Answer {
+    pub fn next_named(&self, node: &str, address: IpAddr, machine: Option<&str>) -> Answer {
         let windows = self.indexed.node(node).is_some_and(|node| node.value.is_windows());
-        let asked =
-            AssignIp { intended_use: Some(PoolUse::Workload), windows, ..AssignIp::new(node, address) };
+        let asked = AssignIp {
+            handle: machine.map(str::to_owned),
+            max_per_handle: u32::from(machine.is_some()),
+            intended_use: Some(PoolUse::Workload),
+            windows,
+            ..AssignIp::new(node, address)
+        };
         self.run(|allocator, events| {
-            let result = without_waiting(allocator.assign_ip(&asked));
-            Answer::of_named(node, address, result, events())
+            let answer = |result| Answer::of_named(self, node, address, result, events());
+            let first = answer(without_waiting(allocator.assign_ip(&asked)));
+            let Err(refused) = &first.outcome else { return first };
+            if !allocator.store().has_writes() {
+                return first;
+            }
+            let second = answer(without_waiting(allocator.assign_ip(&asked)));
+            match second.outcome {
+                Ok(_) => Answer { first: Some(refused.clone()), ..second },
+                Err(_) => first,
+            }
         })
     }
 
+    /// Runs a request on a store of its own. `ask` gets the allocator, and a function that takes the events so far.
     fn run(
         &self,
         ask: impl FnOnce(&Allocator<&SnapshotStore<'_>>, &dyn Fn() -> Vec<Event>) -> Answer,
     ) -> Answer {
-        let store = SnapshotStore::of(Arc::clone(&self.indexed));
+        let store = SnapshotStore::of(Arc::clone(&self.indexed)).as_calico();
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let log = Arc::clone(&events);
         let emit = move |event| lock(&log).push(event);
-        let allocator = Allocator::new(&store).observed_by(Arc::new(emit));
-        let reclaims = reclaims_empty_blocks(self.indexed.snapshot);
-        let allocator = if reclaims { allocator } else { allocator.without_reclaiming() };
+        let allocator = self.allocator(&store).observed_by(Arc::new(emit));
         ask(&allocator, &|| std::mem::take(&mut *lock(&events)))
     }
 
-    fn ask(&self, node: &Node, family: Family) -> Option<Arc<Refused>> {
-        self.next_of_any(node, family).outcome.err().map(Arc::new)
+    /// Runs operations on a store of their own.
+    fn on_store<T>(&self, work: impl FnOnce(&Allocator<&SnapshotStore<'_>>) -> T) -> T {
+        let store = SnapshotStore::of(Arc::clone(&self.indexed)).as_calico();
+        work(&self.allocator(&store))
+    }
+
+    /// An allocator that does what Calico's does, in the cluster's version.
+    fn allocator<'a>(&self, store: &'a SnapshotStore<'s>) -> Allocator<&'a SnapshotStore<'s>> {
+        let allocator = Allocator::new(store).as_calico();
+        match reclaims_empty_blocks(self.indexed.snapshot) {
+            true => allocator,
+            false => allocator.without_reclaiming(),
+        }
+    }
+
+    fn ask(&self, node: &Node, family: Family, named: &[IpNet]) -> Option<Arc<Refused>> {
+        let answer = match named {
+            [] => self.next_of_any(node, family),
+            pools => self.next(&NextAddress::new(&node.name, family, pools)),
+        };
+        answer.outcome.err().map(Arc::new)
     }
 
     /// Returns the answer for the next pod on a node, in whichever namespace. If a pod in an ordinary namespace gets no
     /// address, also tries the pools that serve only namespaces with certain labels.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
-        let ask = |pools: &[IpNet]| {
-            self.next(&NextAddress { node: &node.name, family, pools, namespace_labels: None })
-        };
+        let ask = |pools: &[IpNet]| self.next(&NextAddress::new(&node.name, family, pools));
         let mut answer = ask(&[]);
         let Some(open) = self.open[family as usize].as_ref().filter(|_| answer.outcome.is_err()) else {
             return answer;
@@ -274,7 +340,8 @@ impl<'s> Outlook<'s> {
     /// If the answer depends on the labels of the namespace, and they were not read.
     pub fn next_in(&self, namespace: &str, node: &Node, family: Family) -> Result<Answer, NotKnown> {
         let labels = self.namespace(namespace).map(|namespace| &namespace.labels);
-        let request = NextAddress { node: &node.name, family, pools: &[], namespace_labels: labels };
+        let request =
+            NextAddress { namespace_labels: labels, ..NextAddress::new(&node.name, family, &[]) };
         let answer = self.next(&request);
         let is_known = labels.is_some() || answer.outcome.is_ok();
         if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }
@@ -296,12 +363,17 @@ impl<'s> Outlook<'s> {
         node: &Node,
         family: Family,
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        let refused = self.refusal(node, family)?;
+        let refused = self.refusal(node, family, &[])?;
         let has_special = self.open[family as usize].iter().flatten().any(|open| open.is_special);
         if refused.is_some() || !has_special {
             return Ok(refused);
         }
         self.next_in(namespace, node, family).map(|answer| answer.outcome.err().map(Arc::new))
+    }
+
+    /// True if the cluster's Calico finds an affinity when it lists a holder's affinities.
+    fn is_listed(&self, affinity: &Versioned<Affinity>) -> bool {
+        !self.indexed.lists_by_label() || is_labelled(affinity)
     }
 
     fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
@@ -311,7 +383,7 @@ impl<'s> Outlook<'s> {
         let mut held = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
             let (key, affinity) = (&stored.value.key, &stored.value);
-            if affinity.deleted || Family::of(key.cidr) != family {
+            if affinity.deleted || Family::of(key.cidr) != family || !self.is_listed(stored) {
                 continue;
             }
             if !pools.iter().any(|pool| pool.cidr.contains(&key.cidr.network())) {
@@ -338,12 +410,6 @@ impl<'s> Outlook<'s> {
             (_, true) => OwnBlocks::Odd,
             _ => OwnBlocks::Full(held),
         }
-    }
-
-    /// The CIDR of a pool that a pod requests by name or CIDR.
-    pub fn pool_cidr(&self, name: &str) -> Option<IpNet> {
-        let by_name = self.pools().find(|pool| pool.name == name).map(|pool| pool.cidr);
-        by_name.or_else(|| cidr::parse_cidr(name))
     }
 
     fn pools(&self) -> impl Iterator<Item = &'s Pool> {

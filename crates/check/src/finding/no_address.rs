@@ -21,6 +21,12 @@ pub struct NoAddressEvidence {
     /// The number of waiting pods on the node or nodes.
     #[serde(skip_serializing_if = "is_zero")]
     pub waiting_pods: usize,
+    /// The number of pods that run on the node or nodes, and whose successors would get no address.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refused_pods: usize,
+    /// The number of pods that run on the node or nodes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub running_pods: usize,
     /// The first waiting pods, as `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,

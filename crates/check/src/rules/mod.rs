@@ -77,6 +77,7 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
 pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     pools::check_settings(context, &mut findings);
+    without_address::check(context, &mut findings);
     other_ipam::check(context, &mut findings);
     findings
 }

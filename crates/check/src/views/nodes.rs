@@ -6,14 +6,13 @@ use std::net::IpAddr;
 use calipam_assign::{Family, Outlook};
 use calipam_model::block::BlockOwner;
 use calipam_model::plugin::Plugin;
-use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::blocks::pool_of;
+use crate::answers::{Answers, Kinds};
 use crate::index::IndexedBlock;
-use crate::needs::pools_of;
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,7 +44,7 @@ pub struct NodeView {
     pub borrowed_by_others: u32,
     /// The number of free addresses in the node's blocks.
     pub free: u32,
-    /// The families of the node's blocks, and of the pools for workloads.
+    /// The families of the node's blocks, and those for which its next pod asks.
     pub families: Vec<NodeFamily>,
 }
 
@@ -132,12 +131,13 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
             row.free += block.current().map_or(0, |sound| sound.free().len() as u32);
         }
     }
-    let outlook = Outlook::new(snapshot);
-    if let Some(outlook) = &outlook {
+    let answers = Answers::new(&context);
+    let outlook = answers.as_ref().map(|answers| &answers.outlook);
+    if let Some(outlook) = outlook {
         add_claimable(snapshot, outlook, &mut rows);
     }
     for ((name, pool, family), Row { blocks, claimable, free }) in rows {
-        let known = outlook.as_ref().zip(context.index.node(&name));
+        let known = outlook.zip(context.index.node(&name));
         let limit = known.map(|(outlook, node)| outlook.block_limit(node, family));
         let limit = limit.filter(|limit| *limit != u32::MAX).or(snapshot.block_limit());
         let node = nodes.entry(name).or_default();
@@ -151,7 +151,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         view.node.clone_from(name);
         view.exists = context.index.node_exists(name);
     }
-    add_outlook(&context, outlook.as_ref(), &mut nodes);
+    add_outlook(&context, answers.as_ref(), &mut nodes);
     nodes.values_mut().for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
     NodeList { nodes: nodes.into_values().collect() }
 }
@@ -168,23 +168,27 @@ impl NodeView {
     }
 }
 
-/// Sets for every node whether it gets one more address. A node that does not exist needs none.
-fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut BTreeMap<String, NodeView>) {
-    let is_offered =
-        |family: &Family| pools_of(context.snapshot, *family).any(|pool| pool.allows(PoolUse::Workload));
-    let families: Vec<Family> = Family::BOTH.into_iter().filter(is_offered).collect();
+/// Sets for every node whether its next pod gets an address of each family that it asks for. A node that does not exist
+/// needs none.
+fn add_outlook(context: &Context<'_>, answers: Option<&Answers<'_, '_>>, nodes: &mut BTreeMap<String, NodeView>) {
+    let kinds = answers.map(Kinds::new);
     for (name, view) in nodes {
         let node = context.index.node(name);
         if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
             view.families.iter_mut().for_each(|of_node| of_node.without_address = Some(false));
             continue;
         }
-        let Some((outlook, node)) = outlook.zip(node) else { continue };
-        for family in families.iter().copied() {
+        let (Some(answers), Some(kinds), Some(node)) = (answers, &kinds, node) else { continue };
+        let kind = answers.next_kind(kinds, node);
+        let refusals = answers.refusals_of_kind(&kind, node);
+        for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
             let of_node = view.family(family);
-            let refusal = outlook.refusal(node, family);
-            of_node.without_address = refusal.as_ref().ok().map(Option::is_some);
-            of_node.reason = refusal.ok().flatten().map(|refused| refused.reason.to_string());
+            of_node.without_address = refusals.as_ref().ok().map(|_| false);
+        }
+        for (family, refused) in refusals.into_iter().flatten() {
+            let of_node = view.family(family);
+            of_node.without_address = Some(true);
+            of_node.reason = Some(refused.reason.to_string());
         }
     }
 }

@@ -2,16 +2,17 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::{Answer, Family, NotKnown, Outlook, Reason, Refused};
+use calipam_assign::{Answer, Family, Reason, Refused};
 use calipam_model::node::Node;
-use calipam_model::pod::{Pod, evidence};
+use calipam_model::pod::Pod;
+use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;
 
+use crate::answers::{Answers, Kinds};
 use crate::names::short;
-use crate::needs::Needs;
-use crate::rules::without_address::{PodAnswer, answer_for_pod, name_of_pod};
+use crate::rules::without_address::name_of_pod;
 use crate::{Context, Options};
 
 /// The explanation for a pod, or for a node's next pod.
@@ -24,6 +25,10 @@ pub struct Explanation {
     pub state: RequestState,
     /// The allocator's answers, IPv4 first.
     pub families: Vec<FamilyAnswer>,
+    /// The families in which pools could serve the pod, but for which the nodes' CNI configuration does not ask.
+    pub unasked: Vec<Family>,
+    /// True if the pod has waited, although IPAM can assign an address to it.
+    pub waits_in_vain: bool,
 }
 
 /// The state of a pod's request for addresses.
@@ -36,23 +41,21 @@ pub enum RequestState {
     NotBound,
     HostNetwork,
     Finished,
-    /// An annotation names addresses that bypass IPAM.
-    BypassesIpam,
-    /// Calico does not know the pod's node.
-    NoNode,
-    /// The pod names a pool that does not exist.
-    UnknownPool(String),
+    /// An annotation names these addresses, which bypass IPAM.
+    BypassesIpam(Vec<IpAddr>),
     /// An object that the allocator needs was not read, or cannot be decoded.
     NotKnown,
     /// Some pools serve only certain namespaces, and the labels of the pod's namespace were not read.
     NamespacesNotRead,
+    /// The datastore is not the one in which the cluster's Calico keeps its data.
+    Elsewhere,
 }
 
 /// The allocator's answer for a family.
 #[derive(Clone, Debug)]
 pub struct FamilyAnswer {
     pub family: Family,
-    /// True if pods have addresses of the family, if no pod has any address, or if this pod names pools or addresses.
+    /// True if the pod is known to ask for the family.
     pub is_needed: bool,
     pub answer: Answer,
     /// The holder of the requested address, if it is taken.
@@ -80,11 +83,15 @@ impl Explanation {
         needed.into_iter().chain(others).find_map(FamilyAnswer::refused)
     }
 
+    /// Returns the refusal of the first attempt, if the kubelet's next attempt gets an address.
+    pub fn first_refusal(&self) -> Option<&Refused> {
+        self.families.iter().find_map(|family| family.answer.first.as_ref())
+    }
+
     /// Returns true if IPAM refuses an address to the pod, or to the node's next pod.
     pub fn is_refused(&self) -> bool {
         let needed = self.families.iter().filter(|family| family.is_needed);
         needed.into_iter().any(|family| family.refused().is_some())
-            || matches!(self.state, RequestState::NoNode | RequestState::UnknownPool(_))
     }
 
     /// Returns the answer in one sentence.
@@ -100,17 +107,15 @@ impl Explanation {
             }
             RequestState::HostNetwork => format!("{who} uses its node's network, so it needs no address"),
             RequestState::Finished => format!("{who} has finished, so it needs no address"),
-            RequestState::BypassesIpam => format!("{who} names its addresses itself: IPAM is not used"),
-            RequestState::NoNode => format!("{who} gets no address: Calico does not know node {node}"),
-            RequestState::UnknownPool(pool) => {
-                let pool = short(pool);
-                format!("{who} gets no address on {node}: it asks for the pool {pool}, which does not exist")
-            }
+            RequestState::BypassesIpam(_) => format!("{who} names its addresses itself: IPAM is not used"),
             RequestState::NotKnown => {
                 format!("it is not known which address {who} gets on {node}: the data is incomplete")
             }
             RequestState::NamespacesNotRead => format!(
                 "it is not known which address {who} gets on {node}: pools select namespaces, which were not read"
+            ),
+            RequestState::Elsewhere => format!(
+                "it is not known which address {who} gets on {node}: the cluster's Calico keeps its data in another datastore"
             ),
             RequestState::Asks => self.answers(&who, &node),
         }
@@ -126,24 +131,45 @@ impl Explanation {
             parts.push(format!("{who} gets no {family} address on {node}: {why}"));
         }
         if parts.is_empty() {
-            let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
-            let given = joined(given.map(|given| given.address), ", ");
-            let only: Vec<&str> =
-                self.families.iter().filter_map(|family| family.namespaces.as_deref()).collect();
-            let only = match (self.pod.is_some(), only.is_empty()) {
-                (false, false) => format!(", if its namespace has the labels {}", only.join(", ")),
-                _ => String::new(),
-            };
-            parts.push(match (self.pod.is_some(), given.is_empty()) {
-                (_, true) => format!("no pool serves {who} on {node}"),
-                (true, false) => format!("IPAM can assign {given} to {who} on {node}"),
-                (false, false) => format!("{who} on {node} gets {given}{only}"),
-            });
+            parts.push(self.given(who, node));
         }
         for (family, why) in refused(false) {
             parts.push(format!("if it asks for an {family} address, it gets none: {why}"));
         }
+        if !self.is_refused() {
+            for family in &self.unasked {
+                parts.push(format!(
+                    "no {family} address: no pod here has one, so the nodes' CNI configuration does not ask for it (assign_{})",
+                    family.name()
+                ));
+            }
+        }
         parts.join("; ")
+    }
+
+    fn given(&self, who: &str, node: &str) -> String {
+        let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
+        let given = joined(given.map(|given| given.address), ", ");
+        if given.is_empty() {
+            return format!("no pool serves {who} on {node}");
+        }
+        if self.first_refusal().is_some() {
+            return format!(
+                "the first attempt fails, since Calico has to clean up; the kubelet's next one gets {given} for {who} on {node}"
+            );
+        }
+        match self.pod.is_some() {
+            true => format!("IPAM can assign {given} to {who} on {node}"),
+            false => {
+                let only = self.families.iter().filter_map(|family| family.namespaces.as_deref());
+                let only: Vec<&str> = only.collect();
+                let only = match only.is_empty() {
+                    true => String::new(),
+                    false => format!(", if its namespace has the labels {}", only.join(", ")),
+                };
+                format!("{who} on {node} gets {given}{only}")
+            }
+        }
     }
 }
 
@@ -151,7 +177,26 @@ impl Explanation {
 pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
     let node = context.index.node(name)?;
-    Some(explain(&context, None, &node.name, Some(node)))
+    let Some(answers) = Answers::new(&context) else {
+        return Some(Explanation::new(None, name, RequestState::NotKnown));
+    };
+    let mut explained = Explanation::new(None, name, RequestState::Asks);
+    let kind = answers.next_kind(&Kinds::new(&answers), node);
+    let named = kind.pools.iter().any(|pools| !pools.is_empty());
+    for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
+        let pools = &kind.pools[family as usize];
+        let answer = match named {
+            true => answers.outlook.next(&calipam_assign::NextAddress::new(&node.name, family, pools)),
+            false => answers.outlook.next_of_any(node, family),
+        };
+        let answer = match answers.outlook.cluster_refusal() {
+            Some(refused) => Answer { outcome: Err(refused), ..answer },
+            None => answer,
+        };
+        explained.add(&answers, family, answer, true);
+    }
+    explained.note_unasked(&answers, &kind.families);
+    Some(explained)
 }
 
 /// Explains a pod's addresses; `None` if there is no such pod.
@@ -160,70 +205,117 @@ pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<E
     let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
     let pod = &snapshot.pods[position as usize].value;
     let on = context.index.calico_node(pod.node());
-    let node = context.index.node(&on);
     let addresses: Vec<IpAddr> = pod.addresses().collect();
-    let bypasses = pod.evidence().iter().any(|(_, by)| by & evidence::NO_IPAM != 0);
     let state = if pod.finished {
         RequestState::Finished
     } else if pod.host_network {
         RequestState::HostNetwork
-    } else if !addresses.is_empty() {
+    } else if !addresses.is_empty() && !pod.waits() {
         RequestState::Has(addresses)
-    } else if bypasses {
-        RequestState::BypassesIpam
     } else if on.is_empty() {
         RequestState::NotBound
-    } else if node.is_none() && !context.index.node_exists(&on) {
-        RequestState::NoNode
+    } else if crate::index::keeps_data_elsewhere(snapshot) {
+        RequestState::Elsewhere
     } else {
-        return Some(explain(&context, Some(pod), &on, node));
+        return Some(explain_waiting(&context, pod, &on));
     };
-    Some(Explanation { pod: Some(name_of_pod(pod)), node: on, state, families: Vec::new() })
+    Some(Explanation::new(Some(pod), &on, state))
 }
 
-fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Node>) -> Explanation {
-    let mut explained = Explanation {
-        pod: pod.map(name_of_pod),
-        node: on.to_owned(),
-        state: RequestState::NotKnown,
-        families: Vec::new(),
+fn explain_waiting(context: &Context<'_>, pod: &Pod, on: &str) -> Explanation {
+    let Some(answers) = Answers::new(context) else {
+        return Explanation::new(Some(pod), on, RequestState::NotKnown);
     };
-    let (Some(outlook), Some(node)) = (Outlook::new(context.snapshot), node) else { return explained };
-    explained.state = RequestState::Asks;
-    let needs = Needs::new(context);
-    for family in Family::BOTH.into_iter().filter(|family| needs.matters(*family)) {
-        let asked = pod.map_or(PodAnswer::AsAny, |pod| answer_for_pod(&outlook, pod, &node.name, family));
-        let answer = match asked {
-            PodAnswer::Asked(answer) => *answer,
-            PodAnswer::AsAny => {
-                let in_namespace = |pod: &Pod| outlook.next_in(&pod.namespace().to_string(), node, family);
-                match pod.map_or_else(|| Ok(outlook.next_of_any(node, family)), in_namespace) {
-                    Ok(answer) => answer,
-                    Err(NotKnown) => {
-                        explained.state = RequestState::NamespacesNotRead;
-                        continue;
-                    }
-                }
-            }
-            PodAnswer::NotAsked => continue,
-            PodAnswer::UnknownPool(pool) => {
-                explained.state = RequestState::UnknownPool(pool);
-                continue;
-            }
-        };
+    let node = context.index.node(on);
+    let is_unknown = node.is_none() && context.index.node_is_broken(on);
+    if is_unknown {
+        return Explanation::new(Some(pod), on, RequestState::NotKnown);
+    }
+    if answers.refusals(pod, on).is_err() && answers.depends_on_namespace(pod, node) {
+        return Explanation::new(Some(pod), on, RequestState::NamespacesNotRead);
+    }
+
+    let found = answers.with_add(pod, on, |add| answers.outlook.add(add));
+    let bypasses = pod.request.as_ref().is_some_and(|request| !request.annotations.no_ipam.is_empty());
+    if bypasses && found.iter().all(|(_, answer)| answer.outcome.is_ok()) {
+        let addresses = found.iter().filter_map(|(_, answer)| Some(answer.outcome.as_ref().ok()?.address));
+        return Explanation::new(Some(pod), on, RequestState::BypassesIpam(addresses.collect()));
+    }
+
+    let mut explained = Explanation::new(Some(pod), on, RequestState::Asks);
+    explained.waits_in_vain = pod.waits();
+    let families = [Family::V4, Family::V6].map(|family| found.iter().any(|(of, _)| *of == family));
+    let is_guessed = !answers.configurations.is_known && families == [true, true] && answers.asks_for_any_family(pod);
+    for (family, answer) in found {
+        // If nothing shows what the configuration asks for, Calico's default is IPv4 alone.
+        let is_needed = !is_guessed || family == Family::V4;
+        explained.add(&answers, family, answer, is_needed);
+    }
+    if answers.asks_for_any_family(pod) {
+        explained.note_unasked(&answers, &families);
+    }
+    explained
+}
+
+impl Explanation {
+    fn new(pod: Option<&Pod>, node: &str, state: RequestState) -> Self {
+        Self {
+            pod: pod.map(name_of_pod),
+            node: node.to_owned(),
+            state,
+            families: Vec::new(),
+            unasked: Vec::new(),
+            waits_in_vain: false,
+        }
+    }
+
+    fn add(&mut self, answers: &Answers<'_, '_>, family: Family, answer: Answer, is_needed: bool) {
+        let snapshot = answers.context.snapshot;
         let holder = match answer.outcome.as_ref().err().map(|refused| &refused.reason) {
-            Some(Reason::Taken(address)) => holder_of(context.snapshot, *address),
+            Some(Reason::Taken(address)) => holder_of(snapshot, *address),
             _ => None,
         };
-        let is_needed = needs.is_needed(family) || pod.is_some_and(|pod| pod.request.is_some());
         let given = answer.outcome.as_ref().ok().map(|given| given.address);
-        let pool = context.snapshot.pools.iter().map(|stored| &stored.value).find(|pool| {
+        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+        let pool = pools.find(|pool| {
             given.is_some_and(|given| pool.cidr.contains(&given)) && !pool.namespace_selector.is_empty()
         });
         let namespaces = pool.map(|pool| pool.namespace_selector.clone());
-        explained.families.push(FamilyAnswer { family, is_needed, answer, holder, namespaces });
+        self.families.push(FamilyAnswer { family, is_needed, answer, holder, namespaces });
     }
-    explained
+
+    /// Notes the families for which pools are there, but which are not asked for.
+    fn note_unasked(&mut self, answers: &Answers<'_, '_>, families: &[bool; 2]) {
+        let serves = |family: Family| {
+            let mut pools = answers.context.snapshot.pools.iter().map(|stored| &stored.value);
+            pools.any(|pool| {
+                Family::of(pool.cidr) == family && pool.is_enabled() && pool.allows(PoolUse::Workload)
+            })
+        };
+        let is_unasked = |family: &Family| {
+            !families[*family as usize] && !answers.configurations.is_asked_for(*family) && serves(*family)
+        };
+        self.unasked = Family::BOTH.into_iter().filter(is_unasked).collect();
+    }
+}
+
+impl Answers<'_, '_> {
+    /// True if the node's CNI configuration decides about the families of the pod's addresses.
+    fn asks_for_any_family(&self, pod: &Pod) -> bool {
+        let of_namespace = self.outlook.namespace(&pod.namespace().to_string());
+        let of_pod = pod.request.as_ref().map(|request| &request.annotations);
+        let decides = |families: &str| families.is_empty();
+        of_namespace.is_none_or(|namespace| decides(&namespace.annotations.families))
+            && of_pod.is_none_or(|own| decides(&own.families) && own.addresses.is_empty())
+    }
+
+    /// True if the answer for a pod depends on the labels of its namespace, which were not read.
+    fn depends_on_namespace(&self, pod: &Pod, node: Option<&Node>) -> bool {
+        let namespace = pod.namespace().to_string();
+        let Some(node) = node.filter(|_| self.outlook.namespace(&namespace).is_none()) else { return false };
+        Family::BOTH.into_iter().any(|family| self.outlook.refusal_in(&namespace, node, family).is_err())
+            && Family::BOTH.into_iter().all(|family| self.outlook.refusal(node, family, &[]).is_ok())
+    }
 }
 
 /// Returns an address's holder: the owner in its record, or else a user.

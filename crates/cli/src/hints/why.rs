@@ -2,7 +2,6 @@
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, RequestState};
-use calipam_model::snapshot::Snapshot;
 
 use super::command;
 use crate::render::text::shell_word;
@@ -10,7 +9,7 @@ use crate::render::text::shell_word;
 const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
 
 /// Returns the next steps, the most likely one first.
-pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
+pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;
         let (namespace, name) = (shell_word(namespace), shell_word(name));
@@ -23,25 +22,24 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
             });
             return shown.chain(describe()).collect();
         }
-        RequestState::NoNode => {
-            "see whether calico-node is running there: `kubectl get pods --all-namespaces -o wide`".into()
-        }
-        RequestState::UnknownPool(_) => {
-            format!("correct its annotation; to list the pools: {}", command(&["show"]))
-        }
         RequestState::NamespacesNotRead => {
             "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`".into()
         }
         RequestState::NotKnown => format!("see what is missing: {}", command(&["check", "-o", "wide"])),
+        RequestState::Elsewhere => "read the Kubernetes datastore: `--datastore kubernetes`".into(),
         RequestState::Asks if let Some(refused) = explanation.refusal() => {
-            return of_refusal(snapshot, explanation, refused);
+            return of_refusal(explanation, refused);
+        }
+        RequestState::Asks if explanation.waits_in_vain => {
+            let configured = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
+            return describe().into_iter().chain([configured.to_owned()]).collect();
         }
         _ => return describe().into_iter().collect(),
     };
     vec![one]
 }
 
-fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
+fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
     let leaked = |of: &[&str]| {
         format!("release what has leaked: {}", command(&[&["release", "--leaked"], of].concat()))
     };
@@ -86,10 +84,43 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
             let patch = r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#;
             return patches(refused, "let it serve pods", patch, is_of_use);
         }
-        Reason::NamedNotEnabled(cidr) => {
-            let pool = snapshot.pools.iter().find(|stored| stored.value.cidr == *cidr);
-            let name = pool.map_or_else(|| cidr.to_string(), |pool| pool.value.name.clone());
-            return vec![patch("enable it", &name, ENABLED), "or name another pool".to_owned()];
+        Reason::NamedClosed { pool, why: PoolPassedOver::Disabled } => {
+            return vec![patch("enable it", pool, ENABLED), ANOTHER_POOL.to_owned()];
+        }
+        Reason::NamedClosed { .. } => ANOTHER_POOL.trim_start_matches("or ").to_owned(),
+        Reason::UnknownPool(_) | Reason::UnknownCidr { .. } | Reason::OtherFamily { .. } => {
+            format!("correct its annotation; to list the pools: {}", command(&["show"]))
+        }
+        Reason::SmallerThanBlock(pool) => {
+            format!("replace the pool {} with one that has room for a block: {ADD_POOL}", shell_word(pool))
+        }
+        Reason::NotReady => {
+            "unlock the datastore, if no upgrade or migration is in progress: `calicoctl datastore migrate unlock`".into()
+        }
+        Reason::NoClusterInformation | Reason::ReadyNotSet => {
+            "restart calico-node, which writes the cluster information: `kubectl rollout restart daemonset --namespace calico-system calico-node`".into()
+        }
+        Reason::NotJson(annotation) => format!("correct the annotation {annotation}: a list such as `[\"a\", \"b\"]`"),
+        Reason::BadEntry { annotation, .. } | Reason::NamesNothing(annotation) => {
+            format!("correct the annotation {annotation}, or remove it")
+        }
+        Reason::TwoOfAFamily { annotation, family } => {
+            format!("leave only one {family} address in the annotation {annotation}")
+        }
+        Reason::TwoRequests => "remove one of the annotations ipAddrs and ipAddrsNoIpam".to_owned(),
+        Reason::FeatureOff { feature, .. } => format!(
+            "enable it in the CNI configuration of the nodes: `feature_control: {{\"{feature}\": true}}`; or remove the annotation"
+        ),
+        Reason::NoFamily => "name IPv4, IPv6 or both in the annotation ipFamilies, or remove it".to_owned(),
+        Reason::NoMachine(_) | Reason::MachineReplaced(_) => {
+            "see whether the virtual machine is running: `kubectl get virtualmachineinstances --all-namespaces`".into()
+        }
+        Reason::MigrationOff => {
+            "let virtual machines keep their addresses: `calicoctl ipam configure --kubevirt-ip-persistence=Enabled`".into()
+        }
+        Reason::NothingToMigrate => "stop and start the virtual machine instead of migrating it".to_owned(),
+        Reason::MachineOutsidePools(address) => {
+            format!("see which pool the address is in: {}", command(&["show", "--ip", &address.to_string()]))
         }
         Reason::BrokenSelector(pool) => patch("correct its selector", pool, ALL_NODES),
         Reason::BlockLimit { limit, .. } => {
@@ -118,13 +149,27 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
         Reason::Taken(address) => {
             format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))
         }
-        Reason::OutsidePools(_) => format!("name an address of an enabled pool: {}", command(&["show"])),
+        Reason::TakenByEarlier(address) => {
+            let release = command(&["release", "--ip", &address.to_string()]);
+            return vec![format!("release the record of the earlier container: {release}")];
+        }
+        Reason::InClosedPool { pool, why: PoolPassedOver::Disabled, .. } => {
+            return vec![patch("enable the pool", pool, ENABLED), "or name an address of another pool".into()];
+        }
+        Reason::NotForWorkloads { pool, .. } => {
+            return vec![
+                patch("let the pool serve pods", pool, r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#),
+                "or name an address of another pool".into(),
+            ];
+        }
+        Reason::InClosedPool { .. } | Reason::OutsidePools(_) => format!("name an address of an enabled pool: {}", command(&["show"])),
         Reason::ForeignBlock(_) => format!("allow borrowing: {}", borrow()),
         Reason::Other => format!("see what is damaged: {}", command(&["check", "-o", "wide"])),
     };
     vec![one]
 }
 
+const ANOTHER_POOL: &str = "or name another pool in the annotation";
 const ENABLED: &str = r#"{"spec":{"disabled":false}}"#;
 const ALL_NODES: &str = r#"{"spec":{"nodeSelector":"all()"}}"#;
 

@@ -29,7 +29,7 @@ pub(crate) struct Why<'a> {
     answer: String,
     steps: Vec<String>,
     families: Vec<ShownFamily<'a>>,
-    /// Calico's message; empty if it has none.
+    /// Calico's message, of the first attempt if only that fails; empty if it has none.
     #[serde(skip)]
     calico: &'a str,
 }
@@ -49,6 +49,9 @@ struct ShownFamily<'a> {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calico: Option<&'a str>,
+    /// Calico's message for the first attempt, if the kubelet's next one gets an address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_attempt: Option<&'a str>,
     decisions: Vec<Decision>,
 }
 
@@ -62,11 +65,16 @@ impl<'a> Why<'a> {
             node: &explanation.node,
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
-            steps: hints::why::steps(snapshot, explanation),
+            steps: hints::why::steps(explanation),
             families: families.collect(),
-            calico: explanation.refusal().map(|refused| refused.calico.as_str()).unwrap_or_default(),
+            calico: calico(explanation),
         }
     }
+}
+
+fn calico(explanation: &Explanation) -> &str {
+    let refused = explanation.first_refusal().or_else(|| explanation.refusal());
+    refused.map(|refused| refused.calico.as_str()).unwrap_or_default()
 }
 
 impl<'a> ShownFamily<'a> {
@@ -82,6 +90,7 @@ impl<'a> ShownFamily<'a> {
             from: given.map(|given| source(given.source)),
             reason: refused.map(|refused| refused.reason.name()),
             calico: refused.map(|refused| refused.calico.as_str()),
+            first_attempt: family.answer.first.as_ref().map(|refused| refused.calico.as_str()),
             decisions: events.map(|event| decisions::of(snapshot, node, event)).collect(),
         }
     }
@@ -110,6 +119,7 @@ fn source(source: AddressSource) -> &'static str {
         AddressSource::NewBlock => "new-block",
         AddressSource::Reclaimed => "reclaimed-block",
         AddressSource::Borrowed => "borrowed",
+        AddressSource::Held => "held",
     }
 }
 

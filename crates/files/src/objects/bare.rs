@@ -1,19 +1,20 @@
 //! Objects of which only `metadata` is read: KubeVirt machines (facts 2.14) and namespaces. Pools select namespaces by
 //! their labels, and a namespace's annotations can name pools.
 
-use calipam_model::pod::{Namespace, listed};
+use calipam_model::pod::Namespace;
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted};
-use super::pod::{V4_POOLS, V6_POOLS};
+use super::meta::{Labels, Meta, Wanted};
+use super::pod::{FAMILIES, V4_POOLS, V6_POOLS, annotations};
 use super::wire::decode;
 use super::{Added, Result, export, to_json};
 
-const OF_MACHINE: Wanted = Wanted { labels: false, annotations: &[], owners: true };
-const OF_NAMESPACE: Wanted = Wanted { labels: true, annotations: &[V4_POOLS, V6_POOLS], owners: false };
+const OF_MACHINE: Wanted = Wanted { labels: Labels::None, annotations: &[], owners: true };
+const OF_NAMESPACE: Wanted =
+    Wanted { labels: Labels::All, annotations: &[V4_POOLS, V6_POOLS, FAMILIES], owners: false };
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -31,12 +32,21 @@ impl<'a> Bare<'a> {
     }
 }
 
-/// Adds a VirtualMachine or VirtualMachineInstance.
-pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+pub(crate) fn add_virtual_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    add_machine(snapshot, object, encoding, false)
+}
+
+pub(crate) fn add_instance(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    add_machine(snapshot, object, encoding, true)
+}
+
+fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding, is_instance: bool) -> Added {
     let meta = Bare::read(object, encoding, OF_MACHINE)?.metadata;
     let value = Machine {
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),
+        uid: meta.uid.to_string(),
+        is_instance,
         is_owned: meta.owner_references.iter().any(|owner| *owner.kind == *"VirtualMachine"),
     };
     snapshot.machines.push(Versioned { value, revision: meta.revision() });
@@ -50,9 +60,9 @@ pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option
 
 pub(crate) fn add_namespace(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     let Bare { metadata } = Bare::read(object, encoding, OF_NAMESPACE)?;
-    let pools = [V4_POOLS, V6_POOLS].map(|name| listed(metadata.annotation(name)));
+    let annotations = annotations(&metadata);
     let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
-    let namespace = Namespace { labels: labels.collect(), pools };
+    let namespace = Namespace { labels: labels.collect(), annotations };
     snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), namespace);
     Ok(Vec::new())
 }

@@ -121,9 +121,16 @@ const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
 }
 
 /// Creates a kind for virtual machines, of which only `metadata` is needed.
-const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
-    let (source, add, export) = (Source::Machines, bare::add_machine, bare::export_machine);
-    KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
+const fn kubevirt(plural: &'static str, name: &'static str, add: AddObject) -> KnownKind {
+    KnownKind {
+        plural,
+        name,
+        source: Source::Machines,
+        accept: Accept::Metadata,
+        add,
+        group: Group::KubeVirt,
+        export: bare::export_machine,
+    }
 }
 
 pub static KINDS: [KnownKind; 15] = [
@@ -147,8 +154,8 @@ pub static KINDS: [KnownKind; 15] = [
     core("nodes", "Node", Source::Nodes, node::add_node, node::export_node),
     core("pods", "Pod", Source::Pods, pod::add_pod, pod::export_pod),
     core("services", "Service", Source::Services, service::add_service, service::export_service),
-    kubevirt("virtualmachines", "VirtualMachine"),
-    kubevirt("virtualmachineinstances", "VirtualMachineInstance"),
+    kubevirt("virtualmachines", "VirtualMachine", bare::add_virtual_machine),
+    kubevirt("virtualmachineinstances", "VirtualMachineInstance", bare::add_instance),
     KnownKind {
         accept: Accept::Metadata,
         ..core("namespaces", "Namespace", Source::Namespaces, bare::add_namespace, bare::export_namespace)

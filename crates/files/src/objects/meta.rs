@@ -28,7 +28,7 @@ pub struct Meta<'a> {
     pub created: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
-    /// Read from protobuf only if [`Wanted::labels`] is set.
+    /// Only those in [`Wanted::labels`] are read from protobuf.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub labels: Pairs<'a>,
     /// Only those in [`Wanted::annotations`] are read from protobuf.
@@ -77,14 +77,34 @@ message! {
         5 "apiVersion" api_version: Text<'a>,
         1 "kind" kind: Text<'a>,
         3 "name" name: Text<'a>,
+        4 "uid" uid: Text<'a>,
         6 "controller" controller: bool,
+    }
+}
+
+/// The labels that are needed for a kind.
+#[derive(Clone, Copy)]
+pub enum Labels {
+    None,
+    All,
+    /// Those with these names.
+    Only(&'static [&'static str]),
+}
+
+impl Labels {
+    fn contain(self, name: &[u8]) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Only(names) => names.iter().any(|known| known.as_bytes() == name),
+        }
     }
 }
 
 /// The optional parts of `metadata` that are needed for a kind.
 #[derive(Clone, Copy)]
 pub struct Wanted {
-    pub labels: bool,
+    pub labels: Labels,
     pub annotations: &'static [&'static str],
     pub owners: bool,
 }
@@ -100,7 +120,7 @@ impl<'a> Meta<'a> {
             6 => meta.resource_version = text(value)?,
             8 => meta.created_seconds = Some(seconds(value.bytes())?),
             9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
-            11 if wanted.labels => meta.labels.push(pair(value.bytes())?),
+            11 if wanted.labels.contain(entry(value.bytes())?.0) => meta.labels.push(pair(value.bytes())?),
             12 if is_wanted(entry(value.bytes())?.0) => meta.annotations.push(pair(value.bytes())?),
             13 if wanted.owners => meta.owner_references.take(value)?,
         })
@@ -123,9 +143,7 @@ impl<'a> Meta<'a> {
     pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
         self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
-        if !wanted.labels {
-            self.labels.clear();
-        }
+        self.labels.retain(|(name, _)| wanted.labels.contain(name.as_bytes()));
         if !wanted.owners {
             self.owner_references.clear();
         }
@@ -159,7 +177,7 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
         #[serde(borrow)]
         metadata: Option<Meta<'a>>,
     }
-    let none = Wanted { labels: false, annotations: &[], owners: false };
+    let none = Wanted { labels: Labels::None, annotations: &[], owners: false };
     match encoding {
         Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
         Encoding::Protobuf => {

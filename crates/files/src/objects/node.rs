@@ -9,7 +9,7 @@ use calipam_model::plugin::INSTALLED;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted};
+use super::meta::{Labels, Meta, Parts, Wanted};
 use super::wire::{Text, message};
 use super::{Added, Result, export};
 
@@ -29,7 +29,7 @@ const KEYS: [&str; 2] = ["projectcalico.org/WireguardPublicKey", "projectcalico.
 const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
 
 const WANTED: Wanted = Wanted {
-    labels: true,
+    labels: Labels::All,
     annotations: &[
         IPIP,
         VXLAN,

@@ -1,12 +1,13 @@
 //! Pods (facts 2.12).
 
-use calipam_model::pod::{Pod, PodParts};
+use calipam_model::pod::{Annotations, MachineReference, Pod, PodParts, PodRequest};
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
+use calipam_model::time::parse_time;
 use jiff::Timestamp;
 
 use super::containers::{self, Container, all_ended_at};
 use super::list_splitter::Encoding;
-use super::meta::{Parts, Wanted};
+use super::meta::{Labels, Meta, OwnerReference, Parts, Wanted};
 use super::wire::{Text, message};
 use super::{Added, Result, export};
 
@@ -17,6 +18,12 @@ pub const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
 pub const V4_POOLS: &str = "cni.projectcalico.org/ipv4pools";
 pub const V6_POOLS: &str = "cni.projectcalico.org/ipv6pools";
 pub const FIXED: &str = "cni.projectcalico.org/ipAddrs";
+pub(super) const FAMILIES: &str = "cni.projectcalico.org/ipFamilies";
+const FLOATING: &str = "cni.projectcalico.org/floatingIPs";
+const MAC: &str = "cni.projectcalico.org/hwAddr";
+const SOURCE_PREFIXES: &str = "cni.projectcalico.org/allowedSourcePrefixes";
+/// The label of a pod that is the target of a KubeVirt machine's live migration.
+const MIGRATION: &str = "kubevirt.io/migrationJobUID";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
@@ -24,7 +31,7 @@ const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 const NETWORKS_STATUS: &str = "k8s.v1.cni.cncf.io/networks-status";
 
 const WANTED: Wanted = Wanted {
-    labels: false,
+    labels: Labels::Only(&[MIGRATION]),
     annotations: &[
         CNI_IP,
         CNI_IPS,
@@ -33,6 +40,10 @@ const WANTED: Wanted = Wanted {
         V4_POOLS,
         V6_POOLS,
         FIXED,
+        FAMILIES,
+        FLOATING,
+        MAC,
+        SOURCE_PREFIXES,
         AWS_IPS,
         NETWORK_STATUS,
         NETWORKS_STATUS,
@@ -41,7 +52,9 @@ const WANTED: Wanted = Wanted {
 };
 
 /// The conditions that are true once a pod's sandbox has a network.
-const NETWORKED: [&str; 2] = ["PodReadyToStartContainers", "Ready"];
+const NETWORKED: [&str; 2] = [HAS_SANDBOX, "Ready"];
+/// The condition that is false while the pod has no sandbox with a network.
+const HAS_SANDBOX: &str = "PodReadyToStartContainers";
 
 type PodObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
@@ -86,7 +99,7 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
     // Only the end of the last container is kept, and only if no container could be running.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
-    pod.status.conditions.retain(Condition::is_networked);
+    pod.status.conditions.retain(|condition| condition.is_networked() || condition.lacks_sandbox());
     export("Pod", pod)
 }
 
@@ -98,23 +111,23 @@ impl PodObject<'_> {
             name: &meta.name,
             node: &self.spec.node_name,
             phase: &self.status.phase,
-            ready: self.status.is_ready(),
+            ready: self.status.conditions.iter().any(Condition::is_networked),
+            lacks_sandbox: self.status.conditions.iter().any(Condition::lacks_sandbox),
             ended_at: self.status.ended_at(),
             host_network: self.spec.host_network,
+            deleted: meta.deleted.as_deref().and_then(parse_time),
             deleting: meta.deleted.is_some(),
             status_ips: self.status.ips.iter().map(|ip| &*ip.ip).collect(),
             status_ip: &self.status.ip,
             cni_ips: meta.annotation(CNI_IPS),
             cni_ip: meta.annotation(CNI_IP),
             container_id: meta.annotation(CONTAINER_ID).unwrap_or_default(),
-            no_ipam: meta.annotation(NO_IPAM),
-            pools: [meta.annotation(V4_POOLS), meta.annotation(V6_POOLS)],
-            fixed: meta.annotation(FIXED),
             created: meta.created_at(),
             aws_ips: meta.annotation(AWS_IPS),
             network_status: meta.annotation(NETWORK_STATUS),
             networks_status: meta.annotation(NETWORKS_STATUS),
             machine: self.machine(),
+            request: self.request(),
         };
         let (pod, defects) = Pod::new(&parts);
         snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
@@ -124,19 +137,49 @@ impl PodObject<'_> {
 
     /// The KubeVirt machine that is running in the pod (facts 2.14).
     fn machine(&self) -> Option<&str> {
-        let owner = self.metadata.owner_references.iter().find(|owner| owner.controller)?;
-        let is_machine = *owner.kind == *"VirtualMachineInstance"
-            && owner.api_version.split('/').next() == Some("kubevirt.io")
+        let owner = self.instance()?;
+        let is_machine = owner.api_version.split('/').next() == Some("kubevirt.io")
             && self.metadata.name.starts_with("virt-launcher-");
         is_machine.then_some(&*owner.name)
+    }
+
+    /// The controlling owner reference to a VirtualMachineInstance.
+    fn instance(&self) -> Option<&OwnerReference<'_>> {
+        let mut controlling = self.metadata.owner_references.iter().filter(|owner| owner.controller);
+        controlling.find(|owner| *owner.kind == *"VirtualMachineInstance")
+    }
+
+    fn request(&self) -> PodRequest {
+        let meta = &self.metadata;
+        let launcher = self.instance().filter(|owner| {
+            *owner.api_version == *"kubevirt.io/v1" && meta.name.starts_with("virt-launcher-")
+        });
+        PodRequest {
+            annotations: annotations(meta),
+            machine: launcher.map(|owner| MachineReference {
+                name: owner.name.to_string(),
+                uid: owner.uid.to_string(),
+            }),
+            migration: meta.label(MIGRATION).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// The annotations with which a pod or namespace requests addresses.
+pub(super) fn annotations(meta: &Meta<'_>) -> Annotations {
+    let text = |name: &str| meta.annotation(name).unwrap_or_default().to_owned();
+    Annotations {
+        pools: [text(V4_POOLS), text(V6_POOLS)],
+        families: text(FAMILIES),
+        addresses: text(FIXED),
+        no_ipam: text(NO_IPAM),
+        floating: text(FLOATING),
+        mac: text(MAC),
+        source_prefixes: text(SOURCE_PREFIXES),
     }
 }
 
 impl Status<'_> {
-    fn is_ready(&self) -> bool {
-        self.conditions.iter().any(Condition::is_networked)
-    }
-
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds =
             [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
@@ -147,5 +190,9 @@ impl Status<'_> {
 impl Condition<'_> {
     fn is_networked(&self) -> bool {
         NETWORKED.contains(&&*self.kind) && *self.status == *"True"
+    }
+
+    fn lacks_sandbox(&self) -> bool {
+        *self.kind == *HAS_SANDBOX && *self.status == *"False"
     }
 }

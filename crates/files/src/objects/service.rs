@@ -6,7 +6,7 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 
 use super::list_splitter::Encoding;
-use super::meta::{Parts, Wanted};
+use super::meta::{Labels, Parts, Wanted};
 use super::wire::{Text, message};
 use super::{Added, Result, export};
 
@@ -17,7 +17,7 @@ const REQUEST_ANNOTATIONS: [&str; 3] =
 /// The class of services that Calico serves.
 const CLASS: &str = "calico";
 
-const WANTED: Wanted = Wanted { labels: false, annotations: &REQUEST_ANNOTATIONS, owners: false };
+const WANTED: Wanted = Wanted { labels: Labels::None, annotations: &REQUEST_ANNOTATIONS, owners: false };
 
 type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 

@@ -138,7 +138,7 @@ fn pool_fields(pool: &Pool) -> Fields {
         ("allowedUses", joined(uses, ", ")),
         ("assignmentMode", if pool.automatic { "Automatic" } else { "Manual" }.to_owned()),
         ("deletionTimestamp", if pool.deleting { "set" } else { "" }.to_owned()),
-        ("Allocatable", pool.allocatable.to_string()),
+        ("Allocatable", pool.not_allocatable.is_none().to_string()),
     ])
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::{PodParts, evidence};
 use crate::cidr;
+use crate::json::string_list;
 use crate::snapshot::FieldDefect;
 
 /// The number of addresses up to which a scan is faster than a lookup.
@@ -30,7 +31,9 @@ impl Named {
         let ips = parts.cni_ips.filter(|ips| !ips.is_empty()).or(parts.cni_ip).unwrap_or("");
         self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
         self.add_list("vpc.amazonaws.com/pod-ips", parts.aws_ips.unwrap_or(""), evidence::AWS);
-        self.add_json("cni.projectcalico.org/ipAddrsNoIpam", parts.no_ipam, strings);
+        let annotations = &parts.request.annotations;
+        self.add_strings(&annotations.no_ipam, evidence::NO_IPAM);
+        self.add_strings(&annotations.floating, evidence::FLOATING);
         self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
         self.add_json("k8s.v1.cni.cncf.io/networks-status", parts.networks_status, ips_of);
     }
@@ -57,6 +60,15 @@ impl Named {
         }
     }
 
+    /// Adds the addresses in a JSON list of a pod's request. Calico refuses the pod if the list is invalid, so only valid
+    /// addresses are in use.
+    fn add_strings(&mut self, json: &str, by: u8) {
+        let texts = if json.is_empty() { Vec::new() } else { string_list(json).unwrap_or_default() };
+        for address in texts.iter().filter_map(|text| cidr::parse_address(text)) {
+            self.add(address, by);
+        }
+    }
+
     fn add(&mut self, address: IpAddr, by: u8) {
         match self.position(address) {
             Some(position) => self.addresses[position].1 |= by,
@@ -80,11 +92,6 @@ impl Named {
         }
         self.positions.get(&address).copied()
     }
-}
-
-/// The strings of a JSON list: addresses that bypass IPAM.
-fn strings(value: &serde_json::Value) -> Vec<(String, u8)> {
-    texts(value).map(|text| (text, evidence::NO_IPAM)).collect()
 }
 
 fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {

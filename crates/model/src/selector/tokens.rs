@@ -34,8 +34,9 @@ pub(super) enum Token {
     Label(String),
     Text(String),
     Has(String),
-    /// `all()` or `global()`, which has the same meaning here.
     All,
+    /// `global()`, which has the same meaning as `all()` here.
+    Global,
     Compare(Comparison),
     In,
     NotIn,
@@ -47,22 +48,37 @@ pub(super) enum Token {
     OpenSet,
     CloseSet,
     Comma,
+    /// The end of the selector.
+    End,
 }
 
 impl fmt::Display for Token {
+    /// Prints the token as Calico's errors do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Label(label) => return write!(f, "the label {label:?}"),
-            Self::Text(text) => return write!(f, "the string {text:?}"),
-            Self::Has(label) => return write!(f, "`has({label})`"),
-            Self::All => return f.write_str("`all()`"),
-            _ => {}
-        }
-        let (signs, words) = (SIGNS, WORDS);
-        let signs = signs.iter().map(|(sign, token)| (std::slice::from_ref(sign), token));
-        let words = words.iter().map(|(parts, token)| (*parts, token));
-        let parts = signs.chain(words).find(|(_, token)| *token == self).map(|(parts, _)| parts);
-        write!(f, "`{}`", parts.unwrap_or_default().join(" "))
+        let (kind, value) = match self {
+            Self::Label(label) => ("Label", label.as_str()),
+            Self::Text(text) => ("StringLiteral", text.as_str()),
+            Self::Has(label) => ("Has", label.as_str()),
+            Self::All => ("All", ""),
+            Self::Global => ("Global", ""),
+            Self::Compare(Comparison::Equal) => ("Eq", ""),
+            Self::Compare(Comparison::NotEqual) => ("Ne", ""),
+            Self::Compare(Comparison::Contains) => ("Contains", ""),
+            Self::Compare(Comparison::StartsWith) => ("StartsWith", ""),
+            Self::Compare(Comparison::EndsWith) => ("EndsWith", ""),
+            Self::In => ("In", ""),
+            Self::NotIn => ("NotIn", ""),
+            Self::Not => ("Not", ""),
+            Self::And => ("And", ""),
+            Self::Or => ("Or", ""),
+            Self::Open => ("LParen", ""),
+            Self::Close => ("RParen", ""),
+            Self::OpenSet => ("LBrace", ""),
+            Self::CloseSet => ("RBrace", ""),
+            Self::Comma => ("Comma", ""),
+            Self::End => ("EOF", ""),
+        };
+        write!(f, "Tok{kind}({value})")
     }
 }
 
@@ -89,26 +105,36 @@ const WORDS: [(&[&str], Token); 5] = [
     (&["in"], Token::In),
 ];
 
+/// Signs that Calico accepts only twice in a row, or before `=`.
+const HALF_SIGNS: [(char, &str); 3] = [('=', "=="), ('&', "&&"), ('|', "||")];
+
+/// Splits a selector into tokens, the last of which is [`Token::End`].
+///
+/// # Errors
+/// Those of Calico's tokenizer, in the same words.
 pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, SelectorError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(text);
     while let Some(first) = rest.chars().next() {
         let (token, behind) = if let Some((sign, token)) = SIGNS.iter().find(|(s, _)| rest.starts_with(s)) {
             (token.clone(), &rest[sign.len()..])
+        } else if let Some((_, whole)) = HALF_SIGNS.iter().find(|(half, _)| *half == first) {
+            return Err(SelectorError::Invalid(format!("expected {whole}")));
         } else if first == '"' || first == '\'' {
             let (value, behind) = rest[1..]
                 .split_once(first)
-                .ok_or_else(|| SelectorError::Invalid("a string has no closing quote".into()))?;
+                .ok_or_else(|| SelectorError::Invalid("unterminated string".into()))?;
             (Token::Text(value.to_owned()), behind)
         } else if let Some(Token::Label(label)) = tokens.last() {
             word_operator(rest)
-                .ok_or_else(|| SelectorError::Invalid(format!("no operator follows the label {label:?}")))?
+                .ok_or_else(|| SelectorError::Invalid(format!("expected operator after label {label:?}")))?
         } else {
             function_or_label(rest)?
         };
         tokens.push(token);
         rest = skip_blanks(behind);
     }
+    tokens.push(Token::End);
     Ok(tokens)
 }
 
@@ -128,14 +154,14 @@ fn word_operator(text: &str) -> Option<(Token, &str)> {
 }
 
 fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
-    for name in ["all", "global"] {
-        if let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('(')) {
-            return Ok((Token::All, close(rest, name)?));
-        }
-    }
     if let Some(rest) = text.strip_prefix("has(") {
         let (label, rest) = cut_label(skip_blanks(rest))?;
         return Ok((Token::Has(label), close(rest, "has")?));
+    }
+    for (name, token) in [("all", Token::All), ("global", Token::Global)] {
+        if let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('(')) {
+            return Ok((token, close(rest, name)?));
+        }
     }
     let (label, rest) = cut_label(text)?;
     Ok((Token::Label(label), rest))
@@ -145,21 +171,19 @@ fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
 fn close<'a>(text: &'a str, name: &str) -> Result<&'a str, SelectorError> {
     skip_blanks(text)
         .strip_prefix(')')
-        .ok_or_else(|| SelectorError::Invalid(format!("`{name}(` has no closing `)`")))
+        .ok_or_else(|| SelectorError::Invalid(format!("no closing ')' after {name}(")))
 }
 
 fn cut_label(text: &str) -> Result<(String, &str), SelectorError> {
     let end = text.find(|c| !is_label_char(c)).unwrap_or(text.len());
-    match end {
-        0 => Err(match text.chars().next() {
-            Some(c) => SelectorError::unexpected(format_args!("{c:?}"), "a label"),
-            None => SelectorError::ends("a label"),
-        }),
-        end if end > MAX_LABEL => {
-            Err(SelectorError::Invalid(format!("a label is longer than {MAX_LABEL} bytes")))
-        }
-        end => Ok((text[..end].to_owned(), &text[end..])),
+    let (label, rest) = text.split_at(end);
+    if label.is_empty() {
+        return Err(SelectorError::Invalid("expected identifier".into()));
     }
+    if label.len() > MAX_LABEL {
+        return Err(SelectorError::Invalid(format!("label too long: {label}")));
+    }
+    Ok((label.to_owned(), rest))
 }
 
 fn is_label_char(c: char) -> bool {

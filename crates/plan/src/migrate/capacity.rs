@@ -68,7 +68,7 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
 /// Creates or enables a pool.
 fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
     let Some(new) = new else { return };
-    let open = Pool { disabled: false, allocatable: true, ..new.clone() };
+    let open = Pool { disabled: false, not_allocatable: None, ..new.clone() };
     match pools.iter_mut().find(|pool| pool.name == new.name) {
         Some(pool) => *pool = open,
         None => pools.push(open),

@@ -146,7 +146,7 @@ fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8, name: O
         cidr,
         block_size,
         disabled: false,
-        allocatable: true,
+        not_allocatable: None,
         created,
         temporary_for,
         ..old.clone()

@@ -263,7 +263,7 @@ impl PoolSpec {
             block_size: self.block_size,
             disabled: false,
             deleting: false,
-            allocatable: true,
+            not_allocatable: None,
             node_selector: "all()".to_owned(),
             namespace_selector: String::new(),
             allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],

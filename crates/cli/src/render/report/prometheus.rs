@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::{self, Count, PoolList};
-use calipam_check::{Changes, Code, Report};
+use calipam_check::{Changes, Code, Finding, Report, Severity};
 use calipam_history::trend::Trends;
 use calipam_model::snapshot::{Coverage, Snapshot};
 use calipam_workflow::LiveCounts;
@@ -206,8 +206,10 @@ impl Metrics<'_> {
         }
 
         let of = |code| report.findings.iter().filter(move |finding| finding.code == code);
+        // What may be intended is only information.
+        let is_certain = |finding: &&Finding| finding.severity != Severity::Info;
         let nodes: std::collections::BTreeSet<_> =
-            of(Code::NodeWithoutAddresses).flat_map(|finding| &finding.nodes).collect();
+            of(Code::NodeWithoutAddresses).filter(is_certain).flat_map(|finding| &finding.nodes).collect();
         self.set("nodes_without_addresses", &[], nodes.len() as f64);
         self.set("pods_without_address", &[], of(Code::PodWithoutAddress).count() as f64);
     }
@@ -231,8 +233,11 @@ impl Metrics<'_> {
             self.set("ippool_size", &pool, number(view.total));
             self.set("ippool_blocks", &pool, view.blocks as f64);
             self.set("ippool_enabled", &pool, f64::from(u8::from(view.enabled)));
-            if let Some(count) = view.by_name.or(view.allocatable) {
+            if let Some(count) = view.allocatable {
                 self.set("ippool_allocatable", &pool, number(count));
+            }
+            if let Some(count) = view.by_name {
+                self.set("ippool_allocatable_by_name", &pool, number(count));
             }
 
             for (state, count) in [

@@ -1,0 +1,235 @@
+//! The outcome of ADD for a pod: what Calico's plugins do, in their order, on the snapshot.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::pod::PodRequest;
+use calipam_model::snapshot::{DatastoreKind, Defect, Source};
+
+use super::answer::{Answer, Reason, Refused};
+use super::machine::MachineAddresses;
+use super::request::{Asked, CniConfiguration, Wanted, check_rest};
+use super::{NextAddress, NotKnown, Outlook};
+use crate::family::Family;
+
+/// An ADD of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct PodAdd<'r> {
+    /// Calico's name of the node.
+    pub node: &'r str,
+    pub namespace: &'r str,
+    pub name: &'r str,
+    /// The pod's request; `None` for a pod that requests nothing in particular.
+    pub request: Option<&'r PodRequest>,
+    pub configuration: CniConfiguration,
+}
+
+/// The state of an ADD when the plugins turn to the allocator.
+enum Step {
+    /// The pod's virtual machine already has these addresses, or the pod bypasses IPAM with them.
+    Already(Vec<IpAddr>),
+    /// The pod wants these addresses.
+    Addresses(Vec<IpAddr>, Option<String>),
+    /// The pod wants any address of each of the families, from these pools.
+    Any { families: [bool; 2], pools: [Vec<IpNet>; 2], machine: Option<String> },
+}
+
+impl<'s> Outlook<'s> {
+    /// Returns the answer in each family that the pod asks for, IPv4 first. If Calico's plugins refuse the pod as a
+    /// whole, that is the answer in every family.
+    pub fn add(&self, pod: &PodAdd<'_>) -> Vec<(Family, Answer)> {
+        let mut answers = match self.step(pod) {
+            Ok(step) => self.answers(pod, step),
+            Err(refused) => return self.in_all_families(pod, |_| Answer::refused(refused.clone())),
+        };
+        if answers.iter().all(|(_, answer)| answer.outcome.is_ok())
+            && let Err(refused) = check_rest(pod)
+        {
+            for (_, answer) in &mut answers {
+                answer.outcome = Err(refused.clone());
+            }
+        }
+        answers
+    }
+
+    /// Returns the refusal in each family in which the pod gets no address, as [`Self::add`] does, but quickly for many
+    /// pods. `node` is the pod's node, if Calico knows it.
+    ///
+    /// # Errors
+    /// If the answer depends on unknown data.
+    pub fn refusals(
+        &self,
+        pod: &PodAdd<'_>,
+        node: Option<&Node>,
+    ) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
+        let everywhere = |refused: Refused| {
+            let refused = Arc::new(refused);
+            self.in_all_families(pod, |_| Arc::clone(&refused))
+        };
+        let step = match self.step(pod) {
+            Ok(step) => step,
+            Err(refused) => return Ok(everywhere(refused)),
+        };
+        let mut refusals = Vec::new();
+        match (step, node) {
+            (Step::Any { families, pools, machine: None }, Some(node)) => {
+                for family in asked(families) {
+                    let refused = match pools[family as usize].as_slice() {
+                        [] => self.refusal_in(pod.namespace, node, family)?,
+                        named => self.refusal(node, family, named)?,
+                    };
+                    refusals.extend(refused.map(|refused| (family, refused)));
+                }
+            }
+            (step, _) => {
+                let answers = self.answers(pod, step).into_iter();
+                refusals.extend(answers.filter_map(|(family, answer)| {
+                    answer.outcome.err().map(|refused| (family, Arc::new(refused)))
+                }));
+            }
+        }
+        match check_rest(pod) {
+            Err(refused) if refusals.is_empty() => Ok(everywhere(refused)),
+            _ => Ok(refusals),
+        }
+    }
+
+    fn in_all_families<T>(&self, pod: &PodAdd<'_>, answer: impl Fn(Family) -> T) -> Vec<(Family, T)> {
+        let mut families = self.families_of(pod.request, pod.namespace, &pod.configuration);
+        if families == [false; 2] {
+            families = pod.configuration.families;
+        }
+        asked(families).map(|family| (family, answer(family))).collect()
+    }
+
+    /// Goes through the plugins' steps before the allocator's.
+    ///
+    /// # Errors
+    /// If the plugins refuse the pod, whatever addresses are free.
+    fn step(&self, pod: &PodAdd<'_>) -> Result<Step, Refused> {
+        self.check_cluster()?;
+        let asked = self.asked(pod.request, pod.namespace, &pod.configuration)?;
+        let is_fixed = matches!(asked, Asked::Addresses(_));
+        let machine = match &asked {
+            Asked::Own(_) => None,
+            _ => self.machine_of(pod).map_err(|refused| if is_fixed { refused.of_main_plugin() } else { refused })?,
+        };
+        let machine = match machine {
+            Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => return Ok(Step::Already(addresses)),
+            machine => machine.map(|machine| machine.handle),
+        };
+        Ok(match self.wanted_of(asked)? {
+            Wanted::Own(addresses) => Step::Already(addresses),
+            Wanted::Addresses(addresses) => Step::Addresses(addresses, machine),
+            Wanted::Any { families, pools } => Step::Any { families, pools, machine },
+        })
+    }
+
+    /// Asks the allocator.
+    fn answers(&self, pod: &PodAdd<'_>, step: Step) -> Vec<(Family, Answer)> {
+        match step {
+            Step::Already(addresses) => {
+                let answer = |address: IpAddr| (Family::of_address(address), self.answer_held(address));
+                addresses.into_iter().map(answer).collect()
+            }
+            Step::Addresses(addresses, machine) => {
+                let mut answers = Vec::new();
+                for address in addresses {
+                    let mut answer = self.next_named(pod.node, address, machine.as_deref());
+                    let refused = |refused| self.own_record(pod, address, refused).of_main_plugin();
+                    answer.outcome = answer.outcome.map_err(refused);
+                    let is_refused = answer.outcome.is_err();
+                    answers.push((Family::of_address(address), answer));
+                    if is_refused {
+                        break;
+                    }
+                }
+                answers
+            }
+            Step::Any { families, pools, machine } => {
+                let labels = self.namespace(pod.namespace).map(|namespace| &namespace.labels);
+                let answer = |family: Family| {
+                    let request = NextAddress {
+                        node: pod.node,
+                        family,
+                        pools: &pools[family as usize],
+                        namespace_labels: labels,
+                        machine: machine.as_deref(),
+                    };
+                    (family, self.next(&request))
+                };
+                asked(families).map(answer).collect()
+            }
+        }
+    }
+
+    /// The refusal of every pod because of the cluster information.
+    pub fn cluster_refusal(&self) -> Option<Refused> {
+        self.check_cluster().err()
+    }
+
+    /// Checks the cluster information, which Calico's main plugin reads first. Calico 2 has none.
+    pub(super) fn check_cluster(&self) -> Result<(), Refused> {
+        let snapshot = self.indexed.snapshot;
+        let hides = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
+        let is_read =
+            snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(hides);
+        if snapshot.datastore == DatastoreKind::EtcdV2 || !is_read {
+            return Ok(());
+        }
+        let Some(cluster) = &snapshot.cluster else {
+            let detail = match (snapshot.datastore, snapshot.is_native) {
+                (DatastoreKind::Kubernetes, false) => {
+                    "clusterinformations.crd.projectcalico.org \"default\" not found"
+                }
+                (DatastoreKind::Kubernetes, true) => "clusterinformations.projectcalico.org \"default\" not found",
+                _ => "<nil>",
+            };
+            let calico = format!(
+                "error getting ClusterInformation: resource does not exist: ClusterInformation(default) with error: {detail}"
+            );
+            return Err(Refused::new(Reason::NoClusterInformation, calico));
+        };
+        match cluster.datastore_ready {
+            Some(true) => Ok(()),
+            Some(false) => {
+                Err(Refused::new(Reason::NotReady, "Calico is currently not ready to process requests"))
+            }
+            None => {
+                let calico = "Calico CNI panicked during ADD: runtime error: invalid memory address or nil pointer dereference";
+                Err(Refused::new(Reason::ReadyNotSet, calico))
+            }
+        }
+    }
+
+    /// Says so if a taken address is recorded for the pod itself, under another container.
+    fn own_record(&self, pod: &PodAdd<'_>, address: IpAddr, refused: Refused) -> Refused {
+        let is_own = || {
+            let block = self.indexed.block(self.indexed.block_around(address)?)?;
+            let record = block.value.content.usable()?.allocation_of(address)?.attribute;
+            let is = |key: &str, value: &str| record.get(key).is_some_and(|found| found == *value);
+            (is("namespace", pod.namespace) && is("pod", pod.name)).then_some(())
+        };
+        match refused.reason {
+            Reason::Taken(_) if is_own().is_some() => {
+                Refused { reason: Reason::TakenByEarlier(address), ..refused }
+            }
+            _ => refused,
+        }
+    }
+}
+
+fn asked(families: [bool; 2]) -> impl Iterator<Item = Family> {
+    Family::BOTH.into_iter().filter(move |family| families[*family as usize])
+}
+
+impl Refused {
+    /// The refusal of a given address, as the main plugin passes it on.
+    fn of_main_plugin(mut self) -> Self {
+        self.calico.insert_str(0, "error getting IP from IPAM: ");
+        self
+    }
+}

@@ -1,0 +1,129 @@
+//! Addresses of KubeVirt virtual machines, which outlive the pods that run them (facts of the plugin, section 15).
+
+use std::net::IpAddr;
+
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{DatastoreKind, Source};
+
+use super::Outlook;
+use super::add::PodAdd;
+use super::answer::{Answer, Reason, Refused};
+use crate::error::Error;
+use crate::on_snapshot::without_waiting;
+use crate::owners::{NewOwner, OwnerConditions, OwnerUpdates};
+
+/// The network of Calico's usual CNI configuration.
+const NETWORK: &str = "k8s-pod-network";
+/// The first Calico version whose plugin knows virtual machines.
+const KNOWS_MACHINES_SINCE: (u32, u32) = (3, 32);
+
+/// The handle of a pod's virtual machine, and the addresses that it has already.
+pub(super) struct MachineAddresses {
+    pub handle: String,
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Outlook<'_> {
+    /// Returns the virtual machine whose addresses a pod gets; `None` for a pod that gets its own.
+    ///
+    /// # Errors
+    /// If Calico's plugin refuses the pod because of its virtual machine.
+    pub(super) fn machine_of(&self, pod: &PodAdd<'_>) -> Result<Option<MachineAddresses>, Refused> {
+        let snapshot = self.indexed.snapshot;
+        let Some(reference) = pod.request.and_then(|request| request.machine.as_ref()) else { return Ok(None) };
+        if snapshot.is_calico_since(KNOWS_MACHINES_SINCE) == Some(false) || !snapshot.has_read(Source::Machines) {
+            return Ok(None);
+        }
+        let (namespace, name) = (pod.namespace, reference.name.as_str());
+        let full_name = format!("{namespace}/{name}");
+        let missing = |plural: &str| {
+            let calico = format!(
+                "failed to get VMI info: failed to query VMI resource {full_name}: {plural}.kubevirt.io \"{name}\" not found"
+            );
+            Refused::new(Reason::NoMachine(full_name.clone()), calico)
+        };
+        let instance =
+            self.machine_object(namespace, name, true).ok_or_else(|| missing("virtualmachineinstances"))?;
+        if instance.is_owned && self.machine_object(namespace, name, false).is_none() {
+            return Err(missing("virtualmachines"));
+        }
+        if instance.uid != reference.uid {
+            let calico = format!(
+                "failed to get VMI info: VMI UID mismatch: pod ownerReference has {} but VMI resource has {}",
+                reference.uid, instance.uid
+            );
+            return Err(Refused::new(Reason::MachineReplaced(full_name), calico));
+        }
+
+        let is_target = pod.request.is_some_and(|request| !request.migration.is_empty());
+        if !self.keeps_machine_addresses() {
+            if is_target {
+                let calico = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
+                return Err(Refused::new(Reason::MigrationOff, calico));
+            }
+            return Ok(None);
+        }
+        let handle = self.machine_handle(namespace, name);
+        let addresses = self.machine_addresses(&handle)?;
+        if addresses.is_empty() && is_target {
+            let calico = format!("migration target pod but no IP allocated to VM handle {handle}");
+            return Err(Refused::new(Reason::NothingToMigrate, calico));
+        }
+        Ok(Some(MachineAddresses { handle, addresses }))
+    }
+
+    fn machine_object(&self, namespace: &str, name: &str, is_instance: bool) -> Option<&Machine> {
+        let mut machines = self.indexed.snapshot.machines.iter().map(|stored| &stored.value);
+        machines.find(|machine| {
+            machine.is_instance == is_instance && machine.namespace == namespace && machine.name == name
+        })
+    }
+
+    /// True unless the resource IPAMConfiguration says that virtual machines lose their addresses. On Kubernetes, it is
+    /// the object that the allocator reads.
+    fn keeps_machine_addresses(&self) -> bool {
+        let snapshot = self.indexed.snapshot;
+        let config = match snapshot.datastore {
+            DatastoreKind::Kubernetes => snapshot.ipam_config,
+            _ => snapshot.ipam_configuration,
+        };
+        config.is_none_or(|config| config.keeps_addresses_of_machines())
+    }
+
+    /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.
+    fn machine_handle(&self, namespace: &str, name: &str) -> String {
+        let suffix = format!(".vmi.{namespace}.{name}");
+        let handles = self.indexed.snapshot.handles.iter().map(|stored| stored.value.id().to_string());
+        let known = handles.into_iter().find(|handle| handle.ends_with(&suffix));
+        known.unwrap_or_else(|| format!("{NETWORK}{suffix}"))
+    }
+
+    /// Makes the pod an owner of the virtual machine's addresses, and returns them.
+    fn machine_addresses(&self, handle: &str) -> Result<Vec<IpAddr>, Refused> {
+        self.on_store(|allocator| {
+            let found = match without_waiting(allocator.ips_by_handle(handle)) {
+                Ok(found) => found,
+                Err(Error::NoHandle(_)) => Vec::new(),
+                Err(error) => {
+                    let calico = format!("failed to get existing IPs for VM handle {handle}: {error}");
+                    return Err(Refused::new(Reason::Other, calico));
+                }
+            };
+            let updates = OwnerUpdates { active: NewOwner::Set(Default::default()), ..Default::default() };
+            for address in &found {
+                let conditions = OwnerConditions::default();
+                let owned = allocator.set_owner_attributes(*address, handle, &updates, &conditions);
+                if let Err(error) = without_waiting(owned) {
+                    let calico = format!("failed to set owner attributes for IP {address}: {error}");
+                    return Err(Refused::new(self.reason_of_address(*address, &error), calico));
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// The answer for an address that a virtual machine has already, or that bypasses IPAM.
+    pub(super) fn answer_held(&self, address: IpAddr) -> Answer {
+        Answer { outcome: Ok(self.given_already(address)), events: Vec::new(), first: None }
+    }
+}

@@ -1,0 +1,305 @@
+//! The request of a pod, as Calico's CNI plugins read it: the main plugin translates annotations of the pod and its
+//! namespace into the configuration of the IPAM plugin (facts of the plugin, section 9).
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_model::pod::{Annotations, PodRequest};
+use calipam_model::string_list;
+
+use super::Outlook;
+use super::add::PodAdd;
+use super::answer::{Reason, Refused};
+use crate::family::Family;
+
+const POOLS: [&str; 2] = ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools"];
+const FAMILIES: &str = "cni.projectcalico.org/ipFamilies";
+const ADDRESSES: &str = "cni.projectcalico.org/ipAddrs";
+const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
+const FLOATING: &str = "cni.projectcalico.org/floatingIPs";
+const MAC: &str = "cni.projectcalico.org/hwAddr";
+const SOURCE_PREFIXES: &str = "cni.projectcalico.org/allowedSourcePrefixes";
+
+/// The first Calico version that reads the annotation `ipFamilies`.
+const READS_FAMILIES_SINCE: (u32, u32) = (3, 30);
+
+/// The part of a node's CNI configuration that decides about addresses, as far as the cluster's pods show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CniConfiguration {
+    /// `ipam.assign_ipv4` and `ipam.assign_ipv6`.
+    pub families: [bool; 2],
+    /// `feature_control.ip_addrs_no_ipam`, which is off by default.
+    pub allows_no_ipam: bool,
+    /// `feature_control.floating_ips`, which is off by default.
+    pub allows_floating: bool,
+}
+
+impl Default for CniConfiguration {
+    /// Calico's default: one IPv4 address, and no feature that has to be switched on.
+    fn default() -> Self {
+        Self { families: [true, false], allows_no_ipam: false, allows_floating: false }
+    }
+}
+
+/// The addresses that a pod wants.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// Any address of each of the families.
+    Any {
+        families: [bool; 2],
+        /// The CIDRs of the IPv4 and IPv6 pools that the pod or its namespace names. If empty, the pools that select the
+        /// node and the namespace serve the request.
+        pools: [Vec<IpNet>; 2],
+    },
+    /// These addresses.
+    Addresses(Vec<IpAddr>),
+    /// These addresses, without IPAM.
+    Own(Vec<IpAddr>),
+}
+
+/// The configuration of the IPAM plugin for a pod, before pools are looked up.
+pub(super) enum Asked {
+    Any { families: [bool; 2], pools: [Vec<String>; 2] },
+    Addresses(Vec<IpAddr>),
+    Own(Vec<IpAddr>),
+}
+
+impl Asked {
+    /// Reads the annotations of a pod and its namespace in the order in which Calico's main plugin does.
+    ///
+    /// # Errors
+    /// The plugin's first complaint.
+    pub(super) fn read(
+        outlook: &Outlook<'_>,
+        pod: &Annotations,
+        namespace: &Annotations,
+        configuration: &CniConfiguration,
+    ) -> Result<Self, Refused> {
+        let mut pools: [Vec<String>; 2] = Default::default();
+        for (family, pools) in pools.iter_mut().enumerate() {
+            let text = first_of(&pod.pools[family], &namespace.pools[family]);
+            *pools = list(POOLS[family], text)?;
+        }
+        let families = families(outlook, first_of(&pod.families, &namespace.families))?;
+
+        match (pod.addresses.is_empty(), pod.no_ipam.is_empty()) {
+            (true, true) => Ok(Self::Any { families: families.unwrap_or(configuration.families), pools }),
+            (false, true) => addresses(ADDRESSES, &pod.addresses).map(Self::Addresses),
+            (false, false) => {
+                let text = "can't have both annotations: 'ipAddrs' and 'ipAddrsNoIpam' in use at the same time";
+                Err(Refused::new(Reason::TwoRequests, text))
+            }
+            (true, false) if !configuration.allows_no_ipam => {
+                let text = "requested feature is not enabled: ip_addrs_no_ipam";
+                Err(Refused::new(Reason::FeatureOff { annotation: NO_IPAM, feature: "ip_addrs_no_ipam" }, text))
+            }
+            (true, false) => addresses(NO_IPAM, &pod.no_ipam).map(Self::Own),
+        }
+    }
+
+    /// The families of which the pod gets addresses, if all goes well.
+    fn families(&self) -> [bool; 2] {
+        match self {
+            Self::Any { families, .. } => *families,
+            Self::Addresses(addresses) | Self::Own(addresses) => {
+                Family::BOTH.map(|family| addresses.iter().any(|address| Family::of_address(*address) == family))
+            }
+        }
+    }
+}
+
+/// The pod's annotation or, if it is empty, the namespace's.
+fn first_of<'a>(pod: &'a str, namespace: &'a str) -> &'a str {
+    if pod.is_empty() { namespace } else { pod }
+}
+
+/// Reads an annotation with a JSON list; an empty annotation is an empty list.
+fn list(annotation: &'static str, text: &str) -> Result<Vec<String>, Refused> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    string_list(text).map_err(|error| Refused::new(Reason::NotJson(annotation), error))
+}
+
+/// Reads the families in the annotation `ipFamilies`; `None` if it is empty, or if the cluster's Calico ignores it.
+fn families(outlook: &Outlook<'_>, text: &str) -> Result<Option<[bool; 2]>, Refused> {
+    let is_ignored = outlook.indexed.snapshot.is_calico_since(READS_FAMILIES_SINCE) == Some(false);
+    if text.is_empty() || is_ignored {
+        return Ok(None);
+    }
+    let mut families = [false; 2];
+    for name in list(FAMILIES, text)? {
+        match name.as_str() {
+            "IPv4" => families[Family::V4 as usize] = true,
+            "IPv6" => families[Family::V6 as usize] = true,
+            _ => {
+                let reason = Reason::BadEntry { annotation: FAMILIES, entry: name };
+                return Err(Refused::new(reason, format!("error parsing ipFamilies: {text}")));
+            }
+        }
+    }
+    Ok(Some(families))
+}
+
+/// Reads an annotation with at most one address of each family.
+fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refused> {
+    let listed = string_list(text).map_err(|error| {
+        let calico = format!(
+            "failed to parse IPs {text} for annotation \"{annotation}\": failed to parse '{text}' as JSON: {error}"
+        );
+        Refused::new(Reason::NotJson(annotation), calico)
+    })?;
+    if listed.is_empty() {
+        let calico = format!("annotation \"{annotation}\" specified but empty");
+        return Err(Refused::new(Reason::NamesNothing(annotation), calico));
+    }
+
+    let mut found: Vec<IpAddr> = Vec::new();
+    for text in listed {
+        let Some(address) = go_address(&text) else {
+            let calico = format!("invalid IP format: {text}");
+            return Err(Refused::new(Reason::BadEntry { annotation, entry: text }, calico));
+        };
+        let family = Family::of_address(address);
+        if found.iter().any(|other| Family::of_address(*other) == family) {
+            let calico =
+                format!("cannot have more than one {family} address for \"{annotation}\" annotation");
+            return Err(Refused::new(Reason::TwoOfAFamily { annotation, family }, calico));
+        }
+        found.push(address);
+    }
+    Ok(found)
+}
+
+/// Reads an address as Go's `net.ParseIP` does: without zone, blanks or prefix length. An IPv4-mapped IPv6 address is
+/// an IPv4 address.
+fn go_address(text: &str) -> Option<IpAddr> {
+    text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+}
+
+impl Outlook<'_> {
+    /// Looks up the pools that a pod names, as Calico's IPAM plugin does before it assigns anything.
+    ///
+    /// # Errors
+    /// If a pool does not exist, or is of the other family, even if the pod asks for no address of the family.
+    pub(super) fn wanted_of(&self, asked: Asked) -> Result<Wanted, Refused> {
+        let (families, names) = match asked {
+            Asked::Any { families, pools } => (families, pools),
+            Asked::Addresses(addresses) => return Ok(Wanted::Addresses(addresses)),
+            Asked::Own(addresses) => return Ok(Wanted::Own(addresses)),
+        };
+        let mut pools: [Vec<IpNet>; 2] = Default::default();
+        for family in Family::BOTH {
+            for name in &names[family as usize] {
+                pools[family as usize].push(self.named_pool(name, family)?);
+            }
+        }
+        if families == [false; 2] {
+            return Err(Refused::new(Reason::NoFamily, "IPAM plugin returned missing IP config"));
+        }
+        Ok(Wanted::Any { families, pools })
+    }
+
+    /// The CIDR of a pool that a pod requests by name or CIDR.
+    fn named_pool(&self, name: &str, family: Family) -> Result<IpNet, Refused> {
+        let by_name = || self.pools().filter(|pool| pool.name == name).last().map(|pool| pool.cidr);
+        let Some(cidr) = go_cidr(name).or_else(by_name) else {
+            let calico = format!("error parsing pool {name:?}: invalid CIDR address: {name}");
+            return Err(Refused::new(Reason::UnknownPool(name.to_owned()), calico));
+        };
+        if Family::of(cidr) != family {
+            let calico = format!("\"{}\" isn't a {family} address", cidr.network());
+            return Err(Refused::new(Reason::OtherFamily { pool: name.to_owned(), family }, calico));
+        }
+        Ok(cidr)
+    }
+
+    /// Returns what a pod wants from IPAM.
+    ///
+    /// # Errors
+    /// If Calico's plugins refuse the request, whatever addresses are free.
+    pub fn wanted(
+        &self,
+        request: Option<&PodRequest>,
+        namespace: &str,
+        configuration: &CniConfiguration,
+    ) -> Result<Wanted, Refused> {
+        self.wanted_of(self.asked(request, namespace, configuration)?)
+    }
+
+    pub(super) fn asked(
+        &self,
+        request: Option<&PodRequest>,
+        namespace: &str,
+        configuration: &CniConfiguration,
+    ) -> Result<Asked, Refused> {
+        let none = Annotations::default();
+        let pod = request.map_or(&none, |request| &request.annotations);
+        let namespace = self.namespace(namespace).map_or(&none, |namespace| &namespace.annotations);
+        Asked::read(self, pod, namespace, configuration)
+    }
+
+    /// The families of which a pod gets addresses if Calico serves it. If its request cannot be read, the configured
+    /// ones.
+    pub fn families_of(
+        &self,
+        request: Option<&PodRequest>,
+        namespace: &str,
+        configuration: &CniConfiguration,
+    ) -> [bool; 2] {
+        let asked = self.asked(request, namespace, configuration);
+        asked.map_or(configuration.families, |asked| asked.families())
+    }
+}
+
+/// Reads a CIDR as Go's `net.ParseCIDR` does, which wants a prefix length.
+fn go_cidr(text: &str) -> Option<IpNet> {
+    Some(text).filter(|text| text.contains('/')).and_then(cidr::parse_cidr)
+}
+
+/// Checks the annotations that Calico's main plugin reads after IPAM has assigned addresses.
+///
+/// # Errors
+/// The plugin's complaint. It releases the addresses again.
+pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
+    let Some(PodRequest { annotations: pod, .. }) = add.request else { return Ok(()) };
+    if !pod.mac.is_empty() && !is_mac(&pod.mac) {
+        let text = &pod.mac;
+        let calico = format!(
+            "failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address"
+        );
+        return Err(Refused::new(Reason::BadEntry { annotation: MAC, entry: text.clone() }, calico));
+    }
+    let not_json = |annotation: &'static str, text: &str, error: String| {
+        Refused::new(Reason::NotJson(annotation), format!("failed to parse '{text}' as JSON: {error}"))
+    };
+    if !pod.source_prefixes.is_empty() {
+        let text = &pod.source_prefixes;
+        for prefix in string_list(text).map_err(|error| not_json(SOURCE_PREFIXES, text, error))? {
+            if go_address(&prefix).is_none() && go_cidr(&prefix).is_none() {
+                let calico = format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
+                let reason = Reason::BadEntry { annotation: SOURCE_PREFIXES, entry: prefix };
+                return Err(Refused::new(reason, calico));
+            }
+        }
+    }
+    if !pod.floating.is_empty() {
+        if !add.configuration.allows_floating {
+            let reason = Reason::FeatureOff { annotation: FLOATING, feature: "floating_ips" };
+            return Err(Refused::new(reason, "requested feature is not enabled: floating_ips"));
+        }
+        string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, error))?;
+    }
+    Ok(())
+}
+
+/// True for a MAC address that Go's `net.ParseMAC` reads: 6, 8 or 20 bytes in one of three notations.
+fn is_mac(text: &str) -> bool {
+    let is_hex = |part: &str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let of = |separator: char, digits: usize, sizes: [usize; 3]| {
+        let parts: Vec<&str> = text.split(separator).collect();
+        sizes.contains(&parts.len()) && parts.iter().all(|part| is_hex(part, digits))
+    };
+    of(':', 2, [6, 8, 20]) || of('-', 2, [6, 8, 20]) || of('.', 4, [3, 4, 10])
+}

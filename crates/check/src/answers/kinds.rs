@@ -1,0 +1,179 @@
+//! The kinds of pods that run on each node, and the pods that wait there.
+
+use std::collections::HashMap;
+
+use calipam_assign::{Refused, Wanted};
+use calipam_model::IpNet;
+use calipam_model::node::Node;
+use calipam_model::pod::Pod;
+use calipam_model::snapshot::{DatastoreKind, Source};
+use calipam_model::text::Text;
+use jiff::SignedDuration;
+
+use super::{Answers, families_of};
+use crate::{Context, FastMap};
+
+/// The age from which a pod without an address counts as waiting.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Pods with the same request, whose successors get the same answers on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    pub families: [bool; 2],
+    /// The pools that the pods name.
+    pub pools: [Vec<IpNet>; 2],
+    /// The namespace, if a pool selects namespaces.
+    pub namespace: Option<String>,
+}
+
+/// The pods on a node, by packed name of the node.
+#[derive(Default)]
+pub(crate) struct Kinds<'s> {
+    kinds: Vec<Kind>,
+    of_nodes: FastMap<&'s [u8], PodsOfNode<'s>>,
+}
+
+#[derive(Default)]
+struct PodsOfNode<'s> {
+    /// The number of pods of each kind that run on the node; kinds by position.
+    running: Vec<(usize, usize)>,
+    /// True if the node has a pod that is not finished and has or needs an address of its own.
+    has_pods: bool,
+    waiting: Vec<&'s Pod>,
+    /// The refusals of pods that run, but whose requests Calico would refuse if they started again.
+    refused: Vec<Refused>,
+}
+
+impl<'s> Kinds<'s> {
+    pub(crate) fn new(answers: &Answers<'_, 's>) -> Self {
+        let context = answers.context;
+        let mut kinds = Self::default();
+        let mut known: HashMap<Kind, usize> = HashMap::new();
+        let mut position = |kind: Kind, kinds: &mut Vec<Kind>| {
+            *known.entry(kind).or_insert_with_key(|kind| {
+                kinds.push(kind.clone());
+                kinds.len() - 1
+            })
+        };
+        if !context.snapshot.has_read(Source::Pods) {
+            let endpoints = context.snapshot.endpoints.iter().map(|stored| &stored.value);
+            for endpoint in endpoints.filter(|endpoint| !endpoint.is_of_openstack()) {
+                let families = families_of(endpoint.addresses());
+                if families != [false; 2] {
+                    let kind = position(Kind { families, ..Kind::default() }, &mut kinds.kinds);
+                    kinds.of_nodes.entry(endpoint.node().packed()).or_default().count(kind);
+                }
+            }
+            return kinds;
+        }
+
+        let requests = Requests::new(answers);
+        let pods = context.snapshot.pods.iter().map(|stored| &stored.value);
+        for pod in pods.filter(|pod| !pod.finished && !pod.host_network && !pod.node().is_empty()) {
+            let of_node = kinds.of_nodes.entry(pod.node().packed()).or_default();
+            of_node.has_pods = true;
+            if pod.waits() {
+                if pod.is_older_than(PATIENCE, context.now) {
+                    of_node.waiting.push(pod);
+                }
+            } else if !pod.deleting && is_served(context, pod) {
+                match requests.kind_of(pod) {
+                    Ok(Some(kind)) => of_node.count(position(kind, &mut kinds.kinds)),
+                    Ok(None) => {}
+                    Err(refused) => of_node.refused.push(refused),
+                }
+            }
+        }
+        kinds
+    }
+
+    /// The refusals of pods that run on a node, but whose requests Calico would refuse if they started again.
+    pub(crate) fn refused_on(&self, node: &Node) -> &[Refused] {
+        self.of_node(node).map_or(&[], |of_node| &of_node.refused)
+    }
+
+    /// The kinds of the pods that run on a node, each with the number of pods, the most frequent first.
+    pub(crate) fn running_on(&self, node: &Node) -> Vec<(&Kind, usize)> {
+        let Some(of_node) = self.of_node(node) else { return Vec::new() };
+        let mut running = of_node.running.clone();
+        running.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
+        running.into_iter().map(|(kind, count)| (&self.kinds[kind], count)).collect()
+    }
+
+    /// True if pods that have or need addresses of their own are on a node.
+    pub(crate) fn has_pods(&self, node: &Node) -> bool {
+        self.of_node(node).is_some_and(|of_node| of_node.has_pods)
+    }
+
+    /// All waiting pods.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &'s Pod> {
+        self.of_nodes.values().flat_map(|of_node| of_node.waiting.iter().copied())
+    }
+
+    fn of_node(&self, node: &Node) -> Option<&PodsOfNode<'s>> {
+        node.names().find_map(|name| self.of_nodes.get(Text::new(name).as_ref().packed()))
+    }
+}
+
+impl PodsOfNode<'_> {
+    fn count(&mut self, kind: usize) {
+        self.has_pods = true;
+        match self.running.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => self.running.push((kind, 1)),
+        }
+    }
+}
+
+/// True if Calico networks a running pod.
+fn is_served(context: &Context<'_>, pod: &Pod) -> bool {
+    pod.addresses().next().is_some()
+        && (context.snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated())
+}
+
+/// The requests of pods, as far as they differ from the requests of others.
+struct Requests<'a, 'c, 's> {
+    answers: &'a Answers<'c, 's>,
+    /// True if a namespace names pools or families.
+    namespaces_ask: bool,
+    /// True if a pool selects namespaces.
+    selects_namespaces: bool,
+}
+
+impl<'a, 'c, 's> Requests<'a, 'c, 's> {
+    fn new(answers: &'a Answers<'c, 's>) -> Self {
+        let snapshot = answers.context.snapshot;
+        let mut namespaces = snapshot.namespaces.iter().flat_map(|all| all.values());
+        Self {
+            answers,
+            namespaces_ask: namespaces.any(|namespace| namespace.annotations != Default::default()),
+            selects_namespaces: snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty()),
+        }
+    }
+
+    /// Returns the kind of a pod that has addresses. `None` for a pod with addresses of its own choice or of its virtual
+    /// machine: its successor gets the same ones.
+    ///
+    /// # Errors
+    /// If Calico would refuse the request if the pod started again.
+    fn kind_of(&self, pod: &Pod) -> Result<Option<Kind>, Refused> {
+        let families = families_of(pod.addresses());
+        let namespace = || pod.namespace().to_string();
+        let of_namespace = self.selects_namespaces.then(namespace);
+        if pod.request.is_none() && !self.namespaces_ask {
+            return Ok(Some(Kind { families, namespace: of_namespace, ..Kind::default() }));
+        }
+        if pod.request.as_ref().is_some_and(|request| request.machine.is_some()) {
+            return Ok(None);
+        }
+        let configuration = self.answers.configurations.of_pod_node(pod.node());
+        match self.answers.outlook.wanted(pod.request.as_deref(), &namespace(), &configuration)? {
+            Wanted::Any { pools, .. } => {
+                let is_named = pools.iter().any(|pools| !pools.is_empty());
+                let namespace = of_namespace.filter(|_| !is_named);
+                Ok(Some(Kind { families, pools, namespace }))
+            }
+            Wanted::Addresses(_) | Wanted::Own(_) => Ok(None),
+        }
+    }
+}

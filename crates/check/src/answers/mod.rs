@@ -1,0 +1,88 @@
+//! Answers to the question who gets an address. Calico's algorithm is asked with the whole request of each pod; the
+//! rules, `explain`, `show`, metrics and the page all take their answers from here.
+
+mod configuration;
+mod kinds;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused};
+use calipam_model::node::Node;
+use calipam_model::pod::Pod;
+
+pub(crate) use self::configuration::Configurations;
+pub(crate) use self::kinds::{Kind, Kinds};
+use crate::Context;
+
+/// The answers to requests of the pods in a snapshot.
+pub(crate) struct Answers<'c, 's> {
+    pub(crate) context: &'c Context<'s>,
+    pub(crate) outlook: Outlook<'s>,
+    pub(crate) configurations: Configurations<'s>,
+}
+
+impl<'c, 's> Answers<'c, 's> {
+    /// Returns `None` if data that the allocator needs was not read or cannot be decoded.
+    pub(crate) fn new(context: &'c Context<'s>) -> Option<Self> {
+        let outlook = Outlook::new(context.snapshot)?;
+        let configurations = Configurations::new(context);
+        Some(Self { context, outlook, configurations })
+    }
+
+    /// Calls `with` with the ADD of a pod on a node, which is named as in Calico.
+    pub(crate) fn with_add<T>(&self, pod: &Pod, node: &str, with: impl FnOnce(&PodAdd<'_>) -> T) -> T {
+        let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
+        with(&PodAdd {
+            node,
+            namespace: &namespace,
+            name: &name,
+            request: pod.request.as_deref(),
+            configuration: self.configurations.of_pod_node(pod.node()),
+        })
+    }
+
+    /// Returns the refusal in each family in which a pod gets no address.
+    ///
+    /// # Errors
+    /// If the answer depends on unknown data.
+    pub(crate) fn refusals(&self, pod: &Pod, on: &str) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
+        self.with_add(pod, on, |add| self.outlook.refusals(add, self.context.index.node(on)))
+    }
+
+    /// Returns the refusals of the next pod of a kind on a node.
+    ///
+    /// # Errors
+    /// If the answer depends on unknown data.
+    pub(crate) fn refusals_of_kind(&self, kind: &Kind, node: &Node) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
+        let mut refusals = Vec::new();
+        for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
+            let refused = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
+                ([], Some(namespace)) => self.outlook.refusal_in(namespace, node, family)?,
+                (pools, _) => self.outlook.refusal(node, family, pools)?,
+            };
+            refusals.extend(refused.map(|refused| (family, refused)));
+        }
+        Ok(refusals)
+    }
+
+    /// The kind of a node's next pod: that of most pods that run there, or else of a pod that requests nothing in
+    /// particular.
+    pub(crate) fn next_kind(&self, kinds: &Kinds<'s>, node: &Node) -> Kind {
+        kinds.running_on(node).first().map_or_else(|| self.plain_kind(node), |(kind, _)| (*kind).clone())
+    }
+
+    /// The kind of a pod that requests nothing in particular on a node.
+    pub(crate) fn plain_kind(&self, node: &Node) -> Kind {
+        Kind { families: self.configurations.of_node(node).families, ..Kind::default() }
+    }
+}
+
+/// The families of which there are addresses.
+pub(crate) fn families_of(addresses: impl Iterator<Item = IpAddr>) -> [bool; 2] {
+    let mut families = [false; 2];
+    for address in addresses {
+        families[Family::of_address(address) as usize] = true;
+    }
+    families
+}

@@ -1,0 +1,48 @@
+//! Whether Calico IPAM gives pods their addresses.
+
+use calipam_model::pod::{Pod, evidence};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+
+use super::Index;
+
+impl Index<'_> {
+    /// Returns true if Calico IPAM gives pods their addresses. Once a block, handle or affinity is stored, it does,
+    /// unless they show that another IPAM does. Before that, the pods show it: Calico's plugin annotates them, and the
+    /// pods of other plugins have addresses without its annotations. As long as no pod has an address, pools or tunnels
+    /// show it.
+    pub(crate) fn serves_pods(&self, uses_ipam: bool) -> bool {
+        if self.services_only || self.host_local_pods > 0 || keeps_data_elsewhere(self.snapshot) {
+            return false;
+        }
+        if uses_ipam {
+            return true;
+        }
+        let snapshot = self.snapshot;
+        if snapshot.pods.iter().any(|stored| has_address(&stored.value)) || !snapshot.endpoints.is_empty() {
+            return snapshot.pods.iter().any(|stored| self.is_networked(&stored.value))
+                || !snapshot.endpoints.is_empty();
+        }
+        !snapshot.pools.is_empty() || snapshot.nodes.iter().any(|stored| !stored.value.tunnels.is_empty())
+    }
+
+    /// True for a pod with an address that Calico's plugin set up.
+    fn is_networked(&self, pod: &Pod) -> bool {
+        self.snapshot.datastore == DatastoreKind::Kubernetes && pod.is_annotated() && !pod.host_network
+    }
+}
+
+/// True if a pod that runs has an address of its own.
+fn has_address(pod: &Pod) -> bool {
+    !pod.host_network && !pod.finished && pod.named_by(evidence::STATUS | evidence::CNI).next().is_some()
+}
+
+/// Returns true if this etcd is not where the cluster's Calico keeps its data: it has no node and no endpoint, and pods
+/// have the annotations that Calico's plugin writes with the Kubernetes datastore.
+pub(crate) fn keeps_data_elsewhere(snapshot: &Snapshot) -> bool {
+    let sources = [Source::Nodes, Source::Endpoints, Source::Pods];
+    matches!(snapshot.datastore, DatastoreKind::Etcd | DatastoreKind::EtcdV2)
+        && sources.into_iter().all(|source| snapshot.has_read(source))
+        && snapshot.nodes.is_empty()
+        && snapshot.endpoints.is_empty()
+        && snapshot.pods.iter().any(|stored| stored.value.has_cni_annotation && !stored.value.container_id().is_empty())
+}
