@@ -77,7 +77,8 @@ impl<'s> IndexedSnapshot<'s> {
     /// True if the cluster's Calico lists affinities by their labels.
     pub(crate) fn lists_by_label(&self) -> bool {
         let is_by_label = ClusterInformation::finds_affinities_by_labels;
-        self.snapshot.datastore == DatastoreKind::Kubernetes && self.snapshot.cluster.as_ref().is_some_and(is_by_label)
+        self.snapshot.datastore == DatastoreKind::Kubernetes
+            && self.snapshot.cluster.as_ref().is_some_and(is_by_label)
     }
 
     /// The CIDR of the smallest block that contains an address.
@@ -110,6 +111,8 @@ pub struct SnapshotStore<'s> {
     pub avoided: Vec<IpAddr>,
     /// True if affinities without labels are not listed, as in Calico versions that list them by label (facts 2.5).
     lists_by_label: bool,
+    /// True if an object that is marked deleted is gone once it is read. On etcd, Calico ignores the mark.
+    ends_deletions: bool,
     writes: Mutex<Writes>,
 }
 
@@ -151,12 +154,19 @@ impl<'s> SnapshotStore<'s> {
     }
 
     pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
-        Self { indexed, avoided: Vec::new(), lists_by_label: false, writes: Mutex::default() }
+        Self {
+            indexed,
+            avoided: Vec::new(),
+            lists_by_label: false,
+            ends_deletions: true,
+            writes: Mutex::default(),
+        }
     }
 
     /// Answers reads as the cluster's Calico sees the datastore.
     pub(crate) fn as_calico(mut self) -> Self {
         self.lists_by_label = self.indexed.lists_by_label();
+        self.ends_deletions = self.indexed.snapshot.datastore == DatastoreKind::Kubernetes;
         self
     }
 
@@ -228,7 +238,7 @@ impl<'s> SnapshotStore<'s> {
     /// Returns the entry under a key. Finishes a deletion that stopped half-way, as Calico does (facts 2.9).
     fn get(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
-        if is_marked_deleted(&found.record) {
+        if self.ends_deletions && is_marked_deleted(&found.record) {
             self.put(key.clone(), None);
             return None;
         }

@@ -128,6 +128,7 @@ codes! {
     PoolOverlapsNodes "pool-overlaps-nodes" Critical [] () "an enabled pool for pods or tunnels covers addresses of the cluster's nodes",
     PoolOverlapsServices "pool-overlaps-services" Error [] (Services) "an enabled pool covers addresses of the cluster's services",
     InvalidPoolSelector "invalid-pool-selector" Error [] () "a selector of an enabled pool does not parse, so Calico refuses requests for addresses",
+    PoolSmallerThanBlock "pool-smaller-than-block" Error [] () "an enabled pool is smaller than one of its blocks, so that no block fits into it",
     PoolNearlyFull "pool-nearly-full" Warning [] () "nearly all addresses in an enabled pool are taken",
     NodeWithoutAddresses "node-without-addresses" Error [] () "the next pod on one or more nodes gets no address",
     PodWithoutAddress "pod-without-address" Error [Users] (Pods) "a pod is waiting for an address that IPAM does not give it",

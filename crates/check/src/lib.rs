@@ -130,7 +130,8 @@ fn unused_note(snapshot: &Snapshot, serves_pods: bool) -> &'static str {
     if serves_pods { NOTHING_ASSIGNED } else { UNUSED }
 }
 
-const NOTHING_ASSIGNED: &str = "There is no block, handle or affinity: Calico IPAM has assigned no address yet";
+const NOTHING_ASSIGNED: &str =
+    "There is no block, handle or affinity: Calico IPAM has assigned no address yet";
 const DATA_IS_ELSEWHERE: &str = "This etcd is not where the cluster's Calico keeps its data: it has no node and no endpoint, and the pods have the annotations that Calico's plugin writes with the Kubernetes datastore. Read the Kubernetes datastore instead";
 const UNUSED: &str = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
 const SERVES_SERVICES: &str =

@@ -234,6 +234,13 @@ impl<'c, 's> Owners<'c, 's> {
         self.context.snapshot.has_read(Source::Blocks).then_some(false)
     }
 
+    /// Returns true for a pod that was deleted less than the grace period ago, and whose containers could still run.
+    fn is_leaving(&self, owner: Owner) -> bool {
+        let Owner::Pod(position) = owner else { return false };
+        let since = self.context.snapshot.pods[position as usize].value.leaving_since;
+        since.is_some_and(|since| self.context.now.duration_since(since) < self.context.grace)
+    }
+
     /// Returns the state of a pod or container, based on endpoints and pods with its name. If pods were read, they
     /// decide: an endpoint without a pod protects only the addresses that it names.
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
@@ -261,6 +268,7 @@ impl<'c, 's> Owners<'c, 's> {
             }
             is_here = true;
             match reason_not_to_use(index, *owner) {
+                Some(LeakReason::PodFinished) if self.is_leaving(*owner) => return RecordedOwner::Idle,
                 Some(LeakReason::PodHasOtherAddress) if names_other_family(index, *owner, record) => {
                     match self.shares_handle(record, *owner) {
                         Some(true) => return RecordedOwner::Idle,

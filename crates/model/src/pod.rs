@@ -257,8 +257,7 @@ mod tests {
     use super::*;
 
     fn no_ipam(json: &str) -> PodRequest {
-        let annotations = Annotations { no_ipam: json.to_owned(), ..Annotations::default() };
-        PodRequest { annotations, ..PodRequest::default() }
+        Annotations { no_ipam: json.to_owned(), ..Annotations::default() }.into()
     }
 
     fn owned(parts: &PodParts<'_>) -> Vec<String> {
@@ -284,10 +283,7 @@ mod tests {
         let waiting = PodParts {
             node: "n",
             phase: "Pending",
-            request: PodRequest {
-                annotations: Annotations { families: "x".to_owned(), ..Annotations::default() },
-                ..PodRequest::default()
-            },
+            request: Annotations { families: "x".to_owned(), ..Annotations::default() }.into(),
             created: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(60)),
             ..PodParts::default()
         };

@@ -61,7 +61,8 @@ impl<S: Store> Search<'_, S> {
                 std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
             let is_last = places.len() < count;
             // In a pool with room, the very first place is usually vacant, and one round trip is enough.
-            let guarded = places.first().copied().filter(|_| count == BATCHES[0] && !self.allocator.is_calico);
+            let guarded =
+                places.first().copied().filter(|_| count == BATCHES[0] && !self.allocator.is_calico);
             let (taken, around_first) = self.taken(&places, guarded).await?;
             for place in places {
                 if in_the_way.iter().any(|other| cidr::overlap(*other, place)) {

@@ -11,7 +11,7 @@ use calipam_model::snapshot::{DatastoreKind, Defect, Source};
 
 use super::answer::{Answer, Reason, Refused};
 use super::machine::MachineAddresses;
-use super::request::{Asked, CniConfiguration, Wanted, check_rest};
+use super::request::{Asked, CniConfiguration, Wanted, check_rest, check_source_prefixes};
 use super::{NextAddress, NotKnown, Outlook};
 use crate::family::Family;
 
@@ -111,14 +111,21 @@ impl<'s> Outlook<'s> {
     /// If the plugins refuse the pod, whatever addresses are free.
     fn step(&self, pod: &PodAdd<'_>) -> Result<Step, Refused> {
         self.check_cluster()?;
+        if self.indexed.snapshot.datastore == DatastoreKind::Kubernetes {
+            pod.request.map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
+        }
         let asked = self.asked(pod.request, pod.namespace, &pod.configuration)?;
         let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {
             Asked::Own(_) => None,
-            _ => self.machine_of(pod).map_err(|refused| if is_fixed { refused.of_main_plugin() } else { refused })?,
+            _ => self
+                .machine_of(pod)
+                .map_err(|refused| if is_fixed { refused.of_main_plugin() } else { refused })?,
         };
         let machine = match machine {
-            Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => return Ok(Step::Already(addresses)),
+            Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => {
+                return Ok(Step::Already(addresses));
+            }
             machine => machine.map(|machine| machine.handle),
         };
         Ok(match self.wanted_of(asked)? {
@@ -175,8 +182,7 @@ impl<'s> Outlook<'s> {
     pub(super) fn check_cluster(&self) -> Result<(), Refused> {
         let snapshot = self.indexed.snapshot;
         let hides = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
-        let is_read =
-            snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(hides);
+        let is_read = snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(hides);
         if snapshot.datastore == DatastoreKind::EtcdV2 || !is_read {
             return Ok(());
         }
@@ -185,7 +191,9 @@ impl<'s> Outlook<'s> {
                 (DatastoreKind::Kubernetes, false) => {
                     "clusterinformations.crd.projectcalico.org \"default\" not found"
                 }
-                (DatastoreKind::Kubernetes, true) => "clusterinformations.projectcalico.org \"default\" not found",
+                (DatastoreKind::Kubernetes, true) => {
+                    "clusterinformations.projectcalico.org \"default\" not found"
+                }
                 _ => "<nil>",
             };
             let calico = format!(

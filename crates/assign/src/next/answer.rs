@@ -102,7 +102,9 @@ pub enum Reason {
     #[error("it asks for the pool {cidr}, which does not exist{}", .within.as_ref().map(|pool| format!(" ({pool} contains it, but a pool's whole CIDR must be named)")).unwrap_or_default())]
     UnknownCidr { cidr: IpNet, within: Option<String> },
     /// The pod or its namespace names a pool of the other family in the annotation of this family.
-    #[error("it asks for the pool {pool:?} in the annotation for {family}, but the pool is for the other family")]
+    #[error(
+        "it asks for the pool {pool:?} in the annotation for {family}, but the pool is for the other family"
+    )]
     OtherFamily { pool: String, family: Family },
     /// A pool that was named serves no request.
     #[error("it asks for the pool {pool}, but {why}")]
@@ -165,7 +167,9 @@ pub enum Reason {
     #[error("it has both annotations ipAddrs and ipAddrsNoIpam")]
     TwoRequests,
     /// An annotation needs a feature that is off by default, and no running pod shows that it is on.
-    #[error("its annotation {annotation} needs the feature {feature}, which is off unless the node's CNI configuration enables it")]
+    #[error(
+        "its annotation {annotation} needs the feature {feature}, which is off unless the node's CNI configuration enables it"
+    )]
     FeatureOff { annotation: &'static str, feature: &'static str },
     /// The annotation `ipFamilies` asks for no family.
     #[error("its annotation ipFamilies asks for no address")]
@@ -322,7 +326,9 @@ impl Answer {
         events: Vec<Event>,
     ) -> Self {
         let outcome = match result {
-            Ok(()) => given(outlook, node, &events, Some(address)).ok_or_else(|| Refused::new(Reason::Other, "")),
+            Ok(()) => {
+                given(outlook, node, &events, Some(address)).ok_or_else(|| Refused::new(Reason::Other, ""))
+            }
             Err(error) => {
                 let reason = outlook.reason_of_address(address, &error);
                 Err(refused(reason, outlook.calico_text(&error), &events))
@@ -334,12 +340,7 @@ impl Answer {
 
 /// Returns the address that a request got. `assigned` is the address in the result: the handle of a virtual machine can
 /// have it already.
-fn given(
-    outlook: &Outlook<'_>,
-    node: &str,
-    events: &[Event],
-    assigned: Option<IpAddr>,
-) -> Option<Given> {
+fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<IpAddr>) -> Option<Given> {
     let made = events.iter().find_map(|event| match event {
         Event::Assigned { block, owner, addresses } => Some((*block, owner, *addresses.first()?)),
         _ => None,
@@ -461,12 +462,14 @@ impl Outlook<'_> {
     /// The reason why no enabled pool has this CIDR.
     fn reason_of_closed(&self, cidr: IpNet) -> Reason {
         let closed = self.pools().filter(|pool| pool.cidr == cidr);
-        let closed = closed.filter_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?))).last();
+        let closed =
+            closed.filter_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?))).last();
         match closed {
             Some((pool, why)) => Reason::NamedClosed { pool, why },
             None if self.pools().any(|pool| pool.cidr == cidr) => Reason::BlocksTooSmall,
             None => {
-                let within = self.pools().find(|pool| pool.cidr.contains(&cidr)).map(|pool| pool.name.clone());
+                let within =
+                    self.pools().find(|pool| pool.cidr.contains(&cidr)).map(|pool| pool.name.clone());
                 Reason::UnknownCidr { cidr, within }
             }
         }

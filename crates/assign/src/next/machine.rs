@@ -30,8 +30,12 @@ impl Outlook<'_> {
     /// If Calico's plugin refuses the pod because of its virtual machine.
     pub(super) fn machine_of(&self, pod: &PodAdd<'_>) -> Result<Option<MachineAddresses>, Refused> {
         let snapshot = self.indexed.snapshot;
-        let Some(reference) = pod.request.and_then(|request| request.machine.as_ref()) else { return Ok(None) };
-        if snapshot.is_calico_since(KNOWS_MACHINES_SINCE) == Some(false) || !snapshot.has_read(Source::Machines) {
+        let Some(reference) = pod.request.and_then(|request| request.machine.as_ref()) else {
+            return Ok(None);
+        };
+        if snapshot.is_calico_since(KNOWS_MACHINES_SINCE) == Some(false)
+            || !snapshot.has_read(Source::Machines)
+        {
             return Ok(None);
         }
         let (namespace, name) = (pod.namespace, reference.name.as_str());
@@ -58,7 +62,8 @@ impl Outlook<'_> {
         let is_target = pod.request.is_some_and(|request| !request.migration.is_empty());
         if !self.keeps_machine_addresses() {
             if is_target {
-                let calico = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
+                let calico =
+                    "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
                 return Err(Refused::new(Reason::MigrationOff, calico));
             }
             return Ok(None);

@@ -34,8 +34,8 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Version
 pub use self::add::PodAdd;
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
-pub use self::request::{CniConfiguration, Wanted};
 use self::open_pool::{OpenPool, open_pools};
+pub use self::request::{CniConfiguration, Wanted};
 use crate::allocator::Allocator;
 use crate::auto::assignable;
 use crate::event::Event;
@@ -340,8 +340,7 @@ impl<'s> Outlook<'s> {
     /// If the answer depends on the labels of the namespace, and they were not read.
     pub fn next_in(&self, namespace: &str, node: &Node, family: Family) -> Result<Answer, NotKnown> {
         let labels = self.namespace(namespace).map(|namespace| &namespace.labels);
-        let request =
-            NextAddress { namespace_labels: labels, ..NextAddress::new(&node.name, family, &[]) };
+        let request = NextAddress { namespace_labels: labels, ..NextAddress::new(&node.name, family, &[]) };
         let answer = self.next(&request);
         let is_known = labels.is_some() || answer.outcome.is_ok();
         if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }

@@ -81,18 +81,23 @@ impl Asked {
             let text = first_of(&pod.pools[family], &namespace.pools[family]);
             *pools = list(POOLS[family], text)?;
         }
-        let families = families(outlook, first_of(&pod.families, &namespace.families))?;
+        let is_named = pools.iter().any(|pools| !pools.is_empty());
+        let families = families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
 
         match (pod.addresses.is_empty(), pod.no_ipam.is_empty()) {
             (true, true) => Ok(Self::Any { families: families.unwrap_or(configuration.families), pools }),
             (false, true) => addresses(ADDRESSES, &pod.addresses).map(Self::Addresses),
             (false, false) => {
-                let text = "can't have both annotations: 'ipAddrs' and 'ipAddrsNoIpam' in use at the same time";
+                let text =
+                    "can't have both annotations: 'ipAddrs' and 'ipAddrsNoIpam' in use at the same time";
                 Err(Refused::new(Reason::TwoRequests, text))
             }
             (true, false) if !configuration.allows_no_ipam => {
                 let text = "requested feature is not enabled: ip_addrs_no_ipam";
-                Err(Refused::new(Reason::FeatureOff { annotation: NO_IPAM, feature: "ip_addrs_no_ipam" }, text))
+                Err(Refused::new(
+                    Reason::FeatureOff { annotation: NO_IPAM, feature: "ip_addrs_no_ipam" },
+                    text,
+                ))
             }
             (true, false) => addresses(NO_IPAM, &pod.no_ipam).map(Self::Own),
         }
@@ -102,9 +107,8 @@ impl Asked {
     fn families(&self) -> [bool; 2] {
         match self {
             Self::Any { families, .. } => *families,
-            Self::Addresses(addresses) | Self::Own(addresses) => {
-                Family::BOTH.map(|family| addresses.iter().any(|address| Family::of_address(*address) == family))
-            }
+            Self::Addresses(addresses) | Self::Own(addresses) => Family::BOTH
+                .map(|family| addresses.iter().any(|address| Family::of_address(*address) == family)),
         }
     }
 }
@@ -122,10 +126,12 @@ fn list(annotation: &'static str, text: &str) -> Result<Vec<String>, Refused> {
     string_list(text).map_err(|error| Refused::new(Reason::NotJson(annotation), error))
 }
 
-/// Reads the families in the annotation `ipFamilies`; `None` if it is empty, or if the cluster's Calico ignores it.
-fn families(outlook: &Outlook<'_>, text: &str) -> Result<Option<[bool; 2]>, Refused> {
+/// Reads the families in the annotation `ipFamilies`; `None` if it is empty, or if the cluster's Calico ignores it. If
+/// the pod also names pools (`is_named`), it is meant for nodes whose configuration asks for these families, so that the
+/// annotation is right even if it is ignored.
+fn families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<[bool; 2]>, Refused> {
     let is_ignored = outlook.indexed.snapshot.is_calico_since(READS_FAMILIES_SINCE) == Some(false);
-    if text.is_empty() || is_ignored {
+    if text.is_empty() || is_ignored && !is_named {
         return Ok(None);
     }
     let mut families = [false; 2];
@@ -271,32 +277,42 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
         );
         return Err(Refused::new(Reason::BadEntry { annotation: MAC, entry: text.clone() }, calico));
     }
-    let not_json = |annotation: &'static str, text: &str, error: String| {
-        Refused::new(Reason::NotJson(annotation), format!("failed to parse '{text}' as JSON: {error}"))
-    };
-    if !pod.source_prefixes.is_empty() {
-        let text = &pod.source_prefixes;
-        for prefix in string_list(text).map_err(|error| not_json(SOURCE_PREFIXES, text, error))? {
-            if go_address(&prefix).is_none() && go_cidr(&prefix).is_none() {
-                let calico = format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
-                let reason = Reason::BadEntry { annotation: SOURCE_PREFIXES, entry: prefix };
-                return Err(Refused::new(reason, calico));
-            }
-        }
-    }
+    check_source_prefixes(pod)?;
     if !pod.floating.is_empty() {
         if !add.configuration.allows_floating {
             let reason = Reason::FeatureOff { annotation: FLOATING, feature: "floating_ips" };
             return Err(Refused::new(reason, "requested feature is not enabled: floating_ips"));
         }
-        string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, error))?;
+        string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
+    }
+    Ok(())
+}
+
+fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
+    Refused::new(Reason::NotJson(annotation), format!("failed to parse '{text}' as JSON: {error}"))
+}
+
+/// Checks the annotation `allowedSourcePrefixes`. With the Kubernetes datastore, the main plugin reads it first, since
+/// its endpoint is the pod.
+pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
+    let text = &pod.source_prefixes;
+    if text.is_empty() {
+        return Ok(());
+    }
+    for prefix in string_list(text).map_err(|error| not_json(SOURCE_PREFIXES, text, &error))? {
+        if go_address(&prefix).is_none() && go_cidr(&prefix).is_none() {
+            let calico = format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
+            let reason = Reason::BadEntry { annotation: SOURCE_PREFIXES, entry: prefix };
+            return Err(Refused::new(reason, calico));
+        }
     }
     Ok(())
 }
 
 /// True for a MAC address that Go's `net.ParseMAC` reads: 6, 8 or 20 bytes in one of three notations.
 fn is_mac(text: &str) -> bool {
-    let is_hex = |part: &str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_hex =
+        |part: &str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
     let of = |separator: char, digits: usize, sizes: [usize; 3]| {
         let parts: Vec<&str> = text.split(separator).collect();
         sizes.contains(&parts.len()) && parts.iter().all(|part| is_hex(part, digits))

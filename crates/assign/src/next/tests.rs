@@ -59,8 +59,8 @@ impl World {
     fn refusal(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let outlook = Outlook::new(&self.0).unwrap();
         let node = self.0.nodes.iter().find(|stored| stored.value.name == node).unwrap();
-        let found = outlook.refusal(&node.value, family);
-        assert_eq!(outlook.refusal(&node.value, family), found, "remembered");
+        let found = outlook.refusal(&node.value, family, &[]);
+        assert_eq!(outlook.refusal(&node.value, family, &[]), found, "remembered");
         found
     }
 
@@ -71,7 +71,7 @@ impl World {
 
     fn source(&self, pools: &[&str]) -> AddressSource {
         let pools: Vec<IpNet> = pools.iter().map(|pool| pool.parse().unwrap()).collect();
-        let request = NextAddress { node: "n1", family: Family::V4, pools: &pools, namespace_labels: None };
+        let request = NextAddress::new("n1", Family::V4, &pools);
         Outlook::new(&self.0).unwrap().next(&request).outcome.unwrap().source
     }
 }
@@ -161,7 +161,9 @@ fn pools_that_do_not_serve() {
     assert_eq!(some.reason(), Some(Reason::NoneSelectsNamespace), "no namespace has the label");
     let mut broken = World::new(STRICT, &[("n1", 3)]);
     broken.pool("other", r#""cidr":"10.1.0.0/16","nodeSelector":"zone ==""#);
-    assert_eq!(broken.known(), Err(NotKnown));
+    let refused = broken.known().unwrap().unwrap();
+    assert_eq!(refused.reason, Reason::BrokenSelector("other".to_owned()));
+    assert_eq!(refused.calico, "expected string", "Calico's words");
 }
 
 #[test]
@@ -236,7 +238,7 @@ fn a_named_address_is_given_or_refused_with_a_reason() {
     let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);
     let outlook = Outlook::new(&world.0).unwrap();
     let named = |address: &str| {
-        let outcome = outlook.next_named("n1", address.parse().unwrap()).outcome;
+        let outcome = outlook.next_named("n1", address.parse().unwrap(), None).outcome;
         outcome.map(|given| given.source).map_err(|refused| refused.reason)
     };
     assert_eq!(named("10.0.0.3"), Ok(AddressSource::OwnBlock));

@@ -10,7 +10,7 @@ use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::Text;
 use jiff::SignedDuration;
 
-use super::{Answers, families_of};
+use super::Answers;
 use crate::{Context, FastMap};
 
 /// The age from which a pod without an address counts as waiting.
@@ -56,13 +56,10 @@ impl<'s> Kinds<'s> {
             })
         };
         if !context.snapshot.has_read(Source::Pods) {
+            let plain = position(answers.plain_kind(), &mut kinds.kinds);
             let endpoints = context.snapshot.endpoints.iter().map(|stored| &stored.value);
             for endpoint in endpoints.filter(|endpoint| !endpoint.is_of_openstack()) {
-                let families = families_of(endpoint.addresses());
-                if families != [false; 2] {
-                    let kind = position(Kind { families, ..Kind::default() }, &mut kinds.kinds);
-                    kinds.of_nodes.entry(endpoint.node().packed()).or_default().count(kind);
-                }
+                kinds.of_nodes.entry(endpoint.node().packed()).or_default().count(plain);
             }
             return kinds;
         }
@@ -157,18 +154,17 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
     /// # Errors
     /// If Calico would refuse the request if the pod started again.
     fn kind_of(&self, pod: &Pod) -> Result<Option<Kind>, Refused> {
-        let families = families_of(pod.addresses());
+        let configuration = self.answers.configurations.of_cluster();
         let namespace = || pod.namespace().to_string();
         let of_namespace = self.selects_namespaces.then(namespace);
         if pod.request.is_none() && !self.namespaces_ask {
-            return Ok(Some(Kind { families, namespace: of_namespace, ..Kind::default() }));
+            return Ok(Some(Kind { namespace: of_namespace, ..self.answers.plain_kind() }));
         }
         if pod.request.as_ref().is_some_and(|request| request.machine.is_some()) {
             return Ok(None);
         }
-        let configuration = self.answers.configurations.of_pod_node(pod.node());
         match self.answers.outlook.wanted(pod.request.as_deref(), &namespace(), &configuration)? {
-            Wanted::Any { pools, .. } => {
+            Wanted::Any { families, pools } => {
                 let is_named = pools.iter().any(|pools| !pools.is_empty());
                 let namespace = of_namespace.filter(|_| !is_named);
                 Ok(Some(Kind { families, pools, namespace }))

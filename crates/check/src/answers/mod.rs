@@ -7,7 +7,7 @@ mod kinds;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused};
+use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused, Wanted};
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
 
@@ -19,7 +19,7 @@ use crate::Context;
 pub(crate) struct Answers<'c, 's> {
     pub(crate) context: &'c Context<'s>,
     pub(crate) outlook: Outlook<'s>,
-    pub(crate) configurations: Configurations<'s>,
+    pub(crate) configurations: Configurations,
 }
 
 impl<'c, 's> Answers<'c, 's> {
@@ -38,7 +38,7 @@ impl<'c, 's> Answers<'c, 's> {
             namespace: &namespace,
             name: &name,
             request: pod.request.as_deref(),
-            configuration: self.configurations.of_pod_node(pod.node()),
+            configuration: self.configurations.of_cluster(),
         })
     }
 
@@ -50,11 +50,25 @@ impl<'c, 's> Answers<'c, 's> {
         self.with_add(pod, on, |add| self.outlook.refusals(add, self.context.index.node(on)))
     }
 
+    /// True for a pod that names neither pools nor addresses.
+    pub(crate) fn wants_any(&self, pod: &Pod) -> bool {
+        let configuration = self.configurations.of_cluster();
+        let namespace = pod.namespace().to_string();
+        match self.outlook.wanted(pod.request.as_deref(), &namespace, &configuration) {
+            Ok(Wanted::Any { pools, .. }) => pools.iter().all(Vec::is_empty),
+            _ => false,
+        }
+    }
+
     /// Returns the refusals of the next pod of a kind on a node.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
-    pub(crate) fn refusals_of_kind(&self, kind: &Kind, node: &Node) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
+    pub(crate) fn refusals_of_kind(
+        &self,
+        kind: &Kind,
+        node: &Node,
+    ) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
         let mut refusals = Vec::new();
         for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
             let refused = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
@@ -69,12 +83,12 @@ impl<'c, 's> Answers<'c, 's> {
     /// The kind of a node's next pod: that of most pods that run there, or else of a pod that requests nothing in
     /// particular.
     pub(crate) fn next_kind(&self, kinds: &Kinds<'s>, node: &Node) -> Kind {
-        kinds.running_on(node).first().map_or_else(|| self.plain_kind(node), |(kind, _)| (*kind).clone())
+        kinds.running_on(node).first().map_or_else(|| self.plain_kind(), |(kind, _)| (*kind).clone())
     }
 
-    /// The kind of a pod that requests nothing in particular on a node.
-    pub(crate) fn plain_kind(&self, node: &Node) -> Kind {
-        Kind { families: self.configurations.of_node(node).families, ..Kind::default() }
+    /// The kind of a pod that requests nothing in particular.
+    pub(crate) fn plain_kind(&self) -> Kind {
+        Kind { families: self.configurations.of_cluster().families, ..Kind::default() }
     }
 }
 

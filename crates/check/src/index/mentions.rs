@@ -17,11 +17,12 @@ pub struct Mention {
 }
 
 /// The pod fields that name addresses, strongest evidence first.
-const FIELDS_OF_PODS: [(u8, &str); 5] = [
+const FIELDS_OF_PODS: [(u8, &str); 6] = [
     (evidence::NO_IPAM, "annotation cni.projectcalico.org/ipAddrsNoIpam"),
     (evidence::CNI, "annotation cni.projectcalico.org/podIPs"),
     (evidence::STATUS, "status.podIPs"),
     (evidence::NETWORK_STATUS, "annotation k8s.v1.cni.cncf.io/network-status"),
+    (evidence::FLOATING, "annotation cni.projectcalico.org/floatingIPs"),
     (evidence::AWS, "annotation vpc.amazonaws.com/pod-ips"),
 ];
 

@@ -44,5 +44,8 @@ pub(crate) fn keeps_data_elsewhere(snapshot: &Snapshot) -> bool {
         && sources.into_iter().all(|source| snapshot.has_read(source))
         && snapshot.nodes.is_empty()
         && snapshot.endpoints.is_empty()
-        && snapshot.pods.iter().any(|stored| stored.value.has_cni_annotation && !stored.value.container_id().is_empty())
+        && snapshot
+            .pods
+            .iter()
+            .any(|stored| stored.value.has_cni_annotation && !stored.value.container_id().is_empty())
 }

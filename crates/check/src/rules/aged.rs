@@ -5,9 +5,11 @@
 //! usually nothing.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::BlockProblem;
+use calipam_model::pod::evidence;
 use jiff::Timestamp;
 
 use super::{addresses, run, services, without_address, workloads};
@@ -50,14 +52,23 @@ pub(crate) fn findings(
     has(found).collect()
 }
 
-/// Checks the addresses with an allocation that is young at `earlier`, but no longer young at the time of the context.
+/// Checks the addresses with an allocation that is young at `earlier`, but no longer young at the time of the context, and
+/// those of pods that were leaving.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);
+    let leaving: HashSet<IpAddr> = context
+        .snapshot
+        .pods
+        .iter()
+        .filter(|stored| stored.value.leaving_since.is_some())
+        .flat_map(|stored| stored.value.named_by(evidence::STATUS))
+        .collect();
     let blocks = || context.index.blocks.iter().filter_map(|block| block.usable);
-    if blocks().any(|block| block.attributes().any(|record| has_aged(&record))) {
+    if !leaving.is_empty() || blocks().any(|block| block.attributes().any(|record| has_aged(&record))) {
         let is_wanted = |address: &addresses::Address<'_, '_, '_>| {
-            address.records.iter().any(|record| has_aged(&record.allocation.attribute))
+            leaving.contains(&address.address)
+                || address.records.iter().any(|record| has_aged(&record.allocation.attribute))
         };
         addresses::check(context, is_wanted, out);
     }

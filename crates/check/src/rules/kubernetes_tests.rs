@@ -1,7 +1,7 @@
 //! Evidence from pods, services and machines.
 
 use calipam_model::key::{ENDPOINT_PREFIX, Key};
-use calipam_model::pod::{Pod, PodParts};
+use calipam_model::pod::{Annotations, Pod, PodParts, PodRequest};
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{
     DatastoreKind, Defect, DefectKind, ObjectVersion, Revision, Source, Versioned,
@@ -138,7 +138,7 @@ fn a_container_without_its_id_in_an_annotation_may_be_any() {
 
 #[test]
 fn addresses_that_bypass_ipam_accuse_nobody() {
-    let pod = PodParts { no_ipam: Some(r#"["10.244.1.3"]"#), ..running("web", "10.244.1.3") };
+    let pod = PodParts { request: no_ipam(r#"["10.244.1.3"]"#), ..running("web", "10.244.1.3") };
     let mut cluster = kubernetes(Value::Null);
     cluster = with_pods(cluster, &[pod]);
     assert_eq!(verdict(&cluster), [""; 0]);
@@ -151,7 +151,7 @@ fn a_stopped_machine_keeps_its_address() {
     for record in [machine, json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"})] {
         let mut cluster = kubernetes(record);
         assert_eq!(verdict(&cluster), ["leaked-address 10.244.1.0 [\"vm-gone\"]"]);
-        let machine = Machine { namespace: "default".into(), name: "vm-1".into(), is_owned: false };
+        let machine = Machine { namespace: "default".into(), name: "vm-1".into(), ..Machine::default() };
         cluster.0.machines.push(versioned(machine));
         assert_eq!(verdict(&cluster), [""; 0]);
     }
@@ -340,4 +340,9 @@ fn pods_are_listed_after_endpoints() {
     let terminating = PodParts { deleting: true, ..running("old", "10.244.1.0") };
     assert_eq!(verdict(&both(&[web(), terminating])), [""; 0]);
     assert_eq!(verdict(&both(&[web(), running("old", "10.244.1.0")])).len(), 2, "one that runs is accused");
+}
+
+/// A request that names addresses which bypass IPAM.
+fn no_ipam(json: &str) -> PodRequest {
+    Annotations { no_ipam: json.to_owned(), ..Annotations::default() }.into()
 }

@@ -10,7 +10,7 @@ use super::kubernetes_tests::running;
 use crate::test_cluster::pod;
 
 fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
-    let value = Machine { namespace: "vms".into(), name: name.into(), is_owned };
+    let value = Machine { namespace: "vms".into(), name: name.into(), is_owned, ..Machine::default() };
     Versioned { value, revision: Revision::Etcd(1) }
 }
 

@@ -1,6 +1,6 @@
 //! Addresses that belong to CNI plugins, orchestrators and networks other than Calico's.
 
-use calipam_model::pod::PodParts;
+use calipam_model::pod::{Annotations, PodParts, PodRequest};
 use calipam_model::snapshot::{DatastoreKind, Source};
 use serde_json::json;
 
@@ -47,8 +47,11 @@ fn both_spellings_of_the_status_of_networks_protect() {
 
 #[test]
 fn addresses_that_bypass_ipam_are_subtracted_from_the_endpoint() {
-    let parts =
-        PodParts { no_ipam: Some(r#"["10.244.9.9"]"#), container_id: "", ..running("fixed", "10.244.9.9") };
+    let parts = PodParts {
+        request: no_ipam(r#"["10.244.9.9"]"#),
+        container_id: "",
+        ..running("fixed", "10.244.9.9")
+    };
     let mut cluster = etcd_with_pods([], &[parts]);
     cluster.endpoint("node-1", "fixed", &["10.244.9.9/32"]);
     assert_eq!(verdict(&cluster), NOTHING);
@@ -104,7 +107,7 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
     unread.0.coverage.remove(&Source::Reservations);
     assert!(none(&unread));
 
-    let bypassing = PodParts { no_ipam: Some(r#"["10.244.9.9"]"#), ..running("fixed", "10.244.9.9") };
+    let bypassing = PodParts { request: no_ipam(r#"["10.244.9.9"]"#), ..running("fixed", "10.244.9.9") };
     let cluster = warned(bypassing);
     assert!(!none(&cluster));
     let field = "pod default/fixed on node-1 (annotation cni.projectcalico.org/ipAddrsNoIpam)";
@@ -171,4 +174,9 @@ fn calico_as_a_secondary_network() {
     let alone = PodParts { network_status: None, ..parts("192.168.7.7") };
     let found = verdict(&kubernetes([pod("node-1", "two")], &[alone]));
     assert_eq!(found, ["warning pod-address-disagreement default/two"]);
+}
+
+/// A request that names addresses which bypass IPAM.
+fn no_ipam(json: &str) -> PodRequest {
+    Annotations { no_ipam: json.to_owned(), ..Annotations::default() }.into()
 }

@@ -51,7 +51,7 @@ fn a_selector_that_calico_refuses_is_found_before_the_first_block_too() {
         let found = findings(&cluster).into_iter().filter(|f| f.code == Code::InvalidPoolSelector);
         found.map(|f| (f.message(), evidence(&f)["invalidSelector"].clone())).collect::<Vec<_>>()
     };
-    let reason = "expected a quoted string, but the selector ends";
+    let reason = "expected string";
     for field in ["nodeSelector", "namespaceSelector"] {
         for blocks in [&[][..], &FULL] {
             let evidence = json!({"field": field, "selector": "zone ==", "reason": reason});
@@ -157,8 +157,9 @@ fn the_block_limit() {
         cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
         assert_eq!(verdict(&cluster), ["node-over-block-limit node-1"], "{version:?}");
     }
-    let unknown = verdict(&with_limit(open(), "zone =="));
-    assert_eq!(unknown.len(), 1, "a selector that does not parse says nothing of nodes: {unknown:?}");
+    let broken = verdict(&with_limit(open(), "zone =="));
+    let expected = ["node-without-addresses node-1", "invalid-pool-selector 10.244.0.0/16"];
+    assert_eq!(broken, expected, "Calico refuses every pod, whatever the limit");
     let mut split = with_limit(open(), "all()");
     split.0.pools[0].value.cidr = "10.244.1.0/24".parse().unwrap();
     split.resource("ippools/second", json!({"cidr": "10.244.2.0/24", "blockSize": 30}));

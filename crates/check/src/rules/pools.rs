@@ -1,4 +1,5 @@
-//! Pools that overlap each other, nodes or services, have an invalid selector, or are nearly full.
+//! Pools that overlap each other, nodes or services, have an invalid selector, are smaller than a block, or are nearly
+//! full.
 
 use calipam_model::IpNet;
 use calipam_model::cidr_set::{overlaps, within};
@@ -43,6 +44,10 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     let pools = context.index.pools();
     check_places(context, &pools, out);
     for pools in same(&pools) {
+        if let Some(pool) = pools.iter().find(|pool| pool.is_enabled() && pool.is_smaller_than_block()) {
+            let says = format!("is smaller than one of its blocks, which are /{}", pool.block_size);
+            out.push(finding(Code::PoolSmallerThanBlock, pool, &says, |_| {}));
+        }
         let broken = pools.iter().find_map(|pool| Some((pool, invalid_selector(pool)?)));
         if let Some((pool, selector)) = broken {
             let InvalidSelector { field, selector: text, reason } = &selector;

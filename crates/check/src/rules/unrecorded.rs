@@ -1,5 +1,5 @@
-//! Addresses in pools that pods have without Calico IPAM: those from another CNI plugin, and those that bypass IPAM. No
-//! block records them, so Calico could assign them to other pods.
+//! Addresses in pools that pods have without Calico IPAM: those from another CNI plugin, those that bypass IPAM, and
+//! floating ones. No block records them for these pods, so Calico assigns them to other pods.
 
 use std::net::IpAddr;
 
@@ -10,9 +10,13 @@ use calipam_model::text::Text;
 
 use super::addresses::Address;
 use super::in_use::finding;
+use super::without_address::name_of_pod;
+use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::Finding;
 use crate::index::{IndexedBlock, Owner, Use};
+use crate::names::{names_of_owners, short};
+use crate::record::Record;
 use crate::{Context, FastSet};
 
 /// Checks pod addresses that Calico does not know to be in use.
@@ -40,15 +44,89 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             DatastoreKind::Kubernetes => pod.is_annotated(),
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),
         };
-        let wanted =
-            if is_networked_by_calico { evidence::NO_IPAM } else { evidence::NO_IPAM | evidence::STATUS };
-        for address in pod.named_by(wanted) {
-            out.extend(unrecorded(context, position, address));
+        let mut wanted = evidence::NO_IPAM | evidence::FLOATING;
+        if !is_networked_by_calico {
+            wanted |= evidence::STATUS;
+        }
+        for (address, by) in pod.evidence().iter().filter(|(_, by)| by & wanted != 0) {
+            let how = How::of(by & wanted);
+            out.extend(conflict(context, position, *address, how));
+            out.extend(unrecorded(context, position, *address, how));
         }
     }
 }
 
-fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<Finding> {
+/// The way in which a pod has an address without Calico IPAM.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// The annotation `ipAddrsNoIpam` names it.
+    NoIpam,
+    /// The annotation `floatingIPs` names it.
+    Floating,
+    /// Another CNI plugin set it up.
+    OtherPlugin,
+}
+
+impl How {
+    fn of(by: u8) -> Self {
+        if by & evidence::NO_IPAM != 0 {
+            Self::NoIpam
+        } else if by & evidence::FLOATING != 0 {
+            Self::Floating
+        } else {
+            Self::OtherPlugin
+        }
+    }
+
+    /// Continues a sentence that says whose address it is.
+    fn words(self) -> &'static str {
+        match self {
+            Self::NoIpam => ", whose annotation ipAddrsNoIpam names it",
+            Self::Floating => ", whose annotation floatingIPs names it",
+            Self::OtherPlugin => ", which has it from another CNI plugin",
+        }
+    }
+}
+
+/// Reports an address that Calico has given to another pod, node or service.
+fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> Option<Finding> {
+    let index = &context.index;
+    index.enabled_pool_around(address)?;
+    let own = Owner::Pod(position);
+    let pod = &context.snapshot.pods[position as usize].value;
+    let others =
+        index.uses_of(address).iter().filter(|used| index.identity(used.owner) != index.identity(own));
+    let mut uses: Vec<Use> = others.copied().collect();
+    let records: Vec<Record<'_, '_>> =
+        index.records_of(address).filter(|record| !record.allocation.attribute.is_cooling()).collect();
+    let is_recorded_for_other = records.iter().any(|record| {
+        let Some((namespace, name)) = Claim::of(&record.allocation.attribute).pod() else { return false };
+        let is_own = pod.namespace() == *namespace && pod.name() == *name;
+        let other = index.pod(Text::new(&namespace).as_ref(), Text::new(&name).as_ref());
+        !is_own && other.is_some_and(|other| !context.snapshot.pods[other as usize].value.finished)
+    });
+    if uses.is_empty() && !is_recorded_for_other {
+        return None;
+    }
+    let others = context.index.describe_users(address, &uses);
+    uses.push(Use { address, owner: own });
+    uses.sort_unstable();
+    let blocks = index.blocks_around(address).next().map_or(&[][..], std::slice::from_ref);
+    let address = Address { address, records: &records, uses: &uses, blocks };
+    Some(finding(context, Code::DuplicateAddress, &address, |evidence| {
+        let name = name_of_pod(pod);
+        let (name, how) = (short(&name), how.words());
+        match others.is_empty() {
+            false => format!("is used by {} and {name}{how}", names_of_owners(&others)),
+            true => {
+                let recorded = evidence.holding().map(|record| record.holder()).next().unwrap_or_default();
+                format!("is used by {name}{how}, but recorded for {recorded}")
+            }
+        }
+    }))
+}
+
+fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
     let is_reserved = || context.snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
@@ -67,7 +145,10 @@ fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<F
     let place = blocks.first().map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
     let uses = [Use { address, owner: Owner::Pod(position) }];
     let address = Address { address, records: &[], uses: &uses, blocks };
-    Some(finding(context, Code::UnrecordedAddress, &address, |evidence| {
-        format!("is used by {}, but not assigned by Calico and {place}", evidence.users())
+    Some(finding(context, Code::UnrecordedAddress, &address, |evidence| match how {
+        How::Floating => {
+            format!("is a floating address of {}, but not assigned by Calico and {place}", evidence.users())
+        }
+        _ => format!("is used by {}, but not assigned by Calico and {place}", evidence.users()),
     }))
 }

@@ -39,6 +39,8 @@ struct WaitingPod<'s> {
     /// Calico's name of the node.
     node: String,
     refusals: Vec<(Family, Arc<Refused>)>,
+    /// True if the pod names neither pools nor addresses.
+    wants_any: bool,
 }
 
 /// Returns the waiting pods that get no address, sorted by name.
@@ -53,7 +55,7 @@ fn waiting<'s>(answers: &Answers<'_, 's>, kinds: &Kinds<'s>) -> Vec<WaitingPod<'
         // What depends on unknown data is not reported.
         let refusals = answers.refusals(pod, &node).unwrap_or_default();
         if !refusals.is_empty() {
-            found.push(WaitingPod { pod, node, refusals });
+            found.push(WaitingPod { pod, node, refusals, wants_any: answers.wants_any(pod) });
         }
     }
     found.sort_by_cached_key(|waiting| name_of_pod(waiting.pod));
@@ -89,18 +91,16 @@ struct Judge<'c, 's> {
 impl<'s> Judge<'_, 's> {
     fn nodes(&self) -> Nodes<'s> {
         let mut found = Nodes { refusals: Vec::new(), served: [false; 2] };
-        let mut waiting: HashMap<&str, [bool; 2]> = HashMap::new();
-        for pod in &self.waiting {
-            let families = waiting.entry(&pod.node).or_default();
-            for (family, refused) in &pod.refusals {
-                families[*family as usize] |= !refused.reason.is_of_request();
-            }
+        let mut waiting: HashMap<&str, Vec<(Family, &'static str)>> = HashMap::new();
+        for pod in self.waiting.iter().filter(|pod| pod.wants_any) {
+            let reasons = pod.refusals.iter().map(|(family, refused)| (*family, refused.reason.name()));
+            waiting.entry(&pod.node).or_default().extend(reasons);
         }
         let nodes = self.context.snapshot.nodes.iter().map(|stored| &stored.value);
         for node in nodes.filter(|node| self.context.index.node_exists(&node.name)) {
             let has_pods = self.kinds.has_pods(node);
             if !node.is_virtual_kubelet() && (has_pods || !node.tainted) {
-                let waits = waiting.get(node.name.as_str()).copied().unwrap_or_default();
+                let waits = waiting.get(node.name.as_str()).map_or(&[][..], Vec::as_slice);
                 self.judge(node, has_pods, waits, &mut found);
             }
         }
@@ -108,10 +108,10 @@ impl<'s> Judge<'_, 's> {
     }
 
     /// Judges a node by the kinds of pods that run on it. A node without pods is judged by a pod that requests nothing
-    /// in particular. `waits` is true for each family in which a waiting pod gets no address.
-    fn judge(&self, node: &'s Node, has_pods: bool, waits: [bool; 2], found: &mut Nodes<'s>) {
+    /// in particular. `waits` has the reasons for which waiting pods get no address.
+    fn judge(&self, node: &'s Node, has_pods: bool, waits: &[(Family, &'static str)], found: &mut Nodes<'s>) {
         let running = self.kinds.running_on(node);
-        let plain = self.answers.plain_kind(node);
+        let plain = self.answers.plain_kind();
         let mut kinds = running.clone();
         if kinds.is_empty() {
             kinds.push((&plain, 0));
@@ -155,7 +155,14 @@ impl<'s> Judge<'_, 's> {
         for (family, refusal) in Family::BOTH.into_iter().zip(by_family) {
             if let Some((refused, severity)) = refusal {
                 let refused_pods = if severity == Severity::Info { 0 } else { refused_pods };
-                found.refusals.push(NodeRefusal { node, family, refused, severity, refused_pods, running_pods });
+                found.refusals.push(NodeRefusal {
+                    node,
+                    family,
+                    refused,
+                    severity,
+                    refused_pods,
+                    running_pods,
+                });
             }
         }
     }
@@ -177,12 +184,12 @@ impl<'s> Judge<'_, 's> {
         reason: &Reason,
         is_usual: bool,
         runs: bool,
-        waits: [bool; 2],
+        waits: &[(Family, &'static str)],
     ) -> Option<Severity> {
         if !is_usual {
             return (!is_of_capacity(reason)).then_some(Severity::Warning);
         }
-        if waits[family as usize] {
+        if waits.contains(&(family, reason.name())) {
             return Some(Severity::Critical);
         }
         let may_be_intended = !runs
@@ -243,10 +250,8 @@ impl<'s> Judge<'_, 's> {
         let shown = if is_group { &of[..1] } else { of };
         let of_nodes = if is_group { of } else { &of[..1] };
         let nodes: Vec<&str> = of_nodes.iter().map(|refusal| refusal.node.name.as_str()).collect();
-        let waits_there = |waiting: &&WaitingPod<'_>| {
-            nodes.contains(&waiting.node.as_str())
-                && waiting.refusals.iter().any(|(_, refused)| !refused.reason.is_of_request())
-        };
+        let waits_there =
+            |waiting: &&WaitingPod<'_>| waiting.wants_any && nodes.contains(&waiting.node.as_str());
         let waiting = self.waiting.iter().filter(waits_there).map(|waiting| name_of_pod(waiting.pod));
         let waiting: Vec<String> = waiting.collect();
         let evidence = NoAddressEvidence {
@@ -280,9 +285,9 @@ impl<'s> Judge<'_, 's> {
     }
 
     fn report_pods(&self, served: [bool; 2], out: &mut Vec<Finding>) {
-        for WaitingPod { pod, node, refusals } in &self.waiting {
+        for WaitingPod { pod, node, refusals, wants_any } in &self.waiting {
             let all_fail = |(family, refused): &(Family, Arc<Refused>)| {
-                !refused.reason.is_of_request() && !served[*family as usize]
+                *wants_any && !refused.reason.is_of_request() && !served[*family as usize]
             };
             let severity = if refusals.iter().any(all_fail) { Severity::Critical } else { Severity::Error };
             let evidence = NoAddressEvidence {

@@ -2,7 +2,7 @@
 
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_model::key::RESOURCE_PREFIX;
-use calipam_model::pod::{Pod, PodParts};
+use calipam_model::pod::{Annotations, Pod, PodParts, PodRequest};
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{Source, Versioned};
 use serde_json::{Value, json};
@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use super::pool_tests::{FULL, open, small, strict};
 use super::structure_tests::{evidence, findings, only};
 use crate::test_cluster::Cluster;
-use crate::{Code, Severity};
+use crate::{Code, Finding, Severity};
 
-/// The nodes whose next pod gets no address, each as `node reason`.
+/// The nodes whose next pod gets no address, each as `node reason`, with `(info)` if that could be intended.
 fn stranded(cluster: &Cluster) -> Vec<String> {
     let found = findings(cluster).into_iter().filter(|f| f.code == Code::NodeWithoutAddresses);
     let reason = |value: &Value| value["refusals"][0]["reason"].as_str().unwrap().to_owned();
-    found.map(|f| format!("{} {}", f.subject, reason(&evidence(&f)))).collect()
+    let info = |f: &Finding| if f.severity == Severity::Info { " (info)" } else { "" };
+    found.map(|f| format!("{} {}{}", f.subject, reason(&evidence(&f)), info(&f))).collect()
 }
 
 /// Adds a pod that was created two minutes ago and has no address.
@@ -45,8 +46,8 @@ fn strict_affinity_or_no_automatic_allocation_strands_a_node_beside_free_address
     assert!(stranded(&spare).is_empty(), "another pool has room");
 
     let found = stranded(&small(json!({}), &[("node-1", 4)]));
-    let expected = ["node-1 no-auto-allocation"];
-    assert_eq!(found, expected, "without automatic allocation, only nodes with blocks are judged");
+    let expected = ["node-1 no-auto-allocation", "node-2 no-auto-allocation (info)"];
+    assert_eq!(found, expected, "without automatic allocation, a node without a block may be intended");
 }
 
 #[test]
@@ -68,8 +69,9 @@ fn a_stranded_node_is_an_error_where_its_next_pod_cannot_start() {
     let mut cluster = small(strict(), &FULL);
     let severity = |cluster: &Cluster| only(cluster, Code::NodeWithoutAddresses).severity;
     assert_eq!(severity(&cluster), Severity::Error, "what pods ask for is not known");
+    cluster.resource("ippools/six", json!({"cidr": "fd00::/120", "blockSize": 122}));
     cluster.endpoint("node-2", "six", &["fd00::1/128"]);
-    assert_eq!(severity(&cluster), Severity::Warning, "pods get IPv6 addresses alone");
+    assert_eq!(severity(&cluster), Severity::Info, "pods get IPv6 addresses alone");
     cluster.endpoint("node-2", "both", &["10.244.1.4/32", "fd00::2/128"]);
     assert_eq!(severity(&cluster), Severity::Error);
 }
@@ -78,12 +80,24 @@ fn a_stranded_node_is_an_error_where_its_next_pod_cannot_start() {
 fn pools_that_do_not_serve() {
     for (change, expected) in [
         (json!({"disabled": true}), &["node-1 no-pool-enabled", "node-2 no-pool-enabled"][..]),
-        (json!({"assignmentMode": "Manual"}), &[]),
-        (json!({"allowedUses": ["LoadBalancer"]}), &[]),
-        (json!({"allowedUses": ["Tunnel"]}), &[]),
-        (json!({"nodeSelector": "zone == 'node-2'"}), &["node-1 no-pool-selects-node"]),
-        (json!({"nodeSelector": "zone == 'nowhere'"}), &[]),
-        (json!({"nodeSelector": "zone =="}), &[]),
+        (
+            json!({"assignmentMode": "Manual"}),
+            &["node-1 no-pool-automatic (info)", "node-2 no-pool-automatic (info)"],
+        ),
+        (
+            json!({"allowedUses": ["LoadBalancer"]}),
+            &["node-1 no-pool-for-workloads (info)", "node-2 no-pool-for-workloads (info)"],
+        ),
+        (
+            json!({"allowedUses": ["Tunnel"]}),
+            &["node-1 no-pool-for-workloads (info)", "node-2 no-pool-for-workloads (info)"],
+        ),
+        (json!({"nodeSelector": "zone == 'node-2'"}), &["node-1 no-pool-selects-node (info)"]),
+        (
+            json!({"nodeSelector": "zone == 'nowhere'"}),
+            &["node-1 no-pool-selects-node (info)", "node-2 no-pool-selects-node (info)"],
+        ),
+        (json!({"nodeSelector": "zone =="}), &["node-1 broken-selector", "node-2 broken-selector"]),
     ] {
         let mut cluster = small(strict(), &FULL);
         let mut spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30});
@@ -92,20 +106,28 @@ fn pools_that_do_not_serve() {
         assert_eq!(stranded(&cluster), expected, "{change}");
         // Once a pod waits on a node, the node is reported even if its state could be intended.
         waiting(&mut cluster, "stuck", PodParts { node: "node-1", ..PodParts::default() });
-        let is_judged =
-            cluster.0.pools[0].value.allows(PoolUse::Workload) && !change.to_string().contains("==\"");
-        assert_eq!(stranded(&cluster).iter().any(|line| line.starts_with("node-1 ")), is_judged, "{change}");
+        let of_node = |line: &String| line.starts_with("node-1 ") && !line.contains("(info)");
+        assert!(stranded(&cluster).iter().any(of_node), "{change}");
+        assert_eq!(only(&cluster, Code::PodWithoutAddress).severity, Severity::Critical, "{change}");
     }
     let mut named = small(strict(), &FULL);
     named.0.pools[0].value.node_selector = "!all()".into();
-    let pools = [Some(r#"["tiny"]"#), None];
-    waiting(&mut named, "by-name", PodParts { node: "node-2", pools, ..PodParts::default() });
-    assert!(stranded(&named).is_empty(), "it names the pool, and gets an address of it");
-    waiting(&mut named, "in-vain", PodParts { node: "node-1", pools, ..PodParts::default() });
-    assert!(stranded(&named).is_empty());
+    let annotations =
+        Annotations { pools: [r#"["tiny"]"#.to_owned(), String::new()], ..Annotations::default() };
+    let request = PodRequest::from(annotations);
+    waiting(
+        &mut named,
+        "by-name",
+        PodParts { node: "node-2", request: request.clone(), ..PodParts::default() },
+    );
+    let info = ["node-1 no-pool-selects-node (info)", "node-2 no-pool-selects-node (info)"];
+    assert_eq!(stranded(&named), info, "it names the pool, and gets an address of it");
+    waiting(&mut named, "in-vain", PodParts { node: "node-1", request, ..PodParts::default() });
+    assert_eq!(stranded(&named), info);
     let pod = only(&named, Code::PodWithoutAddress);
     assert_eq!((pod.subject.to_string().as_str(), pod.severity), ("default/in-vain", Severity::Error));
-    let fixed = PodParts { node: "node-2", fixed: Some(r#"["10.244.1.4"]"#), ..PodParts::default() };
+    let annotations = Annotations { addresses: r#"["10.244.1.4"]"#.to_owned(), ..Annotations::default() };
+    let fixed = PodParts { node: "node-2", request: annotations.into(), ..PodParts::default() };
     waiting(&mut named, "fixed", fixed);
     let says = "default/fixed gets no IPv4 address: 10.244.1.4 is taken";
     assert!(findings(&named).iter().any(|f| f.message().contains(says)));
@@ -126,11 +148,9 @@ fn many_nodes_share_a_finding() {
 
 #[test]
 fn undecodable_data_strands_no_node() {
-    let unknown: [(&str, Value); 4] = [
+    let unknown: [(&str, Value); 2] = [
         ("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-30", json!({"cidr": "10.244.1.0/30"})),
         ("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.8-30", json!([])),
-        (&format!("{RESOURCE_PREFIX}ipreservations/r"), json!({"spec": {"reservedCIDRs": ["x"]}})),
-        (&format!("{RESOURCE_PREFIX}ippools/p"), json!({"spec": {}})),
     ];
     for (path, value) in unknown {
         let mut cluster = small(strict(), &FULL);
@@ -139,6 +159,15 @@ fn undecodable_data_strands_no_node() {
         }
         cluster.put(path, value);
         assert!(stranded(&cluster).is_empty(), "{path}");
+    }
+    // Calico skips reservations and pools that it cannot read.
+    for (path, value) in [
+        (&format!("{RESOURCE_PREFIX}ipreservations/r"), json!({"spec": {"reservedCIDRs": ["x"]}})),
+        (&format!("{RESOURCE_PREFIX}ippools/p"), json!({"spec": {}})),
+    ] {
+        let mut cluster = small(strict(), &FULL);
+        cluster.put(path, value);
+        assert_eq!(stranded(&cluster), ["node-1 strict-affinity"], "{path}");
     }
 }
 

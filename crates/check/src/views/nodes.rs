@@ -170,7 +170,11 @@ impl NodeView {
 
 /// Sets for every node whether its next pod gets an address of each family that it asks for. A node that does not exist
 /// needs none.
-fn add_outlook(context: &Context<'_>, answers: Option<&Answers<'_, '_>>, nodes: &mut BTreeMap<String, NodeView>) {
+fn add_outlook(
+    context: &Context<'_>,
+    answers: Option<&Answers<'_, '_>>,
+    nodes: &mut BTreeMap<String, NodeView>,
+) {
     let kinds = answers.map(Kinds::new);
     for (name, view) in nodes {
         let node = context.index.node(name);

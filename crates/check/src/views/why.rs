@@ -245,11 +245,8 @@ fn explain_waiting(context: &Context<'_>, pod: &Pod, on: &str) -> Explanation {
     let mut explained = Explanation::new(Some(pod), on, RequestState::Asks);
     explained.waits_in_vain = pod.waits();
     let families = [Family::V4, Family::V6].map(|family| found.iter().any(|(of, _)| *of == family));
-    let is_guessed = !answers.configurations.is_known && families == [true, true] && answers.asks_for_any_family(pod);
     for (family, answer) in found {
-        // If nothing shows what the configuration asks for, Calico's default is IPv4 alone.
-        let is_needed = !is_guessed || family == Family::V4;
-        explained.add(&answers, family, answer, is_needed);
+        explained.add(&answers, family, answer, true);
     }
     if answers.asks_for_any_family(pod) {
         explained.note_unasked(&answers, &families);

@@ -29,11 +29,11 @@ fn the_program_does_what_the_outlook_predicts() {
         put_cluster(&world, &mut Rng::new(seed));
         for (node, family) in [("a", Family::V4), ("b", Family::V4), ("a", Family::V6), ("b", Family::V6)] {
             let snapshot = world.observe();
-            let request = NextAddress { node, family, pools: &[], namespace_labels: None };
+            let request = NextAddress::new(node, family, &[]);
             let outlook = Outlook::new(&snapshot).expect("all is known");
             let predicted = outlook.next(&request).outcome;
             let of_node = snapshot.nodes.iter().find(|stored| stored.value.name == node).unwrap();
-            let remembered = outlook.refusal(&of_node.value, family).expect("all is known");
+            let remembered = outlook.refusal(&of_node.value, family, &[]).expect("all is known");
             assert_eq!(remembered.is_none(), predicted.is_ok(), "{seed} {node} {family:?}");
 
             let wants = |wanted: Family| if wanted == family { "true" } else { "false" };

@@ -156,10 +156,8 @@ impl PodObject<'_> {
         });
         PodRequest {
             annotations: annotations(meta),
-            machine: launcher.map(|owner| MachineReference {
-                name: owner.name.to_string(),
-                uid: owner.uid.to_string(),
-            }),
+            machine: launcher
+                .map(|owner| MachineReference { name: owner.name.to_string(), uid: owner.uid.to_string() }),
             migration: meta.label(MIGRATION).unwrap_or_default().to_owned(),
         }
     }

@@ -14,7 +14,9 @@ pub fn string_list(text: &str) -> Result<Vec<String>, String> {
     let elements = match value {
         Value::Null => return Ok(Vec::new()),
         Value::List(elements) => elements,
-        other => return Err(format!("json: cannot unmarshal {} into Go value of type []string", other.kind())),
+        other => {
+            return Err(format!("json: cannot unmarshal {} into Go value of type []string", other.kind()));
+        }
     };
 
     let mut strings = Vec::with_capacity(elements.len());

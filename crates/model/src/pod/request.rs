@@ -33,6 +33,12 @@ pub struct PodRequest {
     pub migration: String,
 }
 
+impl From<Annotations> for PodRequest {
+    fn from(annotations: Annotations) -> Self {
+        Self { annotations, ..Self::default() }
+    }
+}
+
 /// A pod's controlling owner reference to a VirtualMachineInstance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MachineReference {
