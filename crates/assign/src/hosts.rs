@@ -22,7 +22,9 @@ impl<S: Store> Allocator<S> {
     /// [`Error::Overlap`]; [`Error::ClaimedByOther`] if the block has another owner or none; the store's error if
     /// another client wrote first.
     pub async fn claim(&self, key: &AffinityKey, windows: bool) -> Result<Versioned<Block>> {
-        if let Some(existing) = self.overlapping(key.cidr).await? {
+        if !self.is_calico
+            && let Some(existing) = self.overlapping(key.cidr).await?
+        {
             return Err(Error::Overlap { block: key.cidr, existing });
         }
         let pending = self.pending_affinity(key).await?;

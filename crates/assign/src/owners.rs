@@ -131,6 +131,9 @@ impl<S: Store> Allocator<S> {
         if let Some(block) = self.block(cidr).await? {
             return Ok(block);
         }
+        if self.is_calico {
+            return Err(Error::NoBlock(cidr));
+        }
         self.blocks_around(address).await?.pop().ok_or(Error::NoBlock(cidr))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use calipam_model::CniConfiguration;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::time::CLOCK_SKEW;
@@ -23,11 +24,13 @@ pub struct Options {
     pub grace: Option<SignedDuration>,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,
+    /// The CNI configuration of the nodes, if it is known. Otherwise, the cluster's pods show a part of it.
+    pub cni_configuration: Option<CniConfiguration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { grace: None, pool_threshold: DEFAULT_POOL_THRESHOLD }
+        Self { grace: None, pool_threshold: DEFAULT_POOL_THRESHOLD, cni_configuration: None }
     }
 }
 
@@ -44,6 +47,8 @@ pub struct Context<'s> {
     pub pool_threshold: f64,
     /// True if strict affinity is known to be on.
     pub strict_affinity: bool,
+    /// See [`Options::cni_configuration`].
+    pub cni_configuration: Option<CniConfiguration>,
 }
 
 impl<'s> Context<'s> {
@@ -64,6 +69,7 @@ impl<'s> Context<'s> {
             now: snapshot.taken_at,
             grace: grace(snapshot, options),
             pool_threshold: options.pool_threshold,
+            cni_configuration: options.cni_configuration.clone(),
             strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
         }
     }

@@ -10,6 +10,7 @@ pub mod calico2;
 pub mod changes;
 pub mod cidr;
 pub mod cidr_set;
+mod cni_configuration;
 pub mod config;
 mod decode;
 pub mod digest;
@@ -39,6 +40,7 @@ pub mod time;
 pub mod words;
 pub mod writable;
 
+pub use cni_configuration::CniConfiguration;
 pub use error::DecodeError;
 pub use ipnet::IpNet;
 pub use json::{RawJson, Unknown, from_slice as from_json, or_empty, string_list};

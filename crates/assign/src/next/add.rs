@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pod::PodRequest;
 use calipam_model::snapshot::{DatastoreKind, Defect, Source};
+use calipam_model::{CniConfiguration, IpNet};
 
 use super::answer::{Answer, Reason, Refused};
 use super::machine::MachineAddresses;
-use super::request::{Asked, CniConfiguration, Wanted, check_rest, check_source_prefixes};
+use super::request::{Asked, Wanted, check_rest, check_source_prefixes};
 use super::{NextAddress, NotKnown, Outlook};
 use crate::family::Family;
 
@@ -24,7 +24,7 @@ pub struct PodAdd<'r> {
     pub name: &'r str,
     /// The pod's request; `None` for a pod that requests nothing in particular.
     pub request: Option<&'r PodRequest>,
-    pub configuration: CniConfiguration,
+    pub configuration: &'r CniConfiguration,
 }
 
 /// The state of an ADD when the plugins turn to the allocator.
@@ -98,7 +98,7 @@ impl<'s> Outlook<'s> {
     }
 
     fn in_all_families<T>(&self, pod: &PodAdd<'_>, answer: impl Fn(Family) -> T) -> Vec<(Family, T)> {
-        let mut families = self.families_of(pod.request, pod.namespace, &pod.configuration);
+        let mut families = self.families_of(pod.request, pod.namespace, pod.configuration);
         if families == [false; 2] {
             families = pod.configuration.families;
         }
@@ -114,7 +114,7 @@ impl<'s> Outlook<'s> {
         if self.indexed.snapshot.datastore == DatastoreKind::Kubernetes {
             pod.request.map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
         }
-        let asked = self.asked(pod.request, pod.namespace, &pod.configuration)?;
+        let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
         let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {
             Asked::Own(_) => None,

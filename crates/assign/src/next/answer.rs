@@ -450,10 +450,19 @@ fn reason_of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Eve
 
 impl Outlook<'_> {
     /// Calico's message for an error of the allocator, as it appears in the kubelet's event.
-    fn calico_text(&self, error: &Error) -> String {
+    pub(super) fn calico_text(&self, error: &Error) -> String {
+        let snapshot = self.indexed.snapshot;
         match error {
-            Error::NoNode(node) if self.indexed.snapshot.datastore == DatastoreKind::Kubernetes => {
+            _ if snapshot.datastore != DatastoreKind::Kubernetes => error.to_string().trim().to_owned(),
+            Error::NoNode(node) => {
                 format!("resource does not exist: Node({node}) with error: nodes \"{node}\" not found")
+            }
+            Error::NoBlock(cidr) => {
+                let name = cidr.to_string().replace(['.', ':', '/'], "-");
+                let group = if snapshot.is_native { "projectcalico.org" } else { "crd.projectcalico.org" };
+                format!(
+                    "resource does not exist: IPAMBlock({name}) with error: ipamblocks.{group} \"{name}\" not found"
+                )
             }
             _ => error.to_string().trim().to_owned(),
         }

@@ -119,7 +119,8 @@ impl Outlook<'_> {
                 let conditions = OwnerConditions::default();
                 let owned = allocator.set_owner_attributes(*address, handle, &updates, &conditions);
                 if let Err(error) = without_waiting(owned) {
-                    let calico = format!("failed to set owner attributes for IP {address}: {error}");
+                    let text = self.calico_text(&error);
+                    let calico = format!("failed to set owner attributes for IP {address}: {text}");
                     return Err(Refused::new(self.reason_of_address(*address, &error), calico));
                 }
             }

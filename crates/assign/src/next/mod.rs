@@ -35,7 +35,7 @@ pub use self::add::PodAdd;
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
 use self::open_pool::{OpenPool, open_pools};
-pub use self::request::{CniConfiguration, Wanted};
+pub use self::request::Wanted;
 use crate::allocator::Allocator;
 use crate::auto::assignable;
 use crate::event::Event;
@@ -87,6 +87,8 @@ struct RefusalKey {
     held: Option<u32>,
     windows: bool,
     single_block: bool,
+    /// True if the request is of a certain namespace, which the pools in `selecting` select.
+    of_namespace: bool,
 }
 
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
@@ -169,15 +171,30 @@ impl<'s> Outlook<'s> {
         family: Family,
         named: &[IpNet],
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
+        self.remembered_refusal(node, family, named, None)
+    }
+
+    /// Returns the reason why a pod gets no address. `labels` are those of its namespace; `None` for a pod in whichever
+    /// namespace.
+    fn remembered_refusal(
+        &self,
+        node: &Node,
+        family: Family,
+        named: &[IpNet],
+        labels: Option<&BTreeMap<String, String>>,
+    ) -> Result<Option<Arc<Refused>>, NotKnown> {
         if self.undecodable_affinities.contains_key(&(&AffinityType::Host, node.name.as_str())) {
             return Err(NotKnown);
         }
+        let ask = || self.ask(node, family, named, labels);
         let Some(open) = &self.open[family as usize] else {
             // A selector does not parse. Calico then refuses each request that names no pool.
-            return Ok(self.ask(node, family, named));
+            return Ok(ask());
         };
-        let selecting: Vec<usize> =
-            (0..open.len()).filter(|at| open[*at].selector.selects(&node.labels)).collect();
+        let selects = |open: &OpenPool<'_>| {
+            open.selector.selects(&node.labels) && labels.is_none_or(|labels| open.namespaces.matches(labels))
+        };
+        let selecting: Vec<usize> = (0..open.len()).filter(|at| selects(&open[*at])).collect();
         let pools = match named {
             [] => {
                 let open = selecting.iter().map(|at| &open[*at]);
@@ -190,17 +207,24 @@ impl<'s> Outlook<'s> {
         let held = match self.own_blocks(node, family, &pools) {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
-            OwnBlocks::Free | OwnBlocks::Odd => return Ok(self.ask(node, family, named)),
-            OwnBlocks::Full(_) if pools.is_empty() => return Ok(self.ask(node, family, named)),
+            OwnBlocks::Free | OwnBlocks::Odd => return Ok(ask()),
+            OwnBlocks::Full(_) if pools.is_empty() => return Ok(ask()),
             OwnBlocks::Full(held) => held,
         };
         let held = (held >= self.limit(single_block)).then_some(held);
-        let (named_key, windows) = (named.to_vec(), node.is_windows());
-        let key = RefusalKey { family, named: named_key, selecting, held, windows, single_block };
+        let key = RefusalKey {
+            family,
+            named: named.to_vec(),
+            selecting,
+            held,
+            windows: node.is_windows(),
+            single_block,
+            of_namespace: labels.is_some(),
+        };
         if let Some(known) = self.remembered.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let found = self.ask(node, family, named);
+        let found = ask();
         self.remembered.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
@@ -303,10 +327,17 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    fn ask(&self, node: &Node, family: Family, named: &[IpNet]) -> Option<Arc<Refused>> {
-        let answer = match named {
-            [] => self.next_of_any(node, family),
-            pools => self.next(&NextAddress::new(&node.name, family, pools)),
+    fn ask(
+        &self,
+        node: &Node,
+        family: Family,
+        named: &[IpNet],
+        labels: Option<&BTreeMap<String, String>>,
+    ) -> Option<Arc<Refused>> {
+        let request = NextAddress { namespace_labels: labels, ..NextAddress::new(&node.name, family, named) };
+        let answer = match (named, labels) {
+            ([], None) => self.next_of_any(node, family),
+            _ => self.next(&request),
         };
         answer.outcome.err().map(Arc::new)
     }
@@ -362,12 +393,17 @@ impl<'s> Outlook<'s> {
         node: &Node,
         family: Family,
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        let refused = self.refusal(node, family, &[])?;
-        let has_special = self.open[family as usize].iter().flatten().any(|open| open.is_special);
-        if refused.is_some() || !has_special {
-            return Ok(refused);
+        let mut open = self.open[family as usize].iter().flatten();
+        if open.all(|open| open.namespaces.selects_all()) {
+            return self.refusal(node, family, &[]);
         }
-        self.next_in(namespace, node, family).map(|answer| answer.outcome.err().map(Arc::new))
+        if let Some(namespace) = self.namespace(namespace) {
+            return self.remembered_refusal(node, family, &[], Some(&namespace.labels));
+        }
+        match self.refusal(node, family, &[])? {
+            Some(refused) => Ok(Some(refused)),
+            None => self.next_in(namespace, node, family).map(|answer| answer.outcome.err().map(Arc::new)),
+        }
     }
 
     /// True if the cluster's Calico finds an affinity when it lists a holder's affinities.

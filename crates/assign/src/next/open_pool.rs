@@ -16,6 +16,8 @@ pub(super) struct OpenPool<'s> {
     pub selector: NodeSelector,
     /// True if the pool serves only namespaces with certain labels.
     pub is_special: bool,
+    /// The pool's namespace selector.
+    pub namespaces: Selector,
     /// True if the pool serves at least one namespace, or namespaces were not read.
     serves_some: bool,
 }
@@ -36,7 +38,7 @@ pub(super) fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<Open
         let is_special = !namespaces.matches(&no_labels);
         let known = snapshot.namespaces.as_ref().filter(|_| is_special);
         let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
-        Some(OpenPool { pool, selector, is_special, serves_some })
+        Some(OpenPool { pool, selector, is_special, namespaces, serves_some })
     };
     let pools = snapshot.pools.iter().map(|stored| &stored.value);
     pools

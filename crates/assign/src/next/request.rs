@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::pod::{Annotations, PodRequest};
 use calipam_model::string_list;
+use calipam_model::{CniConfiguration, IpNet};
 
 use super::Outlook;
 use super::add::PodAdd;
@@ -23,24 +23,6 @@ const SOURCE_PREFIXES: &str = "cni.projectcalico.org/allowedSourcePrefixes";
 
 /// The first Calico version that reads the annotation `ipFamilies`.
 const READS_FAMILIES_SINCE: (u32, u32) = (3, 30);
-
-/// The part of a node's CNI configuration that decides about addresses, as far as the cluster's pods show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CniConfiguration {
-    /// `ipam.assign_ipv4` and `ipam.assign_ipv6`.
-    pub families: [bool; 2],
-    /// `feature_control.ip_addrs_no_ipam`, which is off by default.
-    pub allows_no_ipam: bool,
-    /// `feature_control.floating_ips`, which is off by default.
-    pub allows_floating: bool,
-}
-
-impl Default for CniConfiguration {
-    /// Calico's default: one IPv4 address, and no feature that has to be switched on.
-    fn default() -> Self {
-        Self { families: [true, false], allows_no_ipam: false, allows_floating: false }
-    }
-}
 
 /// The addresses that a pod wants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,9 +61,12 @@ impl Asked {
         let mut pools: [Vec<String>; 2] = Default::default();
         for (family, pools) in pools.iter_mut().enumerate() {
             let text = first_of(&pod.pools[family], &namespace.pools[family]);
-            *pools = list(POOLS[family], text)?;
+            *pools = match text {
+                "" => configuration.pools[family].clone(),
+                _ => list(POOLS[family], text)?,
+            };
         }
-        let is_named = pools.iter().any(|pools| !pools.is_empty());
+        let is_named = pod.pools.iter().chain(&namespace.pools).any(|pools| !pools.is_empty());
         let families = families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
 
         match (pod.addresses.is_empty(), pod.no_ipam.is_empty()) {

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use calipam_assign::{CniConfiguration, Family};
+use calipam_assign::Family;
+use calipam_model::CniConfiguration;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
@@ -19,6 +20,9 @@ pub(crate) struct Configurations {
 
 impl Configurations {
     pub(super) fn new(context: &Context<'_>) -> Self {
+        if let Some(known) = &context.cni_configuration {
+            return Self { of_cluster: known.clone(), is_known: true };
+        }
         let mut families = match context.snapshot.has_read(Source::Pods) {
             true => shown_by_pods(context.snapshot),
             false => shown_by_endpoints(context.snapshot),
@@ -38,12 +42,13 @@ impl Configurations {
             families,
             allows_no_ipam: allows(evidence::NO_IPAM),
             allows_floating: allows(evidence::FLOATING),
+            ..CniConfiguration::default()
         };
         Self { of_cluster, is_known }
     }
 
-    pub(crate) fn of_cluster(&self) -> CniConfiguration {
-        self.of_cluster
+    pub(crate) fn of_cluster(&self) -> &CniConfiguration {
+        &self.of_cluster
     }
 
     /// True if pods ask for addresses of the family, unless they say otherwise.

@@ -163,7 +163,7 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
         if pod.request.as_ref().is_some_and(|request| request.machine.is_some()) {
             return Ok(None);
         }
-        match self.answers.outlook.wanted(pod.request.as_deref(), &namespace(), &configuration)? {
+        match self.answers.outlook.wanted(pod.request.as_deref(), &namespace(), configuration)? {
             Wanted::Any { families, pools } => {
                 let is_named = pools.iter().any(|pools| !pools.is_empty());
                 let namespace = of_namespace.filter(|_| !is_named);

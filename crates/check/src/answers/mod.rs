@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused, Wanted};
 use calipam_model::node::Node;
-use calipam_model::pod::Pod;
+use calipam_model::pod::{Pod, PodRequest};
 
 pub(crate) use self::configuration::Configurations;
 pub(crate) use self::kinds::{Kind, Kinds};
@@ -54,7 +54,7 @@ impl<'c, 's> Answers<'c, 's> {
     pub(crate) fn wants_any(&self, pod: &Pod) -> bool {
         let configuration = self.configurations.of_cluster();
         let namespace = pod.namespace().to_string();
-        match self.outlook.wanted(pod.request.as_deref(), &namespace, &configuration) {
+        match self.outlook.wanted(pod.request.as_deref(), &namespace, configuration) {
             Ok(Wanted::Any { pools, .. }) => pools.iter().all(Vec::is_empty),
             _ => false,
         }
@@ -88,7 +88,13 @@ impl<'c, 's> Answers<'c, 's> {
 
     /// The kind of a pod that requests nothing in particular.
     pub(crate) fn plain_kind(&self) -> Kind {
-        Kind { families: self.configurations.of_cluster().families, ..Kind::default() }
+        let none = PodRequest::default();
+        let configuration = self.configurations.of_cluster();
+        let families = configuration.families;
+        match self.outlook.wanted(Some(&none), "", configuration) {
+            Ok(Wanted::Any { families, pools }) => Kind { families, pools, namespace: None },
+            _ => Kind { families, ..Kind::default() },
+        }
     }
 }
 

@@ -174,8 +174,8 @@ impl Explanation {
 }
 
 /// Explains the addresses of a node's next pod; `None` if there is no such node.
-pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
-    let context = Context::new(snapshot, &Options::default());
+pub fn explain_node(snapshot: &Snapshot, options: &Options, name: &str) -> Option<Explanation> {
+    let context = Context::new(snapshot, options);
     let node = context.index.node(name)?;
     let Some(answers) = Answers::new(&context) else {
         return Some(Explanation::new(None, name, RequestState::NotKnown));
@@ -200,8 +200,13 @@ pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
 }
 
 /// Explains a pod's addresses; `None` if there is no such pod.
-pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Explanation> {
-    let context = Context::new(snapshot, &Options::default());
+pub fn explain_pod(
+    snapshot: &Snapshot,
+    options: &Options,
+    namespace: &str,
+    name: &str,
+) -> Option<Explanation> {
+    let context = Context::new(snapshot, options);
     let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
     let pod = &snapshot.pods[position as usize].value;
     let on = context.index.calico_node(pod.node());

@@ -4,6 +4,7 @@ mod allocatable;
 mod each_fault;
 mod expected;
 mod fleets;
+mod golden;
 mod healthy;
 mod hostile;
 mod many_addresses;

@@ -242,6 +242,10 @@ pub(crate) struct ExplainArgs {
     /// Explain why the next pod on this node gets an address, or none
     #[arg(long, value_name = "NODE", conflicts_with = "rules")]
     pub node: Option<String>,
+    /// The CNI configuration of the node, such as a copy of /etc/cni/net.d/10-calico.conflist. Without it, the pods of the
+    /// cluster show which families the nodes ask for
+    #[arg(long, value_name = "FILE", value_hint = FilePath, conflicts_with = "rules")]
+    pub cni_config: Option<PathBuf>,
 }
 
 /// Options of `version`.

@@ -169,7 +169,11 @@ impl<'a> Checker<'a> {
 
     pub(super) fn criteria(&self) -> Criteria {
         Criteria {
-            options: Options { grace: self.options.grace, pool_threshold: self.options.pool_threshold },
+            options: Options {
+                grace: self.options.grace,
+                pool_threshold: self.options.pool_threshold,
+                ..Options::default()
+            },
             recheck_after: self.options.recheck.settle,
         }
     }

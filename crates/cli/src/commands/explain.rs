@@ -1,7 +1,10 @@
 //! The `explain` command.
 
+use calipam_check::Options;
 use calipam_check::views::{self, Explanation, PodName};
+use calipam_model::CniConfiguration;
 use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::words::quoted;
 
 use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
@@ -20,12 +23,13 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
+    let options = Options { cni_configuration: cni_configuration(args)?, ..Options::default() };
     let snapshot = connect::with(global, console, async |access| calipam_workflow::read(access).await)?;
     let explanation = match (&args.pod, &args.node) {
-        (Some(pod), _) => of_pod(&snapshot, pod)?,
+        (Some(pod), _) => of_pod(&snapshot, &options, pod)?,
         (None, node) => {
             let node = node.as_deref().unwrap_or_default();
-            views::explain_node(&snapshot, node).ok_or_else(|| {
+            views::explain_node(&snapshot, &options, node).ok_or_else(|| {
                 Failure::refused(format!("node {:?} not found", escape(node)))
                     .hint(format!("{} lists the nodes", hints::command(&["show", "--nodes"])))
             })?
@@ -35,12 +39,27 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
 }
 
+/// Reads the CNI configuration that the operator names.
+///
+/// # Errors
+/// If the file cannot be read, or is not the configuration of Calico's plugin.
+fn cni_configuration(args: &ExplainArgs) -> Result<Option<CniConfiguration>> {
+    let Some(path) = &args.cni_config else { return Ok(None) };
+    let refused = |reason: String| {
+        let failure =
+            Failure::refused(format!("cannot read the CNI configuration {}: {reason}", quoted(path)));
+        failure.hint("it is a file in /etc/cni/net.d on the node, such as 10-calico.conflist")
+    };
+    let json = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    CniConfiguration::parse(&json).map(Some).map_err(|error| refused(error.to_string()))
+}
+
 /// Explains a pod.
 ///
 /// # Errors
 /// If there is no such pod, or pods were not read.
-fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation> {
-    views::explain_pod(snapshot, namespace, name).ok_or_else(|| {
+fn of_pod(snapshot: &Snapshot, options: &Options, (namespace, name): &PodName) -> Result<Explanation> {
+    views::explain_pod(snapshot, options, namespace, name).ok_or_else(|| {
         Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}")))).hint_if(
             match snapshot.has_read(Source::Pods) {
                 false => Some(super::show::subject::read_pods()),

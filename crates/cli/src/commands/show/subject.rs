@@ -101,7 +101,7 @@ fn addresses(
             let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
             return Err(Failure::refused(message).hint(all));
         }
-        if let Some(explanation) = views::explain_pod(snapshot, namespace, name) {
+        if let Some(explanation) = views::explain_pod(snapshot, &Options::default(), namespace, name) {
             return Err(Failure::refused(explanation.sentence())
                 .hint(format!("{} explains it", hints::command(&["explain", "--pod", &pod]))));
         }

@@ -1,0 +1,245 @@
+//! States in which Calico's own CNI plugins were called, each with what they did (`tests/golden/README.md`). The answers
+//! of `explain --pod` and the findings of `check` must foretell it.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use calipam_assign::AddressSource;
+use calipam_check::views::{Explanation, FamilyAnswer, RequestState, explain_pod};
+use calipam_check::{Code, Context, Options, Subject};
+use calipam_files::objects::kinds::{Group, KINDS};
+use calipam_files::objects::{Encoding, Flavour, KnownKind};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, StoredBlock, Versioned};
+use calipam_model::{CniConfiguration, IpNet};
+use jiff::SignedDuration;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// A state, and what Calico's plugins did in it.
+#[derive(Deserialize)]
+struct Golden {
+    seed: u64,
+    /// The time of the call.
+    at: jiff::Timestamp,
+    /// The CNI configuration.
+    conf: Value,
+    /// The pod that is added, as `namespace/name`.
+    pod: String,
+    /// The objects in Kubernetes.
+    objects: Vec<Value>,
+    /// The keys and values in etcd; none with the Kubernetes datastore.
+    #[serde(default)]
+    entries: Map<String, Value>,
+    calico: Outcome,
+}
+
+/// The outcome of ADD.
+#[derive(Deserialize)]
+struct Outcome {
+    ips: Vec<IpAddr>,
+    error: Option<String>,
+    /// The outcome of a second ADD after the first one failed.
+    again: Option<Box<Outcome>>,
+}
+
+impl Golden {
+    fn snapshot(&self) -> Snapshot {
+        let is_etcd = !self.entries.is_empty();
+        let mut snapshot = Snapshot { taken_at: self.at, ..Snapshot::default() };
+        snapshot.datastore = if is_etcd { DatastoreKind::Etcd } else { DatastoreKind::Kubernetes };
+        snapshot.namespaces = Some(Default::default());
+        for object in &self.objects {
+            let group = object["apiVersion"].as_str().unwrap();
+            let name = object["kind"].as_str().unwrap();
+            // With etcd, Calico's nodes are there.
+            if is_etcd && name == "Node" {
+                continue;
+            }
+            if let Some(kind) = kind(group, name) {
+                kind.add(&mut snapshot, object.to_string().as_bytes(), Encoding::Json);
+            }
+        }
+        for (revision, (key, value)) in (1..).zip(&self.entries) {
+            snapshot.add_entry(key.as_bytes(), value.as_str().unwrap().as_bytes(), revision);
+        }
+        snapshot.mark_read(Source::all());
+        snapshot
+    }
+
+    /// The way in which Calico took an address, judged by the state before: from a block of the node, a new one, a block
+    /// that was taken over, or one of another node.
+    fn source(&self, snapshot: &Snapshot, address: IpAddr) -> AddressSource {
+        let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value);
+        let around = blocks.find(|block| block.key.contains(&address) && !block.content.is_deleted());
+        let Some(block) = around else { return AddressSource::NewBlock };
+        let is_own = block.content.owner().is_some_and(|owner| owner.to_string() == "host:n1");
+        let is_empty = block.content.usable().is_some_and(|block| block.allocated() == 0);
+        match (is_own, is_empty) {
+            (true, _) => AddressSource::OwnBlock,
+            (false, true) => AddressSource::Reclaimed,
+            (false, false) => AddressSource::Borrowed,
+        }
+    }
+}
+
+fn kind(group: &str, name: &str) -> Option<&'static KnownKind> {
+    let is_group = |of: Group| match of {
+        Group::Core => group == "v1",
+        Group::Calico | Group::Only(Flavour::Classic) => group.starts_with("crd.projectcalico.org/"),
+        Group::Only(Flavour::Native) => false,
+        Group::KubeVirt => group.starts_with("kubevirt.io/"),
+    };
+    KINDS.iter().find(|kind| kind.name == name && is_group(kind.group))
+}
+
+/// The difference between what was foretold and what happened; `None` if there is none that docs/cni.md does not declare.
+fn difference(golden: &Golden) -> Option<String> {
+    let snapshot = golden.snapshot();
+    let configuration = CniConfiguration::parse(golden.conf.to_string().as_bytes()).unwrap();
+    let options = Options {
+        grace: Some(SignedDuration::ZERO),
+        cni_configuration: Some(configuration),
+        ..Options::default()
+    };
+    let (namespace, name) = golden.pod.split_once('/').unwrap();
+    let explained = explain_pod(&snapshot, &options, namespace, name).expect("the pod exists");
+    if matches!(explained.state, RequestState::Has(_)) {
+        return None;
+    }
+    let report = Context::new(&snapshot, &options).check();
+    let is_found = report.findings.iter().any(|finding| {
+        finding.code == Code::PodWithoutAddress && finding.subject == Subject::Endpoint(golden.pod.clone())
+    });
+
+    if let RequestState::BypassesIpam(addresses) = &explained.state {
+        let is_right = golden.calico.ips.iter().all(|address| addresses.contains(address));
+        return (!is_right || golden.calico.error.is_some()).then(|| explained.sentence());
+    }
+
+    // A block whose free list and records contradict each other is used by Calico as it is, but not by calipam.
+    let contradicts = snapshot.blocks.iter().any(|stored| stored.value.content.usable().is_none());
+    let outcome = &golden.calico;
+    let said = explained.sentence();
+    match &outcome.error {
+        None if explained.is_refused() && contradicts => None,
+        None if explained.is_refused() => Some(format!("{said}; Calico assigned {:?}", outcome.ips)),
+        None if is_found => {
+            Some(format!("{said}; check reports the pod, but Calico assigned {:?}", outcome.ips))
+        }
+        None => other_addresses(golden, &snapshot, &explained),
+        Some(error) if explained.is_refused() => {
+            let mut texts =
+                explained.families.iter().filter_map(|family| family.answer.outcome.as_ref().err());
+            let is_foretold = texts.any(|refused| refused.calico.trim() == error.trim());
+            match (is_foretold, is_found) {
+                (true, true) => None,
+                // Nothing shows that Calico IPAM serves pods: there is no pool, or all blocks are for services.
+                (true, false) if snapshot.pools.is_empty() && snapshot.blocks.is_empty() => None,
+                (true, false)
+                    if snapshot.blocks.iter().all(is_for_services) && !snapshot.blocks.is_empty() =>
+                {
+                    None
+                }
+                (true, false) => Some(format!("{said}; check does not report the pod")),
+                (false, _) => {
+                    let foretold = explained.refusal().map(|refused| refused.calico.as_str());
+                    Some(format!("{said}; Calico said {error:?}, not {foretold:?}"))
+                }
+            }
+        }
+        Some(error) => {
+            let first = explained.first_refusal().map(|refused| refused.calico.trim());
+            // Calico assigned an address before the other family failed, and kept it until DEL, which was not called.
+            let ends_well = outcome.again.as_ref().is_some_and(|again| again.error.is_none());
+            let foretold = first == Some(error.trim()) && (ends_well || explained.families.len() > 1);
+            (!foretold).then(|| format!("{said}; Calico said {error:?}"))
+        }
+    }
+}
+
+/// Compares addresses. Which of several new blocks is claimed depends on a hash that is Calico's own (docs/cni.md), so
+/// only the pool is compared then, and an empty block of another node is as good as a borrowed address of it.
+fn other_addresses(golden: &Golden, snapshot: &Snapshot, explained: &Explanation) -> Option<String> {
+    let mut said = String::new();
+    for address in &golden.calico.ips {
+        let of_family = |family: &&FamilyAnswer| {
+            let given = family.answer.outcome.as_ref().ok();
+            given.is_some_and(|given| given.address.is_ipv4() == address.is_ipv4())
+        };
+        let given =
+            explained.families.iter().find(of_family).and_then(|family| family.answer.outcome.as_ref().ok());
+        let Some(given) = given else {
+            return Some(format!("{}; Calico also assigned {address}", explained.sentence()));
+        };
+        if given.address == *address
+            || given.source == AddressSource::Held && golden.calico.ips.contains(&given.address)
+        {
+            continue;
+        }
+        let source = golden.source(snapshot, *address);
+        let pool = |address: IpAddr| {
+            let pools = snapshot.pools.iter().map(|stored| &stored.value);
+            pools.filter(|pool| pool.cidr.contains(&address)).map(|pool| pool.cidr).collect::<Vec<IpNet>>()
+        };
+        let same_pool = pool(given.address) == pool(*address);
+        let is_declared = match (given.source, source) {
+            (AddressSource::NewBlock, AddressSource::NewBlock) => same_pool,
+            // The walk over the pool meets an own block without affinity, or a vacant place, first.
+            (AddressSource::NewBlock, AddressSource::OwnBlock)
+            | (AddressSource::OwnBlock, AddressSource::NewBlock) => same_pool,
+            // A new block that overlaps an existing one looks like that one's address.
+            (AddressSource::NewBlock, _) => same_pool && has_other_sizes(snapshot),
+            (
+                AddressSource::Reclaimed | AddressSource::Borrowed,
+                AddressSource::Reclaimed | AddressSource::Borrowed,
+            ) => same_pool,
+            _ => false,
+        };
+        if !is_declared && !snapshot.blocks.iter().any(|stored| stored.value.content.usable().is_none()) {
+            writeln!(
+                said,
+                "foretold {} ({:?}), Calico assigned {address} ({source:?})",
+                given.address, given.source
+            )
+            .unwrap();
+        }
+    }
+    (!said.is_empty()).then_some(said)
+}
+
+fn is_for_services(stored: &Versioned<StoredBlock>) -> bool {
+    stored.value.content.owner().is_some_and(|owner| owner.to_string() == "virtual:load-balancer")
+}
+
+fn has_other_sizes(snapshot: &Snapshot) -> bool {
+    let size = |cidr: IpNet| {
+        let mut pools =
+            snapshot.pools.iter().map(|stored| &stored.value).filter(|pool| pool.cidr.contains(&cidr));
+        pools.any(|pool| pool.block_size != cidr.prefix_len())
+    };
+    snapshot.blocks.iter().any(|stored| size(stored.value.key))
+}
+
+#[test]
+fn calico_does_what_was_foretold() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
+    assert!(!files.is_empty());
+    files.sort();
+    let mut differences = Vec::new();
+    for file in files {
+        let lines = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        let mut states = 0;
+        for line in lines.lines() {
+            let golden: Golden = serde_json::from_str(line).unwrap();
+            states += 1;
+            if let Some(difference) = difference(&golden) {
+                differences.push(format!("{} {}: {difference}", file.display(), golden.seed));
+            }
+        }
+        assert!(states > 250, "{}: {states} states", file.display());
+    }
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
