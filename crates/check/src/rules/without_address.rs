@@ -192,16 +192,21 @@ impl<'s> Judge<'_, 's> {
         if waits.contains(&(family, reason.name())) {
             return Some(Severity::Critical);
         }
+        match reason {
+            // The Windows pods that run can be from the time before strict affinity was turned off, or from another IPAM.
+            Reason::WindowsNeedsStrictAffinity => return None,
+            // It could be intended that a node has no block of the family, and `auto-allocation-off` says so.
+            Reason::NoAutoAllocation if !self.answers.outlook.holds_some(node, family) => return None,
+            _ => {}
+        }
         let may_be_intended = !runs
-            && match reason {
-                Reason::NoAutoAllocation => !self.answers.outlook.holds_some(node, family),
+            && matches!(
+                reason,
                 Reason::NoneSelectsNode
-                | Reason::NoneAutomatic
-                | Reason::NoneSelectsNamespace
-                | Reason::NoneForWorkloads
-                | Reason::WindowsNeedsStrictAffinity => true,
-                _ => false,
-            };
+                    | Reason::NoneAutomatic
+                    | Reason::NoneSelectsNamespace
+                    | Reason::NoneForWorkloads
+            );
         Some(if may_be_intended { Severity::Info } else { Severity::Error })
     }
 

@@ -67,7 +67,9 @@ fn invalid_json_gives_exactly_one_undecodable_object() {
         corrupted.extend([1, 3, 5].map(|part| value[..value.len() * part / 6].to_vec()));
         for corrupted in corrupted {
             let expected = BTreeSet::from([format!("undecodable-object {}", String::from_utf8_lossy(&key))]);
-            let found = judge(&cluster, &key, &corrupted);
+            let mut found = judge(&cluster, &key, &corrupted);
+            // Calico skips a pool that it cannot read, and the cluster has no other one.
+            found.retain(|finding| !finding.starts_with("node-without-addresses "));
             assert_eq!(found, expected, "{}", String::from_utf8_lossy(&corrupted));
         }
     }

@@ -259,6 +259,7 @@ faults! {
     UndecodableControllers Alone in Etcd |c| undecodable::resource(c, "kubecontrollersconfigurations/default", r#"{"spec":7}"#), "no JSON";
     UndecodableInformation Alone in Etcd |c| undecodable::resource(c, "clusterinformations/default", "not json"), "no JSON";
     UndecodablePool Alone in Classic undecodable::pool, "a CIDR that is none";
+    SmallPool Alone pools::smaller_than_block, "a /28 with blocks of /26";
     InvalidSelector Alone pools::invalid_selector, "a nodeSelector without a value";
     UndecodableReservation Alone in Etcd |c| undecodable::resource(c, "ipreservations/infra", "[]"), "no JSON";
     UndecodableReservationField Alone in Classic undecodable::reservation_field, "no CIDR";

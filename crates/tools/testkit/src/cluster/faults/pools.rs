@@ -76,6 +76,15 @@ pub(super) fn twins(cluster: &mut Cluster) {
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
     let cidr = cluster.add_extra_pool(28, &json!({"nodeSelector": "zone =="}));
     cluster.expect("invalid-pool-selector", cidr);
+    cluster.expect_as(&Form::ALL, "node-without-addresses", "ipv4/broken-selector", "critical");
+}
+
+/// Adds a pool into which none of its blocks fits.
+pub(super) fn smaller_than_block(cluster: &mut Cluster) {
+    let (name, cidr) = cluster.extra_pool();
+    let cidr = part(cidr, 28, 0);
+    cluster.put_pool(&name, cidr, 26, &json!({}));
+    cluster.expect("pool-smaller-than-block", cidr);
 }
 
 /// Adds a pool with a single block, which a node owns.
