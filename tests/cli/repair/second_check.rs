@@ -97,6 +97,36 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!(said.collect::<Vec<_>>(), ["error: interrupted"]);
 }
 
+/// What is certain does not wait for the rest. An interrupted wait says what is left.
+#[test]
+fn what_is_certain_is_released_before_the_wait() {
+    let mut cluster = healthy().with(Fault::BlockOfMissingNode, 1);
+    let doubtful = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let before = recorded(&site.dump());
+    let mut child = started(&mut site.command(&[&RELEASE[..], &["10m"]].concat()));
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = String::new();
+    while !stderr.contains("rechecking ") {
+        assert!(said.read_line(&mut stderr).unwrap() > 0, "{stderr}");
+    }
+    let during = recorded(&site.dump());
+    assert!(during.len() < before.len() && during.contains_key(&doubtful.address()), "{stderr}");
+
+    interrupt(&child);
+    said.read_to_string(&mut stderr).unwrap();
+    let mut run = Run::ended(child.wait_with_output().unwrap());
+    run.stderr = stderr;
+    let run =
+        run.exits(130).says("interrupted before the second check: 1 address or handle was found unused once");
+    let run = run.says("goes on with them").says("to restore what was there: ");
+    assert_eq!(recorded(&site.dump()), during);
+    assert_eq!(site.journals(), [PathBuf::from(journal_of(&run))]);
+
+    site.run(&[&RELEASE[..], &["5s"]].concat()).succeeded();
+    assert!(!recorded(&site.dump()).contains_key(&doubtful.address()));
+}
+
 /// The plan is printed before the wait. It is printed again only if it has changed.
 #[test]
 fn the_plan_is_shown_before_the_wait() {
