@@ -10,7 +10,7 @@ use calipam_model::snapshot::{DatastoreKind, Source};
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::context::Context;
-use crate::finding::{Evidence, Finding, HandleEvidence, NeededBy, Subject};
+use crate::finding::{Evidence, Finding, HandleEvidence, NeededBy};
 use crate::owner::Owners;
 
 /// Notes in the findings about orphan handles who needs the handle.

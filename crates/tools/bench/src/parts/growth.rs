@@ -45,7 +45,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         for times in [1, 2] {
             let mut export = Export::new();
             objects(size * times, &mut export);
-            fs::write(path(times), export.text)?;
+            fs::write(path(times), export.ended())?;
         }
         for command in COMMANDS {
             let [once, twice] = [1, 2].map(|times| fastest(bench.program, command, &path(times)));
@@ -72,6 +72,7 @@ fn fastest(program: &str, command: &str, cluster: &Path) -> Result<Measured> {
 /// The text of an export.
 struct Export {
     text: String,
+    entries: u32,
 }
 
 impl Export {
@@ -93,7 +94,7 @@ impl Export {
             sources.map(|source| (source.to_owned(), "read".into())).into_iter().collect();
         let head = json!({"format": "calipam-export", "version": 1, "datastore": "etcd", "location": "none",
             "guid": "growth", "revision": "9", "takenAt": "2026-06-01T08:00:00Z", "coverage": coverage});
-        let mut export = Self { text: format!("{head}\n") };
+        let mut export = Self { text: format!("{head}\n"), entries: 0 };
         let resource =
             |kind: &str, name: &str| format!("/calico/resources/v3/projectcalico.org/{kind}/{name}");
         let pool = json!({"metadata": {"name": "pool"},
@@ -109,6 +110,12 @@ impl Export {
     fn put(&mut self, key: &str, value: Value) {
         let line = json!({"key": key, "revision": "7", "value": value});
         writeln!(self.text, "{line}").expect("a text takes every line");
+        self.entries += 1;
+    }
+
+    fn ended(self) -> String {
+        let Self { text, entries } = self;
+        format!("{text}{}\n", json!({"entries": entries}))
     }
 
     fn node(&mut self, name: &str) {
