@@ -111,7 +111,8 @@ fn what_is_certain_is_released_before_the_wait() {
         assert!(said.read_line(&mut stderr).unwrap() > 0, "{stderr}");
     }
     let during = recorded(&site.dump());
-    assert!(during.len() < before.len() && during.contains_key(&doubtful.address()), "{stderr}");
+    let doubtful = doubtful.address();
+    assert!(during != before && during[&doubtful] == before[&doubtful], "{stderr}");
 
     interrupt(&child);
     said.read_to_string(&mut stderr).unwrap();
@@ -124,7 +125,7 @@ fn what_is_certain_is_released_before_the_wait() {
     assert_eq!(site.journals(), [PathBuf::from(journal_of(&run))]);
 
     site.run(&[&RELEASE[..], &["5s"]].concat()).succeeded();
-    assert!(!recorded(&site.dump()).contains_key(&doubtful.address()));
+    assert_ne!(recorded(&site.dump()).get(&doubtful), before.get(&doubtful));
 }
 
 /// The plan is printed before the wait. It is printed again only if it has changed.
@@ -234,7 +235,8 @@ fn urgent_changes_remain_after_an_interrupted_wait() {
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     let journals = site.journals();
     assert_eq!(journals.len(), 1, "{journals:?}");
-    site.undo(journals[0].to_str().unwrap()).failed(1, "did not finish");
+    // The journal of the first part is complete.
+    site.undo(journals[0].to_str().unwrap()).succeeded();
     assert_eq!(values(&site.dump()), values(&before));
 }
 
