@@ -100,7 +100,7 @@ fn ctrl_c_ends_the_wait() {
 /// What is certain does not wait for the rest. An interrupted wait says what is left.
 #[test]
 fn what_is_certain_is_released_before_the_wait() {
-    let mut cluster = healthy().with(Fault::BlockOfMissingNode, 1);
+    let mut cluster = healthy().with(Fault::NodeGone, 1);
     let doubtful = leak(&mut cluster, 0);
     let site = Site::of(&cluster);
     let before = recorded(&site.dump());
