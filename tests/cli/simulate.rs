@@ -1,12 +1,13 @@
 //! `simulate`.
 
 use std::fs;
+use std::path::Path;
 
 use calipam_testkit::browser::Browser;
 use serde_json::{Value, json};
 
 use super::pages::evaluate;
-use super::program::{Run, calipam, expected, items, on_example};
+use super::program::{Run, calipam, command, expected, items, on_example};
 
 /// Simulates a small cluster, which takes seconds.
 fn small(options: &str) -> Run {
@@ -99,7 +100,13 @@ fn advice_names_the_pool_that_a_cluster_needs() {
 
 #[test]
 fn impossible_clusters_are_refused_with_a_hint() {
-    calipam("simulate").refused(2, "there is no pool").says("--pool");
+    // Without a pool, the cluster of the environment counts.
+    let nowhere = calipam("simulate");
+    assert!(nowhere.code != 0 && nowhere.stderr.contains("`--datastore FILE`"), "{nowhere:?}");
+    nowhere.says("`--pool 10.244.0.0/16`");
+    let mut by_environment = command(Path::new(crate::cli::PROGRAM));
+    let run = Run::of(by_environment.arg("simulate").env("KUBECONFIG", "/none/such"));
+    run.exits(3).says("/none/such");
     for (options, says, hint) in [
         ("--nodes 3,5 --fail-node", "several numbers in `--nodes`", ""),
         ("--arrival -3/s", "negative", ""),

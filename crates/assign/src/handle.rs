@@ -1,7 +1,10 @@
 //! The address counts of handles (facts 3.8).
 
+use std::sync::Arc;
+
 use calipam_model::IpNet;
-use calipam_model::handle::Handle;
+use calipam_model::block::Block;
+use calipam_model::handle::{Handle, clean_id};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -57,20 +60,66 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Counts `by` fewer addresses of the handle in `block`, and deletes the handle once it counts none. Changes
-    /// nothing if the handle counts fewer than `by` addresses in the block, or does not exist.
+    /// Counts `by` fewer addresses of the handle in `block`, and deletes the handle once it counts none. `known` is the
+    /// handle as it was before the addresses left the block, or as the increment wrote it. Changes nothing if it counts
+    /// fewer than `by` addresses in the block, or does not exist.
+    ///
+    /// If another client has written the handle since, it may have removed these counts already, and those that the
+    /// handle has now may be of others. In this case, the block decides ([`Self::recount`]).
     pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
-        for _ in 0..RETRIES {
-            let Some(stored) = self.latest(id, known).await? else { return Ok(()) };
-            let count = stored.value.count(block);
-            if count < i64::from(by) {
-                return Ok(());
-            }
+        if let Some(stored) = known.take() {
+            let count = stored.as_ref().map_or(0, |stored| stored.value.count(block));
+            let Some(stored) = stored.filter(|_| count >= i64::from(by)) else { return Ok(()) };
             if self.set_count(stored, block, count - i64::from(by), known).await? {
                 return Ok(());
             }
         }
+        self.recount(id, block, known).await.map(drop)
+    }
+
+    /// Lowers a handle's count for a block to the number of addresses that the block records under the handle. Returns
+    /// this number, or 0 if the handle does not count the block.
+    ///
+    /// Before a count is lowered, the block is written unchanged. An allocation that has incremented the handle, but
+    /// has not written the block yet, then has to start again.
+    pub(crate) async fn recount(&self, id: &str, cidr: IpNet, known: &mut Known) -> Result<usize> {
+        for _ in 0..RETRIES {
+            let Some(stored) = self.latest(id, known).await? else {
+                *known = Some(None);
+                return Ok(0);
+            };
+            let count = stored.value.count(cidr);
+            if count == 0 {
+                *known = Some(Some(stored));
+                return Ok(0);
+            }
+
+            let block = self.block(cidr).await?;
+            let recorded = block.as_ref().map_or(0, |block| ordinals_of(&block.value, id).len());
+            if recorded > 0 && count <= recorded as i64 {
+                *known = Some(Some(stored));
+                return Ok(recorded);
+            }
+            if let Some(mut block) = block {
+                block.value.update(|update| update.touch());
+                let record = Record::Block(Arc::new(block.value));
+                if unless_lost(self.store().update(&record, &block.revision).await)?.is_none() {
+                    *known = Some(Some(stored));
+                    continue;
+                }
+            }
+            if self.set_count(stored, cidr, recorded as i64, known).await? {
+                return Ok(recorded);
+            }
+        }
         Err(Error::TooManyConflicts)
+    }
+
+    /// Decrements a handle. A failure is only logged, since a handle that counts too many addresses is harmless.
+    pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
+        if let Err(error) = self.decrement(id, block, by, known).await {
+            tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");
+        }
     }
 
     /// Takes the handle out of `known`, or reads it if `known` does not contain it.
@@ -82,7 +131,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Writes a new count for `block`, or deletes the handle if no count remains; false if another client wrote first.
-    pub(crate) async fn set_count(
+    async fn set_count(
         &self,
         stored: Versioned<Handle>,
         block: IpNet,
@@ -118,4 +167,13 @@ impl<S: Store> Allocator<S> {
 fn total(handle: &Handle, family: Family) -> i64 {
     let counts = handle.blocks().filter(|(block, _)| Family::of(*block) == family);
     counts.map(|(_, count)| count).fold(0, i64::saturating_add)
+}
+
+/// The ordinals that are recorded under a handle. Ignores the part of a recorded ID after a carriage return.
+pub(crate) fn ordinals_of(block: &Block, id: &str) -> Vec<u32> {
+    block
+        .handles()
+        .filter(|(_, recorded)| clean_id(&recorded.to_string()) == id)
+        .map(|(ordinal, _)| ordinal)
+        .collect()
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::cidr_set::around;
 use calipam_model::config::ClusterInformation;
@@ -32,6 +32,8 @@ pub(crate) struct IndexedSnapshot<'s> {
     nodes: HashMap<&'s str, usize>,
     /// The positions of the affinities in the snapshot, by holder.
     affinities: HashMap<(&'s AffinityType, &'s str), Vec<usize>>,
+    /// The position of each affinity.
+    by_key: HashMap<&'s AffinityKey, usize>,
     /// Objects that cannot be decoded, each with the reason.
     undecodable: BTreeMap<&'s Key, &'s str>,
 }
@@ -44,15 +46,18 @@ impl<'s> IndexedSnapshot<'s> {
         blocks.dedup_by_key(|(cidr, _)| *cidr);
         let nodes = snapshot.nodes.iter().enumerate().map(|(at, node)| (node.value.name.as_str(), at));
         let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut by_key = HashMap::new();
         for (at, affinity) in snapshot.affinities.iter().enumerate() {
             let key = &affinity.value.key;
             affinities.entry((&key.kind, key.node.as_str())).or_default().push(at);
+            by_key.entry(key).or_insert(at);
         }
         let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.kind {
             DefectKind::Value(reason) => Some((defect.key.as_ref()?, reason.as_str())),
             _ => None,
         });
-        Self { snapshot, blocks, nodes: nodes.collect(), affinities, undecodable: undecodable.collect() }
+        let (nodes, undecodable) = (nodes.collect(), undecodable.collect());
+        Self { snapshot, blocks, nodes, affinities, by_key, undecodable }
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<&'s Versioned<Node>> {
@@ -193,8 +198,8 @@ impl<'s> SnapshotStore<'s> {
         let found = match key {
             Key::Block(cidr) => self.indexed.block(*cidr).map(block),
             Key::Affinity(key) => {
-                let mut of_holder = self.indexed.affinities_of(&key.kind, &key.node);
-                of_holder.find(|affinity| affinity.value.key == *key).map(entry(Record::Affinity))
+                let found = self.indexed.by_key.get(key);
+                found.map(|at| &snapshot.affinities[*at]).map(entry(Record::Affinity))
             }
             Key::Handle(id) => {
                 let mut handles = snapshot.handles.iter();

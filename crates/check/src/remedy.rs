@@ -7,7 +7,7 @@ use calipam_model::IpNet;
 
 use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
+use crate::finding::{Evidence, Finding, NeededBy, OwnerEvidence, OwnerKind, Subject};
 
 /// An operation that repairs a finding, or whose plan says what a person has to decide first. Findings about pools and
 /// configuration, among others, have no remedy.
@@ -43,11 +43,24 @@ impl Finding {
             (Code::LeakedAddress, _) => Some(Remedy::ReleaseLeaked),
             (Code::DuplicateAddress, _) => self.restart(),
             (Code::ServiceAddressExtra, Subject::Address(address)) => Some(Remedy::ReleaseAddress(*address)),
-            (Code::OrphanHandle, _) => Some(Remedy::ReleaseOrphanHandles),
+            (Code::OrphanHandle, _) => match self.needed_by() {
+                None => Some(Remedy::ReleaseOrphanHandles),
+                // The owner's addresses are recorded again.
+                Some(NeededBy::Owner(_)) => Some(Remedy::Rebuild(BTreeSet::new())),
+                Some(NeededBy::Unknown(_)) => None,
+            },
             (Code::AffinityOfMissingNode | Code::BlockOfMissingNode, _) => {
                 Some(Remedy::ReleaseNodes(self.nodes.iter().cloned().collect()))
             }
             (code, _) if code.is_rebuilt() => Some(self.rebuild()),
+            _ => None,
+        }
+    }
+
+    /// Returns the user of an orphan handle.
+    pub fn needed_by(&self) -> Option<&NeededBy> {
+        match &self.evidence {
+            Evidence::Handle(evidence) => evidence.needed_by.as_ref(),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::{ClusterIdentity, Code, Subject};
-use calipam_model::edit::{Edit, Part, Precondition, Step, Unit, cooling};
+use calipam_model::edit::{Edit, Evidence, Part, Precondition, Step, Unit, cooling};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
@@ -94,13 +94,13 @@ pub struct Action {
 impl Action {
     /// Creates an action whose edits are made together or not at all.
     pub(crate) fn new(reason: impl Into<String>, edits: Vec<Edit>, changes: Vec<Change>) -> Self {
-        let parts = vec![Part { unit: Unit::WholeStep, edits, evidence: Vec::new() }];
+        let parts = vec![Part { unit: Unit::WholeStep, edits, evidence: Evidence::default() }];
         Self { step: Step { reason: reason.into(), parts }, changes }
     }
 
     /// Adds preconditions of the whole step.
     pub(crate) fn requiring(mut self, evidence: impl IntoIterator<Item = (Key, Precondition)>) -> Self {
-        evidence.into_iter().for_each(|ground| self.step.whole().require(ground));
+        self.step.whole().evidence.extend(evidence);
         self
     }
 }

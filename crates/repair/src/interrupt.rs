@@ -1,11 +1,18 @@
 //! Requests to stop a run, for example by a signal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
 
 /// A request to stop a run. Steps that have begun are finished, no new ones begin, and the lock is removed.
-#[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+#[derive(Clone, Debug)]
+pub struct Interrupt(Arc<watch::Sender<bool>>);
+
+impl Default for Interrupt {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+}
 
 impl Interrupt {
     /// Returns an interrupt that is set by ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM, or the end of the terminal (SIGHUP).
@@ -42,10 +49,16 @@ impl Interrupt {
     }
 
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.send_replace(true);
     }
 
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        *self.0.borrow()
+    }
+
+    /// Waits until the interrupt is set.
+    pub async fn wait(&self) {
+        // The sender is never dropped meanwhile.
+        let _ = self.0.subscribe().wait_for(|is_set| *is_set).await;
     }
 }

@@ -15,14 +15,13 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::words::{count, quoted};
 use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::{Basis, FailedTrial, Plan};
-use calipam_repair::RepairError;
 
 use crate::failure::{Failure, Result};
 use crate::operator::{Access, Event, Operator};
-use crate::read::{CheckResult, Criteria, cooldown, read_and_check};
+use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_known_block, unknown_block};
-use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
+use crate::second_read::{warn_of_short_grace, write_in_parts};
 use crate::write::Repaired;
 
 /// A request to rebuild records. If it names no pools, nodes or blocks, it is for the whole cluster.
@@ -40,11 +39,11 @@ pub struct RebuildRequest {
 /// Reads the cluster, plans, shows the plan, asks the operator, and writes the records.
 pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
-    let mut run = Run::new(access, &request.intent);
+    let run = Run::new(access, &request.intent);
     if let Some(directory) = &request.output_dir {
         refuse_link(directory)?;
     }
-    let mut seen = read_and_check(access, criteria).await?;
+    let seen = read_and_check(access, criteria).await?;
     // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
     if run.writing().is_some()
         && !request.wanted.endpoints_only
@@ -61,48 +60,13 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
     };
     warn_of_short_grace(&seen.snapshot, criteria, access.operator);
     let plan = |basis: &Basis<'_>| rebuild::plan(basis, &scope);
-    let mut written = None;
-    if run.writing().is_some() {
-        let cooldown = cooldown(access.datastore, &seen.snapshot).await;
-        let first = plan(&seen.basis(criteria).with(&[], cooldown));
-        let waiting = seen_once(&first);
-        if waiting > 0 && !first.actions.is_empty() {
-            // Changes that need no second read do not wait for the others.
-            let after = calipam_check::grace(&seen.snapshot, &criteria.options);
-            run.check_limit(first.changes().count() + waiting)?;
-            access.operator.info(format!(
-                    "{} found unused once and will be checked again in {after:#}: the other changes are written first",
-                    count(waiting, "address or handle was", "addresses or handles were")
-                ));
-            let first = tried(request, &scope, seen, first, request.output_dir.clone(), access.operator)?;
-            let (repaired, rest) = run.write_first(first).await?;
-            match rest {
-                Some(rest) => (run, written) = (rest, Some(repaired)),
-                None if repaired.run.is_some() => return Ok(repaired),
-                None => {}
-            }
-            seen = read_and_check(access, criteria).await?;
-        }
-    }
-
-    let after_grace = async {
-        let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
+    let tried = |seen: CheckResult, plan: Plan, is_second: bool| {
         // The files of the first part stay as they are.
-        let below = if written.is_some() { SECOND } else { "" };
+        let below = if is_second { SECOND } else { "" };
         let directory = request.output_dir.as_ref().map(|directory| directory.join(below));
-        run.write(tried(request, &scope, seen, plan, directory, access.operator)?, passed).await
+        tried(request, &scope, seen, plan, directory, access.operator)
     };
-    let repaired = after_grace.await;
-    if let Some(begun) = &run.begun
-        && !matches!(&repaired, Ok(Repaired { run: Some(_), .. }))
-    {
-        begun.end().await.map_err(RepairError::from)?;
-    }
-    let repaired = repaired?;
-    Ok(match written {
-        Some(first) => repaired.after(first),
-        None => repaired,
-    })
+    write_in_parts(run, criteria, seen, Vec::new(), plan, tried).await
 }
 
 /// The error if no pods were read. After a restore of etcd, its endpoints are as old as the blocks, so only pods show

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use calipam_check::{Context, Options, Scope};
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::Basis;
 use calipam_plan::release::{self, Request};
+use calipam_plan::{Basis, Plan};
 
 use crate::failure::Result;
 use crate::operator::Access;
-use crate::read::{Criteria, read_and_check};
+use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_pattern};
-use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
+use crate::second_read::{warn_of_short_grace, write_in_parts};
 use crate::write::Repaired;
 
 /// A request to release addresses and handles.
@@ -36,17 +36,26 @@ pub struct ReleaseRequest {
 pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
     let run = Run::new(access, &request.intent);
+    let mut files = reports::open(&request.reports)?;
+    let mut observations = None;
+    if access.datastore.is_live() && !files.is_empty() {
+        // A report that does not fit is refused before the cluster is read.
+        let cluster = reports::cluster(access.datastore).await?;
+        observations = Some(reports::read(request, std::mem::take(&mut files), &cluster, access.operator)?);
+    }
     let seen = read_and_check(access, criteria).await?;
     run.refuse_doubtful(&seen.snapshot)?;
     if request.targets.leaked || request.targets.orphan_handles {
         warn_of_short_grace(&seen.snapshot, criteria, access.operator);
     }
     let targets = targets(request, &seen.snapshot)?;
-    let observations = reports::read(request, &seen.snapshot, access.operator)?;
+    let observations = match observations {
+        Some(observations) => observations,
+        None => reports::read(request, files, &seen.snapshot, access.operator)?,
+    };
     let plan = |basis: &Basis<'_>| release::plan(basis, &targets);
-    let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, observations, plan).await?;
-    let plan = seen.try_plan(plan, criteria)?;
-    run.write(plan, passed).await
+    let tried = |seen: CheckResult, plan: Plan, _| Ok(seen.try_plan(plan, criteria)?);
+    write_in_parts(run, criteria, seen, observations, plan, tried).await
 }
 
 /// Returns the targets of a request in this cluster.

@@ -165,7 +165,11 @@ pub async fn undo(
             (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
             (Some(lock), Some(_)) => {
                 let consent = run.access.operator.ask(run.question_of_lock(plan.cluster())).await?;
-                run.restore(&lock, consent).await?
+                let stays_locked = run.restore(&lock, consent).await?;
+                if plan.skipped().is_empty() {
+                    access.operator.tell(Event::Said("That run changed nothing else."));
+                }
+                stays_locked
             }
             (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
             (_, None) => false,

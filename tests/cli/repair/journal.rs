@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use calipam_files::frames::Packer;
-use calipam_repair::journal::Recorded;
+use calipam_repair::journal::{Header, Journal, LockMark, Recorded};
 
 use super::site::*;
 use crate::cli::program::{calipam, command};
@@ -199,6 +199,51 @@ fn the_last_run_is_undone_in_its_cluster() {
     // An undo can be undone by the name of its journal. This repeats the undone run.
     assert_eq!(site.undo(&of(&journals[1], "journal")).code, 0);
     assert!(recorded(&site.dump()).len() == recorded(&released).len() + first.addresses.len());
+}
+
+/// Adds the journal of a run that was killed after it had locked the datastore, before its first change.
+fn kill_while_locking(site: &Site, before: &str) {
+    let open = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
+    site.put(INFORMATION, open.replace("\"datastoreReady\":true", "\"datastoreReady\":false"));
+    let (_, revision) = site.dump()[INFORMATION];
+    let (command, started_at) = ("split".to_owned(), Timestamp::now().to_string());
+    let header = Header { command, started_at, ..Recorded::read(Path::new(before)).unwrap().header };
+    let journal = Journal::create(&Path::new(before).with_file_name("killed.journal"), &header).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for mark in [LockMark::Taking(Some(true)), LockMark::Taken(revision.to_string())] {
+        runtime.block_on(journal.mark_lock(mark)).unwrap();
+    }
+}
+
+#[test]
+fn the_last_run_is_the_newest_whatever_it_did() {
+    let (site, _) = Site::leaky();
+    let before = site.dump();
+    let first = journal_of(&site.release(&["--leaked"]).succeeded());
+    let released = site.dump();
+    let undo = || site.run(&["undo", "--last", "--yes"]);
+
+    // Nobody knows what the run of a damaged journal did.
+    let damaged = Path::new(&first).with_file_name("damaged.journal");
+    let mut bytes = std::fs::read(&first).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&damaged, bytes).unwrap();
+    undo().failed(3, "line ").says("damaged.journal").says("\nhint: ");
+    let mut frame = Vec::new();
+    Packer::new().unwrap().push(b"{}\n", &mut frame).unwrap();
+    std::fs::write(&damaged, frame).unwrap();
+    undo().failed(1, "is newer than the newest run").says("\nhint: ").says(&first);
+    assert_eq!(site.dump(), released);
+    std::fs::remove_file(&damaged).unwrap();
+
+    kill_while_locking(&site, &first);
+    let unlocked = undo().exits(1).says("The datastore is no longer locked.").says("changed nothing else");
+    assert_eq!(values(&site.dump()), values(&released), "{unlocked:?}");
+
+    // Nothing is left of that run, so the one before it is the next.
+    undo().succeeded().says("passing over `split` of ").says("which changed nothing (journal ");
+    assert_eq!(values(&site.dump()), values(&before));
 }
 
 #[test]

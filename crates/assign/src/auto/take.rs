@@ -167,11 +167,4 @@ impl<S: Store> Allocator<S> {
             (false, _) => WriteOutcome::NotMade,
         }
     }
-
-    /// Decrements a handle. A failure is only logged, since a handle that counts too many addresses is harmless.
-    pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
-        if let Err(error) = self.decrement(id, block, by, known).await {
-            tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");
-        }
-    }
 }

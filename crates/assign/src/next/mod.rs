@@ -15,7 +15,7 @@ mod request;
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
@@ -138,12 +138,14 @@ impl<'s> Outlook<'s> {
                 undecodable_affinities.entry((&key.kind, key.node.as_str())).or_default().push(key);
             }
         }
+        let read = snapshot.affinities.iter().map(|stored| &stored.value).filter(|stored| !stored.deleted);
+        let affinities =
+            read.map(|affinity| &affinity.key).chain(undecodable_affinities.values().flatten().copied());
+        let claimed: HashSet<(&AffinityType, &str, IpNet)> =
+            affinities.map(|key| (&key.kind, key.node.as_str(), key.cidr)).collect();
         for StoredBlock { key: cidr, content } in snapshot.blocks.iter().map(|stored| &stored.value) {
             let Some(holder) = content.owner().and_then(claims::key_of) else { continue };
-            let mut read = indexed.affinities_of(holder.0, holder.1).map(|stored| &stored.value);
-            let has_affinity = read.any(|affinity| affinity.key.cidr == *cidr && !affinity.deleted)
-                || undecodable_affinities.get(&holder).into_iter().flatten().any(|key| key.cidr == *cidr);
-            if !content.is_deleted() && !has_affinity {
+            if !content.is_deleted() && !claimed.contains(&(holder.0, holder.1, *cidr)) {
                 without_affinity.entry(holder).or_default().push(*cidr);
             }
         }

@@ -15,6 +15,7 @@ use crate::affinity::block_of;
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::error::{Error, Partly, Result, unless_lost};
 use crate::family::Family;
+use crate::handle::Known;
 use crate::pools;
 use crate::store::{Query, Store};
 
@@ -136,17 +137,28 @@ impl<S: Store> Allocator<S> {
                 return Ok(losses.not_allocated);
             }
 
+            let mut handles = self.handles(losses.handles.keys()).await?;
             let after = without(&before.value, &losses.ordinals, By::Address, &settings.config, now);
             if unless_lost(self.write_released(&before, &after).await)?.is_none() {
                 continue;
             }
-            for (id, count) in &losses.handles {
-                self.decrement_or_warn(id, cidr, *count, &mut None).await;
+            for ((id, count), known) in losses.handles.iter().zip(&mut handles) {
+                self.decrement_or_warn(id, cidr, *count, known).await;
             }
             self.keep_affinity_consistent(settings, &after).await;
             return Ok(losses.not_allocated);
         }
         Err(Error::TooManyConflicts)
+    }
+
+    /// Reads several handles in one round trip. A handle that cannot be decoded is not known.
+    async fn handles(&self, ids: impl Iterator<Item = &String>) -> Result<Vec<Known>> {
+        let queries: Vec<Query> = ids.map(|id| Query::Get(Key::Handle(id.clone()))).collect();
+        if queries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.store().read(&queries).await?;
+        Ok(answers.into_iter().map(|answer| allocator::one(answer).ok()).collect())
     }
 }
 

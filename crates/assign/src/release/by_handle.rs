@@ -1,7 +1,7 @@
 //! Releasing and finding the addresses of a handle (facts 3.7).
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
@@ -15,8 +15,7 @@ use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Result, unless_lost};
 use crate::family::Family;
-use crate::handle::Known;
-use crate::record::Record;
+use crate::handle::{Known, ordinals_of};
 use crate::store::{Query, Store};
 
 /// The policy for addresses that a handle counts but no block records.
@@ -39,9 +38,7 @@ impl<S: Store> Allocator<S> {
         self.release_handle(handle, Leftovers::Keep).await
     }
 
-    /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release. Before
-    /// a count is removed, the block is written unchanged. An allocation that has incremented the handle, but has not
-    /// written the block yet, then has to start again.
+    /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release.
     pub async fn release_by_handle_fully(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }
@@ -66,10 +63,10 @@ impl<S: Store> Allocator<S> {
                         return Ok(());
                     }
                     // A write from an earlier call may have taken effect since.
-                    block = self.remove_leftover(id, cidr, &mut known).await?;
-                    if block.is_none() {
+                    if self.recount(id, cidr, &mut known).await? == 0 {
                         return Ok(());
                     }
+                    block = self.block(cidr).await?;
                 }
             };
             result = result.and(unless_undecodable(released.await));
@@ -99,6 +96,7 @@ impl<S: Store> Allocator<S> {
                 return Ok(());
             }
 
+            *known = Some(self.latest(id, known).await?);
             let after = without(&before.value, &ordinals, By::Handle, &settings.config, now);
             if unless_lost(self.write_released(&before, &after).await)?.is_none() {
                 continue;
@@ -106,38 +104,6 @@ impl<S: Store> Allocator<S> {
             self.decrement_or_warn(id, cidr, ordinals.len() as u32, known).await;
             self.keep_affinity_consistent(settings, &after).await;
             return Ok(());
-        }
-        Err(Error::TooManyConflicts)
-    }
-
-    /// Removes a handle's count for a block that records no address under the handle. If the block records one, returns
-    /// the block instead.
-    async fn remove_leftover(
-        &self,
-        id: &str,
-        cidr: IpNet,
-        known: &mut Known,
-    ) -> Result<Option<Versioned<Block>>> {
-        for _ in 0..RETRIES {
-            let Some(stored) = self.latest(id, known).await?.filter(|stored| stored.value.count(cidr) != 0)
-            else {
-                return Ok(None);
-            };
-            if let Some(mut block) = self.block(cidr).await? {
-                if !ordinals_of(&block.value, id).is_empty() {
-                    *known = Some(Some(stored));
-                    return Ok(Some(block));
-                }
-                block.value.update(|update| update.touch());
-                let record = Record::Block(Arc::new(block.value));
-                if unless_lost(self.store().update(&record, &block.revision).await)?.is_none() {
-                    *known = Some(Some(stored));
-                    continue;
-                }
-            }
-            if self.set_count(stored, cidr, 0, known).await? {
-                return Ok(None);
-            }
         }
         Err(Error::TooManyConflicts)
     }
@@ -194,15 +160,6 @@ impl<S: Store> Allocator<S> {
         }
         Ok(readable)
     }
-}
-
-/// The ordinals that are recorded under a handle. Ignores the part of a recorded ID after a carriage return.
-fn ordinals_of(block: &Block, id: &str) -> Vec<u32> {
-    block
-        .handles()
-        .filter(|(_, recorded)| clean_id(&recorded.to_string()) == id)
-        .map(|(ordinal, _)| ordinal)
-        .collect()
 }
 
 fn addresses_of(block: &Block, id: &str) -> Vec<IpAddr> {

@@ -255,6 +255,18 @@ pub struct HandleEvidence {
     /// The forms in which blocks and handle objects contain the handle ID, if any of them differs from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
+    /// The user of an orphan handle, which must not be deleted then.
+    #[serde(skip)]
+    pub needed_by: Option<NeededBy>,
+}
+
+/// A user of a handle that no allocation refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NeededBy {
+    /// This owner exists, and has no recorded address.
+    Owner(String),
+    /// Nobody knows: the handle counts addresses of this block, which is missing, and no pods were read.
+    Unknown(IpNet),
 }
 
 /// The numbers of a handle's addresses in a block, according to the handle and to the block.

@@ -26,6 +26,7 @@ mod kubernetes_tests;
 mod leaks;
 #[cfg(test)]
 mod machine_tests;
+mod needed_handles;
 #[cfg(test)]
 mod node_tests;
 mod other_ipam;
@@ -69,6 +70,7 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
         });
         let mut findings = run_others(context);
         findings.extend(walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        needed_handles::note(context, &mut findings);
         findings
     })
 }

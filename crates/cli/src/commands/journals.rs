@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use calipam_repair::journal::{JournalState, Listed, list, unreadable};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::console::Console;
@@ -23,25 +24,61 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome> {
     Ok(Outcome::Clean)
 }
 
-/// Returns the journal of the newest run that `undo --last` can undo; with `guid`, of the newest such run on that
-/// cluster.
+/// Returns the journal of the newest run that was not undone and is no undo; with `guid`, of the newest such run on that
+/// cluster. Names the runs that it passes over because there is nothing to undo.
+///
+/// # Errors
+/// If there is no such run, or a newer file cannot be read: it may be the journal of a newer run.
 pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf> {
-    name_unreadable(folder, console)?;
-    let mut journals = read(folder)?.into_iter().filter(Listed::can_be_last);
-    let found = journals.find(|journal| guid.is_none_or(|guid| journal.header.cluster == guid));
-    found.map(|journal| journal.path).ok_or_else(|| {
-        let of = guid.map(|guid| format!(" of cluster {guid}")).unwrap_or_default();
-        Failure::refused(format!("there is no run{of} to undo in {}", folder.display()))
-            .hint(format!("{} lists all of them", hints::command_elsewhere(&["undo", "--list"])))
-    })
+    let damaged = name_unreadable(folder, console)?;
+    let is_of_cluster = |journal: &Listed| guid.is_none_or(|guid| journal.header.cluster == guid);
+    for journal in read(folder)?.into_iter().filter(is_of_cluster) {
+        let changed_nothing = journal.changed_nothing();
+        if !journal.is_settled() && !changed_nothing {
+            require_newest(&journal, &damaged)?;
+            return Ok(journal.path);
+        }
+        let Listed { header, path, .. } = &journal;
+        let passed_over = |why: &str| {
+            let run = format!("`{}` of {}", header.command, header.started_at);
+            console.info(&format!("passing over {run}, which {why} (journal {})", quoted(path)));
+        };
+        match journal.state {
+            JournalState::LockLeft => passed_over("left the datastore locked"),
+            JournalState::Ended if !changed_nothing || journal.is_settled() => {}
+            _ if journal.undone => {}
+            _ if changed_nothing => passed_over("changed nothing"),
+            _ => passed_over("is an undo and did not finish"),
+        }
+    }
+    let of = guid.map(|guid| format!(" of cluster {guid}")).unwrap_or_default();
+    let failure = Failure::refused(format!("there is no run{of} to undo in {}", folder.display()));
+    Err(failure.hint(format!("{} lists all of them", hints::command_elsewhere(&["undo", "--list"]))))
 }
 
-/// Warns of files in the folder that are not readable journals, since a run could have written them.
-fn name_unreadable(folder: &Path, console: &Console) -> Result<()> {
-    for path in unreadable(folder)? {
-        console.warn(&format!("{} is not a readable journal: skipped", quoted(&path)));
+/// Fails if one of the unreadable files was written after the run began.
+fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
+    let began: Option<Timestamp> = journal.header.started_at.parse().ok();
+    let is_newer = |path: &&PathBuf| {
+        let written = std::fs::metadata(path).and_then(|file| file.modified());
+        written.ok().and_then(|written| Timestamp::try_from(written).ok()) >= began
+    };
+    let Some(newer) = unreadable.iter().find(is_newer) else { return Ok(()) };
+    let what = format!("{} is newer than the newest run whose journal can be read", quoted(newer));
+    let named = hints::command_elsewhere(&["undo", &quoted(&journal.path)]);
+    Err(Failure::refused(what).hint(format!(
+        "it may be the damaged journal of the last run; {named} undoes `{}` of {}",
+        journal.header.command, journal.header.started_at
+    )))
+}
+
+/// Warns of files in the folder that are not readable journals, since a run could have written them. Returns them.
+fn name_unreadable(folder: &Path, console: &Console) -> Result<Vec<PathBuf>> {
+    let found = unreadable(folder)?;
+    for path in &found {
+        console.warn(&format!("{} is not a readable journal: skipped", quoted(path)));
     }
-    Ok(())
+    Ok(found)
 }
 
 fn read(folder: &Path) -> Result<Vec<Listed>> {

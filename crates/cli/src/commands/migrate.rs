@@ -1,14 +1,17 @@
 //! The `migrate` command.
 
-use calipam_plan::migrate::{Detour, Leg, Migration, Phase};
-use calipam_workflow::{MigrateRequest, Migrated};
+use calipam_check::Remedy;
+use calipam_plan::migrate::{Detour, Leg, Phase, Survey, UserKind};
+use calipam_workflow::{MigrateRequest, Migrated, Surveyed};
 
 use super::repair;
 use crate::args::{Global, MigrateArgs};
 use crate::console::Console;
 use crate::exit::{Outcome, Result};
+use crate::hints::Reader;
 use crate::operator::Person;
 use crate::render::migrate::MigrationDocument;
+use crate::render::text::{count, joined};
 use crate::{connect, hints};
 
 pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome> {
@@ -21,28 +24,27 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         intent: args.writing.intent(args.apply.then(|| "migrate --apply".into())),
     };
     connect::with_person(global, &Person::new(console, args.writing.yes), async |access| {
-        let Migrated { surveyed, repaired } = calipam_workflow::migrate(access, &request).await?;
-        let (phase, migration) = (surveyed.survey.phase, &surveyed.survey.migration);
+        let Migrated { surveyed, repaired, was_shown } = calipam_workflow::migrate(access, &request).await?;
         let run = repaired.run.as_ref();
-        let document = MigrationDocument::new(&surveyed, &repaired.plan, run);
+        let document = MigrationDocument::new(&surveyed, &repaired.plan, run, was_shown);
         repair::print(&repaired.plan, run.is_none(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());
         let outcome = repair::ended(repaired, !args.apply, true, console)?;
-        Ok(next(phase, migration, args.apply, is_complete, outcome, console))
+        Ok(next(&surveyed, args.apply, is_complete, outcome, console))
     })
 }
 
 /// Prints the next step of the migration. Returns `outcome`, or `Refused` if `--apply` was used in the phase in which
 /// the users of addresses move.
 fn next(
-    phase: Phase,
-    migration: &Migration,
+    surveyed: &Surveyed,
     applies: bool,
     is_complete: bool,
     outcome: Outcome,
     console: &Console,
 ) -> Outcome {
+    let Survey { phase, migration, .. } = &surveyed.survey;
     let old = migration.old.name.as_str();
     let apply = |from: &str| hints::command(&["migrate", "--apply", "--from", from]);
     match phase {
@@ -53,15 +55,75 @@ fn next(
         }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {
-            console.hint(&format!(
-                "restart what uses the pool, or evict its pods with {}; {} shows what is left",
-                hints::command(&["migrate", "--apply", "--from", old, "--evict"]),
-                hints::command(&["migrate", "--from", old])
-            ));
+            ways_to_move(surveyed).iter().for_each(|way| console.hint(way));
+            console.hint(&format!("{} shows what is left", hints::command(&["migrate", "--from", old])));
             return if applies { Outcome::Refused } else { outcome };
         }
         _ if is_complete => console.hint(&format!("the next phase: {}", apply(old))),
         _ => {}
     }
     outcome
+}
+
+/// The number of names in a hint.
+const NAMED: usize = 3;
+
+/// Returns the ways to move those users of the old pool that are left.
+fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
+    let mut ways = Vec::new();
+    let evict = ["migrate", "--apply", "--from", survey.migration.old.name.as_str(), "--evict"];
+    let groups = moving.iter().flat_map(|moving| moving.workloads.iter().map(move |group| (moving, group)));
+    let (evictable, others): (Vec<_>, Vec<_>) =
+        groups.partition(|(moving, group)| group.can_move(moving.live_migration_moves));
+    let users = |kind: UserKind| survey.users.iter().filter(move |user| user.kind == kind);
+    if !evictable.is_empty() || moving.is_none() && users(UserKind::Pod).next().is_some() {
+        ways.push(format!("restart what uses the pool, or evict its pods with {}", hints::command(&evict)));
+    }
+
+    let bare: Vec<String> = others
+        .iter()
+        .filter(|(_, group)| group.kind.is_none())
+        .map(|(_, group)| format!("{}/{}", group.namespace, group.name))
+        .collect();
+    if !bare.is_empty() {
+        let pods = count(bare.len(), "pod that no controller recreates", "pods that no controller recreates");
+        ways.push(format!("delete {pods}, and create them again: {}", some(&bare)));
+    }
+    if users(UserKind::Endpoint).next().is_some() {
+        ways.push("restart the workloads of the endpoints in the pool".to_owned());
+    }
+    let mut tunnels: Vec<String> = users(UserKind::Tunnel).map(|user| user.node.clone()).collect();
+    tunnels.dedup();
+    if let Some(first) = tunnels.first() {
+        let restart = hints::remedy::line(&Remedy::RestartCalicoNode(first.clone()), Reader::Operator);
+        ways.push(match tunnels.len() {
+            1 => {
+                format!("restart calico-node, so that the tunnel of {first} gets another address: {restart}")
+            }
+            _ => format!(
+                "restart calico-node on {}, so that their tunnels get other addresses; on {first}: {restart}",
+                some(&tunnels)
+            ),
+        });
+    }
+    if users(UserKind::Service).next().is_some() {
+        ways.push("LoadBalancer services get other addresses when they are created again".to_owned());
+    }
+    let gone: Vec<String> = survey.gone.iter().cloned().collect();
+    if !gone.is_empty() {
+        let release = hints::command(&["release", "--node", &joined(&gone, ",")]);
+        let verb = if gone.len() == 1 { "does" } else { "do" };
+        ways.push(format!(
+            "{} {verb} not exist: delete the pods and endpoints that name it, then free what is left with {release}",
+            some(&gone)
+        ));
+    }
+    ways
+}
+
+/// Joins names, at most [`NAMED`] of them.
+fn some(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let shown = joined(names.iter().take(NAMED), ", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }

@@ -68,10 +68,18 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 /// Builds the scenario from the options and the cluster.
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario> {
     let mut scenario = Scenario::default();
-    if names_cluster(global) {
-        let (start, kind) = connect::with(global, console, async |access| {
+    // Without a pool, there is no cluster but the one that other commands would read.
+    let is_named = names_cluster(global);
+    if is_named || args.pools.is_empty() {
+        let read = connect::with(global, console, async |access| {
             let snapshot = calipam_workflow::read(access).await?;
             Ok((Start::of(&snapshot), snapshot.datastore))
+        });
+        let (start, kind) = read.map_err(|failure| match is_named {
+            true => failure,
+            false => {
+                failure.hint("name a cluster (`--datastore FILE`), or describe one (`--pool 10.244.0.0/16`)")
+            }
         })?;
         if start.left_out > 0 {
             let blocks = count(start.left_out, "block", "blocks");

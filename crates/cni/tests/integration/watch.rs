@@ -80,20 +80,26 @@ fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     assert!(watcher.get("/healthz").starts_with("HTTP/1.1 200 "));
     node.assert_installed(20);
 
-    // Calico's installer runs as often as with a calico-node that keeps restarting. Sometimes, the pause is shorter
-    // than the watcher's wait for quiet.
+    // Calico's installer runs as often as with a calico-node that keeps restarting. Every second time, it runs again
+    // before the plugin is back, or while it is put there.
+    let replaced = || {
+        let metrics = watcher.get("/metrics");
+        let line = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
+        line.unwrap().parse::<u32>().unwrap()
+    };
     for version in 21..=28 {
+        let before = replaced();
         node.calico_installs(version);
         let whole = fs::read(node.path("calico-ipam")).unwrap();
         assert!(whole == calicos(version) || whole == fs::read(PLUGIN).unwrap());
-        sleep(Duration::from_millis(if version % 2 == 0 { 1500 } else { 200 }));
+        if version % 2 == 0 {
+            wait_until("it is put there once more", || replaced() > before);
+        }
     }
     let is_back = || watcher.has("calipam_cni_in_place 1") && node.place().plugin().unwrap() == Program::This;
     wait_until("it is in place again", is_back);
     node.assert_installed(28);
-    let metrics = watcher.get("/metrics");
-    let replaced = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
-    assert!(replaced.unwrap().parse::<u32>().unwrap() >= 4, "{metrics}");
+    assert!(replaced() >= 4);
 
     // Calico's installer may first remove the plugin, as older versions did. A second run of `calico-ipam install` is
     // refused.

@@ -1,9 +1,11 @@
 //! Preconditions of a write.
 
-use std::ops::RangeInclusive;
+use std::collections::HashMap;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
 use crate::block::{BlockContent, BlockOwner};
+use crate::key::Key;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::service::Service;
@@ -25,6 +27,99 @@ pub enum Precondition {
     NoBlockSince(i64),
     /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),
+}
+
+/// Preconditions in the order in which they were added, without duplicates.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    list: Vec<(Key, Precondition)>,
+    /// The places of the preconditions by key, once there are more than [`SEARCHED`].
+    places: Option<Box<HashMap<Key, Vec<usize>>>>,
+}
+
+/// The number of preconditions that are searched one by one. Most parts have two, but a handle can have a hundred
+/// thousand.
+const SEARCHED: usize = 16;
+
+impl Evidence {
+    /// Adds a precondition if it is missing.
+    pub fn require(&mut self, ground: (Key, Precondition)) {
+        if self.list.len() < SEARCHED {
+            if !self.list.contains(&ground) {
+                self.list.push(ground);
+            }
+            return;
+        }
+        let places = self.places.get_or_insert_with(|| {
+            let mut places: HashMap<Key, Vec<usize>> = HashMap::new();
+            for (place, (key, _)) in self.list.iter().enumerate() {
+                places.entry(key.clone()).or_default().push(place);
+            }
+            Box::new(places)
+        });
+        let of_key = places.entry(ground.0.clone()).or_default();
+        if of_key.iter().all(|place| self.list[*place].1 != ground.1) {
+            of_key.push(self.list.len());
+            self.list.push(ground);
+        }
+    }
+
+    /// The preconditions, which can be replaced.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Precondition)> {
+        self.list.iter_mut().map(|(key, expect)| (&*key, expect))
+    }
+
+    /// Frees memory that only further preconditions would need.
+    pub fn shrink_to_fit(&mut self) {
+        self.list.shrink_to_fit();
+        self.places = None;
+    }
+}
+
+impl Deref for Evidence {
+    type Target = [(Key, Precondition)];
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl From<Vec<(Key, Precondition)>> for Evidence {
+    fn from(list: Vec<(Key, Precondition)>) -> Self {
+        list.into_iter().collect()
+    }
+}
+
+impl FromIterator<(Key, Precondition)> for Evidence {
+    fn from_iter<I: IntoIterator<Item = (Key, Precondition)>>(grounds: I) -> Self {
+        let mut evidence = Self::default();
+        evidence.extend(grounds);
+        evidence
+    }
+}
+
+impl Extend<(Key, Precondition)> for Evidence {
+    fn extend<I: IntoIterator<Item = (Key, Precondition)>>(&mut self, more: I) {
+        more.into_iter().for_each(|ground| self.require(ground));
+    }
+}
+
+impl IntoIterator for Evidence {
+    type Item = (Key, Precondition);
+    type IntoIter = std::vec::IntoIter<(Key, Precondition)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
+impl<'e> IntoIterator for &'e Evidence {
+    type Item = &'e (Key, Precondition);
+    type IntoIter = std::slice::Iter<'e, (Key, Precondition)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
 }
 
 /// A requirement for an object whose other fields may change.
@@ -113,6 +208,20 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_precondition_is_kept_once_in_its_order() {
+        let ground = |number: u32| {
+            let expect = Precondition::At(Revision::Etcd((number % 200).into()));
+            (Key::Node((number % 100).to_string()), expect)
+        };
+        let mut evidence = Evidence::default();
+        (0..1_000).for_each(|number| evidence.require(ground(number)));
+        assert_eq!(evidence.to_vec(), (0..200).map(ground).collect::<Vec<_>>());
+        evidence.shrink_to_fit();
+        evidence.require(ground(7));
+        assert_eq!(evidence.len(), 200);
+    }
     use crate::pod::PodParts;
 
     fn pod(parts: &PodParts<'_>) -> User {

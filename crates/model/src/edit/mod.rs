@@ -14,7 +14,7 @@ use ipnet::IpNet;
 
 pub use self::apply::{Current, apply};
 pub use self::error::EditError;
-pub use self::evidence::{Condition, Found, Precondition, User};
+pub use self::evidence::{Condition, Evidence, Found, Precondition, User};
 use crate::affinity::{AffinityKey, AffinityState};
 use crate::attributes::{Attribute, PackedAttribute};
 use crate::block::{Allocation, BlockOwner};
@@ -44,7 +44,7 @@ pub struct Part {
     pub edits: Vec<Edit>,
     /// Other preconditions: for example, the endpoint named by a record is absent, or a node still has the version that
     /// was read.
-    pub evidence: Vec<(Key, Precondition)>,
+    pub evidence: Evidence,
 }
 
 /// The subject of a [`Part`].
@@ -118,7 +118,7 @@ impl Step {
     /// The part [`Unit::WholeStep`], which is added if it is missing.
     pub fn whole(&mut self) -> &mut Part {
         if self.parts.last().is_none_or(|part| part.unit != Unit::WholeStep) {
-            self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Vec::new() });
+            self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Evidence::default() });
         }
         let last = self.parts.len() - 1;
         &mut self.parts[last]
@@ -162,13 +162,6 @@ impl Part {
         let frees = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. }));
         let mut of_block = self.edits.iter().filter(|edit| edit.block().is_some());
         of_block.next().is_some_and(frees) && of_block.all(frees)
-    }
-
-    /// Adds a piece of evidence if it is missing.
-    pub fn require(&mut self, evidence: (Key, Precondition)) {
-        if !self.evidence.contains(&evidence) {
-            self.evidence.push(evidence);
-        }
     }
 }
 

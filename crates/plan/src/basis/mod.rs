@@ -3,13 +3,16 @@
 pub(crate) mod handles;
 pub(crate) mod preconditions;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use calipam_check::index::{Index, IndexedBlock};
 use calipam_check::{Code, Context, Finding, Options, Report, Subject};
+use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
 use calipam_model::block::Allocation;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Versioned};
 
 use crate::release::Observations;
@@ -28,6 +31,14 @@ pub struct Basis<'s> {
     /// The number of seconds for which a released address cools down: the cluster's setting, or 0 if its schema has no
     /// field for it.
     pub(crate) cooldown: i64,
+    affinities: OnceLock<HashMap<IpNet, Vec<&'s Versioned<Affinity>>>>,
+    undecodable: OnceLock<Undecodable<'s>>,
+}
+
+/// Objects that cannot be decoded, and whose keys are known.
+pub(crate) struct Undecodable<'s> {
+    pub keys: HashSet<&'s Key>,
+    pub by_path: HashMap<&'s str, &'s Key>,
 }
 
 /// Returns the records of an address in sound blocks.
@@ -67,6 +78,8 @@ impl<'s> Basis<'s> {
             findings: report.findings.iter().map(|f| (f.key_ref(), f)).collect(),
             observations: &[],
             cooldown: 0,
+            affinities: OnceLock::new(),
+            undecodable: OnceLock::new(),
         }
     }
 
@@ -93,9 +106,29 @@ impl<'s> Basis<'s> {
 
     /// Returns the affinity of a block's owner for that block, unless it is marked deleted.
     pub(crate) fn affinity_of(&self, block: &IndexedBlock<'_>) -> Option<&'s Versioned<Affinity>> {
-        self.snapshot.affinities.iter().find(|affinity| {
-            let key = &affinity.value.key;
-            key.cidr == block.key && key.is_of(block.owner) && !affinity.value.deleted
+        let mut of_block = self.affinities_for(block.key).iter().copied();
+        of_block.find(|affinity| affinity.value.key.is_of(block.owner) && !affinity.value.deleted)
+    }
+
+    /// Returns the affinities for a block, of all holders.
+    pub(crate) fn affinities_for(&self, block: IpNet) -> &[&'s Versioned<Affinity>] {
+        let by_block = self.affinities.get_or_init(|| {
+            let mut by_block: HashMap<IpNet, Vec<&Versioned<Affinity>>> = HashMap::new();
+            for affinity in &self.snapshot.affinities {
+                by_block.entry(affinity.value.key.cidr).or_default().push(affinity);
+            }
+            by_block
+        });
+        by_block.get(&block).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the objects that cannot be decoded.
+    pub(crate) fn undecodable(&self) -> &Undecodable<'s> {
+        self.undecodable.get_or_init(|| {
+            let keyed =
+                self.snapshot.defects.iter().filter_map(|defect| Some((&*defect.path, defect.key.as_ref()?)));
+            let by_path: HashMap<_, _> = keyed.collect();
+            Undecodable { keys: by_path.values().copied().collect(), by_path }
         })
     }
 

@@ -1,7 +1,7 @@
 //! The addresses available to the users of the old pool once it is disabled. To find out, the allocator itself runs on
 //! the snapshot, node by node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,11 +110,13 @@ fn assign_to<'u>(
             counter.fetch_add(1, Ordering::Relaxed);
         }
     };
+    let windows = snapshot.nodes.iter().map(|node| &node.value).filter(|node| node.is_windows());
+    let windows: HashSet<&str> = windows.map(|node| node.name.as_str()).collect();
     let store = SnapshotStore::new(snapshot);
     let allocator = Allocator::new(&store).observed_by(Arc::new(count));
     let of_node = |(node, (workloads, tunnels)): (&str, (u32, u32))| {
         let (mut found, mut reason) = (0, None);
-        let windows = snapshot.nodes.iter().any(|other| other.value.name == node && other.value.is_windows());
+        let windows = windows.contains(node);
         for (wanted, intended_use) in [(workloads, PoolUse::Workload), (tunnels, PoolUse::Tunnel)] {
             let (v4, v6) = if family == Family::V4 { (wanted, 0) } else { (0, wanted) };
             let intended_use = Some(intended_use);

@@ -2,13 +2,13 @@
 //! empty blocks and affinities in Calico's order. Calico itself does not clean up a disabled pool: its collector keeps
 //! the last block of each node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use calipam_check::index::IndexedBlock;
 use calipam_check::{Remedy, Scope, Subject, addresses};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
-use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::edit::{BlockEdit, Edit, Step};
 use calipam_model::key::Key;
 
 use super::Migration;
@@ -26,7 +26,14 @@ pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     let old = migration.old.cidr;
     let leaked = Request { scope: Scope::of_networks([old]), leaked: true, ..Request::default() };
     let plan = Plan { kind: PlanKind::Migrate, ..release::plan(basis, &leaked) };
-    let mut planner = Planner { basis, pool: &migration.old.name, plan, done: BTreeSet::new() };
+    let mut releases = HashMap::new();
+    for (place, action) in plan.actions.iter().enumerate() {
+        let frees = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. }));
+        let blocks = action.step.edits().filter(|edit| frees(edit)).filter_map(Edit::block);
+        releases.extend(blocks.map(|block| (block, place)));
+    }
+    let pool = &migration.old.name;
+    let mut planner = Planner { basis, pool, plan, releases, done: BTreeSet::new() };
 
     for block in basis.context.index.blocks.iter().filter(|block| overlap(block.key, old)) {
         planner.block(block);
@@ -40,6 +47,7 @@ pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     planner.affinities(old);
 
     let mut plan = planner.plan;
+    plan.actions.retain(|action| action.step.edits().next().is_some());
     plan.skipped.sort();
     plan.skipped.dedup();
     plan
@@ -50,6 +58,8 @@ struct Planner<'b, 's> {
     /// The name of the old pool.
     pool: &'b str,
     plan: Plan,
+    /// The places of the actions that release addresses, by block.
+    releases: HashMap<IpNet, usize>,
     /// Affinities that are deleted with their blocks, by block and holder.
     done: BTreeSet<(IpNet, String)>,
 }
@@ -63,7 +73,7 @@ impl<'s> Planner<'_, 's> {
             return;
         };
 
-        let release = self.plan.actions.iter().position(|action| releases(action, cidr) > 0);
+        let release = self.releases.get(&cidr).copied();
         let released = release.map_or(0, |position| releases(&self.plan.actions[position], cidr));
         let config = self.basis.snapshot.effective_ipam_config().unwrap_or_default();
         let current = sound.without_cooled(self.basis.context.now, config.cooldown());
@@ -87,7 +97,7 @@ impl<'s> Planner<'_, 's> {
         }
 
         let mut action = match release {
-            Some(position) => self.plan.actions.remove(position),
+            Some(position) => std::mem::replace(&mut self.plan.actions[position], nothing()),
             None => Action::new(format!("empty block {cidr}"), Vec::new(), Vec::new()),
         };
         if current.allocated() < sound.allocated() {
@@ -159,6 +169,11 @@ impl<'s> Planner<'_, 's> {
         let skipped = Skipped::new(Subject::Block(cidr), SkipReason::Unchecked, detail);
         self.plan.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([cidr].into()))));
     }
+}
+
+/// Takes the place of an action that was moved.
+fn nothing() -> Action {
+    Action { step: Step::new(""), changes: Vec::new() }
 }
 
 /// Counts the addresses of the block that the action releases.

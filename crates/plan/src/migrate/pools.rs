@@ -60,11 +60,14 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
         .filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
 }
 
-/// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`.
+/// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`. Leaves out users on
+/// nodes that do not exist, which need no other address.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
     let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
-    pools.flat_map(|pool| users(index, pool.cidr)).filter(|user| !stays(user)).collect()
+    let is_there = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
+    let leaving = pools.flat_map(|pool| users(index, pool.cidr));
+    leaving.filter(|user| !stays(user) && is_there(user)).collect()
 }
 
 /// Checks that all users of a pool find addresses elsewhere.

@@ -88,7 +88,10 @@ pub struct Survey {
     pub left: Leftovers,
     /// The users of the old pool, ascending.
     pub users: Vec<User>,
-    /// The addresses that the users would find without the old pool, by node.
+    /// The nodes of users that do not exist.
+    pub gone: BTreeSet<String>,
+    /// The addresses that the users would find without the old pool, by node. Users on nodes that do not exist need
+    /// none.
     pub capacity: Vec<NodeCapacity>,
     /// The addresses that the users would find on the way back from a temporary pool. Empty if there is no temporary
     /// pool, or if users are already on the way back.
@@ -103,6 +106,9 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
     let users = users(&basis.context.index, cidr);
     let left = leftovers(basis, cidr, &users);
+    let nodes = users.iter().map(|user| &user.node);
+    let gone = nodes.filter(|node| !node.is_empty() && !basis.context.index.node_exists(node));
+    let gone = gone.cloned().collect();
     let mut others = basis.snapshot.pools.iter().map(|pool| &pool.value);
     let has_other = others.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
     let phase = if migration.creates || migration.enables() || !has_other {
@@ -121,6 +127,7 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
         phase,
         left,
         users,
+        gone,
         capacity: Vec::new(),
         capacity_back: Vec::new(),
         differences: Vec::new(),
@@ -128,6 +135,11 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
 }
 
 impl Survey {
+    /// Returns the users that need other addresses, without those on nodes that do not exist.
+    pub fn movers(&self) -> Vec<User> {
+        self.users.iter().filter(|user| !self.gone.contains(&user.node)).cloned().collect()
+    }
+
     /// Checks that all users find an address without the old pool, and on the way back from a temporary one. Phases
     /// after [`Phase::Disable`] need no room.
     ///

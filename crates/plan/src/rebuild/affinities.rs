@@ -1,9 +1,11 @@
 //! Affinities that are unconfirmed, stale, missing or badly labeled (facts 3.9, 3.15). A confirmed affinity
 //! without a block stays if its node exists: the node creates the block as soon as it needs an address.
 
+use std::collections::HashSet;
+
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::edit::{BlockEdit, Condition, Edit, Precondition};
+use calipam_model::edit::{BlockEdit, Condition, Edit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 use calipam_model::writable::Object;
@@ -98,6 +100,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let action = Action::new(reason(), vec![delete()], vec![what]);
+            planner.deletions.entry(key.cidr).or_default().push(planner.before_blocks.len());
             planner.before_blocks.push(action.requiring(absent.into_iter().chain(not_owned)));
             true
         }
@@ -108,6 +111,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let block =
                 Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), "this finishes its release", &[]);
+            planner.deletions.entry(key.cidr).or_default().push(planner.before_blocks.len());
             planner.before_blocks.push(Action::new(reason(), edits, vec![what, block]));
             true
         }
@@ -231,43 +235,43 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     let mut made = Action::new(reason, vec![touch, edit], vec![what]).requiring([owned]);
 
     // Stale affinities of other holders are deleted first, in the same step: two nodes must not hold one block.
-    let is_stale = |other: &mut Action| {
-        let edits: Vec<&Edit> = other.step.edits().collect();
-        matches!(edits[..], [Edit::Delete(Key::Affinity(k), _)] if k.cidr == key.cidr && k != key)
-    };
-
-    for stale in planner.before_blocks.extract_if(.., is_stale) {
+    let place = planner.before_blocks.len();
+    for deletion in planner.deletions.get_mut(&key.cidr).into_iter().flatten() {
+        let stale = &mut planner.before_blocks[*deletion];
+        if stale.step.edits().any(|edit| edit.key() == Key::Affinity(key.clone())) {
+            continue;
+        }
+        let stale = std::mem::replace(stale, Action { step: Step::new(""), changes: Vec::new() });
         for part in stale.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
-            part.evidence.into_iter().for_each(|evidence| made.step.whole().require(evidence));
+            made.step.whole().evidence.extend(part.evidence);
         }
         made.changes.extend(stale.changes);
+        *deletion = place;
     }
-
     planner.before_blocks.push(made);
 }
 
 /// Marks conflicts between several affinities for one block as repaired if all but one are deleted.
 fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
+    let deleted: HashSet<&AffinityKey> = deleted.iter().map(|affinity| &affinity.value.key).collect();
     for finding in planner.findings(Code::AffinityConflict) {
         let Subject::Block(cidr) = finding.subject else { continue };
-        let all = planner.basis.snapshot.affinities.iter().map(|affinity| &affinity.value);
+        let all = planner.basis.affinities_for(cidr).iter().map(|affinity| &affinity.value);
         let left = all.filter(|value| {
-            let goes = deleted.iter().any(|affinity| affinity.value.key == value.key)
+            let goes = deleted.contains(&value.key)
                 || planner.blocks.get(&cidr).is_some_and(|planned| {
                     planned.released.iter().any(|affinity| affinity.value.key == value.key)
                 });
-            value.key.cidr == cidr && value.key.kind == AffinityType::Host && !value.deleted && !goes
+            value.key.kind == AffinityType::Host && !value.deleted && !goes
         });
         if left.count() > 1 {
             continue;
         }
-        let last =
-            planner.before_blocks.iter_mut().rev().flat_map(|action| &mut action.changes).find(|change| {
-                matches!(change.subject, Subject::Affinity { cidr: of, .. } if of == cidr)
-                    && change.action == Verb::DeleteAffinity
-            });
-        if let Some(change) = last {
+        let last = planner.deletions.get(&cidr).and_then(|deletions| deletions.iter().max());
+        let Some(action) = last.map(|last| &mut planner.before_blocks[*last]) else { continue };
+        let is_deletion = |change: &&mut Change| change.action == Verb::DeleteAffinity;
+        if let Some(change) = action.changes.iter_mut().find(is_deletion) {
             change.repairs.push(finding.key());
         }
     }
@@ -307,5 +311,5 @@ pub(super) fn create_affinity(key: &AffinityKey) -> Edit {
 
 /// Returns true if the stored affinity cannot be decoded.
 pub(super) fn is_unreadable(basis: &Basis<'_>, key: &AffinityKey) -> bool {
-    basis.snapshot.defects.iter().any(|defect| matches!(&defect.key, Some(Key::Affinity(k)) if k == key))
+    basis.undecodable().keys.contains(&Key::Affinity(key.clone()))
 }

@@ -23,10 +23,9 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
             planner.skip_of_living(finding, node);
             continue;
         }
-        let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {
+        let of_block = planner.basis.affinities_for(cidr).iter().copied().filter(|affinity| {
             let key = &affinity.value.key;
-            let is_its = key.kind == AffinityType::Host && key.node == node && key.cidr == cidr;
-            is_its && !affinity.value.deleted
+            key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted
         });
         let released = of_block.collect();
         let planned = planner.blocks.entry(cidr).or_default();

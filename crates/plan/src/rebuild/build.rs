@@ -6,7 +6,7 @@ use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::cidr::ordinal_of;
-use calipam_model::edit::{BlockEdit, Condition, Edit, Part, Precondition, Step, Unit};
+use calipam_model::edit::{BlockEdit, Condition, Edit, Evidence, Part, Precondition, Step, Unit};
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
 
@@ -89,7 +89,7 @@ impl BlockStep<'_> {
         let mut action = Action { step, changes: std::mem::take(&mut self.planned.changes) };
         let mut groups = group(std::mem::take(&mut self.planned.addresses));
         groups.sort_by_key(|addresses| addresses.iter().map(|address| address.address).min());
-        let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Vec::new() };
+        let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Evidence::default() };
         let mut parts = Vec::new();
         for mut addresses in groups {
             keep_in_use(&mut addresses, &mut block);
@@ -102,7 +102,7 @@ impl BlockStep<'_> {
         block.edits.extend(write);
         for (edit, evidence) in counting.down.into_values() {
             block.edits.push(edit);
-            evidence.into_iter().for_each(|ground| block.require(ground));
+            block.evidence.extend(evidence);
         }
         action.changes.extend(counting.changes);
         for (edit, change) in planned.affinities {
@@ -156,7 +156,7 @@ impl BlockStep<'_> {
             (None, [address, ..]) => Unit::Address(address.address),
             (id, _) => Unit::Handle(id.unwrap_or_default()),
         };
-        let mut part = Part { unit, edits: Vec::new(), evidence: Vec::new() };
+        let mut part = Part { unit, edits: Vec::new(), evidence: Evidence::default() };
 
         let ids: BTreeSet<String> = handles.flatten().flatten().collect();
         part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
@@ -166,8 +166,7 @@ impl BlockStep<'_> {
             part.evidence.extend(evidence);
         }
 
-        let evidence = addresses.iter().flat_map(|address| &address.evidence);
-        evidence.for_each(|ground| part.require(ground.clone()));
+        part.evidence.extend(addresses.iter().flat_map(|address| address.evidence.iter().cloned()));
         part
     }
 }
@@ -184,7 +183,7 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
 
     for address in addresses {
         if !is_assigned(address) {
-            address.evidence.drain(..).for_each(|ground| block.require(ground));
+            block.evidence.extend(address.evidence.drain(..));
             continue;
         }
         for (_, expect) in &mut address.evidence {

@@ -1,6 +1,6 @@
 //! The state while a rebuild is being planned.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::index::{Index, IndexedBlock};
@@ -24,6 +24,8 @@ pub(super) struct Planner<'p, 's> {
     pub uncountable: UncountableHandles,
     pub blocks: BlockPlans<'s>,
     pub before_blocks: Vec<Action>,
+    /// The places in `before_blocks` of actions that delete affinities, by block.
+    pub deletions: HashMap<IpNet, Vec<usize>>,
     pub after_blocks: Vec<Action>,
     pub skipped: Vec<Skipped>,
 }
@@ -37,6 +39,7 @@ impl<'p, 's> Planner<'p, 's> {
             uncountable: UncountableHandles::new(basis),
             blocks: BlockPlans::new(),
             before_blocks: Vec::new(),
+            deletions: HashMap::new(),
             after_blocks: Vec::new(),
             skipped: Vec::new(),
         }

@@ -8,7 +8,7 @@ use calipam_model::key::Key;
 
 use super::request::Request;
 use crate::basis::Basis;
-use crate::plan::Action;
+use crate::plan::{Action, Verb};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Returns `skipped_so_far` and all other findings in scope that the plan does not repair, except informational ones.
@@ -20,12 +20,16 @@ pub(super) fn skipped(
 ) -> Vec<Skipped> {
     let mut known: HashSet<(Code, &Subject)> = HashSet::new();
     let changes = actions.iter().flat_map(|action| &action.changes);
+    // An object that the plan deletes has no other faults left.
+    let deletes = |verb| matches!(verb, Verb::DeleteAffinity | Verb::DeleteBlock | Verb::DeleteHandle);
+    let deleted = changes.clone().filter(|change| deletes(change.action));
+    let deleted: HashSet<&Subject> = deleted.map(|change| &change.subject).collect();
     known.extend(changes.flat_map(|change| &change.repairs).map(|(code, subject)| (*code, subject)));
     known.extend(skipped_so_far.iter().filter_map(|skipped| Some((skipped.code?, &skipped.subject))));
     let findings = basis.report.findings.iter();
     let mut skipped: Vec<Skipped> = findings
         .filter(|finding| finding.severity < Severity::Info)
-        .filter(|finding| !known.contains(&finding.key_ref()))
+        .filter(|finding| !known.contains(&finding.key_ref()) && !deleted.contains(&finding.subject))
         .filter(|finding| request.has(finding, &basis.context.index))
         .map(|finding| {
             let (reason, advice, action) = match advice(basis, finding) {
@@ -146,8 +150,7 @@ fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason>
 /// Advises about an undecodable object, which has no version that could guard a write.
 fn undecodable(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
     let path = finding.subject.to_string();
-    let mut defects = basis.snapshot.defects.iter().filter(|defect| defect.path == path);
-    if defects.any(|defect| matches!(defect.key, Some(Key::Block(_)))) {
+    if matches!(basis.undecodable().by_path.get(&*path), Some(Key::Block(_))) {
         return (
             SkipReason::CorruptBeyondRepair,
             "repair the value by hand, or delete it and rebuild the records of its addresses in use",

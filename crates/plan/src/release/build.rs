@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use calipam_check::{Code, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
-use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Precondition, Step, Unit};
+use calipam_model::edit::{BlockEdit, Edit, Evidence, HandleEdit, Part, Precondition, Step, Unit};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -117,7 +117,7 @@ impl<'s> Selection<'_, 's> {
     ) -> Part {
         let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
         let release = BlockEdit::Release { held, cooldown: self.basis.cooldown };
-        let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Vec::new() };
+        let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Evidence::default() };
 
         if let Unit::Handle(id) = &part.unit {
             let count = chosen.len() as i64;
@@ -126,9 +126,8 @@ impl<'s> Selection<'_, 's> {
             };
             part.edits.extend(self.handles.objects(id).iter().map(decrement));
         }
-        for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| preconditions.of(f)) {
-            part.require(ground);
-        }
+        let findings = chosen.iter().filter_map(|chosen| chosen.finding);
+        part.evidence.extend(findings.flat_map(|finding| preconditions.of(finding)));
         // A plan can have a hundred thousand parts.
         part.edits.shrink_to_fit();
         part.evidence.shrink_to_fit();

@@ -14,7 +14,7 @@ use crate::plan::{Action, Change, Verb};
 /// Expects the object of a deleted node to be unchanged rather than absent, if Calico still has the object.
 pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
-    for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
+    for (key, expect) in parts.flat_map(|part| part.evidence.iter_mut()) {
         if let (Key::Node(node), Precondition::Absent) = (key, &*expect)
             && let Some(stored) = index.stored_node(node)
         {
@@ -29,7 +29,7 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(block, edit));
-    whole.require((Key::Node(node.to_owned()), Precondition::Absent));
+    whole.evidence.require((Key::Node(node.to_owned()), Precondition::Absent));
     let (subject, repairs) = (Subject::Block(block), [Code::BlockOfMissingNode]);
     let detail = format!("no owner, since {node} does not exist; the block is deleted with its last address");
     action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
@@ -40,11 +40,11 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     let key = &affinity.value.key;
     let whole = action.step.whole();
     whole.edits.push(Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone()));
-    whole.require((Key::Node(key.node.clone()), Precondition::Absent));
+    whole.evidence.require((Key::Node(key.node.clone()), Precondition::Absent));
 
     // A step that removes the owner of the block compares the owner anyway.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
-        whole.require(not_owned_by_holder(key));
+        whole.evidence.require(not_owned_by_holder(key));
     }
 
     let (subject, repairs) = (Subject::affinity(key), [Code::AffinityOfMissingNode]);

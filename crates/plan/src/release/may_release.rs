@@ -13,7 +13,7 @@ use calipam_check::claim::Claim;
 use calipam_check::index::Index;
 use calipam_check::owner::{Unread, unread};
 use calipam_check::{
-    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject,
+    AddressEvidence, Code, Evidence, Finding, LeakReason, NeededBy, OwnerKind, RecordEvidence, Subject,
     names_of_mentions, names_of_owners,
 };
 use calipam_model::IpNet;
@@ -94,6 +94,23 @@ pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]
     let grace = basis.context.grace;
     let detail = format!("{}: it must be found unused twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
+}
+
+/// Refuses to delete an orphan handle that somebody needs, or could need.
+pub(super) fn needed_orphan(id: &str, finding: &Finding) -> Option<Refusal> {
+    Some(match finding.needed_by()? {
+        NeededBy::Owner(owner) => {
+            let detail = format!("{id} is the handle of {owner}, which exists but has no recorded address");
+            (SkipReason::InUse, detail)
+        }
+        NeededBy::Unknown(block) => {
+            let detail = format!(
+                "{id} counts addresses of {block}, which is missing, and no pods were read: a running pod could need \
+                 it; pass a kubeconfig, so that pods are compared"
+            );
+            (SkipReason::NotRead, detail)
+        }
+    })
 }
 
 /// Refuses a handle without allocations, unless it was seen twice in the same version. A CNI plugin writes the handle

@@ -2,7 +2,6 @@
 
 mod build;
 pub(crate) mod gone_node;
-mod handle_owners;
 pub(crate) mod may_release;
 mod observation;
 mod reports;

@@ -1,15 +1,14 @@
 //! Selects the requested addresses and objects that may be released.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
 
-use super::handle_owners::HandleOwners;
 use super::may_release::{
-    Choice, Chosen, allocations, can_be_forced, in_corrupt_block, keep_whole_handles, too_early,
-    too_early_orphan, unknown_owner, why_not,
+    Choice, Chosen, allocations, can_be_forced, in_corrupt_block, keep_whole_handles, needed_orphan,
+    too_early, too_early_orphan, unknown_owner, why_not,
 };
 use super::observation::Observations;
 use super::scope::Scope;
@@ -66,7 +65,15 @@ impl<'s> Selection<'_, 's> {
     /// named nodes hold. Named addresses and handles need no earlier observation.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
-            request.scope.nodes.iter().for_each(|node| self.node(node));
+            let mut of_nodes: HashMap<&str, Vec<&'s Finding>> = HashMap::new();
+            for finding in &self.basis.report.findings {
+                for name in finding.nodes.iter().filter(|name| request.scope.nodes.contains(*name)) {
+                    of_nodes.entry(name).or_default().push(finding);
+                }
+            }
+            for node in &request.scope.nodes {
+                self.node(node, of_nodes.remove(&**node).unwrap_or_default());
+            }
         } else if request.addresses.is_empty() {
             request.handles.iter().for_each(|id| self.handle(clean(id)));
         } else {
@@ -166,9 +173,9 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
-    /// Chooses the leaked addresses of a deleted node, which also loses its blocks and affinities. Skips any other
+    /// Chooses the leaked addresses of a deleted node with these findings. The node also loses its blocks and affinities. Skips any other
     /// node.
-    fn node(&mut self, node: &str) {
+    fn node(&mut self, node: &str, findings: Vec<&'s Finding>) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
             let detail = format!("node {node} exists; only what belongs to a deleted node is released");
@@ -176,9 +183,6 @@ impl<'s> Selection<'_, 's> {
             return;
         }
 
-        let all = self.basis.report.findings.iter();
-        let findings: Vec<&'s Finding> =
-            all.filter(|finding| finding.nodes.iter().any(|name| name == node)).collect();
         let known = index.workloads_name_node(node) || !findings.is_empty();
 
         if !known {
@@ -217,7 +221,6 @@ impl<'s> Selection<'_, 's> {
 
     fn choose_orphans(&mut self) {
         let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
-        let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
             if !self.is_wanted(finding) || !reports.iter().all(|report| report.handles.contains_key(id)) {
@@ -228,14 +231,10 @@ impl<'s> Selection<'_, 's> {
             if let Some(report) = reports.iter().find(differs) {
                 let detail = format!("{id} has changed since {} was written", report.name);
                 self.skip(finding, SkipReason::ReportDiffers, detail);
-            } else if let Some(owner) = owners.owner_of(id) {
-                // A rebuild records the owner's addresses again.
-                let detail =
-                    format!("{id} is the handle of {owner}, which exists but has no recorded address");
-                let skipped = Skipped::finding(finding, SkipReason::InUse, detail);
-                self.plan
-                    .skipped
-                    .push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild(BTreeSet::new()))));
+            } else if let Some((reason, detail)) = needed_orphan(id, finding) {
+                let skipped = Skipped::finding(finding, reason, detail);
+                let suggested_action = finding.remedy().map(SuggestedAction::Remedy);
+                self.plan.skipped.push(Skipped { suggested_action, ..skipped });
             } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding) {
                 self.skip(finding, reason, detail);
             } else {
@@ -286,11 +285,8 @@ impl<'s> Selection<'_, 's> {
                 self.skip(finding, SkipReason::OutOfScope, detail);
                 return;
             }
-            match HandleOwners::new(self.basis).owner_of(id).filter(|_| self.force != Force::Named) {
-                Some(owner) => {
-                    let detail = format!("{id} is the handle of {owner}, which exists");
-                    self.skip(finding, SkipReason::InUse, detail);
-                }
+            match needed_orphan(id, finding).filter(|_| self.force != Force::Named) {
+                Some((reason, detail)) => self.skip(finding, reason, detail),
                 None => drop(self.orphans.insert(id.to_owned(), finding)),
             }
             return;

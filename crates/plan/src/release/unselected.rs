@@ -28,8 +28,7 @@ pub(super) fn unselected<'s>(
     }
 
     let pool = index.enabled_pool_around(block.key.addr())?;
-    let mut nodes = basis.snapshot.nodes.iter().map(|node| &node.value);
-    let labels = &nodes.find(|found| found.name == node)?.labels;
+    let labels = &index.node(node)?.labels;
     if NodeSelector::of(pool).ok()?.selects(labels) {
         return None;
     }

@@ -1,5 +1,6 @@
 //! Runs one group: reads, decides, records the intent, writes, and records the outcome.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,13 +48,13 @@ struct MadeChange {
 }
 
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
-    let mut made = Made::new();
+    let (mut made, mut known) = (Made::new(), Objects::new());
     for (index, task) in group.tasks.iter().enumerate() {
         // An interrupt does not stop a step that has begun.
         if index == 0 && context.interrupt.is_set() {
             return Ended::Interrupted;
         }
-        match run_task(context, group, task, omitted).await {
+        match run_task(context, group, task, omitted, &mut known).await {
             Ok(TaskResult::Already) => {}
             Ok(TaskResult::Written(more)) => made.extend(more),
             Ok(TaskResult::Marked(reason)) => return Ended::Partly(reason),
@@ -121,15 +122,24 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
     true
 }
 
+/// Carries out a task. `known` contains objects that earlier tasks of the group have read along, which the first attempt
+/// does not read again.
 async fn run_task(
     context: &Context,
     group: &Group,
     task: &Arc<dyn Task>,
     omitted: &mut Omitted,
+    known: &mut Objects,
 ) -> Result<TaskResult> {
+    let along: BTreeSet<Key> = task.reads_along().into_iter().collect();
     for attempt in 0..RETRIES {
         let keys = if attempt == 0 { task.reads_first() } else { task.reads() };
-        let objects = read(context, &keys).await?;
+        let mut keys: BTreeSet<Key> = keys.into_iter().chain(along.iter().cloned()).collect();
+        let mut objects = Objects::new();
+        if attempt == 0 {
+            objects.extend(known.extract_if(|key, _| keys.remove(key)));
+        }
+        objects.extend(read(context, &Vec::from_iter(keys)).await?);
         let batch = loop {
             match task.decide(&objects, omitted) {
                 Decision::Write(batch) => break context.writer.converted(batch),
@@ -139,6 +149,7 @@ async fn run_task(
             }
         };
         if let Some(result) = write(context, group, &objects, &batch).await? {
+            known.extend(objects.into_iter().filter(|(key, _)| along.contains(key)));
             return Ok(result);
         }
         (context.events)(&Event::Lost { step: group.step });
@@ -154,6 +165,9 @@ fn pause(attempt: usize) -> Duration {
 }
 
 async fn read(context: &Context, keys: &[Key]) -> Result<Objects> {
+    if keys.is_empty() {
+        return Ok(Objects::new());
+    }
     let _turn = context.requests.acquire().await;
     let stored = context.writer.read(keys).await?;
     Ok(keys.iter().cloned().zip(stored).collect())

@@ -77,6 +77,10 @@ pub(crate) trait Task: Send + Sync {
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
     }
+    /// Returns objects of later tasks of the group that must be read before this task writes.
+    fn reads_along(&self) -> Vec<Key> {
+        Vec::new()
+    }
     /// Returns the objects that the task may change.
     fn writes(&self) -> Vec<Key>;
     /// Decides what to write, without the omitted parts.

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
 use super::frames::FrameWriter;
-use super::line::Sum;
+use super::line::{LENGTH as SUM, LONGEST, Sum};
 use super::read::JournalError;
 
 /// The largest number of lines that are written together.
@@ -202,6 +202,9 @@ impl Drop for Journal {
 fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(length);
     serde_json::to_writer(&mut line, entry)?;
+    if line.len() + SUM > LONGEST {
+        return Err(io::Error::other("the objects of one write are too large for a line"));
+    }
     Ok(line)
 }
 

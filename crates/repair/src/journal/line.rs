@@ -11,6 +11,10 @@ const DIGITS: usize = 8;
 /// The length of the checksum field, including the end of the object and the line break.
 pub(super) const LENGTH: usize = FIELD.0.len() + DIGITS + FIELD.1.len();
 
+/// Maximum length of a line, several times what one write can hold. Readers treat a longer line as damage: a small file
+/// could unpack to more text than fits into memory.
+pub(super) const LONGEST: usize = 64 << 20;
+
 /// The checksum of the last line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u32);
@@ -67,7 +71,7 @@ impl<R: Read> Lines<R> {
     /// incomplete last line is ignored: if it is an intent, its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
-        match self.text.read_until(b'\n', &mut self.line) {
+        match (&mut self.text).take(LONGEST as u64).read_until(b'\n', &mut self.line) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 self.number += 1;
                 return Ok(Some((&[], false)));
@@ -76,7 +80,11 @@ impl<R: Read> Lines<R> {
         };
 
         if !self.line.ends_with(b"\n") {
-            return Ok(None);
+            if self.line.len() < LONGEST {
+                return Ok(None);
+            }
+            self.number += 1;
+            return Ok(Some((&[], false)));
         }
 
         self.end = self.text.position();
@@ -88,12 +96,26 @@ impl<R: Read> Lines<R> {
 
 #[cfg(test)]
 mod tests {
+    use calipam_files::frames::{MOST_TEXT, Packer};
+
     use super::super::frames::FrameWriter;
     use super::*;
 
     fn framed(text: &[u8]) -> Vec<u8> {
         let mut writer = FrameWriter::new().unwrap();
         writer.frames([text], |text, out| out.extend_from_slice(text)).unwrap().to_vec()
+    }
+
+    /// A journal of a few kilobytes that unpacks to gigabytes, without a line break.
+    #[test]
+    fn a_line_without_an_end_is_damage_and_is_not_kept_in_memory() {
+        let mut frame = Vec::new();
+        Packer::new().unwrap().push(&vec![b'a'; MOST_TEXT], &mut frame).unwrap();
+        let file = frame.repeat(2 * LONGEST / MOST_TEXT);
+        let mut lines = Lines::new(&file[..]);
+        assert_eq!(lines.next().unwrap(), Some((&[][..], false)));
+        assert_eq!(lines.line.len(), LONGEST);
+        assert!(lines.text.position().unwrap() <= file.len() as u64 / 2, "the rest is not unpacked");
     }
 
     /// Returns true if all lines of `text` are sound.

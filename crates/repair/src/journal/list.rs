@@ -35,6 +35,8 @@ pub struct Listed {
     pub header: Header,
     /// The number of written objects. An object is counted once for each write.
     pub objects: usize,
+    /// The number of writes without a recorded outcome. They may have been made.
+    pub open: usize,
     pub state: JournalState,
     /// True if a later run has undone it, and that run was not undone itself.
     pub undone: bool,
@@ -83,11 +85,16 @@ impl Listed {
         self.header.command == "undo" || self.header.command.starts_with("undo ")
     }
 
-    /// Returns true if `undo --last` can undo the run: it wrote something and is over, its journal is not damaged, and
-    /// it is neither an undo nor undone.
-    pub fn can_be_last(&self) -> bool {
-        let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
-        is_over && self.objects > 0 && !self.undone && !self.is_undo()
+    /// Returns true if `undo --last` does not look at the run: it is an undo, or was undone.
+    pub fn is_settled(&self) -> bool {
+        self.undone || self.is_undo()
+    }
+
+    /// Returns true if the run wrote nothing and left no lock, so there is nothing to undo. Nobody knows this of a run
+    /// that is in progress, or whose journal is damaged.
+    pub fn changed_nothing(&self) -> bool {
+        let is_over = matches!(self.state, JournalState::Ended | JournalState::Interrupted);
+        is_over && self.objects == 0 && self.open == 0
     }
 }
 
@@ -100,16 +107,21 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let Some(header) = first else { return Ok(None) };
 
     let (mut objects, mut lock, mut state) = (0, None, JournalState::Interrupted);
+    let (mut intents, mut outcomes) = (0_usize, 0);
     while let Some((line, is_sound)) = lines.next()? {
         if !is_sound {
             state = JournalState::Damaged;
             break;
         }
         if line.starts_with(b"{\"intent\":") {
+            intents += 1;
             continue;
         }
         match serde_json::from_slice(line) {
-            Ok(Entry::Outcome(outcome)) => objects += outcome.written.map_or(0, |written| written.len()),
+            Ok(Entry::Outcome(outcome)) => {
+                outcomes += 1;
+                objects += outcome.written.map_or(0, |written| written.len());
+            }
             Ok(Entry::Lock(mark)) => lock = Some(mark),
             Ok(Entry::End {}) => state = JournalState::Ended,
             _ => state = JournalState::Damaged,
@@ -121,7 +133,8 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     } else if leaves_lock && state != JournalState::Damaged {
         state = JournalState::LockLeft;
     }
-    Ok(Some(Listed { path: path.to_owned(), header, objects, state, undone: false }))
+    let open = intents.saturating_sub(outcomes);
+    Ok(Some(Listed { path: path.to_owned(), header, objects, open, state, undone: false }))
 }
 
 #[cfg(test)]
@@ -163,8 +176,24 @@ mod tests {
         let undone: Vec<_> = found.iter().map(|l| l.undone).collect();
         // The undo of `b` was undone, so `b` is not undone.
         assert_eq!(undone, [false, false, false, true, false, true]);
-        let last: Vec<_> = found.iter().filter(|l| l.can_be_last()).map(|l| l.path.clone()).collect();
-        assert_eq!(last, [at("b")]);
+        let left: Vec<_> = found.iter().filter(|l| !l.is_settled()).collect();
+        let left: Vec<_> = left.iter().map(|l| (l.path.clone(), l.changed_nothing())).collect();
+        assert_eq!(left, [(at("e"), true), (at("b"), false)]);
+    }
+
+    /// A run that is killed during its first write has an intent, and no outcome.
+    #[tokio::test]
+    async fn a_write_without_an_outcome_may_have_been_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = Header { format: FORMAT, ..Header::default() };
+        let journal = Journal::create(&folder.path().join("a"), &header).unwrap();
+        let mut intent =
+            Intent { id: 0, step: 0, reason: String::new(), changes: Vec::new(), guards: Vec::new() };
+        journal.intend(&mut intent).await.unwrap();
+        drop(journal);
+        let found = list(folder.path()).unwrap().remove(0);
+        assert_eq!((found.objects, found.open, found.state), (0, 1, JournalState::Interrupted));
+        assert!(!found.changed_nothing());
     }
 
     #[tokio::test]

@@ -139,7 +139,7 @@ mod tests {
     use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
     use calipam_model::attributes::Attribute;
     use calipam_model::block::Block;
-    use calipam_model::edit::{AllocationGuard, Condition, HandleEdit, Precondition, Unit};
+    use calipam_model::edit::{AllocationGuard, Condition, Evidence, HandleEdit, Precondition, Unit};
     use calipam_model::writable::Object;
     use jiff::Timestamp;
 
@@ -164,7 +164,7 @@ mod tests {
             ];
             let evidence =
                 ["here", "there"].map(|at| (Key::Node(format!("{at}-{ordinal}")), Precondition::Absent));
-            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: evidence.into() });
+            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: Vec::from(evidence).into() });
         }
         let owner = BlockEdit::Owner { from: None, to: None };
         step.whole().edits.push(Edit::Block(block(), owner));
@@ -191,7 +191,7 @@ mod tests {
         let mut step = Step::new("a test");
         let ids = (0..150).map(|n| format!("net.{n}"));
         step.whole().edits = ids.map(|id| Edit::Handle(id, HandleEdit::Increment(block(), 1))).collect();
-        step.whole().evidence = vec![(Key::Node("n".into()), Precondition::Absent)];
+        step.whole().evidence = vec![(Key::Node("n".into()), Precondition::Absent)].into();
         let sizes: Vec<usize> =
             writes(&step, ETCD).iter().map(|pieces| pieces.iter().map(|p| p.edits.len()).sum()).collect();
         assert_eq!(sizes, [127, 23]);
@@ -216,7 +216,7 @@ mod tests {
                 Edit::Create(Key::Block(block()), Box::new(Object::from(created))),
                 Edit::Create(Key::Affinity(key), Box::new(Object::Affinity(affinity))),
             ],
-            evidence: Vec::new(),
+            evidence: Evidence::default(),
         });
         for ordinal in 0..count {
             let id = format!("net.{ordinal}");
@@ -226,7 +226,7 @@ mod tests {
             ];
             let user =
                 (Key::Node(format!("user-{ordinal}")), Precondition::Matches(Condition::StillThere(None)));
-            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: vec![user] });
+            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: vec![user].into() });
         }
         step
     }

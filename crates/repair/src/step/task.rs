@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use calipam_datastore::clock;
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
+use calipam_model::IpNet;
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{Current, Edit, EditError, Found, Part, Precondition, Step, Unit, apply};
+use calipam_model::edit::{
+    Current, Edit, EditError, Found, HandleEdit, Part, Precondition, Step, Unit, apply,
+};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::words::joined;
@@ -28,6 +31,8 @@ pub(super) struct WriteTask {
     /// True if this write changes only handle counts, and another one changes the block. The counts need no evidence,
     /// because they must follow the blocks in any case.
     counts_only: bool,
+    /// The handles whose counts are lowered after this write of their block.
+    counted_later: Vec<Key>,
     /// The largest number of objects that one write can change or compare.
     conditions: usize,
 }
@@ -35,6 +40,7 @@ pub(super) struct WriteTask {
 impl Task for WriteTask {
     fn reads(&self) -> Vec<Key> {
         let mut keys = self.keys(|_| true);
+        keys.extend(self.counted_blocks());
         for part in self.later.iter().map(|(step, part)| &step.parts[*part]) {
             keys.extend(block_edits(part).map(Edit::key));
             keys.extend(part.evidence.iter().map(|(key, _)| key.clone()));
@@ -48,6 +54,10 @@ impl Task for WriteTask {
             return self.reads();
         }
         self.keys(|expect| !is_compared_as_it_is(expect)).into_iter().collect()
+    }
+
+    fn reads_along(&self) -> Vec<Key> {
+        self.counted_later.clone()
     }
 
     fn writes(&self) -> Vec<Key> {
@@ -71,7 +81,8 @@ impl Task for WriteTask {
             return Decision::Conflict("nothing uses its addresses any more".to_owned());
         }
         let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
-        match apply_to(edits, objects, now) {
+        let edits: Vec<Cow<'_, Edit>> = edits.map(|edit| self.still_due(edit, objects)).collect();
+        match apply_to(edits.iter().map(Cow::as_ref), objects, now) {
             Ok(changes) => self.write(&pieces, changes, objects),
             Err(error) => {
                 let block = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
@@ -100,7 +111,12 @@ impl WriteTask {
         let is_about_handle = step.edits().all(is_of_handle);
         let is_divided = limits.changes == 1 || step.block_part().is_some();
         let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
-        Self { step, pieces, later, counts_only, conditions: limits.conditions }
+        let writes_block =
+            pieces.iter().flat_map(|piece| piece.edits(&step)).any(|edit| edit.block().is_some());
+        let own: BTreeSet<Key> = pieces.iter().flat_map(|piece| piece.edits(&step)).map(Edit::key).collect();
+        let counted_later = step.edits().filter(|edit| is_divided && writes_block && lowers(edit).is_some());
+        let counted_later = counted_later.map(Edit::key).filter(|key| !own.contains(key)).collect();
+        Self { step, pieces, later, counts_only, counted_later, conditions: limits.conditions }
     }
 
     fn part(&self, piece: &Piece) -> &Part {
@@ -115,11 +131,36 @@ impl WriteTask {
         self.writes().into_iter().chain(evidence).collect()
     }
 
+    /// The blocks whose counts are lowered after them.
+    fn counted_blocks(&self) -> impl Iterator<Item = Key> {
+        let edits = self.pieces.iter().filter(|_| self.counts_only).flat_map(|piece| piece.edits(&self.step));
+        edits.filter_map(|edit| lowers(edit).map(|(_, block, _)| Key::Block(block)))
+    }
+
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
         // The evidence for an address is compared when its block is written.
         let is_counted_apart =
             || self.step.block_part().is_some() && piece.edits(&self.step).all(is_of_handle);
         if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
+    }
+
+    /// Limits a count that follows its block, if the block was read because others have written the handle since: they
+    /// may have removed the count already, and counted addresses of their own. The handle keeps counting what the block
+    /// records.
+    fn still_due<'e>(&self, edit: &'e Edit, objects: &Objects) -> Cow<'e, Edit> {
+        let Some((id, block, by)) = lowers(edit).filter(|_| self.counts_only) else {
+            return Cow::Borrowed(edit);
+        };
+        let Some(found) = objects.get(&Key::Block(block)) else { return Cow::Borrowed(edit) };
+        let handle = objects.get(&edit.key()).and_then(Option::as_ref);
+        let counted = match handle.and_then(|stored| stored.object.as_ref()) {
+            Some(Object::Handle(handle)) => handle.count(block),
+            _ => 0,
+        };
+        // All addresses of a block that cannot be decoded may be the handle's.
+        let recorded = records(found.as_ref(), id).map_or(counted, |recorded| recorded as i64);
+        let surplus = counted.saturating_sub(recorded).max(0);
+        Cow::Owned(Edit::Handle(id.to_owned(), HandleEdit::Decrement(block, surplus.min(by))))
     }
 
     /// Returns true if a block would be created although all of its addresses are omitted.
@@ -301,6 +342,14 @@ fn no_longer_holds(key: &Key, why: &str) -> String {
 
 fn block_edits(part: &Part) -> impl Iterator<Item = &Edit> {
     part.edits.iter().filter(|edit| edit.block().is_some())
+}
+
+/// The handle, the block and the number, if the edit lowers a count.
+fn lowers(edit: &Edit) -> Option<(&str, IpNet, i64)> {
+    match edit {
+        Edit::Handle(id, HandleEdit::Decrement(block, by)) => Some((id, *block, *by)),
+        _ => None,
+    }
 }
 
 fn is_of_handle(edit: &Edit) -> bool {

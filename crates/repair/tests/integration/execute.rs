@@ -51,7 +51,7 @@ pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Preco
             Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 0 }),
             Edit::Handle(id.clone(), HandleEdit::Decrement(block.cidr(), count)),
         ];
-        Part { unit: Unit::Handle(id), edits, evidence: evidence.clone() }
+        Part { unit: Unit::Handle(id), edits, evidence: evidence.clone().into() }
     };
     let parts = handles.into_iter().map(part).collect();
     Step { reason: format!("leaked-address in {}", block.cidr()), parts }
@@ -241,7 +241,8 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let step = |wanted: RangeInclusive<usize>, edit: Edit| {
         let mut step = Step::new("orphan-handle");
         step.whole().edits.push(edit);
-        step.whole().evidence = vec![(Key::Block(block.cidr()), Precondition::Records(id.clone(), wanted))];
+        step.whole().evidence =
+            vec![(Key::Block(block.cidr()), Precondition::Records(id.clone(), wanted))].into();
         step
     };
     let before = dump(&etcd);

@@ -145,7 +145,7 @@ async fn a_handles_count_is_lowered_if_its_address_is_omitted() {
             Edit::Block(cidr, BlockEdit::Assign { records: vec![(ordinal, record)] }),
         ];
         let evidence = (Key::Handle(format!("marker.{ordinal}")), Precondition::Absent);
-        Part { unit: Unit::Handle(id.into()), edits, evidence: vec![evidence] }
+        Part { unit: Unit::Handle(id.into()), edits, evidence: vec![evidence].into() }
     };
     let mut step = Step::new("unallocated-in-use");
     step.parts = vec![assign(2, "net.two"), assign(3, "net.three")];

@@ -132,7 +132,7 @@ async fn every_object_in_turn(world: World) {
         assert_eq!(step.parts[0].edits[0].key(), block);
         let node = snapshot.nodes.iter().find(|node| node.value.name == witness(case)).unwrap();
         let unchanged = Precondition::At(node.revision.clone());
-        step.parts[0].evidence.push((Key::Node(witness(case)), unchanged));
+        step.parts[0].evidence.require((Key::Node(witness(case)), unchanged));
         let (handle, witness) = (Key::Handle(id(case, 0)), Key::Node(witness(case)));
         CASES[case].2(&world, &Objects { block, handle, witness, step });
     }

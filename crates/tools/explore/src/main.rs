@@ -3,6 +3,7 @@
 mod mutants;
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ use clap::builder::PossibleValuesParser;
 /// Maximum number of faults of a schedule.
 const FAULTS: usize = 3;
 
+/// The folder for schedules that end with a violation.
+const FOUND: &str = "target/schedules";
+
 #[derive(Parser)]
 struct Arguments {
     /// The scenarios to explore; all if there are none.
@@ -28,6 +32,12 @@ struct Arguments {
     /// Duration in hours instead of minutes.
     #[arg(long, conflicts_with = "minutes")]
     hours: Option<f64>,
+    /// Follows the random schedules of these seeds in every scenario, whatever the time.
+    #[arg(long, value_name = "FROM..TO", value_parser = seeds, conflicts_with_all = ["minutes", "hours"])]
+    seeds: Option<Range<u64>>,
+    /// The maximum number of faults in the schedules of the seeds.
+    #[arg(long, default_value_t = 1, requires = "seeds")]
+    faults: usize,
     /// Continues after a violation.
     #[arg(long)]
     keep_going: bool,
@@ -61,60 +71,132 @@ fn run(arguments: Arguments) -> Result<bool> {
     let is_named = |scenario: &Scenario| arguments.scenarios.iter().any(|name| name == scenario.name);
     let mut scenarios = all();
     scenarios.retain(|scenario| arguments.scenarios.is_empty() || is_named(scenario));
-    let minutes = arguments.hours.map_or(arguments.minutes, |hours| hours * 60.0);
-    Ok(explore(scenarios, Duration::try_from_secs_f64(minutes * 60.0)?, arguments.keep_going))
+    let mut search = Search { keep_going: arguments.keep_going, found: Vec::new() };
+    match arguments.seeds {
+        Some(seeds) => search.follow(scenarios, &seeds, arguments.faults)?,
+        None => {
+            let minutes = arguments.hours.map_or(arguments.minutes, |hours| hours * 60.0);
+            search.explore(scenarios, Duration::try_from_secs_f64(minutes * 60.0)?)?;
+        }
+    }
+    for file in &search.found {
+        println!("{}", file.display());
+    }
+    Ok(search.found.is_empty())
 }
 
-/// Explores in rounds, first without faults, then with one more fault per round. Each round follows every schedule of
-/// each scenario that can be explored completely in its share of the time, and random schedules of the other scenarios.
-/// Stops at the first violation. If `keep_going` is true, continues without the violated scenario instead. Returns true
-/// if there is no violation.
-fn explore(mut scenarios: Vec<Scenario>, time: Duration, keep_going: bool) -> bool {
-    // Small scenarios run first, so that large ones can use the time that is left.
-    scenarios.sort_by_key(|scenario| !scenario.is_small);
-    let (mut complete, mut open, mut seed, mut all_hold) = (scenarios, Vec::new(), 0, true);
-    let round = time / (FAULTS as u32 + 1);
-    for faults in 0..=FAULTS {
-        let begin = Instant::now();
-        let (all_until, end) = (begin + round.mul_f64(2.0 / 3.0), begin + round);
-        let mut left = complete.len() as u32;
-        for scenario in std::mem::take(&mut complete) {
-            let now = Instant::now();
-            let part = all_until.saturating_duration_since(now) / left;
-            left -= 1;
-            match explore_all(&scenario.with_promised_faults(faults), now + part) {
-                Ok(true) => complete.push(scenario),
-                Ok(false) => open.push(scenario),
-                Err(()) if keep_going => all_hold = false,
-                Err(()) => return false,
-            }
-        }
+/// Parses a range such as `0..2000`.
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range.filter(|range| !range.is_empty()).ok_or_else(|| "a range looks like 0..2000".to_owned())
+}
 
-        let (mut schedules, mut steps) = (0_u64, 0);
-        while Instant::now() < end && !open.is_empty() {
-            for scenario in std::mem::take(&mut open) {
-                schedules += 1;
+/// A search for violations, and the files with those that it found.
+struct Search {
+    keep_going: bool,
+    found: Vec<PathBuf>,
+}
+
+impl Search {
+    /// True if the search goes on.
+    fn goes_on(&self) -> bool {
+        self.keep_going || self.found.is_empty()
+    }
+
+    /// Follows the schedules of seeds in each scenario, without faults and with up to `faults` of them. Which schedules
+    /// these are does not depend on the machine. A violated scenario is not followed further.
+    fn follow(&mut self, scenarios: Vec<Scenario>, seeds: &Range<u64>, faults: usize) -> Result<()> {
+        for scenario in scenarios {
+            let (begin, mut steps) = (Instant::now(), 0);
+            let all = seeds.clone().flat_map(|seed| (0..=faults).map(move |faults| (seed, faults)));
+            for (seed, faults) in all {
                 let with_faults = scenario.with_promised_faults(faults);
-                match random(&with_faults, seed).map_err(|found| report(&with_faults, found)) {
-                    Ok(tried) => {
-                        steps += tried;
-                        open.push(scenario);
+                match random(&with_faults, seed) {
+                    Ok(tried) => steps += tried,
+                    Err(found) => {
+                        println!("{}: seed {seed}, {faults} faults", scenario.name);
+                        self.report(&with_faults, found)?;
+                        break;
                     }
-                    Err(()) if keep_going => all_hold = false,
-                    Err(()) => return false,
                 }
             }
-            seed += 1;
+            println!("{:<32} {steps:>9} steps; {:.1} s", scenario.name, begin.elapsed().as_secs_f64());
+            if !self.goes_on() {
+                break;
+            }
         }
-        println!("random               {faults} faults: {schedules} schedules, {steps} steps");
+        Ok(())
     }
-    all_hold
+
+    /// Explores in rounds, first without faults, then with one more fault per round. Each round follows every schedule
+    /// of each scenario that can be explored completely in its share of the time, and random schedules of the other
+    /// scenarios. Stops at the first violation, or continues without the violated scenario.
+    fn explore(&mut self, mut scenarios: Vec<Scenario>, time: Duration) -> Result<()> {
+        // Small scenarios run first, so that large ones can use the time that is left.
+        scenarios.sort_by_key(|scenario| !scenario.is_small);
+        let (mut complete, mut open, mut seed) = (scenarios, Vec::new(), 0);
+        let round = time / (FAULTS as u32 + 1);
+        for faults in 0..=FAULTS {
+            let begin = Instant::now();
+            let (all_until, end) = (begin + round.mul_f64(2.0 / 3.0), begin + round);
+            let mut left = complete.len() as u32;
+            for scenario in std::mem::take(&mut complete) {
+                let now = Instant::now();
+                let part = all_until.saturating_duration_since(now) / left;
+                left -= 1;
+                match explore_all(&scenario.with_promised_faults(faults), now + part) {
+                    Ok(true) => complete.push(scenario),
+                    Ok(false) => open.push(scenario),
+                    Err(found) => self.report(&scenario.with_promised_faults(faults), found)?,
+                }
+                if !self.goes_on() {
+                    return Ok(());
+                }
+            }
+
+            let (mut schedules, mut steps) = (0_u64, 0);
+            while Instant::now() < end && !open.is_empty() {
+                for scenario in std::mem::take(&mut open) {
+                    schedules += 1;
+                    let with_faults = scenario.with_promised_faults(faults);
+                    match random(&with_faults, seed) {
+                        Ok(tried) => {
+                            steps += tried;
+                            open.push(scenario);
+                        }
+                        Err(found) => self.report(&with_faults, found)?,
+                    }
+                    if !self.goes_on() {
+                        return Ok(());
+                    }
+                }
+                seed += 1;
+            }
+            println!("random               {faults} faults: {schedules} schedules, {steps} steps");
+        }
+        Ok(())
+    }
+
+    /// Prints a violation, shortened, and writes its schedule to a file.
+    fn report(&mut self, scenario: &Scenario, found: Violation) -> Result<()> {
+        println!("{}: {found}\n", scenario.name);
+        let (fewer, shrunk) = shrink(scenario, found);
+        let text = script::print(&fewer, &shrunk);
+        print!("{text}");
+
+        fs::create_dir_all(FOUND).context(FOUND)?;
+        let name = |number: usize| Path::new(FOUND).join(format!("{}-{number}.txt", scenario.name));
+        let path = (1..).map(name).find(|path| !path.exists()).expect("a number that is free");
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        self.found.push(path);
+        Ok(())
+    }
 }
 
 /// Follows all schedules of a scenario. Returns true if the time was sufficient.
-fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
+fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, Violation> {
     let begin = Instant::now();
-    let explored = exhaustive(scenario, Some(until)).map_err(|found| report(scenario, found))?;
+    let explored = exhaustive(scenario, Some(until))?;
     let is_complete = if explored.is_complete { "" } else { "; time ran out" };
     println!(
         "{:<20} {} faults: {:>7} states, {:>8} steps, {:>6} ends; longest {} steps, {} cut off; {:.1} s{is_complete}",
@@ -128,11 +210,6 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
         begin.elapsed().as_secs_f64(),
     );
     Ok(explored.is_complete)
-}
-
-fn report(scenario: &Scenario, found: Violation) {
-    println!("{}: {found}\n", scenario.name);
-    print!("{}", script::print(scenario, &shrink(scenario, found)));
 }
 
 fn replay_file(path: &Path) -> Result<bool> {

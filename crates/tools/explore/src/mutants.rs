@@ -137,14 +137,15 @@ fn make_copy(copy: &Path) -> Result<()> {
 fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Option<String>> {
     let mut explore = Command::new("timeout");
     explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
+    explore.current_dir("target/mutants");
     let explored = explore.stderr(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&explored.stdout);
     Ok(match explored.status.code() {
         Some(0) => None,
         Some(1) => {
             let script = said.lines().find_map(|line| line.strip_prefix("scenario ")).unwrap_or_default();
-            let what = said.lines().last().unwrap_or_default();
-            Some(format!("{script}: {}", what.trim_start_matches("# ")))
+            let what = said.lines().rev().find_map(|line| line.strip_prefix("# ")).unwrap_or_default();
+            Some(format!("{script}: {what}"))
         }
         Some(124) => Some("does not end".to_owned()),
         _ => bail!("the explorer failed: {said}"),

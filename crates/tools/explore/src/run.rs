@@ -101,13 +101,19 @@ impl<'s> Run<'s> {
         let mut run = Self { world, schedule, scenario, actors: Vec::new(), faults_left };
         run.world.audit().is_alone = actors.len() == 1;
         for (number, actor) in actors.into_iter().enumerate() {
-            let task = Task::new((actor.begin)(Arc::clone(&run.world), number, false), actor.is_process);
-            run.actors.push(RunningActor { actor, task: Some(task), kills: 0 });
+            let begin = || Task::new((actor.begin)(Arc::clone(&run.world), number, false), actor.is_process);
+            let task = (!scenario.leaves_out(number)).then(begin);
+            run.actors.push(RunningActor { actor, task, kills: 0 });
             run.poll(number).map_err(|what| run.violation(what))?;
         }
         run.world.take_touched();
         invariants::always(&run.world, None).map_err(|what| run.violation(what))?;
         Ok(run)
+    }
+
+    /// The number of actors, including those that are left out.
+    pub(crate) fn actors(&self) -> usize {
+        self.actors.len()
     }
 
     fn violation(&self, what: String) -> Violation {

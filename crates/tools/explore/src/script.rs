@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::ValueEnum;
 
 use crate::run::{Choice, Run};
-use crate::scenario::{Scenario, all};
+use crate::scenario::{MOST_ACTORS, Scenario, all};
 use crate::search::Violation;
 use crate::world::{Event, RequestId};
 
@@ -13,6 +13,9 @@ use crate::world::{Event, RequestId};
 pub fn print(scenario: &Scenario, found: &Violation) -> String {
     let mut text = format!("scenario {}\nfaults {}\n", scenario.name, scenario.faults);
     if let Ok(mut run) = Run::new(scenario) {
+        for actor in (0..run.actors()).filter(|actor| scenario.leaves_out(*actor)) {
+            let _ = writeln!(text, "without {actor}");
+        }
         for choice in &found.schedule {
             let option = run.options().into_iter().find(|option| option.choice == *choice);
             let _ = writeln!(
@@ -40,7 +43,7 @@ fn line(Choice { event, id: RequestId { actor, number } }: Choice) -> String {
 /// # Errors
 /// Returns an error if a line cannot be parsed.
 pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
-    let (mut scenario, mut faults, mut schedule) = (None, None, Vec::new());
+    let (mut scenario, mut faults, mut left_out, mut schedule) = (None, None, Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let not_understood = || format!("line {}: {line}", index + 1);
@@ -52,10 +55,15 @@ pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
                 scenario = Some(known.ok_or_else(not_understood)?);
             }
             Some(("faults", number)) => faults = Some(number.parse().map_err(|_| not_understood())?),
+            Some(("without", actor)) => {
+                let actor = actor.parse().ok().filter(|actor| *actor < MOST_ACTORS);
+                left_out.push(actor.ok_or_else(not_understood)?);
+            }
             Some((word, rest)) => schedule.push(step(word, rest).ok_or_else(not_understood)?),
         }
     }
     let scenario = scenario.ok_or("no line names the scenario")?;
+    let scenario = left_out.iter().fold(scenario, |scenario, actor| scenario.without(*actor));
     Ok((faults.map_or(scenario, |faults| scenario.with_faults(faults)), schedule))
 }
 

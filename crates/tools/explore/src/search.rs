@@ -221,20 +221,37 @@ pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, V
     Ok(run.schedule)
 }
 
-/// Finds a shorter schedule with a violation: one without unnecessary faults, and with as few switches between actors
-/// as possible.
-pub fn shrink(scenario: &Scenario, found: Violation) -> Violation {
-    let mut best = found;
+/// Finds a shorter schedule with a violation: one without unnecessary actors and faults, and with as few switches
+/// between actors as possible. Returns it with the scenario in which only the other actors begin.
+pub fn shrink(scenario: &Scenario, found: Violation) -> (Scenario, Violation) {
+    let (scenario, mut best) = leave_out_actors(scenario, found);
     loop {
         let candidates = (0..best.schedule.len()).flat_map(|index| candidates(&best.schedule, index));
         let better = candidates
-            .filter_map(|candidate| replay(scenario, &candidate).err())
+            .filter_map(|candidate| replay(&scenario, &candidate).err())
             .find(|other| cost(&other.schedule) < cost(&best.schedule));
         match better {
             Some(better) => best = better,
-            None => return best,
+            None => return (scenario, best),
         }
     }
+}
+
+/// Leaves out each actor without which the violation is the same.
+fn leave_out_actors(scenario: &Scenario, found: Violation) -> (Scenario, Violation) {
+    let (mut scenario, mut best) = (*scenario, found);
+    let actors = Run::new(&scenario).map_or(0, |run| run.actors());
+    for actor in 0..actors {
+        let fewer = scenario.without(actor);
+        let of_others = |choice: &&Choice| choice.actor() != Some(actor);
+        let schedule: Vec<Choice> = best.schedule.iter().filter(of_others).copied().collect();
+        if let Err(other) = replay(&fewer, &schedule)
+            && other.what == best.what
+        {
+            (scenario, best) = (fewer, other);
+        }
+    }
+    (scenario, best)
 }
 
 /// Variants of a schedule: without a step, and with the step earlier or later.
@@ -257,4 +274,26 @@ fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
     let faults = schedule.iter().filter(|choice| choice.is_fault()).count();
     let changes = schedule.windows(2).filter(|pair| pair[0].actor() != pair[1].actor()).count();
     (faults, changes, schedule.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::all;
+
+    #[test]
+    fn a_violation_is_shown_without_the_actors_that_it_does_not_need() {
+        let busy = all().into_iter().find(|scenario| scenario.name == "busy-pods").unwrap();
+        // The fourth pod wants this address.
+        let scenario = busy.ending(|world| {
+            let is_given = world.truth.users().contains_key(&"10.0.0.5".parse().unwrap());
+            if is_given { Err("the address is given".to_owned()) } else { Ok(()) }
+        });
+        let found = (0..20).find_map(|seed| random(&scenario, seed).err()).unwrap();
+        let (fewer, shrunk) = shrink(&scenario, found.clone());
+        assert!(shrunk.schedule.len() < found.schedule.len(), "{shrunk:?}");
+        let acting: BTreeSet<_> = shrunk.schedule.iter().filter_map(|choice| choice.actor()).collect();
+        assert_eq!(acting, BTreeSet::from([3]));
+        assert_eq!((0..6).filter(|actor| !fewer.leaves_out(*actor)).collect::<Vec<_>>(), [3]);
+    }
 }

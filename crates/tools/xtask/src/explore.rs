@@ -9,9 +9,13 @@ use crate::{protoc, step};
 ///
 /// Follows every schedule of each scenario, first without faults, then with one,
 /// two and three. A third of the time goes to random schedules. Where something
-/// does not hold, prints the shortest schedule that it finds, and ends.
+/// does not hold, prints the shortest schedule that it finds, writes it to a file
+/// whose name it prints last, and ends.
 ///
 ///     --minutes N, --hours N   how long it explores, instead of five minutes
+///     --seeds FROM..TO         follows the random schedules of these seeds in every
+///                              scenario, whatever the time; without faults and with
+///                              one, or up to --faults N
 ///     --keep-going             goes on with the other scenarios
 ///     --replay FILE            follows a schedule that was printed
 ///     --mutants[=NAME,...]     takes one guard after the other out of the code

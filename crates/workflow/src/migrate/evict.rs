@@ -220,13 +220,19 @@ pub(super) struct Moves {
 impl Moves {
     /// True for a pod of the old pool that a controller recreates after its eviction, unlike static pods and pods of jobs.
     pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
-        let comes_back = pod.controller.as_ref().is_some_and(|controller| match controller.kind.as_str() {
-            "Node" | "Job" => false,
-            MACHINE => self.machines,
-            _ => true,
-        });
+        let comes_back =
+            pod.controller.as_ref().is_some_and(|controller| moves(&controller.kind, self.machines));
         let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
         comes_back && !pod.finished && !pod.host_network && is_of_old()
+    }
+}
+
+/// Returns true for kinds of controllers that recreate a pod after its eviction, with another address.
+pub(super) fn moves(kind: &str, machines: bool) -> bool {
+    match kind {
+        "Node" | "Job" => false,
+        MACHINE => machines,
+        _ => true,
     }
 }
 

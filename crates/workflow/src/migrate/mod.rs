@@ -59,6 +59,8 @@ pub struct Migrated {
     /// The state when the phase was planned.
     pub surveyed: Surveyed,
     pub repaired: Repaired,
+    /// True if an earlier state was shown before the operator agreed to evict pods.
+    pub was_shown: bool,
 }
 
 /// Reads the cluster, surveys the migration, shows the survey and the plan of the next phase, asks the operator, and
@@ -77,7 +79,7 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
         (seen, surveyed, _) = survey_all(access, request).await?;
         // The next phase needs another run, because the operator has not seen its plan.
         let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
-        return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
+        return Ok(Migrated { surveyed, repaired: run.write(plan, None).await?, was_shown: true });
     }
 
     let survey = &surveyed.survey;
@@ -110,7 +112,7 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
         }
         _ => run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds).await?,
     };
-    Ok(Migrated { surveyed, repaired })
+    Ok(Migrated { surveyed, repaired, was_shown: false })
 }
 
 /// Plans a phase that writes a pool. If the run only plans, a refusal becomes part of the plan, so that the survey is
@@ -209,9 +211,10 @@ async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckRe
 
     let mut survey = migrate::survey(&seen.basis(criteria), migration);
     survey.differences = stored.new.iter().flat_map(|new| migrate::differences(&stored.old, new)).collect();
-    survey.capacity = migrate::capacity(&mut seen.snapshot, &survey.migration, &survey.users);
+    let users = survey.movers();
+    survey.capacity = migrate::capacity(&mut seen.snapshot, &survey.migration, &users);
     if matches!(survey.phase, Phase::Create | Phase::Disable) {
-        survey.capacity_back = migrate::capacity_back(&mut seen.snapshot, &survey.migration, &survey.users);
+        survey.capacity_back = migrate::capacity_back(&mut seen.snapshot, &survey.migration, &users);
     }
 
     Ok((seen, survey, stored))

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Eviction;
 use super::estimate::Estimate;
-use super::evict::Moves;
+use super::evict::{Moves, moves};
 
 /// Pods of the old pool that have the same controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +26,14 @@ pub struct Group {
     pub pods: usize,
     /// The disruption budgets for these pods, and how many evictions each budget allows now.
     pub budgets: BTreeMap<String, i64>,
+}
+
+impl Group {
+    /// Returns true if an eviction gives the pods other addresses, unless an annotation pins them. `machines` is true if
+    /// a live migration does that for virtual machines.
+    pub fn can_move(&self, machines: bool) -> bool {
+        self.kind.as_deref().is_some_and(|kind| moves(kind, machines))
+    }
 }
 
 /// An annotation that asks for the old pool, or for one of its addresses.

@@ -3,7 +3,9 @@
 
 mod confirm;
 mod grace;
+mod parts;
 pub(crate) mod settle;
 
 pub use self::confirm::check_and_confirm;
-pub(crate) use self::grace::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
+pub(crate) use self::grace::{Planned, plan_after_grace, warn_of_short_grace};
+pub(crate) use self::parts::write_in_parts;

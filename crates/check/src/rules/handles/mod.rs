@@ -185,7 +185,7 @@ fn evidence(
     addresses: Vec<IpAddr>,
 ) -> HandleEvidence {
     let revision = object.map(|object| object.revision.to_string());
-    HandleEvidence { revision, blocks, addresses, recorded_as: group.recorded_as() }
+    HandleEvidence { revision, blocks, addresses, recorded_as: group.recorded_as(), needed_by: None }
 }
 
 fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence) -> Finding {

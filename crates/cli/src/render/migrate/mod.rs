@@ -2,6 +2,8 @@
 
 mod shown;
 
+use std::collections::BTreeSet;
+
 use calipam_model::pool::Pool;
 use calipam_plan::PlanSummary;
 use calipam_plan::migrate::{Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, Survey, User};
@@ -25,11 +27,19 @@ pub(crate) struct MigrationDocument<'a> {
     survey: SurveyDocument<'a>,
     #[serde(flatten)]
     plan: PlanDocument<'a>,
+    /// True if an earlier state was shown already, so that only what is left is of interest.
+    #[serde(skip)]
+    was_shown: bool,
 }
 
 impl<'a> MigrationDocument<'a> {
-    pub(crate) fn new(surveyed: &'a Surveyed, plan: &'a PlanSummary, run: Option<&'a Executed>) -> Self {
-        Self { survey: SurveyDocument::new(surveyed), plan: PlanDocument::new(plan, run) }
+    pub(crate) fn new(
+        surveyed: &'a Surveyed,
+        plan: &'a PlanSummary,
+        run: Option<&'a Executed>,
+        was_shown: bool,
+    ) -> Self {
+        Self { survey: SurveyDocument::new(surveyed), plan: PlanDocument::new(plan, run), was_shown }
     }
 }
 
@@ -61,7 +71,7 @@ impl Document for SurveyDocument<'_> {
             text.section(capacity(&survey.capacity_back, wide));
         }
         if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
-            text.section(workloads(moving));
+            text.section(workloads(moving, wide));
             if let Some(estimate) = &moving.estimate {
                 text.line(how_long(estimate));
                 text.blank();
@@ -79,9 +89,12 @@ impl Document for MigrationDocument<'_> {
     const KIND: &'static str = KIND;
 
     fn text(&self, text: &mut Text) {
-        let Self { survey, plan } = self;
+        let Self { survey, plan, was_shown } = self;
         if plan.execution.is_some() {
             return plan.text(text);
+        }
+        if *was_shown {
+            return text.section(phases(&survey.surveyed.survey));
         }
         text.line(header::cluster(plan.cluster));
         text.blank();
@@ -193,23 +206,65 @@ fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> Stri
     )
 }
 
-fn workloads(moving: &Moving) -> Grid {
-    let budgets = |group: &Group| {
+/// A row of the table of workloads.
+struct Row {
+    namespace: String,
+    workload: String,
+    pods: usize,
+    budgets: String,
+    restarted_by: String,
+}
+
+impl Row {
+    fn of(group: &Group, moving: &Moving) -> Self {
         let budgets = group.budgets.iter().map(|(name, allowed)| format!("{name} ({allowed} now)"));
-        joined(budgets, ", ")
-    };
+        Self {
+            namespace: group.namespace.clone(),
+            workload: format!("{}/{}", group.kind.as_deref().unwrap_or("Pod"), group.name),
+            pods: group.pods,
+            budgets: joined(budgets, ", "),
+            restarted_by: command(group, moving).unwrap_or_else(|| without_command(group).to_owned()),
+        }
+    }
+
+    /// One row for several pods without a controller.
+    fn of_bare(bare: &[&Group]) -> Self {
+        let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
+        let is_one = namespaces.len() == 1;
+        let name = |group: &&Group| match is_one {
+            true => group.name.clone(),
+            false => format!("{}/{}", group.namespace, group.name),
+        };
+        let names = joined(bare.iter().take(BARE).map(name), ", ");
+        Self {
+            namespace: if is_one { joined(namespaces, "") } else { "-".to_owned() },
+            workload: format!("pods without a controller: {names}, …"),
+            pods: bare.iter().map(|group| group.pods).sum(),
+            budgets: String::new(),
+            restarted_by: "no controller recreates them: delete them and create them again".to_owned(),
+        }
+    }
+}
+
+/// The number of pods without a controller that are named in one row.
+const BARE: usize = 3;
+
+fn workloads(moving: &Moving, wide: bool) -> Grid {
+    let (bare, others): (Vec<&Group>, Vec<&Group>) =
+        moving.workloads.iter().partition(|group| group.kind.is_none() && !wide);
+    let mut rows: Vec<Row> = others.into_iter().map(|group| Row::of(group, moving)).collect();
+    match bare.len() > BARE {
+        true => rows.push(Row::of_bare(&bare)),
+        false => rows.extend(bare.into_iter().map(|group| Row::of(group, moving))),
+    }
     let columns = vec![
-        left("NAMESPACE", |group: &Group| &group.namespace),
-        left("WORKLOAD", |group: &Group| {
-            format!("{}/{}", group.kind.as_deref().unwrap_or("Pod"), group.name)
-        }),
-        right("PODS", |group: &Group| thousands(group.pods)),
-        left("BUDGETS", budgets).hidden(1),
-        left("RESTARTED BY", |group: &Group| {
-            command(group, moving).unwrap_or_else(|| without_command(group).to_owned())
-        }),
+        left("NAMESPACE", |row: &Row| row.namespace.clone()),
+        left("WORKLOAD", |row: &Row| row.workload.clone()),
+        right("PODS", |row: &Row| thousands(row.pods)),
+        left("BUDGETS", |row: &Row| row.budgets.clone()).hidden(1),
+        left("RESTARTED BY", |row: &Row| row.restarted_by.clone()),
     ];
-    Grid::new(false, &moving.workloads, columns)
+    Grid::new(false, &rows, columns)
 }
 
 /// Returns the command that moves the pods of a workload; `None` if no single command does.

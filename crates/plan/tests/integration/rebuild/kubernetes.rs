@@ -264,3 +264,19 @@ fn addresses_of_long_finished_pods_are_released_at_once() {
     // Pods that were listed at different times can include two with this name, one of which may have just finished.
     assert_eq!(after(Some(grace * 2), true), (0, 2));
 }
+
+/// An affinity of a deleted node is deleted with the owner of its block, whatever else is wrong with the affinity.
+#[test]
+fn an_object_that_the_plan_deletes_is_not_skipped_as_well() {
+    let cluster = Cluster::plain(ClusterSpec::new(6), 2, 2).with(Fault::BlockOfMissingNode, 1);
+    let mut snapshot = on_kubernetes(cluster.snapshot());
+    for affinity in &mut snapshot.affinities {
+        let Revision::Kubernetes(object) = &mut affinity.revision else { panic!("no labels") };
+        object.labels.remove("projectcalico.org/hostname-hash");
+    }
+    let plan = rebuild("unlabelled", snapshot, &Request::default()).plan;
+    let deleted = plan.changes().filter(|change| change.action == Verb::DeleteAffinity);
+    let deleted: Vec<_> = deleted.map(|change| &change.subject).collect();
+    let skipped = plan.skipped.iter().find(|skipped| deleted.contains(&&skipped.subject));
+    assert!(!deleted.is_empty() && skipped.is_none(), "{}", words(&plan));
+}

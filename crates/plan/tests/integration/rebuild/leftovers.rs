@@ -1,13 +1,13 @@
 //! Leftovers of half-done operations, other programs and earlier versions, which are removed only if nothing can need
 //! them.
 
-use calipam_check::{Code, Scope, Subject};
+use calipam_check::{Code, Remedy, Scope, Subject};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::edit::{Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, StoredBlock, Versioned};
 use calipam_plan::rebuild::{self, Request};
 use calipam_plan::release::{self, Observations};
 use calipam_plan::{Plan, SkipReason, Skipped, Verb};
@@ -51,6 +51,30 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
             matches!((key, expect), (Key::Block(_), Precondition::Records(_, range)) if *range.end() == 0)
         }));
     }
+}
+
+/// In an etcd that was restored from a backup, a node's block and endpoints can be missing together. Its handles then
+/// look like orphans, and only pods show that they are not.
+#[test]
+fn a_handle_of_a_missing_block_is_deleted_only_if_pods_were_read() {
+    let snapshot = plain().with(Fault::OrphanHandleNoBlock, 1).snapshot();
+    let release = |snapshot: Snapshot| {
+        let checked = Checked::new(snapshot);
+        let remedy = checked.report.findings.iter().find(|finding| finding.code == Code::OrphanHandle);
+        let remedy = remedy.and_then(|finding| finding.remedy());
+        let [release, _] = plans(&checked, &[checked.seen(60)]);
+        (release, remedy)
+    };
+    let (unread, remedy) = release(snapshot.clone());
+    assert_eq!((unread.is_empty(), remedy), (true, None), "{}", words(&unread));
+    let skipped = unread.skipped.iter().find(|skipped| skipped.code == Some(Code::OrphanHandle));
+    assert_eq!(skipped.map(|skipped| skipped.reason), Some(SkipReason::NotRead), "{}", words(&unread));
+
+    let mut with_pods = snapshot;
+    with_pods.mark_read([Source::Pods]);
+    let (read, remedy) = release(with_pods);
+    assert_eq!(count(&read, Verb::DeleteHandle), 1, "{}", words(&read));
+    assert_eq!(remedy, Some(Remedy::ReleaseOrphanHandles));
 }
 
 /// An ADD may have counted its address in the handle, but not recorded it in the block yet. A count is lowered only

@@ -215,7 +215,7 @@ async fn a_marked_handle_is_created_anew() {
     let mut step = Step::new("missing-handle net.0-0");
     let cidr = "10.0.0.0/30".parse().unwrap();
     step.whole().edits = vec![Edit::Handle("net.0-0".into(), HandleEdit::Increment(cidr, 1))];
-    step.whole().evidence = vec![gone()];
+    step.whole().evidence = vec![gone()].into();
     let (execution, _) = cluster.site.run(vec![step]).await;
     assert!(execution.unwrap().is_complete());
     let now = cluster.read(&path);

@@ -2,6 +2,7 @@
 
 mod check;
 mod cni;
+mod growth;
 mod history;
 mod live;
 mod record;
@@ -20,10 +21,11 @@ pub(crate) struct Part {
     pub measure: fn(&mut Bench<'_>) -> Result<()>,
 }
 
-pub(crate) const PARTS: [Part; 10] = [
+pub(crate) const PARTS: [Part; 11] = [
     Part { name: "etcd", titles: &[COMPARED, check::PHASES], measure: check::measure },
     Part { name: "kubernetes", titles: &[COMPARED], measure: check::measure },
     Part { name: "release", titles: &[release::TITLES], measure: release::measure },
+    Part { name: "growth", titles: &[growth::TITLES], measure: growth::measure },
     Part { name: "reports", titles: &reports::TITLES, measure: reports::measure },
     Part { name: "live", titles: &[live::TITLES], measure: live::measure },
     Part { name: "record", titles: &[record::TITLES], measure: record::measure },

@@ -55,7 +55,12 @@ pub struct Scenario {
     /// The state in which the actors start.
     before: &'static [Given],
     actors: Actors,
+    /// The numbers of the actors that never begin, as bits.
+    left_out: u64,
 }
+
+/// The actors of a scenario that can be left out have numbers below this.
+pub(crate) const MOST_ACTORS: usize = u64::BITS as usize;
 
 /// Creates the actors of a scenario.
 type Actors = fn() -> Vec<Actor>;
@@ -129,6 +134,7 @@ fn plain(name: &'static str, cluster: Cluster, before: &'static [Given], actors:
         cluster,
         before,
         actors,
+        left_out: 0,
     }
 }
 
@@ -159,6 +165,22 @@ impl Scenario {
     /// Sets the number of faults, up to the maximum for which the scenario makes promises.
     pub fn with_promised_faults(&self, faults: usize) -> Self {
         self.with_faults(faults.min(self.most_faults))
+    }
+
+    /// Leaves out an actor, which then never begins.
+    #[must_use]
+    pub fn without(&self, actor: usize) -> Self {
+        Self { left_out: self.left_out | 1 << actor, ..*self }
+    }
+
+    pub(crate) fn leaves_out(&self, actor: usize) -> bool {
+        self.left_out & 1 << actor != 0
+    }
+
+    /// Replaces the check at the end.
+    #[cfg(test)]
+    pub(crate) fn ending(self, end: fn(&World) -> Result<(), String>) -> Self {
+        Self { end, ..self }
     }
 
     /// Sets the maximum number of faults for which the scenario makes promises.

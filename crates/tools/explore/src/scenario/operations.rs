@@ -145,36 +145,47 @@ fn pods_and_blocks() -> Vec<Actor> {
     actors
 }
 
+/// Assigns an address to the shared handle, which has `most` addresses at most; 0 for no limit.
+fn fill(node: &'static str, most: u32) -> Actor {
+    operate(format!("{node} fills the handle"), move |_, allocator| async move {
+        let request = AutoAssign {
+            host: node.to_owned(),
+            v4: 1,
+            handle: Some(SHARED.to_owned()),
+            intended_use: Some(PoolUse::Workload),
+            max_per_handle: most,
+            ..AutoAssign::default()
+        };
+        allocator.auto_assign(&request).await.map(drop).map_err(|partly| partly.error)
+    })
+}
+
+/// Assigns the address 10.0.0.`last` to the shared handle.
+fn fill_at(node: &'static str, last: u8) -> Actor {
+    operate(format!("{node} fills the handle with an address"), move |_, allocator| async move {
+        let wanted = AssignIp::new(node, [10, 0, 0, last].into());
+        allocator.assign_ip(&AssignIp { handle: Some(SHARED.to_owned()), ..wanted }).await
+    })
+}
+
+/// Releases all addresses of the shared handle.
+fn empty() -> Actor {
+    operate("the handle is emptied", |_, allocator| async move {
+        match allocator.release_by_handle_fully(SHARED).await {
+            Err(Error::NoHandle(_)) => Ok(()),
+            released => released,
+        }
+    })
+}
+
 /// Clients that fill and empty one handle.
 fn of_one_handle() -> Vec<Actor> {
-    let fill = |node: &'static str, most| {
-        operate(format!("{node} fills the handle"), move |_, allocator| async move {
-            let request = AutoAssign {
-                host: node.to_owned(),
-                v4: 1,
-                handle: Some(SHARED.to_owned()),
-                intended_use: Some(PoolUse::Workload),
-                max_per_handle: most,
-                ..AutoAssign::default()
-            };
-            allocator.auto_assign(&request).await.map(drop).map_err(|partly| partly.error)
-        })
-    };
-    let fill_at = |node: &'static str, last: u8| {
-        operate(format!("{node} fills the handle with an address"), move |_, allocator| async move {
-            let wanted = AssignIp::new(node, [10, 0, 0, last].into());
-            allocator.assign_ip(&AssignIp { handle: Some(SHARED.to_owned()), ..wanted }).await
-        })
-    };
-    let empty = || {
-        operate("the handle is emptied", |_, allocator| async move {
-            match allocator.release_by_handle_fully(SHARED).await {
-                Err(Error::NoHandle(_)) => Ok(()),
-                released => released,
-            }
-        })
-    };
     vec![fill("a", 0), fill("b", 2), fill_at("c", 1), empty(), fill("c", 2), fill_at("a", 9), empty()]
+}
+
+/// A handle that is emptied, and so deleted, while a client assigns its first address. Another client makes it anew.
+fn made_anew() -> Vec<Actor> {
+    vec![fill_at("c", 1), empty(), fill("a", 0)]
 }
 
 /// A large world with pods on two nodes, and an empty block on the third.
@@ -200,6 +211,7 @@ pub(super) fn all() -> Vec<Scenario> {
         },
         // Several clients fill and empty one handle.
         busy("busy-handle", EIGHT, of_one_handle),
+        busy("handle-made-anew", EIGHT, made_anew),
     ];
     interrupted().into_iter().chain(busy).collect()
 }
