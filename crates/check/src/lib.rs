@@ -24,6 +24,7 @@ mod remedy;
 mod report;
 mod rules;
 mod scope;
+mod services;
 mod suspects;
 #[cfg(test)]
 mod test_cluster;

@@ -14,7 +14,7 @@ use crate::json::{self, Fields, is, or_empty, set};
 use crate::resource::read;
 use crate::writable::Object;
 
-pub use self::controllers::{KubeControllersConfiguration, NotServed};
+pub use self::controllers::{KubeControllersConfiguration, LoadBalancerController, NotServed};
 
 /// Default limit for a node's blocks in one family (Calico 3.19 and later).
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;

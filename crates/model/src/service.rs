@@ -1,12 +1,15 @@
 //! LoadBalancer services and KubeVirt machines (facts 2.13, 2.14).
 
+pub mod request;
+
 use std::net::IpAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 
-use crate::config::AssignIps;
+use self::request::ServiceRequest;
+use crate::config::{AssignIps, LoadBalancerController};
 use crate::digest;
 use crate::key::Key;
 
@@ -24,16 +27,12 @@ pub struct Service {
     pub created: Option<Timestamp>,
     /// True if `metadata.deletionTimestamp` is set: the service was deleted, but a finalizer still holds it.
     pub deleting: bool,
-    /// `spec.loadBalancerClass`.
-    pub class: Option<String>,
-    /// True if the service requests addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
-    /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
-    pub requests_addresses: bool,
-    /// True if the class is Calico's, or one of the annotations that `requests_addresses` lists is not empty. In that
-    /// case, no other controller should serve the service.
-    pub names_calico: bool,
+    /// Everything that Calico's controller reads of the service.
+    pub request: ServiceRequest,
     /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,
+    /// True if an entry of `status.loadBalancer.ingress` has a host name, as those of clouds have.
+    pub has_hostname: bool,
     /// True if the type is not `LoadBalancer`, so only the cluster IPs matter.
     pub is_internal: bool,
     /// `spec.clusterIPs`.
@@ -59,16 +58,18 @@ impl Service {
         handle
     }
 
-    /// True if Calico's controller serves the service when it is configured with `assign`. Does not check that a pool
-    /// has addresses for it.
-    pub fn is_managed(&self, assign: AssignIps) -> bool {
-        let class = self.class.as_deref().unwrap_or("");
-        let ours = class == "calico";
-        let is_asked = match assign {
+    /// True if Calico's controller serves the service. Does not check that a pool has addresses for it.
+    pub fn is_managed(&self, controller: LoadBalancerController) -> bool {
+        let is_asked = match controller.assign {
             AssignIps::AllServices => true,
-            AssignIps::RequestedServicesOnly => self.requests_addresses,
+            AssignIps::RequestedServicesOnly => self.request.asks_for_addresses(controller),
         };
-        !self.is_internal && (ours || class.is_empty() && is_asked)
+        let serves_class = match self.request.class.as_deref() {
+            _ if !controller.knows_classes => is_asked,
+            None => is_asked,
+            Some(class) => class == request::CLASS,
+        };
+        !self.is_internal && serves_class
     }
 }
 
@@ -99,23 +100,54 @@ mod tests {
 
     #[test]
     fn services_are_managed_by_their_class_and_request() {
-        let service = |class: Option<&str>, requests_addresses| {
-            let class = class.map(Into::into);
-            Service { class, requests_addresses, ..Service::default() }
-        };
         use AssignIps::{AllServices, RequestedServicesOnly};
-        for (class, requests_addresses, assign, managed) in [
-            (None, false, AllServices, true),
-            (Some("calico"), false, AllServices, true),
-            (Some("other"), true, AllServices, false),
-            (None, false, RequestedServicesOnly, false),
-            (None, true, RequestedServicesOnly, true),
-            (Some("calico"), false, RequestedServicesOnly, true),
-            (Some("other"), true, RequestedServicesOnly, false),
+        let by_annotation = ServiceRequest { pools_v4: Some("[\"lb\"]".into()), ..ServiceRequest::default() };
+        let by_field = ServiceRequest { spec_address: "192.0.2.1".into(), ..ServiceRequest::default() };
+        let blank = ServiceRequest { addresses: Some(String::new()), ..ServiceRequest::default() };
+        let none = ServiceRequest::default();
+        for (class, request, assign, managed) in [
+            (None, &none, AllServices, true),
+            (Some("calico"), &none, AllServices, true),
+            (Some("other"), &by_annotation, AllServices, false),
+            (Some(""), &none, AllServices, false),
+            (None, &none, RequestedServicesOnly, false),
+            (None, &blank, RequestedServicesOnly, false),
+            (None, &by_annotation, RequestedServicesOnly, true),
+            (None, &by_field, RequestedServicesOnly, true),
+            (Some("calico"), &none, RequestedServicesOnly, true),
+            (Some("other"), &by_annotation, RequestedServicesOnly, false),
         ] {
-            let service = service(class, requests_addresses);
-            assert_eq!(service.is_managed(assign), managed, "{class:?} {requests_addresses} {assign:?}");
-            assert!(!Service { is_internal: true, ..service }.is_managed(assign));
+            let request = ServiceRequest { class: class.map(Into::into), ..request.clone() };
+            let service = Service { request, ..Service::default() };
+            let controller = LoadBalancerController { assign, ..LoadBalancerController::default() };
+            assert_eq!(service.is_managed(controller), managed, "{service:?} {assign:?}");
+            assert!(!Service { is_internal: true, ..service }.is_managed(controller));
+        }
+    }
+
+    #[test]
+    fn older_controllers_know_no_class_and_no_field() {
+        let of = |version, assign| LoadBalancerController::of(Some(version), assign);
+        let other = Service {
+            request: ServiceRequest { class: Some("other".into()), ..ServiceRequest::default() },
+            ..Service::default()
+        };
+        let by_field = Service {
+            request: ServiceRequest { spec_address: "192.0.2.1".into(), ..ServiceRequest::default() },
+            ..Service::default()
+        };
+        for (version, other_class, field) in [
+            ((3, 30, 2), true, false),
+            ((3, 30, 3), false, false),
+            ((3, 31, 7), false, false),
+            ((3, 32, 1), false, false),
+            ((3, 32, 2), false, true),
+            ((3, 33, 0), false, true),
+        ] {
+            let all = of(version, AssignIps::AllServices);
+            assert_eq!(other.is_managed(all), other_class, "{version:?}");
+            let requested = of(version, AssignIps::RequestedServicesOnly);
+            assert_eq!(by_field.is_managed(requested), field, "{version:?}");
         }
     }
 }

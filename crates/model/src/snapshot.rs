@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use crate::affinity::Affinity;
 use crate::attributes::AttributeRef;
 use crate::block::{BlockContent, RecordDetail};
-use crate::config::{AssignIps, ClusterInformation, IpamConfig, KubeControllersConfiguration, NotServed};
+use crate::config::{
+    ClusterInformation, IpamConfig, KubeControllersConfiguration, LoadBalancerController, NotServed,
+};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
 use crate::key::Key;
@@ -268,10 +270,16 @@ impl Snapshot {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
     }
 
-    /// The services that Calico's LoadBalancer controller serves; `None` if the controller's configuration is missing
-    /// or was not read.
-    pub fn serves_services(&self) -> Option<Result<AssignIps, NotServed>> {
-        Some(self.kube_controllers.as_ref()?.serves(self.cluster.as_ref()))
+    /// Calico's LoadBalancer controller, or the reason why it serves no services; `None` if its configuration was not
+    /// read.
+    pub fn serves_services(&self) -> Option<Result<LoadBalancerController, NotServed>> {
+        match &self.kube_controllers {
+            Some(controllers) => Some(controllers.serves(self.cluster.as_ref())),
+            None if self.has_read(Source::KubeControllersConfiguration) => {
+                Some(Err(NotServed::NoConfiguration))
+            }
+            None => None,
+        }
     }
 
     /// The allocator's effective configuration: the stored one, or Calico's defaults. `None` if it is stored but cannot

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use calipam_model::service::Service;
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::kube::create_in_etcd;
 use calipam_testkit::servers::KubeApiserver;
@@ -97,6 +98,50 @@ impl Lists {
         self.items.retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);
     }
 
+    /// Adds a service of type LoadBalancer. Its UID is the one from which [`Self::service_block`] derives handles.
+    pub(super) fn service(&mut self, name: &str, spec: Value, annotations: Value, ingress: &[&str]) {
+        let ingress: Vec<Value> =
+            ingress.iter().map(|address| json!({"ip": address, "ipMode": "VIP"})).collect();
+        let mut whole = json!({"type": "LoadBalancer", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"],
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]});
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let Service { namespace, name, uid, .. } = service(name);
+        self.add(json!({"kind": "Service", "apiVersion": "v1", "spec": whole,
+            "status": {"loadBalancer": {"ingress": ingress}},
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations,
+                "creationTimestamp": CREATED}}));
+    }
+
+    /// Adds a block of the controller for services. The services have its first addresses.
+    pub(super) fn service_block(&mut self, cidr: &str, services: &[&str]) {
+        let record = |name: &&str| {
+            let service = service(name);
+            json!({"handle_id": service.handle(), "secondary": {"namespace": service.namespace,
+                "service": service.name, "type": "LoadBalancer", "timestamp": "2026-05-20 10:12:00 +0000 UTC"}})
+        };
+        let mut block = values::block(cidr, "virtual:load-balancer", services.iter().map(record));
+        (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
+        let name = cidr.replace([':', '.', '/'], "-");
+        self.object("IPAMBlock", &name, block);
+        let affinity = json!({"state": "confirmed", "node": "load-balancer", "cidr": cidr, "deleted": "false",
+            "type": "virtual"});
+        self.object("BlockAffinity", &format!("load-balancer-{name}"), affinity);
+    }
+
+    /// Adds the configuration of kube-controllers, with these controllers besides `node`.
+    pub(super) fn controllers(&mut self, more: Value) {
+        let mut controllers = json!({"node": {"leakGracePeriod": "15m0s"}});
+        controllers.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.object("KubeControllersConfiguration", "default", json!({ "controllers": controllers }));
+    }
+
+    /// Sets the version of Calico.
+    pub(super) fn version(&mut self, version: &str) {
+        let information = self.items.iter_mut().find(|item| item["kind"] == "ClusterInformation").unwrap();
+        information["spec"]["calicoVersion"] = version.into();
+    }
+
     /// Adds a block of a node. Pods use its first `taken` addresses.
     pub(super) fn block(&mut self, cidr: &str, node: &str, taken: usize) {
         let net: calipam_model::IpNet = cidr.parse().unwrap();
@@ -151,7 +196,9 @@ impl Lists {
         let mut of_kubernetes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for (number, item) in self.items.iter().enumerate() {
             let mut item = item.clone();
-            item["metadata"]["uid"] = format!("{number:08}-0000-4000-8000-000000000000").into();
+            if item["metadata"]["uid"].is_null() {
+                item["metadata"]["uid"] = format!("{number:08}-0000-4000-8000-000000000000").into();
+            }
             of_kubernetes.entry(registry(item["kind"].as_str().unwrap())).or_default().push(item);
         }
         let of_etcd: Vec<(String, String)> = self.items.iter().filter_map(etcd_entry).collect();
@@ -175,10 +222,12 @@ impl Lists {
 }
 
 /// The kinds, each with the prefix of its objects in the etcd of an API server.
-const REGISTRIES: [(&str, &str); 8] = [
+const REGISTRIES: [(&str, &str); 10] = [
     ("Namespace", "/registry/namespaces/"),
     ("Pod", "/registry/pods/"),
     ("Node", "/registry/minions/"),
+    ("Service", "/registry/services/specs/"),
+    ("KubeControllersConfiguration", "/registry/crd.projectcalico.org/kubecontrollersconfigurations/"),
     ("IPPool", "/registry/crd.projectcalico.org/ippools/"),
     ("IPAMBlock", "/registry/crd.projectcalico.org/ipamblocks/"),
     ("BlockAffinity", "/registry/crd.projectcalico.org/blockaffinities/"),
@@ -202,11 +251,13 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
     let (key, value) = match item["kind"].as_str().unwrap() {
         "IPPool" => resource("ippools", spec),
         "ClusterInformation" => resource("clusterinformations", spec),
+        "KubeControllersConfiguration" => resource("kubecontrollersconfigurations", spec),
         "Node" => resource("nodes", &json!({"orchRefs": [{"nodeName": name, "orchestrator": "k8s"}]})),
         "IPAMBlock" => (key::block(cidr()), spec.clone()),
         "BlockAffinity" => {
             let node = spec["node"].as_str().unwrap();
-            (key::affinity("host", node, cidr()), json!({"state": "confirmed", "deleted": false}))
+            let kind = spec["type"].as_str().unwrap();
+            (key::affinity(kind, node, cidr()), json!({"state": "confirmed", "deleted": false}))
         }
         "IPAMConfig" => {
             let mut config = spec.clone();
@@ -220,6 +271,14 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
         _ => return None,
     };
     Some((key, value.to_string()))
+}
+
+/// Returns a service with its name and UID, from which its handle follows.
+fn service(name: &str) -> Service {
+    let (namespace, name) = name.split_once('/').unwrap();
+    let sum = name.bytes().fold(7_u64, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000_000_000);
+    let uid = format!("11111111-2222-4333-8444-{sum:012}");
+    Service { namespace: namespace.to_owned(), name: name.to_owned(), uid, ..Service::default() }
 }
 
 /// Lists the findings about missing addresses as `severity code subject`.

@@ -2,6 +2,7 @@
 
 mod cases;
 mod lists;
+mod services;
 
 use std::time::Duration;
 

@@ -109,6 +109,9 @@ pub enum Reason {
     /// A pool that was named serves no request.
     #[error("it asks for the pool {pool}, but {why}")]
     NamedClosed { pool: String, why: PoolPassedOver },
+    /// No pool that could serve the request allows LoadBalancer services.
+    #[error("no pool is for LoadBalancer services")]
+    NoneForServices,
     /// The selector of a pool does not parse.
     #[error("a selector of pool {0} does not parse")]
     BrokenSelector(String),
@@ -209,6 +212,7 @@ impl Reason {
             Self::NoneSelectsNode => "no-pool-selects-node",
             Self::NoneSelectsNamespace => "no-pool-selects-namespace",
             Self::NoneForWorkloads => "no-pool-for-workloads",
+            Self::NoneForServices => "no-pool-for-services",
             Self::UnknownPool(_) | Self::UnknownCidr { .. } => "unknown-pool",
             Self::OtherFamily { .. } => "named-pool-of-other-family",
             Self::NamedClosed { why: PoolPassedOver::Disabled, .. } => "named-pool-disabled",
@@ -356,7 +360,9 @@ fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<I
     let source = match events.iter().find(is_of_block) {
         Some(Event::Reclaimed(_)) => AddressSource::Reclaimed,
         Some(_) => AddressSource::NewBlock,
-        None if matches!(owner, Some(BlockOwner::Host(host)) if host == node) => AddressSource::OwnBlock,
+        None if matches!(owner, Some(BlockOwner::Host(name) | BlockOwner::Virtual(name)) if name == node) => {
+            AddressSource::OwnBlock
+        }
         None => AddressSource::Borrowed,
     };
     Some(Given { address, block, source })
@@ -409,6 +415,7 @@ fn reason_of_error(
             }
         }
         Error::NoPoolForUse(PoolUse::Workload) => Reason::NoneForWorkloads,
+        Error::NoPoolForUse(PoolUse::LoadBalancer) => reason_of_pools_for_services(outlook, events),
         Error::PoolNotEnabled(cidr) => outlook.reason_of_closed(*cidr),
         Error::Selector { pool, .. } => Reason::BrokenSelector(pool.clone()),
         Error::NoRoom { .. } => Reason::BlocksTooSmall,
@@ -425,6 +432,37 @@ fn reason_of_error(
         Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
         _ => Reason::Other,
     }
+}
+
+/// The reason why none of the pools for LoadBalancer services serves the request, although other pools would.
+fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reason {
+    let is_for_services =
+        |name: &str| outlook.pools().any(|pool| pool.name == name && pool.allows(PoolUse::LoadBalancer));
+    let passed: Vec<&PoolPassedOver> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::PoolPassedOver { pool, why, .. } if is_for_services(pool) => Some(why),
+            _ => None,
+        })
+        .collect();
+    let reason = |why: &PoolPassedOver| match why {
+        PoolPassedOver::NamespaceSelector(_) => Some(Reason::NoneSelectsNamespace),
+        PoolPassedOver::NodeSelector(_) => Some(Reason::NoneSelectsNode),
+        PoolPassedOver::Manual => Some(Reason::NoneAutomatic),
+        PoolPassedOver::Disabled | PoolPassedOver::Deleting | PoolPassedOver::NotAllocatable(_) => {
+            Some(Reason::NoneEnabled)
+        }
+        _ => None,
+    };
+    let mut reasons: Vec<Reason> = passed.into_iter().filter_map(reason).collect();
+    let rank = |reason: &Reason| match reason {
+        Reason::NoneSelectsNamespace => 0,
+        Reason::NoneSelectsNode => 1,
+        Reason::NoneAutomatic => 2,
+        _ => 3,
+    };
+    reasons.sort_by_key(rank);
+    reasons.into_iter().next().unwrap_or(Reason::NoneForServices)
 }
 
 fn reason_of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
@@ -498,6 +536,7 @@ impl Outlook<'_> {
                     why,
                 })
             }
+            Error::UseNotAllowed { wanted: PoolUse::LoadBalancer, .. } => Reason::NoneForServices,
             Error::UseNotAllowed { pool, .. } => Reason::NotForWorkloads { address, pool: pool.clone() },
             Error::ForeignBlock(block) | Error::OwnerlessBlock(block) => Reason::ForeignBlock(*block),
             Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,

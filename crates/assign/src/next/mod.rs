@@ -11,6 +11,7 @@ mod claims;
 mod machine;
 mod open_pool;
 mod request;
+mod service;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
 use self::open_pool::{OpenPool, open_pools};
 pub use self::request::Wanted;
+pub use self::service::{NotAsked, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome};
 use crate::allocator::Allocator;
 use crate::auto::assignable;
 use crate::event::Event;
@@ -302,10 +304,7 @@ impl<'s> Outlook<'s> {
     }
 
     /// Runs a request on a store of its own. `ask` gets the allocator, and a function that takes the events so far.
-    fn run(
-        &self,
-        ask: impl FnOnce(&Allocator<&SnapshotStore<'_>>, &dyn Fn() -> Vec<Event>) -> Answer,
-    ) -> Answer {
+    fn run<T>(&self, ask: impl FnOnce(&Allocator<&SnapshotStore<'_>>, &dyn Fn() -> Vec<Event>) -> T) -> T {
         let store = SnapshotStore::of(Arc::clone(&self.indexed)).as_calico();
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let log = Arc::clone(&events);

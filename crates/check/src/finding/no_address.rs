@@ -41,7 +41,7 @@ impl NoAddressEvidence {
 }
 
 /// The reason why there is no address of a family.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct RefusalEvidence {
     /// `ipv4` or `ipv6`.
     #[serde(serialize_with = "name_of_family")]
@@ -58,7 +58,7 @@ pub struct RefusalEvidence {
 }
 
 /// A pool that does not serve a request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PassedOverEvidence {
     pub pool: String,
     pub why: String,

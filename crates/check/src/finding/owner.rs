@@ -9,6 +9,7 @@ use calipam_model::node::TunnelKind;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::no_address::RefusalEvidence;
 use crate::claim::Claim;
 
 /// Serializes owners as if they were not shared.
@@ -74,6 +75,13 @@ pub enum NoAddress {
     NoPool,
     /// All pools for LoadBalancers are in Manual mode, and the service names none.
     PoolsManual,
+    /// The controller cannot read an annotation of the service.
+    #[serde(rename = "unreadable-request")]
+    Unreadable,
+    /// The controller assigns and releases addresses again and again.
+    NeverSettles,
+    /// IPAM refuses the address, or the controller does not ask for it: see the refusals.
+    Refused,
     #[serde(untagged)]
     NotServed(NotServed),
 }
@@ -85,6 +93,11 @@ impl fmt::Display for NoAddress {
             Self::PoolsManual => f.write_str(
                 "the pools for load balancers are Manual: a service has to name one in the annotation projectcalico.org/ipv4pools or ipv6pools",
             ),
+            Self::Unreadable => f.write_str("the controller cannot read what the service asks for"),
+            Self::NeverSettles => f.write_str(
+                "the controller assigns and releases its address again and again, since what the service names does not include it",
+            ),
+            Self::Refused => f.write_str("the controller does not get the address"),
             Self::NotServed(why) => why.fmt(f),
         }
     }
@@ -115,6 +128,9 @@ pub struct OwnerEvidence {
     /// The reason why a service has no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<NoAddress>,
+    /// The reasons why a service lacks addresses, by family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<RefusalEvidence>,
     /// The owner's addresses; for a tunnel, the field that contains its address; for a node that lacks tunnel
     /// addresses, the fields that should contain them. A finding about one address lists only the first
     /// [`LISTED_FIELDS`].

@@ -184,13 +184,13 @@ impl Usage {
     /// Adds the addresses that services use. A service that Calico serves owns the ingress addresses that are in a pool
     /// for LoadBalancers, or that a block records for the service. All other ingress addresses are merely named.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
-        let assign = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
+        let controller = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
         let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));
         let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
         for (position, service) in (0..).zip(&snapshot.services) {
             for address in &service.value.ingress {
                 let offered = pools.iter().any(|pool| pool.contains(address));
-                let managed = service.value.is_managed(assign);
+                let managed = service.value.is_managed(controller);
                 if managed && (offered || is_recorded_for(blocks, &service.value, *address)) {
                     self.uses.push(Use { address: *address, owner: Owner::Service(position) });
                 } else {

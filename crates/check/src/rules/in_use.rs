@@ -73,8 +73,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
 
     let in_pool = context.index.pools_around(address.address.into()).next().is_some();
     if !in_pool && is_known(context, Source::Pools) {
-        let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
-        if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
+        if !context.index.pools_incomplete {
             let says =
                 |evidence: &AddressEvidence| format!("is used by {}, but in no pool", evidence.users());
             out.push(finding(context, Code::InUseOutsidePools, address, says));

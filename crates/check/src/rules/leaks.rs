@@ -72,8 +72,8 @@ fn merge<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
 /// Returns true if the recorded service's status names no address yet, so it could still name the recorded address.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
-    let assign = snapshot.serves_services().and_then(Result::ok);
-    let is_managed = |service: &Service| assign.is_none_or(|assign| service.is_managed(assign));
+    let controller = snapshot.serves_services().and_then(Result::ok);
+    let is_managed = |service: &Service| controller.is_none_or(|controller| service.is_managed(controller));
     let mut services = snapshot.services.iter().map(|service| &service.value);
     services.any(|service| {
         service.ingress.is_empty()

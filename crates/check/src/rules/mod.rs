@@ -81,6 +81,7 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     pools::check_settings(context, &mut findings);
     without_address::check(context, &mut findings);
     other_ipam::check(context, &mut findings);
+    services::check(context, &mut findings);
     findings
 }
 

@@ -2,6 +2,7 @@
 
 use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;
+use calipam_model::service::request::ServiceRequest;
 use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
@@ -30,10 +31,11 @@ fn with_service(record: Value, service: Service) -> Cluster {
     cluster
 }
 
-/// A service that was created hours ago.
+/// A service that was created hours ago, and asks for an IPv4 address.
 pub(super) fn web() -> Service {
     let created = "2026-05-01T08:00:00Z".parse().ok();
-    Service { name: "web".into(), created, ..Service::default() }
+    let request = ServiceRequest { v4: true, ..ServiceRequest::default() };
+    Service { name: "web".into(), created, request, ..Service::default() }
 }
 
 #[test]
@@ -51,11 +53,15 @@ fn services_and_their_records() {
     expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
     let without = ["service-without-address default/web"];
     expect(service_record("web"), web(&[]), &without, "its status comes later");
-    let given_up = Service { class: Some("cloud".into()), ..web(&[]) };
+    let of_cloud = |service: Service| {
+        let request = ServiceRequest { class: Some("cloud".into()), ..service.request.clone() };
+        Service { request, ..service }
+    };
+    let given_up = of_cloud(web(&[]));
     expect(service_record("web"), given_up, &["service-address-extra 10.244.1.0"], "of another class by now");
     let going = Service { deleting: true, ..web(&[]) };
     expect(Value::Null, going, &[], "somebody has deleted it");
-    let foreign = Service { class: Some("cloud".into()), ..web(&["10.250.0.9"]) };
+    let foreign = of_cloud(web(&["10.250.0.9"]));
     expect(Value::Null, foreign, &[], "of another class");
     let young = Service { created: "2026-05-01T11:55:00Z".parse().ok(), ..web(&[]) };
     expect(Value::Null, young, &[], "young");
@@ -70,10 +76,16 @@ fn an_address_that_is_recorded_for_a_service_is_its_own_outside_of_the_pools() {
 }
 
 #[test]
-fn a_cloud_with_load_balancers_is_healthy() {
+fn an_address_of_a_cloud_is_a_risk_only_in_a_pool_for_pods() {
     let mut cluster = kubernetes(Value::Null);
-    let ingress = vec!["10.244.1.2".parse().unwrap(), "203.0.113.7".parse().unwrap()];
+    cluster.0.mark_read([Source::Services, Source::Reservations]);
+    let ingress = vec!["203.0.113.7".parse().unwrap()];
     cluster.0.services.push(versioned(Service { ingress, ..web() }));
+    assert_eq!(verdict(&cluster), [""; 0]);
+    let service = &mut cluster.0.services[0].value;
+    service.ingress.push("10.244.1.2".parse().unwrap());
+    assert_eq!(verdict(&cluster), ["unrecorded-address 10.244.1.2"]);
+    cluster.0.services[0].value.deleting = true;
     assert_eq!(verdict(&cluster), [""; 0]);
 }
 
@@ -85,34 +97,79 @@ fn services_where_the_controller_is_off() {
         let assign_ips = serves.then_some(AssignIps::AllServices);
         Some(KubeControllersConfiguration { assign_ips, no_section, ..Default::default() })
     };
-    cluster.0.kube_controllers = controllers(false, false);
-    assert_eq!(structure_tests::verdict(&cluster), [""; 0], "it gets its address elsewhere, or by hand");
-    cluster.0.services[0].value.names_calico = true;
+    cluster.0.mark_read([Source::KubeControllersConfiguration]);
     let states = [
         (controllers(false, false), "v3.32.1", Some("controller-off")),
         (controllers(false, true), "v3.32.1", Some("no-section")),
         (controllers(true, false), "v3.30.0", None),
         (controllers(true, true), "v3.30.0", Some("only-by-environment")),
         (controllers(true, true), "v3.30.7", None),
+        (controllers(true, false), "v3.29.3", Some("too-old")),
+        (None, "v3.32.1", Some("no-configuration")),
     ];
     let causes = |cluster: &Cluster| -> Vec<Value> {
         let found = findings(cluster).into_iter().filter(|f| f.code == Code::ServiceWithoutAddress);
         found.map(|f| evidence(&f)["cause"].clone()).collect()
     };
-    for (controllers, version, cause) in states {
-        cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
-        cluster.0.kube_controllers = controllers;
-        assert_eq!(causes(&cluster), [json!(cause)], "{version}");
+    for names_calico in [false, true] {
+        cluster.0.services[0].value.request.pools_v4 = names_calico.then(|| "[\"lb\"]".into());
+        for (controllers, version, cause) in states.clone() {
+            cluster.resource("clusterinformations/default", json!({"calicoVersion": version}));
+            cluster.0.kube_controllers = controllers;
+            assert_eq!(causes(&cluster), [json!(cause)], "{version} {names_calico}");
+        }
     }
+
+    // Another load balancer serves services that name none.
+    let mut other = Service { name: "other".into(), ..web() };
+    other.ingress.push("203.0.113.9".parse().unwrap());
+    cluster.0.services.push(versioned(other));
+    assert_eq!(causes(&cluster), [json!("no-configuration")], "the service names Calico");
+    cluster.0.services[0].value.request.pools_v4 = None;
+    assert_eq!(causes(&cluster), [Value::Null; 0]);
+    cluster.0.services.pop();
+
+    cluster.0.kube_controllers = controllers(true, false);
     cluster.0.pools.last_mut().unwrap().value.automatic = false;
     assert_eq!(causes(&cluster), [json!("pools-manual")]);
-    let web = &mut cluster.0.services[0].value;
-    web.requests_addresses = true;
+    cluster.0.services[0].value.request.pools_v4 = Some("[\"lb\"]".into());
     assert_eq!(causes(&cluster), [Value::Null], "it names its pool");
+    cluster.0.services[0].value.request.pools_v4 = Some("lb".into());
+    assert_eq!(causes(&cluster), [json!("unreadable-request")]);
+    cluster.0.services[0].value.request.pools_v4 = Some("[\"10.250.0.0/25\"]".into());
+    assert_eq!(causes(&cluster), [json!("refused")]);
     cluster.0.pools.pop();
     assert_eq!(causes(&cluster), [json!("no-pool")]);
-    cluster.0.services[0].value.names_calico = false;
+    cluster.0.services[0].value.request.pools_v4 = None;
     assert_eq!(causes(&cluster), [Value::Null; 0], "it may be a cloud's");
     cluster.0.kube_controllers = None;
     assert_eq!(causes(&cluster), [Value::Null; 0]);
+}
+
+#[test]
+fn a_service_of_two_families_needs_both_addresses() {
+    let mut cluster = whole();
+    let request = ServiceRequest { v4: true, v6: true, dual_stack: true, ..ServiceRequest::default() };
+    add_service(&mut cluster, Service { request, ..web() });
+    let v6 = json!({"cidr": "fd00:250::/112", "blockSize": 122, "allowedUses": ["LoadBalancer"]});
+    cluster.resource("ippools/lb6", v6);
+    let mut service = cluster.0.services[0].value.clone();
+    service.uid = "u-1".into();
+    service.ingress = vec!["10.250.0.0".parse().unwrap()];
+    let record = json!({"handle_id": service.handle(),
+        "secondary": {"type": "LoadBalancer", "namespace": "default", "service": "web"}});
+    cluster.0.services[0].value = service;
+    cluster.block("10.250.0.0/30", "virtual:load-balancer", [record]);
+    let found = findings(&cluster);
+    let found = found.iter().find(|found| found.code == Code::ServiceWithoutAddress).unwrap();
+    assert!(
+        found.message().contains("without an IPv6 address: the controller asks for no IPv6"),
+        "{found:?}"
+    );
+    let refusal = &evidence(found)["refusals"][0];
+    assert_eq!((&refusal["family"], &refusal["reason"]), (&json!("ipv6"), &json!("has-other-family")));
+
+    cluster.0.services[0].value.ingress.push("fd00:250::1".parse().unwrap());
+    let verdict = structure_tests::verdict(&cluster);
+    assert!(verdict.iter().all(|found| !found.contains("service-without-address")), "{verdict:?}");
 }

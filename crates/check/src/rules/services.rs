@@ -1,52 +1,122 @@
 //! LoadBalancer services without an address.
 
-use calipam_model::config::AssignIps;
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_assign::{Family, Reason};
 use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
+use calipam_model::words::joined;
 
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, NoAddress, OwnerEvidence, OwnerKind, Subject};
+use crate::finding::{Evidence, Finding, NoAddress, OwnerEvidence, OwnerKind, RefusalEvidence, Subject};
 use crate::names::short;
+use crate::services::{FamilyOfService, ServiceExplanation, ServiceState, Services};
 
-/// Checks whether services that Calico serves, or should serve, have addresses. Without a pool for LoadBalancers, or
-/// without Calico's LoadBalancer controller, only services that name Calico are checked. Other services get their
-/// addresses from elsewhere, or by hand.
+/// Checks whether the services that Calico serves, or should serve, have their addresses.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let old = |service: &Service| {
+    let is_old = |service: &Service| {
         service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
     };
-    let offers = |pool: &&Pool| pool.is_enabled() && pool.allows(PoolUse::LoadBalancer);
-    let pools: Vec<&Pool> = context.snapshot.pools.iter().map(|pool| &pool.value).filter(offers).collect();
+    let services = Services::new(context);
     for service in context.snapshot.services.iter().map(|service| &service.value) {
-        if service.ingress.is_empty() && old(service) && !service.deleting {
-            out.extend(without_address(context, &pools, service));
+        if !service.is_internal && !service.deleting && is_old(service) && may_lack(&services, service) {
+            out.extend(without_address(context, &services, &services.explain(service), service));
         }
     }
 }
 
-fn without_address(context: &Context<'_>, pools: &[&Pool], service: &Service) -> Option<Finding> {
-    let snapshot = context.snapshot;
-    let is_in_doubt = context.index.pools_incomplete || !snapshot.has_read(Source::Pools);
-    let serves = snapshot.serves_services()?;
-    let cause = match serves {
-        _ if pools.is_empty() => (service.names_calico && !is_in_doubt).then_some(Some(NoAddress::NoPool)),
-        Err(why) => {
-            let is_meant = service.names_calico && service.is_managed(AssignIps::AllServices);
-            is_meant.then_some(Some(NoAddress::NotServed(why)))
+/// True if the service could lack an address: it has none, or only some from Calico.
+fn may_lack(services: &Services<'_, '_>, service: &Service) -> bool {
+    if service.ingress.is_empty() {
+        return !service.has_hostname;
+    }
+    let names_addresses = service.request.addresses.is_some();
+    let lacks_family = Family::BOTH.into_iter().any(|family| Services::lacks(service, family));
+    (names_addresses || service.request.dual_stack)
+        && lacks_family
+        && service.ingress.iter().all(|address| services.is_of_calico(service, *address))
+}
+
+fn without_address(
+    context: &Context<'_>,
+    services: &Services<'_, '_>,
+    explained: &ServiceExplanation,
+    service: &Service,
+) -> Option<Finding> {
+    let names_calico = service.request.names_calico();
+    let is_known = !context.index.pools_incomplete && context.snapshot.has_read(Source::Pools);
+    let missing: Vec<&FamilyOfService> = explained
+        .families
+        .iter()
+        .filter(|family| family.family.is_needed && Services::lacks(service, family.family.family))
+        .collect();
+    let cause = match &explained.state {
+        ServiceState::Served if missing.is_empty() => return None,
+        ServiceState::Served if !explained.settles => Some(NoAddress::NeverSettles),
+        ServiceState::Served => cause_of_refusals(&missing).filter(|_| is_known),
+        ServiceState::NoPool if names_calico && is_known => Some(NoAddress::NoPool),
+        ServiceState::NotServed(_) if !services.has_pool => {
+            (names_calico && is_known).then_some(())?;
+            Some(NoAddress::NoPool)
         }
-        Ok(assign) => service.is_managed(assign).then(|| {
-            let is_manual = !service.requests_addresses && pools.iter().all(|pool| !pool.automatic);
-            (is_manual && !is_in_doubt).then_some(NoAddress::PoolsManual)
-        }),
-    }?;
+        // A service that does not name Calico may get its address elsewhere.
+        ServiceState::NotServed(why) => {
+            (names_calico || !services.has_other_controller()).then_some(())?;
+            Some(NoAddress::NotServed(*why))
+        }
+        ServiceState::Unreadable(_) => Some(NoAddress::Unreadable),
+        ServiceState::NotKnown => {
+            let controller = context.snapshot.serves_services()?.ok()?;
+            service.is_managed(controller).then_some(())?;
+            None
+        }
+        _ => return None,
+    };
+    let why = match (&explained.state, cause) {
+        (ServiceState::Unreadable(why), _) => {
+            format!(": the controller cannot read {}: {}", why.field, why.calico)
+        }
+        (_, Some(NoAddress::Refused) | None) => in_words(&missing),
+        (_, Some(cause)) => format!(": {cause}"),
+    };
+    let lacked = match &missing[..] {
+        [one] if !service.ingress.is_empty() => format!("an {} address", one.family.family),
+        _ => "an address".to_owned(),
+    };
 
     let name = service.full_name();
-    let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-    let says = format!("{} is a LoadBalancer service without an address{why}", short(&name));
-    let evidence = OwnerEvidence { cause, ..OwnerEvidence::new(OwnerKind::Service, name.clone()) };
+    let says = format!("{} is a LoadBalancer service without {lacked}{why}", short(&name));
+    let refusals = missing.iter().filter_map(|family| refusal(family)).collect();
+    let evidence = OwnerEvidence { cause, refusals, ..OwnerEvidence::new(OwnerKind::Service, name.clone()) };
     let evidence = Evidence::Endpoint(Box::new(evidence));
     let finding = Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), says, evidence);
     Some(finding.depending_on([service.key()]))
+}
+
+fn cause_of_refusals(missing: &[&FamilyOfService]) -> Option<NoAddress> {
+    let is_manual = |family: &&&FamilyOfService| {
+        let refused = family.answer().and_then(|answer| answer.outcome.as_ref().err());
+        refused.is_some_and(|refused| refused.reason == Reason::NoneAutomatic)
+    };
+    if missing.iter().any(|family| is_manual(&family)) {
+        return Some(NoAddress::PoolsManual);
+    }
+    missing.iter().any(|family| family.why().is_some()).then_some(NoAddress::Refused)
+}
+
+fn in_words(missing: &[&FamilyOfService]) -> String {
+    let mut reasons: Vec<String> = missing.iter().filter_map(|family| family.why()).collect();
+    reasons.dedup();
+    if reasons.is_empty() { String::new() } else { format!(": {}", joined(reasons, ", and ")) }
+}
+
+fn refusal(family: &FamilyOfService) -> Option<RefusalEvidence> {
+    let refused = family.answer().and_then(|answer| answer.outcome.as_ref().err());
+    let of_allocator = refused.map(|refused| RefusalEvidence::new(family.family.family, refused));
+    Some(RefusalEvidence {
+        family: family.family.family,
+        reason: family.reason()?,
+        why: family.why()?,
+        calico: family.calico().unwrap_or_default().to_owned(),
+        pools: of_allocator.map(|refusal| refusal.pools).unwrap_or_default(),
+    })
 }

@@ -1,5 +1,6 @@
-//! Addresses in pools that pods have without Calico IPAM: those from another CNI plugin, those that bypass IPAM, and
-//! floating ones. No block records them for these pods, so Calico assigns them to other pods.
+//! Addresses in pools that pods and services have without Calico IPAM: those from another CNI plugin or another load
+//! balancer, those that bypass IPAM, and floating ones. No block records them for their owners, so Calico assigns them
+//! to pods.
 
 use std::net::IpAddr;
 
@@ -19,11 +20,10 @@ use crate::names::{names_of_owners, short};
 use crate::record::Record;
 use crate::{Context, FastSet};
 
-/// Checks pod addresses that Calico does not know to be in use.
+/// Checks addresses of pods and services that Calico does not know to be in use.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let are_read =
-        [Source::Pods, Source::Pools, Source::Blocks].into_iter().all(|source| snapshot.has_read(source));
+    let are_read = snapshot.has_read(Source::Pools) && snapshot.has_read(Source::Blocks);
     // Clusters with an older Calico have no reservations.
     let reservations = snapshot.coverage.get(&Source::Reservations);
     let are_known =
@@ -31,6 +31,27 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.index.services_only || !are_read || !are_known {
         return;
     }
+    if snapshot.has_read(Source::Pods) {
+        check_pods(context, out);
+    }
+    if snapshot.has_read(Source::Services) {
+        check_services(context, out);
+    }
+}
+
+/// Checks the addresses that other load balancers gave to services. A node's own address is another rule's subject.
+fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
+    for (position, service) in (0..).zip(&context.snapshot.services) {
+        for address in service.value.ingress.iter().filter(|_| !service.value.deleting) {
+            if context.index.node_of_own_address(*address).is_none() {
+                out.extend(unrecorded(context, Owner::Service(position), *address, How::Foreign));
+            }
+        }
+    }
+}
+
+fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
     let nodes: Vec<Text> = snapshot.nodes.iter().flat_map(|node| node.value.names()).map(Text::new).collect();
     let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
@@ -51,20 +72,20 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         for (address, by) in pod.evidence().iter().filter(|(_, by)| by & wanted != 0) {
             let how = How::of(by & wanted);
             out.extend(conflict(context, position, *address, how));
-            out.extend(unrecorded(context, position, *address, how));
+            out.extend(unrecorded(context, Owner::Pod(position), *address, how));
         }
     }
 }
 
-/// The way in which a pod has an address without Calico IPAM.
+/// The way in which a pod or service has an address without Calico IPAM.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     /// The annotation `ipAddrsNoIpam` names it.
     NoIpam,
     /// The annotation `floatingIPs` names it.
     Floating,
-    /// Another CNI plugin set it up.
-    OtherPlugin,
+    /// Another CNI plugin or load balancer gave it.
+    Foreign,
 }
 
 impl How {
@@ -74,7 +95,7 @@ impl How {
         } else if by & evidence::FLOATING != 0 {
             Self::Floating
         } else {
-            Self::OtherPlugin
+            Self::Foreign
         }
     }
 
@@ -83,7 +104,7 @@ impl How {
         match self {
             Self::NoIpam => ", whose annotation ipAddrsNoIpam names it",
             Self::Floating => ", whose annotation floatingIPs names it",
-            Self::OtherPlugin => ", which has it from another CNI plugin",
+            Self::Foreign => ", which has it from another CNI plugin",
         }
     }
 }
@@ -126,7 +147,7 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     }))
 }
 
-fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> Option<Finding> {
+fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
     let is_reserved = || context.snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
@@ -143,7 +164,7 @@ fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr, how: How) -
     }
     let blocks = around.first().map_or(&[][..], |block| std::slice::from_ref(*block));
     let place = blocks.first().map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
-    let uses = [Use { address, owner: Owner::Pod(position) }];
+    let uses = [Use { address, owner }];
     let address = Address { address, records: &[], uses: &uses, blocks };
     Some(finding(context, Code::UnrecordedAddress, &address, |evidence| match how {
         How::Floating => {

@@ -128,8 +128,8 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         all
     };
     let addresses: HashSet<IpAddr> = context.index.uses.iter().map(|used| used.address).collect();
-    let assigns = snapshot.kube_controllers.as_ref().and_then(|controllers| controllers.assign_ips);
-    let services = assigns.filter(|_| snapshot.has_read(Source::Services));
+    let controller = snapshot.serves_services().and_then(Result::ok);
+    let services = controller.filter(|_| snapshot.has_read(Source::Services));
 
     let orphans = report.findings.iter().filter(|finding| finding.code == Code::OrphanHandle);
     let orphans: HashSet<&str> = orphans.filter_map(|finding| finding.subject.handle()).collect();
@@ -138,8 +138,8 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         blocks: blocks.collect(),
         pools: pools.map(|pool| pool.value.cidr).collect(),
         tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
-        services: services.map(|assign| {
-            snapshot.services.iter().filter(|service| service.value.is_managed(assign)).count()
+        services: services.map(|controller| {
+            snapshot.services.iter().filter(|service| service.value.is_managed(controller)).count()
         }),
         service_addresses: used(|owner| matches!(owner, Owner::Service(_))),
         workloads: used(|owner| matches!(owner, Owner::Endpoint(_) | Owner::Pod(_))),

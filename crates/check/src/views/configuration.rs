@@ -87,7 +87,7 @@ fn others(snapshot: &Snapshot) -> Vec<Setting> {
         None => setting("leakGracePeriod", format!("{DEFAULT_GRACE:#}"), "Calico's default"),
     });
     settings.extend(snapshot.serves_services().map(|serves| match serves {
-        Ok(assign) => setting("assignIPs", format!("{assign:?}"), controllers),
+        Ok(controller) => setting("assignIPs", format!("{:?}", controller.assign), controllers),
         Err(why) => setting("assignIPs", "none".to_owned(), &why.to_string()),
     }));
     if let Some(cluster) = &snapshot.cluster {

@@ -15,6 +15,7 @@ mod map;
 mod nodes;
 mod pools;
 mod scope;
+mod service;
 pub mod sources;
 #[cfg(test)]
 mod tests;
@@ -40,8 +41,10 @@ pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, PoolMap, map};
 pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, TunnelView, nodes};
 pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
+pub use self::service::explain_service;
 pub use self::why::{Explanation, FamilyAnswer, RequestState, explain_node, explain_pod};
 pub use crate::record::AddressState;
+pub use crate::services::{FamilyOfService, ServiceExplanation, ServiceState};
 
 /// A number of addresses. IPv6 pools can have more than fit into 64 bits. In JSON and YAML, values up to 2^53, which
 /// every reader keeps exactly, are numbers; larger ones are strings of decimal digits.

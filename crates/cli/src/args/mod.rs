@@ -185,10 +185,10 @@ pub(crate) enum IpamCommand {
     /// Adds full states and the changes after them to a folder, which `history`, `diff` and `show` read. Changes nothing else.
     #[command(after_long_help = include_str!("help/record.txt"))]
     Record(RecordArgs),
-    /// Explain a rule, or why a pod or node gets no address
+    /// Explain a rule, or why a pod, service or node gets no address
     ///
-    /// For a rule, prints its severity, the risk, the possible causes, and what to do. For a pod or node, prints
-    /// the allocator's answer in one sentence, and what to do.
+    /// For a rule, prints its severity, the risk, the possible causes, and what to do. For a pod, LoadBalancer service
+    /// or node, prints the allocator's answer in one sentence, and what to do.
     #[command(after_long_help = include_str!("help/explain.txt"))]
     Explain(ExplainArgs),
 }
@@ -239,6 +239,14 @@ pub(crate) struct ExplainArgs {
     /// Explain why this pod gets an address, or none
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = show::pod, conflicts_with_all = ["rules", "node"])]
     pub pod: Option<calipam_check::views::PodName>,
+    /// Explain why this LoadBalancer service gets an address, or none
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        value_parser = show::service,
+        conflicts_with_all = ["rules", "node", "pod"]
+    )]
+    pub service: Option<calipam_check::views::PodName>,
     /// Explain why the next pod on this node gets an address, or none
     #[arg(long, value_name = "NODE", conflicts_with = "rules")]
     pub node: Option<String>,

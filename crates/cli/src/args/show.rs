@@ -95,13 +95,22 @@ pub(super) fn whole(id: &str) -> String {
     id.trim_end_matches('…').to_owned()
 }
 
-/// Reads `NAMESPACE/NAME`.
+/// Reads a pod as `NAMESPACE/NAME`.
 pub(super) fn pod(text: &str) -> Result<PodName, String> {
+    namespaced(text, "default/web-0")
+}
+
+/// Reads a service as `NAMESPACE/NAME`.
+pub(super) fn service(text: &str) -> Result<PodName, String> {
+    namespaced(text, "default/web")
+}
+
+fn namespaced(text: &str, example: &str) -> Result<(String, String), String> {
     match text.split_once('/') {
         Some((namespace, name)) if !(namespace.is_empty() || name.is_empty() || name.contains('/')) => {
             Ok((namespace.to_owned(), name.to_owned()))
         }
-        _ => Err("expected NAMESPACE/NAME, such as `default/web-0`".to_owned()),
+        _ => Err(format!("expected NAMESPACE/NAME, such as `{example}`")),
     }
 }
 

@@ -282,16 +282,21 @@ fn hints(report: &Report, filter: &Filter, console: &Console) {
     }
 }
 
-/// Returns a hint to run `explain` for the first pod or node without an address.
+/// Returns a hint to run `explain` for the first pod, node or service without an address.
 fn explain_refusal(report: &Report) -> Option<String> {
     let of = |code| report.findings.iter().find(move |finding: &&Finding| finding.code == code);
     if let Some(Finding { subject: Subject::Endpoint(pod), .. }) = of(Code::PodWithoutAddress) {
         let explain = hints::command(&["explain", "--pod", pod]);
         return Some(format!("see why {pod} gets no address: {explain}"));
     }
-    let node = of(Code::NodeWithoutAddresses)?.nodes.first()?;
-    let explain = hints::command(&["explain", "--node", node]);
-    Some(format!("see why {node} gets no address: {explain}"))
+    if let Some(node) = of(Code::NodeWithoutAddresses).and_then(|finding| finding.nodes.first()) {
+        let explain = hints::command(&["explain", "--node", node]);
+        return Some(format!("see why {node} gets no address: {explain}"));
+    }
+    let finding = of(Code::ServiceWithoutAddress)?;
+    let Subject::Service(service) = &finding.subject else { return None };
+    let explain = hints::command(&["explain", "--service", service]);
+    Some(format!("see why {service} lacks an address: {explain}"))
 }
 
 /// Returns the merged remedies for the findings within the filter, the most severe first.

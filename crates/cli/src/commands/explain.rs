@@ -1,10 +1,11 @@
 //! The `explain` command.
 
 use calipam_check::Options;
-use calipam_check::views::{self, Explanation, PodName};
+use calipam_check::views::{self, Explanation, PodName, ServiceExplanation};
 use calipam_model::CniConfiguration;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::words::quoted;
+use calipam_workflow::nearest;
 
 use crate::args::{ExplainArgs, Global};
 use crate::console::Console;
@@ -12,19 +13,26 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::render::explanation::Rules;
 use crate::render::text::escape;
 use crate::render::why::Why;
+use crate::render::why_service::WhyService;
 use crate::{connect, hints};
 
-/// Prints the documentation of rules, the list of all rules, or why a pod or node will or will not get an address.
+/// Prints the documentation of rules, the list of all rules, or why a pod, service or node will or will not get an
+/// address.
 ///
 /// # Errors
-/// If the datastore cannot be read, or has no such pod or node.
+/// If the datastore cannot be read, or has no such pod, service or node.
 pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Result<Outcome> {
-    if args.pod.is_none() && args.node.is_none() {
+    if args.pod.is_none() && args.service.is_none() && args.node.is_none() {
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
     let options = Options { cni_configuration: cni_configuration(args)?, ..Options::default() };
     let snapshot = connect::with(global, console, async |access| calipam_workflow::read(access).await)?;
+    if let Some(service) = &args.service {
+        let explanation = of_service(&snapshot, service)?;
+        console.print(&WhyService::new(&snapshot, &explanation))?;
+        return Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean });
+    }
     let explanation = match (&args.pod, &args.node) {
         (Some(pod), _) => of_pod(&snapshot, &options, pod)?,
         (None, node) => {
@@ -64,6 +72,27 @@ fn of_pod(snapshot: &Snapshot, options: &Options, (namespace, name): &PodName) -
             match snapshot.has_read(Source::Pods) {
                 false => Some(super::show::subject::read_pods()),
                 true => super::show::subject::near_pod(snapshot, namespace, name),
+            },
+        )
+    })
+}
+
+/// Explains a service.
+///
+/// # Errors
+/// If there is no such service, or services were not read.
+fn of_service(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<ServiceExplanation> {
+    views::explain_service(snapshot, namespace, name).ok_or_else(|| {
+        let service = format!("{namespace}/{name}");
+        Failure::refused(format!("service {} not found", escape(&service))).hint_if(
+            match snapshot.has_read(Source::Services) {
+                false => Some(super::show::subject::read_services()),
+                true => {
+                    let known: Vec<String> =
+                        snapshot.services.iter().map(|stored| stored.value.full_name()).collect();
+                    nearest(&service, known.iter().map(String::as_str))
+                        .map(|near| format!("did you mean `{}`?", escape(near)))
+                }
             },
         )
     })

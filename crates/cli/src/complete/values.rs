@@ -26,6 +26,7 @@ impl Cluster {
             (Some("ip"), "assign") => return None,
             (Some("ip"), _) => Wanted::OfObjects(NameKind::Addresses),
             (Some("handle"), _) => Wanted::OfObjects(NameKind::Handles),
+            (Some("service"), "explain") => Wanted::OfObjects(NameKind::Services),
             (Some("namespace"), _) => Wanted::OfObjects(NameKind::Namespaces),
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
             (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),

@@ -4,6 +4,7 @@ mod call;
 mod command;
 pub(crate) mod plan;
 pub(crate) mod remedy;
+pub(crate) mod service;
 pub(crate) mod why;
 mod words;
 

@@ -122,6 +122,7 @@ fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
         Reason::MachineOutsidePools(address) => {
             format!("see which pool the address is in: {}", command(&["show", "--ip", &address.to_string()]))
         }
+        Reason::NoneForServices => ADD_POOL.to_owned(),
         Reason::BrokenSelector(pool) => patch("correct its selector", pool, ALL_NODES),
         Reason::BlockLimit { limit, .. } => {
             let more = (limit + 1).to_string();

@@ -27,5 +27,6 @@ pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod undo;
 pub(crate) mod why;
+pub(crate) mod why_service;
 pub(crate) mod wrap;
 mod yaml;

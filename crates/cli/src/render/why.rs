@@ -113,7 +113,7 @@ impl Document for Why<'_> {
     }
 }
 
-fn source(source: AddressSource) -> &'static str {
+pub(super) fn source(source: AddressSource) -> &'static str {
     match source {
         AddressSource::OwnBlock => "own-block",
         AddressSource::NewBlock => "new-block",
@@ -123,7 +123,7 @@ fn source(source: AddressSource) -> &'static str {
     }
 }
 
-fn decision_columns<'a>() -> Vec<Column<'a, &'a Decision>> {
+pub(super) fn decision_columns<'a>() -> Vec<Column<'a, &'a Decision>> {
     vec![
         left("STEP", |decision: &Decision| decision.step),
         left("SUBJECT", |decision: &Decision| &decision.subject),

@@ -25,6 +25,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
         NameKind::Pools => Source::Pools,
         NameKind::Namespaces => Source::Namespaces,
         NameKind::Blocks | NameKind::Addresses => Source::Blocks,
+        NameKind::Services => Source::Services,
     };
     let Some(objects) = Objects::of(client, source) else { return Ok(BTreeSet::new()) };
     match kind {
@@ -37,7 +38,9 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
             Ok(cidrs(found).filter(|cidr| cidr.starts_with(begin)).collect())
         }
         NameKind::Addresses => addresses::names(&objects, begin).await,
-        NameKind::Nodes | NameKind::Pools | NameKind::Namespaces => some(&objects, begin).await,
+        NameKind::Nodes | NameKind::Pools | NameKind::Namespaces | NameKind::Services => {
+            some(&objects, begin).await
+        }
     }
 }
 
@@ -70,18 +73,19 @@ fn cidrs(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = String
     names.into_iter().filter_map(|name| cidr_of_block(&name)).map(|cidr| cidr.to_string())
 }
 
-/// The objects of a kind, by name.
+/// The objects of a kind, by name; services of type LoadBalancer by `namespace/name`.
 struct Objects<'c> {
     client: &'c Arc<KubeClient>,
     path: String,
     what: &'static str,
+    source: Source,
 }
 
 impl<'c> Objects<'c> {
     /// Returns the objects of a source; `None` if the cluster has no such kind.
     fn of(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
         let kind = kinds::find(client.api(), source).ok()?;
-        Some(Self { client, path: kind.path.clone(), what: kind.known.plural })
+        Some(Self { client, path: kind.path.clone(), what: kind.known.plural, source })
     }
 
     /// The IDs of handles. They are read from the objects, because object names are in lower case.
@@ -99,8 +103,15 @@ impl Names for Objects<'_> {
             let place = String::from_utf8_lossy(start);
             path.push_str(&format!("&continue={}", token_from(&place)));
         }
+        if self.source == Source::Services {
+            path.push_str("&fieldSelector=spec.type%3DLoadBalancer");
+        }
         let page: Option<Page> = self.client.get_json(&path, Accept::Names, self.what).await?;
-        Ok(page.unwrap_or_default().names().collect())
+        let page = page.unwrap_or_default();
+        Ok(match self.source {
+            Source::Services => page.all().map(|one| format!("{}/{}", one.namespace, one.name)).collect(),
+            _ => page.names().collect(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use calipam_model::service::Service;
+use calipam_model::service::request::{self, ServiceRequest};
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 
 use super::list_splitter::Encoding;
@@ -10,14 +11,11 @@ use super::meta::{Labels, Parts, Wanted};
 use super::wire::{Text, message};
 use super::{Added, Result, export};
 
-/// Annotations with which a service requests addresses from Calico.
-const REQUEST_ANNOTATIONS: [&str; 3] =
-    ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
-
-/// The class of services that Calico serves.
-const CLASS: &str = "calico";
-
-const WANTED: Wanted = Wanted { labels: Labels::None, annotations: &REQUEST_ANNOTATIONS, owners: false };
+const WANTED: Wanted = Wanted {
+    labels: Labels::None,
+    annotations: &[request::POOLS_V4, request::POOLS_V6, request::ADDRESSES],
+    owners: false,
+};
 
 type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
@@ -31,12 +29,22 @@ message! {
         3 "clusterIP" cluster_ip: Text<'a>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         18 "clusterIPs" cluster_ips: Vec<Text<'a>>,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        17 "ipFamilyPolicy" family_policy: Text<'a>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        19 "ipFamilies" families: Vec<Text<'a>>,
     }
 }
 
 message! { Status { 1 "loadBalancer" load_balancer: LoadBalancer<'a> } }
 message! { LoadBalancer { 1 "ingress" ingress: Vec<Ingress<'a>> } }
-message! { Ingress { 1 "ip" ip: Text<'a> } }
+message! {
+    Ingress {
+        1 "ip" ip: Text<'a>,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        2 "hostname" hostname: Text<'a>,
+    }
+}
 
 impl Spec<'_> {
     fn is_load_balancer(&self) -> bool {
@@ -48,6 +56,18 @@ impl Spec<'_> {
         let all =
             [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);
         all.filter_map(|text| text.parse().ok())
+    }
+
+    /// True if the service is to have an address of a family. Services from before dual-stack clusters name no family,
+    /// and have that of their cluster IP.
+    fn has_family(&self, name: &str, is_it: fn(&IpAddr) -> bool) -> bool {
+        if !self.families.is_empty() {
+            return self.families.iter().any(|family| **family == *name);
+        }
+        match self.cluster_ips().next() {
+            Some(_) => self.cluster_ips().any(|address| is_it(&address)),
+            None => name == "IPv4",
+        }
     }
 
     fn is_wanted(&self) -> bool {
@@ -74,23 +94,22 @@ pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option
 
 fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
-    let asked = |name: &&str| meta.annotation(name).is_some_and(|text| !text.is_empty());
+    let ingress = &object.status.load_balancer.ingress;
     let mut service = Service {
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),
         uid: meta.uid.to_string(),
         created: meta.created_at(),
         deleting: meta.deleted.is_some(),
-        class: object.spec.class.as_deref().map(str::to_owned),
-        requests_addresses: REQUEST_ANNOTATIONS.iter().any(asked) || !object.spec.ip.is_empty(),
-        names_calico: REQUEST_ANNOTATIONS.iter().any(asked) || object.spec.class.as_deref() == Some(CLASS),
+        request: if object.spec.is_load_balancer() { request_of(object) } else { ServiceRequest::default() },
         ingress: Vec::new(),
+        has_hostname: ingress.iter().any(|entry| !entry.hostname.is_empty()),
         is_internal: !object.spec.is_load_balancer(),
         cluster_ips: object.spec.cluster_ips().collect(),
     };
     let mut defects = Vec::new();
     // Entries that have only a host name have no address.
-    for Ingress { ip } in object.status.load_balancer.ingress.iter().filter(|i| !i.ip.is_empty()) {
+    for Ingress { ip, .. } in ingress.iter().filter(|entry| !entry.ip.is_empty()) {
         match ip.parse() {
             Ok(address) => service.ingress.push(address),
             Err(_) => {
@@ -102,6 +121,26 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
     snapshot.newest_creation = snapshot.newest_creation.max(service.created);
     snapshot.services.push(Versioned { value: service, revision: meta.revision() });
     defects
+}
+
+fn request_of(object: &ServiceObject<'_>) -> ServiceRequest {
+    let spec = &object.spec;
+    let annotation = |name| object.metadata.annotation(name).map(str::to_owned);
+    let v4 = spec.has_family("IPv4", IpAddr::is_ipv4);
+    let v6 = spec.has_family("IPv6", IpAddr::is_ipv6);
+    ServiceRequest {
+        class: spec.class.as_deref().map(str::to_owned),
+        pools_v4: annotation(request::POOLS_V4),
+        pools_v6: annotation(request::POOLS_V6),
+        addresses: annotation(request::ADDRESSES),
+        spec_address: spec.ip.to_string(),
+        v4,
+        v6,
+        dual_stack: match &*spec.family_policy {
+            "" => v4 && v6,
+            policy => policy != "SingleStack",
+        },
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +175,53 @@ mod tests {
         let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
         add_service(&mut snapshot, ours, Encoding::Json).unwrap();
         let ours = &snapshot.services[3].value;
-        assert!(ours.names_calico && !ours.requests_addresses && !ours.is_internal);
+        assert!(ours.request.names_calico() && ours.request.v4 && !ours.is_internal);
+    }
+
+    #[test]
+    fn an_export_keeps_the_entire_request() {
+        let object = serde_json::json!({
+            "metadata": {"name": "web", "namespace": "shop", "annotations": {
+                "projectcalico.org/ipv4pools": "[\"lb\"]", "projectcalico.org/ipv6pools": "",
+                "projectcalico.org/loadBalancerIPs": "x", "other": "y"}},
+            "spec": {"type": "LoadBalancer", "loadBalancerIP": "10.9.0.1", "loadBalancerClass": "calico",
+                "ipFamilies": ["IPv6"], "ipFamilyPolicy": "PreferDualStack"},
+            "status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}, {"ip": "10.9.0.1"}]}},
+        });
+        let object = object.to_string();
+        let mut snapshot = Snapshot::default();
+        add_service(&mut snapshot, object.as_bytes(), Encoding::Json).unwrap();
+        let exported = export_service(object.as_bytes(), Encoding::Json).unwrap().unwrap();
+        assert!(!String::from_utf8(exported.clone()).unwrap().contains("other"));
+        add_service(&mut snapshot, &exported, Encoding::Json).unwrap();
+        let [read, of_export] = &snapshot.services[..] else { panic!() };
+        assert_eq!(read.value, of_export.value);
+        let request = ServiceRequest {
+            class: Some("calico".into()),
+            pools_v4: Some("[\"lb\"]".into()),
+            pools_v6: Some(String::new()),
+            addresses: Some("x".into()),
+            spec_address: "10.9.0.1".into(),
+            v4: false,
+            v6: true,
+            dual_stack: true,
+        };
+        assert_eq!(read.value.request, request);
+        assert!(read.value.has_hostname && read.value.ingress.len() == 1);
+    }
+
+    #[test]
+    fn a_service_without_families_has_those_of_its_cluster_addresses() {
+        let families = |more: &str| {
+            let object =
+                format!(r#"{{"metadata": {{"name": "a"}}, "spec": {{"type": "LoadBalancer"{more}}}}}"#);
+            let mut snapshot = Snapshot::default();
+            add_service(&mut snapshot, object.as_bytes(), Encoding::Json).unwrap();
+            let request = &snapshot.services[0].value.request;
+            [request.v4, request.v6, request.dual_stack]
+        };
+        assert_eq!(families(""), [true, false, false]);
+        assert_eq!(families(r#", "clusterIP": "fd00::7""#), [false, true, false]);
+        assert_eq!(families(r#", "clusterIPs": ["fd00::7", "10.96.0.9"]"#), [true, true, true]);
     }
 }

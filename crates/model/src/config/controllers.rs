@@ -20,6 +20,21 @@ pub struct KubeControllersConfiguration {
     /// True if `spec` has no `loadBalancer` section. In that case, the controller runs only if the environment variable
     /// `ENABLED_CONTROLLERS` names it.
     pub no_section: bool,
+    /// True if `ENABLED_CONTROLLERS` names the LoadBalancer controller.
+    pub by_environment: bool,
+}
+
+/// Calico's LoadBalancer controller, which gives services their addresses. The default is the newest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadBalancerController {
+    /// The services that it serves.
+    pub assign: AssignIps,
+    /// True if it serves only services of its own class and without a class.
+    pub knows_classes: bool,
+    /// True if it reads `spec.loadBalancerIP`.
+    pub reads_spec_address: bool,
+    /// True if it no longer counts a pool that is being deleted.
+    pub leaves_deleted_pools: bool,
 }
 
 /// The reason why Calico's controller serves no LoadBalancer services.
@@ -39,6 +54,49 @@ pub enum NotServed {
         "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
     )]
     OnlyByEnvironment,
+    /// Calico has no such controller before version 3.30.
+    #[error("this version of Calico has no loadbalancer controller, which came with v3.30")]
+    TooOld,
+    /// There is no KubeControllersConfiguration, which kube-controllers creates when it starts.
+    #[error("there is no KubeControllersConfiguration: kube-controllers has never run")]
+    NoConfiguration,
+}
+
+/// A version of Calico: major, minor, patch.
+type Version = (u32, u32, u32);
+
+impl Default for LoadBalancerController {
+    fn default() -> Self {
+        Self::of(None, AssignIps::default())
+    }
+}
+
+impl LoadBalancerController {
+    /// The controller of a Calico version. An unknown version is treated like the newest one.
+    pub fn of(version: Option<Version>, assign: AssignIps) -> Self {
+        let is_since = |first: Version| version.is_none_or(|version| version >= first);
+        Self {
+            assign,
+            knows_classes: is_since((3, 30, 3)),
+            reads_spec_address: is_since((3, 32, 2)),
+            leaves_deleted_pools: is_since((3, 32, 0)),
+        }
+    }
+}
+
+/// True if `ENABLED_CONTROLLERS` alone makes this version serve all services. Earlier ones serve none without the
+/// `loadBalancer` section, even if the status lists the controller.
+fn serves_by_environment(version: Version) -> bool {
+    match version {
+        (3, 30, patch) => patch >= 7,
+        (3, 31, patch) => patch >= 6,
+        (major, minor, _) => (major, minor) >= (3, 32),
+    }
+}
+
+/// True if this version runs the controller even if nothing names it, and then serves all services.
+fn serves_unasked(version: Version) -> bool {
+    matches!(version, (3, 30, 5..=6) | (3, 31, 1..=5))
 }
 
 #[derive(Default, Deserialize)]
@@ -112,30 +170,31 @@ impl KubeControllersConfiguration {
         };
         let running = running.and_then(|running| running.load_balancer);
         let no_section = of_spec.load_balancer.is_none();
+        let by_environment = is_named == Some(true);
         let stated = running.and_then(|running| running.assign_ips);
         let stated = stated.or(of_spec.load_balancer.and_then(|section| section.assign_ips));
         let assign_ips = runs.then_some(match stated.as_deref() {
             Some("RequestedServicesOnly") => AssignIps::RequestedServicesOnly,
             _ => AssignIps::AllServices,
         });
-        Ok((Self { leak_grace_period, assign_ips, no_section }, defects))
+        Ok((Self { leak_grace_period, assign_ips, no_section, by_environment }, defects))
     }
 
-    /// The services that the cluster's Calico version serves. An unknown version is treated like the newest one.
-    pub fn serves(&self, cluster: Option<&ClusterInformation>) -> Result<AssignIps, NotServed> {
-        // If only the environment variable starts the controller, older versions serve nothing, even if the status
-        // lists it.
-        let serves_all = |version| match version {
-            (3, 32, patch) => patch >= 1,
-            (3, 31, patch) | (3, 30, patch) => patch >= 7,
-            (major, minor, _) => (major, minor) > (3, 32),
-        };
+    /// The controller that serves the cluster's services.
+    ///
+    /// # Errors
+    /// If there is none, or it serves no services.
+    pub fn serves(&self, cluster: Option<&ClusterInformation>) -> Result<LoadBalancerController, NotServed> {
         let version = cluster.and_then(ClusterInformation::version);
+        if version.is_some_and(|version| version < (3, 30, 0)) {
+            return Err(NotServed::TooOld);
+        }
+        let is_unasked = version.is_some_and(serves_unasked) && !self.by_environment;
+        let works = !self.no_section || is_unasked || version.is_none_or(serves_by_environment);
         match self.assign_ips {
-            Some(_) if self.no_section && !version.is_none_or(serves_all) => {
-                Err(NotServed::OnlyByEnvironment)
-            }
-            Some(assign) => Ok(assign),
+            Some(assign) if works => Ok(LoadBalancerController::of(version, assign)),
+            Some(_) => Err(NotServed::OnlyByEnvironment),
+            None if is_unasked => Ok(LoadBalancerController::of(version, AssignIps::AllServices)),
             None if self.no_section => Err(NotServed::NoSection),
             None => Err(NotServed::ControllerOff),
         }

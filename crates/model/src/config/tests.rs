@@ -58,7 +58,10 @@ fn status_determines_which_controllers_run() {
         let (controllers, defects) = KubeControllersConfiguration::parse(json.as_bytes()).unwrap();
         assert!(defects.is_empty(), "{defects:?}");
         let cluster = ClusterInformation { calico_version: version.into(), ..Default::default() };
-        (controllers.leak_grace_period.map(|period| period.as_mins()), controllers.serves(Some(&cluster)))
+        (
+            controllers.leak_grace_period.map(|period| period.as_mins()),
+            controllers.serves(Some(&cluster)).map(|controller| controller.assign),
+        )
     };
     let section = r#""loadBalancer":{"assignIPs":"RequestedServicesOnly"},"node":{"leakGracePeriod":"5m"}"#;
     let named = r#""environmentVars":{"ENABLED_CONTROLLERS":"node,loadbalancer"}"#;
@@ -76,8 +79,13 @@ fn status_determines_which_controllers_run() {
         ("", "", "v3.32.1", None, Err(NotServed::NoSection)),
         ("", named, "v3.32.1", None, Ok(AllServices)),
         ("", &both, "v3.32.1", Some(7), Ok(AllServices)),
-        ("", &both, "v3.32.0", Some(7), Err(NotServed::OnlyByEnvironment)),
-        ("", &both, "v3.31.7", Some(7), Ok(AllServices)),
+        ("", &both, "v3.32.0", Some(7), Ok(AllServices)),
+        ("", &both, "v3.31.6", Some(7), Ok(AllServices)),
+        ("", &both, "v3.31.5", Some(7), Err(NotServed::OnlyByEnvironment)),
+        ("", running, "v3.31.5", Some(7), Ok(AllServices)),
+        ("", "", "v3.31.5", None, Ok(AllServices)),
+        ("", "", "v3.31.0", None, Err(NotServed::NoSection)),
+        (section, "", "v3.29.7", Some(5), Err(NotServed::TooOld)),
         ("", &both, "v3.30.0", Some(7), Err(NotServed::OnlyByEnvironment)),
         ("", &both, "v3.30.7-0.dev", Some(7), Ok(AllServices)),
         ("", &both, "v3.34.0-0.dev", Some(7), Ok(AllServices)),

@@ -398,6 +398,12 @@ mod tests {
     fn errors_are_those_of_go() {
         for (text, error) in [
             ("", "unexpected end of JSON input"),
+            ("  ", "unexpected end of JSON input"),
+            ("-", "unexpected end of JSON input"),
+            ("10.99.3.4", "invalid character '.' after top-level value"),
+            ("fd00::1", "invalid character 'd' in literal false (expecting 'a')"),
+            ("[\"a\" \"b\"]", "invalid character '\"' after array element"),
+            ("true", "json: cannot unmarshal bool into Go value of type []string"),
             (r#"["a""#, "unexpected end of JSON input"),
             ("[10.10.0.1]", "invalid character '.' after array element"),
             ("[a]", "invalid character 'a' looking for beginning of value"),

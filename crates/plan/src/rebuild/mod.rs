@@ -70,7 +70,11 @@ pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
 
 /// Plans on the snapshot as it would be if the corrupt blocks were repaired.
 fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Plan {
-    let options = Options { grace: Some(basis.context.grace), pool_threshold: basis.context.pool_threshold, ..Options::default() };
+    let options = Options {
+        grace: Some(basis.context.grace),
+        pool_threshold: basis.context.pool_threshold,
+        ..Options::default()
+    };
     let repaired = corrupt.apply(basis.snapshot);
     let mut report = check(&repaired, &options);
     let seen: HashSet<(Code, &Subject)> =

@@ -122,6 +122,11 @@ pub(in crate::commands) fn read_pods() -> String {
     format!("pods were not read: {}", name_kubeconfig())
 }
 
+/// Returns the hint that services were not read and need a kubeconfig.
+pub(in crate::commands) fn read_services() -> String {
+    format!("services were not read: {}", name_kubeconfig())
+}
+
 /// Returns a hint that suggests a pod with a similar name.
 pub(in crate::commands) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))

@@ -24,6 +24,8 @@ pub enum NameKind {
     Handles,
     /// Existing namespaces; in etcd and files, those with endpoints or pods.
     Namespaces,
+    /// LoadBalancer services, as `namespace/name`.
+    Services,
 }
 
 /// All names of a kind in a snapshot.
@@ -42,6 +44,10 @@ pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
             pods.chain(snapshot.endpoints.iter().map(|one| one.value.namespace().to_string())).collect()
         }
         NameKind::Addresses => addresses::allocated(snapshot),
+        NameKind::Services => {
+            let services = snapshot.services.iter().filter(|service| !service.value.is_internal);
+            services.map(|service| service.value.full_name()).collect()
+        }
     }
 }
 

@@ -86,6 +86,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::ServiceWithoutAddress
         | Code::ServiceAddressExtra
         | Code::InvalidPoolSelector
+        | Code::PoolSmallerThanBlock
         | Code::PoolNearlyFull
         | Code::NodeWithoutAddresses
         | Code::PodWithoutAddress

@@ -268,13 +268,14 @@ impl Cluster {
         self.put_kubernetes_only("services/default/external", external);
     }
 
-    /// Turns off the controller for services. One service waits for an address from elsewhere.
+    /// Turns off the controller for services. One service has an address from elsewhere, and one waits for it.
     fn turn_load_balancer_controller_off(&mut self) {
         let key = key::resource("kubecontrollersconfigurations", "default");
         let value = String::from_utf8(self.remove(&key).value()).expect("JSON is text");
         let without = value.replace(r#""loadBalancer":{"assignIPs":"AllServices"},"#, "");
         assert_ne!(without, value, "the controller was on");
         self.put_raw(key, without);
+        self.put_service("default", "of-elsewhere", &[[203, 0, 113, 10].into()]);
         self.put_service("default", "by-hand", &[]);
     }
 

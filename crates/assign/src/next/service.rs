@@ -1,0 +1,336 @@
+//! The addresses that Calico's LoadBalancer controller gives a service (facts 2.13). The controller compares the
+//! service with its records, releases addresses, and asks the allocator for new ones. It does so again after each
+//! change, so the answer is the state in which nothing changes any more, if there is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::LOAD_BALANCER;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::service::request::{ServiceRequest, Unreadable, Wishes};
+
+use super::answer::Answer;
+use super::{NextAddress, Outlook};
+use crate::allocator::Allocator;
+use crate::event::Event;
+use crate::family::Family;
+use crate::on_snapshot::{SnapshotStore, without_waiting};
+use crate::release::Release;
+use crate::request::{AssignIp, AutoAssign};
+
+/// The number of times that the controller looks at a service before its state counts as never settled. Four are the
+/// longest way to a settled state: a release, an assignment, a second release, and a look that changes nothing.
+const ROUNDS: usize = 8;
+
+/// A service that the controller looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceCall<'r> {
+    pub request: &'r ServiceRequest,
+    /// The pools and addresses that the service names in annotations.
+    pub wishes: &'r Wishes,
+    /// The address in `spec.loadBalancerIP`, if the controller reads the field.
+    pub spec_wish: &'r Result<Option<IpAddr>, Unreadable>,
+    /// The pools that the controller knows.
+    pub pools: &'r [&'r Pool],
+    /// The labels of the service's namespace; `None` if they were not read.
+    pub namespace_labels: Option<&'r BTreeMap<String, String>>,
+    /// The addresses that are recorded for the service.
+    pub recorded: &'r BTreeSet<IpAddr>,
+}
+
+/// The addresses of a service once the controller has looked at it.
+#[derive(Clone, Debug)]
+pub struct ServiceAnswer {
+    /// IPv4 first.
+    pub families: Vec<ServiceFamily>,
+    /// False if the controller assigns and releases addresses again and again.
+    pub settles: bool,
+}
+
+/// The addresses of a service in one family.
+#[derive(Clone, Debug)]
+pub struct ServiceFamily {
+    pub family: Family,
+    /// True if the service asks for an address of the family.
+    pub is_needed: bool,
+    /// The recorded addresses that the service keeps.
+    pub kept: Vec<IpAddr>,
+    /// The recorded addresses that the controller releases.
+    pub released: Vec<IpAddr>,
+    pub outcome: ServiceOutcome,
+}
+
+/// The controller's request to the allocator for an address of a family.
+#[derive(Clone, Debug)]
+pub enum ServiceOutcome {
+    /// There is none, since the service needs no further address.
+    Satisfied,
+    Answered(Box<Answer>),
+    /// There is none, for this reason.
+    NotAsked(NotAsked),
+}
+
+/// The reason why the controller does not ask for an address that the service lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAsked {
+    /// The controller takes an IPv4 address for an IPv6 one, too, when it counts what a service lacks.
+    #[error("the controller asks for no IPv6 address for a service that has an IPv4 address")]
+    HasOther,
+    /// The request for the other family failed.
+    #[error("the controller asks for it only after it got the other family's address")]
+    OtherFailed,
+    #[error("{0}")]
+    Unreadable(Unreadable),
+}
+
+impl NotAsked {
+    /// The reason's name in documents.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::HasOther => "has-other-family",
+            Self::OtherFailed => "other-family-failed",
+            Self::Unreadable(_) => "unreadable-request",
+        }
+    }
+}
+
+impl ServiceFamily {
+    /// True if the service lacks the address of this family that it asks for, and the controller does not give it one.
+    pub fn is_refused(&self) -> bool {
+        let is_given = match &self.outcome {
+            ServiceOutcome::Answered(answer) => answer.outcome.is_ok(),
+            ServiceOutcome::Satisfied | ServiceOutcome::NotAsked(_) => false,
+        };
+        self.is_needed && self.kept.is_empty() && !is_given
+    }
+}
+
+/// One look of the controller at a service.
+#[derive(Default)]
+struct Round {
+    /// True if an address was released.
+    has_released: bool,
+    /// True if the allocator failed, so that the controller asked for nothing else.
+    is_broken: bool,
+    /// By family.
+    answers: [Option<Answer>; 2],
+    /// By family.
+    not_asked: [Option<NotAsked>; 2],
+}
+
+impl Round {
+    fn failed(&self) -> bool {
+        self.answers.iter().flatten().any(|answer| answer.outcome.is_err())
+    }
+}
+
+impl<'s> Outlook<'s> {
+    /// Returns the addresses that the controller gives to a service.
+    pub fn service(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
+        self.run(|allocator, events| {
+            let controller = Controller { outlook: self, call, allocator, events };
+            controller.settle()
+        })
+    }
+}
+
+struct Controller<'c, 's> {
+    outlook: &'c Outlook<'s>,
+    call: &'c ServiceCall<'c>,
+    allocator: &'c Allocator<&'c SnapshotStore<'c>>,
+    events: &'c dyn Fn() -> Vec<Event>,
+}
+
+impl Controller<'_, '_> {
+    fn settle(&self) -> ServiceAnswer {
+        let mut held = self.call.recorded.clone();
+        let mut outcomes = [ServiceOutcome::Satisfied, ServiceOutcome::Satisfied];
+        let mut had_failed = false;
+        let mut settles = false;
+        for _ in 0..ROUNDS {
+            let before = held.clone();
+            let round = self.look(&mut held);
+            for family in Family::BOTH {
+                note(&mut outcomes[family as usize], &round, family);
+            }
+            // A failed request is repeated, because the first one may have cleaned something up.
+            let is_final = !round.failed() || had_failed;
+            settles = held == before && !round.has_released && is_final;
+            if settles {
+                break;
+            }
+            had_failed = held == before && round.failed();
+        }
+        let families = Family::BOTH.into_iter().zip(outcomes);
+        let families = families.map(|(family, outcome)| self.family(family, outcome, &held)).collect();
+        ServiceAnswer { families, settles }
+    }
+
+    fn family(&self, family: Family, outcome: ServiceOutcome, held: &BTreeSet<IpAddr>) -> ServiceFamily {
+        let recorded = self.call.recorded.iter().filter(|address| Family::of_address(**address) == family);
+        let (kept, released) = recorded.partition(|address| held.contains(*address));
+        ServiceFamily { family, is_needed: self.needs(family), kept, released, outcome }
+    }
+
+    /// The addresses that the service names. The annotation takes precedence.
+    fn named(&self) -> Result<Vec<IpAddr>, &Unreadable> {
+        if !self.call.wishes.addresses.is_empty() {
+            return Ok(self.call.wishes.addresses.clone());
+        }
+        self.call.spec_wish.as_ref().map(|wish| wish.iter().copied().collect())
+    }
+
+    fn needs(&self, family: Family) -> bool {
+        match self.named() {
+            Ok(named) if !named.is_empty() => {
+                named.into_iter().any(|address| Family::of_address(address) == family)
+            }
+            _ => self.asks_for(family),
+        }
+    }
+
+    /// True if the service asks for any address of a family, unless it names addresses.
+    fn asks_for(&self, family: Family) -> bool {
+        match family {
+            Family::V4 => self.call.request.v4,
+            Family::V6 => self.call.request.v6,
+        }
+    }
+
+    /// Looks at the service once, as the controller does after each change.
+    fn look(&self, held: &mut BTreeSet<IpAddr>) -> Round {
+        let unwanted: Vec<IpAddr> =
+            held.iter().copied().filter(|address| self.is_unwanted(*address)).collect();
+        let mut round = Round { has_released: !unwanted.is_empty(), ..Round::default() };
+        for address in unwanted {
+            // A block that cannot be changed keeps the address.
+            if without_waiting(self.allocator.release_ips(&[Release::any(address)])).is_ok() {
+                held.remove(&address);
+            }
+        }
+        drop((self.events)());
+
+        let enough = if self.call.request.dual_stack { 2 } else { 1 };
+        if held.len() == enough {
+            return round;
+        }
+        match self.named() {
+            Ok(named) if named.is_empty() => self.ask_for_any(held, &mut round),
+            Ok(named) => self.ask_for(&named, held, &mut round),
+            Err(why) => {
+                for family in Family::BOTH.into_iter().filter(|family| self.needs(*family)) {
+                    round.not_asked[family as usize] = Some(NotAsked::Unreadable(why.clone()));
+                }
+            }
+        }
+        round
+    }
+
+    /// True if the controller releases an address of the service: it is not among those that annotations name, or in
+    /// none of the pools that they name, or in a Manual pool although no annotation names anything.
+    fn is_unwanted(&self, address: IpAddr) -> bool {
+        let Wishes { pools_v4, pools_v6, addresses } = self.call.wishes;
+        if !addresses.is_empty() {
+            return !addresses.contains(&address);
+        }
+        if pools_v4.is_some() || pools_v6.is_some() {
+            let mut named = pools_v4.iter().chain(pools_v6).flatten();
+            return !named.any(|pool| pool.contains(&address));
+        }
+        let pool = self.call.pools.iter().find(|pool| pool.cidr.contains(&address));
+        pool.is_some_and(|pool| !pool.automatic)
+    }
+
+    /// Asks for the addresses that the service names, until one is refused.
+    fn ask_for(&self, named: &[IpAddr], held: &mut BTreeSet<IpAddr>, round: &mut Round) {
+        for address in named {
+            if held.contains(address) {
+                continue;
+            }
+            let family = Family::of_address(*address);
+            if round.is_broken {
+                round.not_asked[family as usize] = Some(NotAsked::OtherFailed);
+                continue;
+            }
+            let wanted = AssignIp {
+                intended_use: Some(PoolUse::LoadBalancer),
+                ..AssignIp::new(LOAD_BALANCER, *address)
+            };
+            let result = without_waiting(self.allocator.assign_ip(&wanted));
+            round.is_broken = result.is_err();
+            let answer = Answer::of_named(self.outlook, LOAD_BALANCER, *address, result, (self.events)());
+            if answer.outcome.is_ok() {
+                held.insert(*address);
+            }
+            round.answers[family as usize] = Some(answer);
+        }
+    }
+
+    /// Asks for any address of each family that the service lacks, IPv4 first.
+    fn ask_for_any(&self, held: &mut BTreeSet<IpAddr>, round: &mut Round) {
+        let before = held.clone();
+        let has = |family| before.iter().any(|address| Family::of_address(*address) == family);
+        for family in Family::BOTH {
+            if !self.asks_for(family) || has(family) {
+                continue;
+            }
+            let not_asked = if family == Family::V6 && has(Family::V4) {
+                Some(NotAsked::HasOther)
+            } else {
+                round.is_broken.then_some(NotAsked::OtherFailed)
+            };
+            if not_asked.is_some() {
+                round.not_asked[family as usize] = not_asked;
+                continue;
+            }
+            let answer = self.any(family, round);
+            held.extend(answer.outcome.as_ref().ok().map(|given| given.address));
+            round.answers[family as usize] = Some(answer);
+        }
+    }
+
+    fn any(&self, family: Family, round: &mut Round) -> Answer {
+        let pools_of = |named: &Option<Vec<IpNet>>| named.clone().unwrap_or_default();
+        let wanted = AutoAssign {
+            host: LOAD_BALANCER.to_owned(),
+            v4: u32::from(family == Family::V4),
+            v6: u32::from(family == Family::V6),
+            pools_v4: pools_of(&self.call.wishes.pools_v4),
+            pools_v6: pools_of(&self.call.wishes.pools_v6),
+            intended_use: Some(PoolUse::LoadBalancer),
+            max_blocks_per_host: self.outlook.most_blocks(false),
+            namespace_labels: self.call.namespace_labels.cloned(),
+            ..AutoAssign::default()
+        };
+        let result = without_waiting(self.allocator.auto_assign(&wanted));
+        let is_error = result.is_err();
+        round.is_broken = is_error;
+        let (_, pools) = wanted.of(family);
+        let request = NextAddress {
+            namespace_labels: self.call.namespace_labels,
+            ..NextAddress::new(LOAD_BALANCER, family, pools)
+        };
+        let mut answer = Answer::of_any(self.outlook, &request, false, result, (self.events)());
+        if let Err(refused) = &mut answer.outcome
+            && !is_error
+        {
+            // The controller does not log the allocator's messages, unlike the plugin.
+            refused.calico.clear();
+        }
+        answer
+    }
+}
+
+/// Notes the outcome of a round. A refusal stays the outcome even if the controller no longer asks; an address that was
+/// given does not, since the controller has released it.
+fn note(outcome: &mut ServiceOutcome, round: &Round, family: Family) {
+    if let Some(answer) = &round.answers[family as usize] {
+        *outcome = ServiceOutcome::Answered(Box::new(answer.clone()));
+    } else if let Some(why) = &round.not_asked[family as usize] {
+        let is_refused = matches!(outcome, ServiceOutcome::Answered(answer) if answer.outcome.is_err());
+        if !is_refused {
+            *outcome = ServiceOutcome::NotAsked(why.clone());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The explanation of a service's addresses in words.
+
+use std::net::IpAddr;
+
+use calipam_model::words::joined;
+
+use super::{FamilyOfService, ServiceExplanation, ServiceState};
+use crate::names::short;
+
+impl ServiceExplanation {
+    /// True if Calico refuses an address to the service, or no controller of Calico serves a service that has none.
+    pub fn is_refused(&self) -> bool {
+        match self.state {
+            ServiceState::Served => {
+                !self.settles || self.families.iter().any(|family| family.family.is_refused())
+            }
+            ServiceState::NoPool => true,
+            ServiceState::Unreadable(_) => self.recorded.is_empty(),
+            ServiceState::NotServed(_) => self.ingress.is_empty(),
+            ServiceState::NotLoadBalancer
+            | ServiceState::Deleting
+            | ServiceState::OtherClass(_)
+            | ServiceState::NotRequested
+            | ServiceState::NotKnown => false,
+        }
+    }
+
+    /// The first family that gets no address.
+    pub fn refused_family(&self) -> Option<&FamilyOfService> {
+        self.families.iter().find(|family| family.family.is_refused())
+    }
+
+    /// Returns the answer in one sentence.
+    pub fn sentence(&self) -> String {
+        let who = short(&self.service);
+        let sentence = match &self.state {
+            ServiceState::Served => self.addresses(&who),
+            ServiceState::NotLoadBalancer => {
+                format!("{who} is not a LoadBalancer service, so it needs no address")
+            }
+            ServiceState::Deleting => {
+                format!("{who} is being deleted: it keeps its addresses until its finalizers are done")
+            }
+            ServiceState::OtherClass(class) => {
+                format!("Calico does not serve {who}: its loadBalancerClass is {class:?}")
+            }
+            ServiceState::NotRequested => format!(
+                "Calico does not serve {who}: assignIPs is RequestedServicesOnly, and the service has neither Calico's class nor one of its annotations"
+            ),
+            ServiceState::NotServed(why) => format!("{who} gets no address from Calico: {why}"),
+            ServiceState::NoPool => {
+                let released = match self.recorded.is_empty() {
+                    true => String::new(),
+                    false => format!("; the controller releases {}", joined(&self.recorded, ", ")),
+                };
+                format!("{who} gets no address: no pool is for LoadBalancer services{released}")
+            }
+            ServiceState::Unreadable(why) if self.recorded.is_empty() => {
+                format!("{who} gets no address: the controller cannot read {}", why.field)
+            }
+            ServiceState::Unreadable(why) => {
+                let has = joined(&self.recorded, ", ");
+                format!("{who} keeps {has}, but the controller cannot read {}", why.field)
+            }
+            ServiceState::NotKnown => {
+                format!("it is not known which address {who} gets: the data is incomplete")
+            }
+        };
+        match &self.unread_wish {
+            Some(wish) => {
+                format!("{sentence}; this version of Calico does not read its spec.loadBalancerIP {wish}")
+            }
+            None => sentence,
+        }
+    }
+
+    fn addresses(&self, who: &str) -> String {
+        if !self.settles {
+            return format!(
+                "the controller assigns and releases the address of {who} again and again: what the service names does not include the address that it gets"
+            );
+        }
+        let mut parts: Vec<String> = Vec::new();
+        let kept: Vec<IpAddr> = self.kept().collect();
+        if !kept.is_empty() {
+            parts.push(format!("{who} has {}{}", joined(&kept, ", "), self.unpublished(&kept)));
+        }
+        let given = self.families.iter().filter_map(|family| family.answer()?.outcome.as_ref().ok());
+        let given: Vec<IpAddr> =
+            given.map(|given| given.address).filter(|address| !kept.contains(address)).collect();
+        if !given.is_empty() {
+            parts.push(format!("IPAM can assign {} to {who}", joined(&given, ", ")));
+        }
+        for family in self.families.iter().filter(|family| family.family.is_refused()) {
+            let why = family.why().unwrap_or_default();
+            parts.push(format!("{who} gets no {} address: {why}", family.family.family));
+        }
+        let released: Vec<IpAddr> =
+            self.families.iter().flat_map(|family| family.family.released.iter().copied()).collect();
+        if !released.is_empty() {
+            let released = joined(&released, ", ");
+            parts.push(format!("the controller releases {released}, which the service does not name"));
+        }
+        if parts.is_empty() { format!("{who} asks for no address") } else { parts.join("; ") }
+    }
+
+    /// The recorded addresses that the service keeps.
+    fn kept(&self) -> impl Iterator<Item = IpAddr> {
+        self.families.iter().flat_map(|family| family.family.kept.iter().copied())
+    }
+
+    fn unpublished(&self, kept: &[IpAddr]) -> &'static str {
+        let is_published = kept.iter().all(|address| self.ingress.contains(address));
+        if is_published { "" } else { ", which its status does not list" }
+    }
+}

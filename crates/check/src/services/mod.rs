@@ -1,0 +1,326 @@
+//! Calico's LoadBalancer controller on a snapshot: which services it serves, the addresses that it has given them, and
+//! those that it gives or refuses. The rule `service-without-address` and `explain --service` take their answers here.
+
+mod explanation;
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use calipam_assign::{
+    Answer, Family, NotAsked, Outlook, Reason, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome,
+};
+use calipam_model::affinity::LOAD_BALANCER;
+use calipam_model::block::BlockOwner;
+use calipam_model::config::{LoadBalancerController, NotServed};
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::service::Service;
+use calipam_model::service::request::{self, ServiceRequest, Unreadable};
+
+use crate::Context;
+use crate::names::name_of_claim;
+
+/// The explanation for a service.
+#[derive(Clone, Debug)]
+pub struct ServiceExplanation {
+    /// `namespace/name`.
+    pub service: String,
+    pub state: ServiceState,
+    /// The addresses that Calico has recorded for the service.
+    pub recorded: Vec<IpAddr>,
+    /// The addresses in the service's status.
+    pub ingress: Vec<IpAddr>,
+    /// The families, IPv4 first; empty unless the service is served.
+    pub families: Vec<FamilyOfService>,
+    /// False if the controller assigns and releases addresses again and again.
+    pub settles: bool,
+    /// The address in `spec.loadBalancerIP`, if this version of the controller does not read the field.
+    pub unread_wish: Option<String>,
+}
+
+/// The state of a service's request for addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceState {
+    /// Calico's controller serves it.
+    Served,
+    NotLoadBalancer,
+    Deleting,
+    /// Its class is another controller's.
+    OtherClass(String),
+    /// The controller serves only services that ask for addresses.
+    NotRequested,
+    /// There is no controller that serves services.
+    NotServed(NotServed),
+    /// No pool is for services.
+    NoPool,
+    /// The controller cannot read an annotation, and leaves the service as it is.
+    Unreadable(Unreadable),
+    /// An object that the controller or the allocator needs was not read, or cannot be decoded.
+    NotKnown,
+}
+
+/// A service's addresses in one family.
+#[derive(Clone, Debug)]
+pub struct FamilyOfService {
+    pub family: ServiceFamily,
+    /// The holder of the requested address, if it is taken.
+    pub holder: Option<String>,
+}
+
+impl FamilyOfService {
+    /// The allocator's answer, if it was asked.
+    pub fn answer(&self) -> Option<&Answer> {
+        match &self.family.outcome {
+            ServiceOutcome::Answered(answer) => Some(answer),
+            ServiceOutcome::Satisfied | ServiceOutcome::NotAsked(_) => None,
+        }
+    }
+
+    /// The reason why the controller does not ask for an address that the service lacks.
+    pub fn not_asked(&self) -> Option<&NotAsked> {
+        match &self.family.outcome {
+            ServiceOutcome::NotAsked(why) => Some(why),
+            ServiceOutcome::Satisfied | ServiceOutcome::Answered(_) => None,
+        }
+    }
+
+    /// The name of the reason why there is no address.
+    pub fn reason(&self) -> Option<&'static str> {
+        let refused = self.answer().and_then(|answer| answer.outcome.as_ref().err());
+        refused.map(|refused| refused.reason.name()).or(self.not_asked().map(NotAsked::name))
+    }
+
+    /// The reason why there is no address, in words.
+    pub fn why(&self) -> Option<String> {
+        let refused = self.answer().and_then(|answer| answer.outcome.as_ref().err());
+        let Some(refused) = refused else { return self.not_asked().map(NotAsked::to_string) };
+        Some(match (&refused.reason, &self.holder) {
+            (Reason::Taken(address), Some(holder)) => format!("{address} is taken by {holder}"),
+            (Reason::NoneAutomatic, _) => {
+                "every pool for LoadBalancer services is Manual: the service must name it".to_owned()
+            }
+            (Reason::NoneEnabled, _) => "no pool for LoadBalancer services is enabled".to_owned(),
+            (Reason::NoneSelectsNode, _) => {
+                "no pool selects the virtual node load-balancer, which has no labels".to_owned()
+            }
+            (Reason::BlockLimit { held, limit }, _) => {
+                format!("the block limit of {limit} is reached: LoadBalancer services hold {held}")
+            }
+            (Reason::ForeignBlock(block), _) => {
+                format!("strict affinity is on, and block {block} does not belong to LoadBalancer services")
+            }
+            (reason, _) => reason.to_string(),
+        })
+    }
+
+    /// The controller's error; empty if it logs none.
+    pub fn calico(&self) -> Option<&str> {
+        if let Some(NotAsked::Unreadable(why)) = self.not_asked() {
+            return Some(&why.calico);
+        }
+        Some(&self.answer()?.outcome.as_ref().err()?.calico)
+    }
+}
+
+/// The services of a cluster, and its controller.
+pub(crate) struct Services<'c, 's> {
+    context: &'c Context<'s>,
+    controller: Option<Result<LoadBalancerController, NotServed>>,
+    /// The pools that the controller knows.
+    pools: Vec<&'s Pool>,
+    /// True if an enabled pool is for services.
+    pub(crate) has_pool: bool,
+    outlook: OnceCell<Option<Outlook<'s>>>,
+    /// The addresses that are recorded for services, by handle.
+    recorded: OnceCell<HashMap<String, BTreeSet<IpAddr>>>,
+    /// Answers to services without an address, by request and namespace.
+    remembered: RefCell<BTreeMap<(ServiceRequest, &'s str), ServiceAnswer>>,
+}
+
+impl<'c, 's> Services<'c, 's> {
+    pub(crate) fn new(context: &'c Context<'s>) -> Self {
+        let snapshot = context.snapshot;
+        let controller = snapshot.serves_services();
+        let known = controller.and_then(Result::ok).unwrap_or_default();
+        let pools = || snapshot.pools.iter().map(|stored| &stored.value);
+        Self {
+            context,
+            controller,
+            pools: known.pools(pools()),
+            has_pool: pools().any(|pool| pool.is_enabled() && pool.allows(PoolUse::LoadBalancer)),
+            outlook: OnceCell::new(),
+            recorded: OnceCell::new(),
+            remembered: RefCell::default(),
+        }
+    }
+
+    /// True if an address in a service's status is Calico's: it is recorded for the service, or in a pool for services.
+    pub(crate) fn is_of_calico(&self, service: &Service, address: IpAddr) -> bool {
+        self.pools.iter().any(|pool| pool.cidr.contains(&address))
+            || self.recorded_for(service).is_some_and(|recorded| recorded.contains(&address))
+    }
+
+    /// True if another controller serves services that name none: one of them has an address or host name that is not
+    /// Calico's.
+    pub(crate) fn has_other_controller(&self) -> bool {
+        let mut services = self.context.snapshot.services.iter().map(|stored| &stored.value);
+        services.any(|service| {
+            let is_foreign = |address: &IpAddr| !self.is_of_calico(service, *address);
+            let has_foreign = service.has_hostname || service.ingress.iter().any(is_foreign);
+            service.request.class.is_none() && !service.request.names_calico() && has_foreign
+        })
+    }
+
+    /// Explains the addresses of a service.
+    pub(crate) fn explain(&self, service: &'s Service) -> ServiceExplanation {
+        let none = BTreeSet::new();
+        let recorded = self.recorded_for(service).unwrap_or(&none);
+        let controller = self.controller.and_then(Result::ok);
+        let is_unread = controller.is_some_and(|controller| !controller.reads_spec_address);
+        let wish = Some(&service.request.spec_address).filter(|wish| is_unread && !wish.is_empty());
+        let mut explained = ServiceExplanation {
+            service: service.full_name(),
+            state: ServiceState::NotKnown,
+            recorded: recorded.iter().copied().collect(),
+            ingress: service.ingress.clone(),
+            families: Vec::new(),
+            settles: true,
+            unread_wish: wish.cloned(),
+        };
+        let controller = match self.state(service) {
+            Ok(controller) => controller,
+            Err(state) => {
+                explained.state = state;
+                return explained;
+            }
+        };
+        match self.answer(service, controller, recorded) {
+            Ok(Some(answer)) => {
+                explained.state = ServiceState::Served;
+                explained.settles = answer.settles;
+                let families = answer.families.into_iter();
+                explained.families = families.map(|family| self.with_holder(family)).collect();
+            }
+            Ok(None) => {}
+            Err(why) => explained.state = ServiceState::Unreadable(why),
+        }
+        explained
+    }
+
+    /// The controller that serves the service.
+    ///
+    /// # Errors
+    /// If there is none, or it has nothing to give.
+    fn state(&self, service: &Service) -> Result<LoadBalancerController, ServiceState> {
+        if service.is_internal {
+            return Err(ServiceState::NotLoadBalancer);
+        }
+        if service.deleting {
+            return Err(ServiceState::Deleting);
+        }
+        let knows_classes =
+            self.controller.and_then(Result::ok).is_none_or(|controller| controller.knows_classes);
+        let class = service.request.class.as_deref();
+        if let Some(class) = class.filter(|class| knows_classes && *class != request::CLASS) {
+            return Err(ServiceState::OtherClass(class.to_owned()));
+        }
+        let controller = match self.controller {
+            None => return Err(ServiceState::NotKnown),
+            Some(Err(why)) => return Err(ServiceState::NotServed(why)),
+            Some(Ok(controller)) => controller,
+        };
+        if !service.is_managed(controller) {
+            return Err(ServiceState::NotRequested);
+        }
+        if self.pools.is_empty() {
+            let is_known = !self.context.index.pools_incomplete;
+            return Err(if is_known { ServiceState::NoPool } else { ServiceState::NotKnown });
+        }
+        Ok(controller)
+    }
+
+    /// The controller's answer; `None` if it depends on data that was not read or cannot be decoded.
+    fn answer(
+        &self,
+        service: &'s Service,
+        controller: LoadBalancerController,
+        recorded: &BTreeSet<IpAddr>,
+    ) -> Result<Option<ServiceAnswer>, Unreadable> {
+        let wishes = service.request.wishes(&self.pools)?;
+        let Some(outlook) = self.outlook.get_or_init(|| Outlook::new(self.context.snapshot)) else {
+            return Ok(None);
+        };
+        let namespace = service.namespace.as_str();
+        let known = outlook.namespace(namespace);
+        let selects_namespaces = self.pools.iter().any(|pool| !pool.namespace_selector.is_empty());
+        if known.is_none() && selects_namespaces {
+            return Ok(None);
+        }
+        let alike = (service.request.clone(), namespace);
+        if recorded.is_empty()
+            && let Some(answer) = self.remembered.borrow().get(&alike)
+        {
+            return Ok(Some(answer.clone()));
+        }
+        let spec_wish = if controller.reads_spec_address { service.request.spec_wish() } else { Ok(None) };
+        let answer = outlook.service(&ServiceCall {
+            request: &service.request,
+            wishes: &wishes,
+            spec_wish: &spec_wish,
+            pools: &self.pools,
+            namespace_labels: known.map(|namespace| &namespace.labels),
+            recorded,
+        });
+        if recorded.is_empty() {
+            self.remembered.borrow_mut().insert(alike, answer.clone());
+        }
+        Ok(Some(answer))
+    }
+
+    fn with_holder(&self, family: ServiceFamily) -> FamilyOfService {
+        let taken = match &family.outcome {
+            ServiceOutcome::Answered(answer) => match answer.outcome.as_ref().err().map(|no| &no.reason) {
+                Some(Reason::Taken(address)) => Some(*address),
+                _ => None,
+            },
+            ServiceOutcome::Satisfied | ServiceOutcome::NotAsked(_) => None,
+        };
+        FamilyOfService { family, holder: taken.and_then(|address| self.holder(address)) }
+    }
+
+    /// The holder of an address according to its record.
+    fn holder(&self, address: IpAddr) -> Option<String> {
+        let index = &self.context.index;
+        index.blocks_around(address).find_map(|block| {
+            let held = block.usable?.allocation_of(address)?;
+            Some(name_of_claim(&held.attribute))
+        })
+    }
+
+    /// The addresses that the controller has recorded for a service, in blocks for services.
+    fn recorded_for(&self, service: &Service) -> Option<&BTreeSet<IpAddr>> {
+        let recorded = self.recorded.get_or_init(|| {
+            let mut recorded: HashMap<String, BTreeSet<IpAddr>> = HashMap::new();
+            let is_of_services =
+                |owner: &BlockOwner| matches!(owner, BlockOwner::Virtual(name) if name == LOAD_BALANCER);
+            for stored in &self.context.snapshot.blocks {
+                let content = &stored.value.content;
+                let usable = content.usable().filter(|_| content.owner().is_some_and(is_of_services));
+                for held in usable.into_iter().flat_map(|block| block.allocations()) {
+                    let record = &held.attribute;
+                    let is_named = record.get("namespace").is_some() && record.get("service").is_some();
+                    if let Some(handle) = record.clean_handle().filter(|_| is_named) {
+                        recorded.entry(handle.to_string()).or_default().insert(held.address);
+                    }
+                }
+            }
+            recorded
+        });
+        recorded.get(&service.handle())
+    }
+
+    /// True if the service's status lacks an address of a family.
+    pub(crate) fn lacks(service: &Service, family: Family) -> bool {
+        !service.ingress.iter().any(|address| Family::of_address(*address) == family)
+    }
+}

@@ -1,0 +1,132 @@
+//! The output of `explain --service`: the answer, the next steps and, in the wide form, the allocator's decisions.
+
+use std::net::IpAddr;
+
+use calipam_check::ClusterIdentity;
+use calipam_check::views::{FamilyOfService, ServiceExplanation, ServiceState};
+use calipam_model::IpNet;
+use calipam_model::affinity::LOAD_BALANCER;
+use calipam_model::node::Node;
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::decisions::{self, Decision};
+use super::document::Document;
+use super::output::Text;
+use super::why::{decision_columns, source};
+use crate::hints;
+
+/// The reason why a LoadBalancer service will or will not get an address.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WhyService<'a> {
+    cluster: ClusterIdentity,
+    service: &'a str,
+    state: &'static str,
+    refused: bool,
+    answer: String,
+    steps: Vec<String>,
+    recorded: &'a [IpAddr],
+    ingress: &'a [IpAddr],
+    settles: bool,
+    families: Vec<ShownFamily<'a>>,
+    /// The controller's error; empty if it logs none.
+    calico: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownFamily<'a> {
+    family: &'static str,
+    needed: bool,
+    kept: &'a [IpAddr],
+    released: &'a [IpAddr],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<IpNet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calico: Option<&'a str>,
+    decisions: Vec<Decision>,
+}
+
+impl<'a> WhyService<'a> {
+    pub(crate) fn new(snapshot: &Snapshot, explanation: &'a ServiceExplanation) -> Self {
+        let families = explanation.families.iter().map(|family| ShownFamily::new(snapshot, family));
+        Self {
+            cluster: ClusterIdentity::of(snapshot),
+            service: &explanation.service,
+            state: state(&explanation.state),
+            refused: explanation.is_refused(),
+            answer: explanation.sentence(),
+            steps: hints::service::steps(explanation),
+            recorded: &explanation.recorded,
+            ingress: &explanation.ingress,
+            settles: explanation.settles,
+            families: families.collect(),
+            calico: match &explanation.state {
+                ServiceState::Unreadable(why) => &why.calico,
+                _ => explanation.refused_family().and_then(FamilyOfService::calico).unwrap_or_default(),
+            },
+        }
+    }
+}
+
+impl<'a> ShownFamily<'a> {
+    fn new(snapshot: &Snapshot, family: &'a FamilyOfService) -> Self {
+        let holder = Node { name: LOAD_BALANCER.to_owned(), ..Node::default() };
+        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
+        let events = family.answer().into_iter().flat_map(|answer| &answer.events);
+        Self {
+            family: family.family.family.name(),
+            needed: family.family.is_needed,
+            kept: &family.family.kept,
+            released: &family.family.released,
+            address: given.map(|given| given.address),
+            block: given.map(|given| given.block),
+            from: given.map(|given| source(given.source)),
+            reason: family.reason(),
+            why: family.why(),
+            calico: family.calico(),
+            decisions: events.map(|event| decisions::of(snapshot, &holder, event)).collect(),
+        }
+    }
+}
+
+/// The state's name in documents.
+fn state(state: &ServiceState) -> &'static str {
+    match state {
+        ServiceState::Served => "served",
+        ServiceState::NotLoadBalancer => "not-load-balancer",
+        ServiceState::Deleting => "deleting",
+        ServiceState::OtherClass(_) => "other-class",
+        ServiceState::NotRequested => "not-requested",
+        ServiceState::NotServed(_) => "not-served",
+        ServiceState::NoPool => "no-pool",
+        ServiceState::Unreadable(_) => "unreadable-request",
+        ServiceState::NotKnown => "not-known",
+    }
+}
+
+impl Document for WhyService<'_> {
+    const KIND: &'static str = "ServiceExplanation";
+
+    fn text(&self, text: &mut Text) {
+        text.line(&self.answer);
+        self.steps.iter().for_each(|step| text.hanging(2, step));
+        if !self.calico.is_empty() {
+            text.hanging(2, format!("Calico says: {}", self.calico));
+        }
+        let wide = text.page.wide;
+        for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {
+            text.blank();
+            text.table(&family.decisions, decision_columns());
+        }
+    }
+}
