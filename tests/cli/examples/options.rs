@@ -12,7 +12,7 @@ use crate::cli::help::{called, commands};
 use crate::cli::program::{files, root};
 
 /// Options of other programs that documents and manifests mention without the program.
-const OTHERS: [(&str, &str); 11] = [
+const OTHERS: [(&str, &str); 13] = [
     ("--enable-v2", "etcd"),
     ("--service-cluster-ip-range", "kube-apiserver"),
     ("--create-namespace", "helm"),
@@ -23,7 +23,9 @@ const OTHERS: [(&str, &str); 11] = [
     ("--check", "cargo xtask dist"),
     ("--twice", "cargo xtask dist"),
     ("--hours", "cargo xtask explore"),
+    ("--faults", "cargo xtask explore"),
     ("--keep-going", "cargo xtask explore"),
+    ("--seeds", "cargo xtask explore"),
 ];
 
 /// The commands that the program has under the name `calicoctl`, and an empty entry for the help of the program.

@@ -118,8 +118,9 @@ fn what_is_certain_is_released_before_the_wait() {
     said.read_to_string(&mut stderr).unwrap();
     let mut run = Run::ended(child.wait_with_output().unwrap());
     run.stderr = stderr;
-    let run =
-        run.exits(130).says("interrupted before the second check: 1 address or handle was found unused once");
+    let run = run
+        .exits(130)
+        .says("interrupted before the second check: 2 addresses or handles were found unused once");
     let run = run.says("goes on with them").says("to restore what was there: ");
     assert_eq!(recorded(&site.dump()), during);
     assert_eq!(site.journals(), [PathBuf::from(journal_of(&run))]);
