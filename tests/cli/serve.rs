@@ -279,7 +279,7 @@ fn clients_that_are_silent_or_read_nothing_shut_no_one_out() {
         .collect();
 
     let begin = Instant::now();
-    for path in ["/livez", "/healthz"] {
+    for path in ["/livez", "/healthz", "/metrics"] {
         assert_eq!(server.get(path).status, 200);
     }
     // The probes are answered long before the clients are disconnected, which happens after ten seconds.
@@ -288,6 +288,33 @@ fn clients_that_are_silent_or_read_nothing_shut_no_one_out() {
     assert_eq!((busy.status, busy.body.as_str()), (503, "too many clients are connected\n"));
     server.wait("/report.json", |answer| answer.status == 200);
     drop(stuck);
+    assert_eq!(server.terminate().0, Some(0));
+}
+
+/// Open pages, each of which listens for events, leave places for whoever asks for something else.
+#[test]
+fn streams_of_events_leave_places_for_other_requests() {
+    let server = Server::start(&format!("--settle 0 -d {EXAMPLE}"));
+    server.wait("/healthz", |answer| answer.status == 200);
+    let request = format!("GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+    let mut streams = Vec::new();
+    let mut refused = 0;
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        match &status {
+            b"HTTP/1.1 200" => streams.push(stream),
+            b"HTTP/1.1 503" => refused += 1,
+            other => panic!("{}", String::from_utf8_lossy(other)),
+        }
+    }
+    assert_eq!((streams.len(), refused), (32, 32));
+    for path in ["/metrics", "/report.json", "/"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
     assert_eq!(server.terminate().0, Some(0));
 }
 

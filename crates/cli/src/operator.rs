@@ -12,7 +12,7 @@ use calipam_workflow::{Activity, Event, Failure, Meter, Operator, Pending, Propo
 use jiff::{SignedDuration, Timestamp};
 
 use crate::console::Console;
-use crate::render::text::{count, quoted};
+use crate::render::text::{count, escape, quoted};
 use crate::{hints, preview, progress};
 
 /// The person at the terminal. With `--yes`, the person has agreed in advance.
@@ -179,7 +179,7 @@ fn end(after: SignedDuration) -> String {
 async fn answer(question: String) -> io::Result<String> {
     let asked = tokio::task::spawn_blocking(move || -> io::Result<String> {
         let mut out = io::stderr().lock();
-        write!(out, "{question}")?;
+        write!(out, "{}", escape(&question))?;
         out.flush()?;
         drop(out);
         let mut answer = String::new();

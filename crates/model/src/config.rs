@@ -238,9 +238,11 @@ impl ClusterInformation {
 
     /// The parts of `calico_version`; the patch number is 0 if it is missing.
     pub fn version(&self) -> Option<(u32, u32, u32)> {
-        let text = self.calico_version.trim_start_matches('v');
-        let mut numbers = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        Some((numbers.next()?, numbers.next()?, numbers.next().unwrap_or_default()))
+        let text = self.calico_version.strip_prefix('v').unwrap_or(&self.calico_version);
+        let release = text.split_once('-').map_or(text, |(release, _)| release);
+        let mut numbers = release.split('.').map(|part| part.parse::<u32>().ok());
+        let version = (numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?);
+        Some(version)
     }
 
     /// True if the cluster's Calico version is newer than all versions that this program supports.

@@ -54,6 +54,7 @@ pub fn shell_word(text: &str) -> String {
     if text.chars().any(is_unsafe) {
         let escaped = text.chars().map(|c| match c {
             '\'' | '\\' => format!("\\{c}"),
+            c if is_unsafe(c) && u32::from(c) > 0xffff => format!("\\U{:08x}", u32::from(c)),
             c if is_unsafe(c) => format!("\\u{:04x}", u32::from(c)),
             c => c.to_string(),
         });
@@ -67,7 +68,8 @@ pub fn is_unsafe(c: char) -> bool {
     let turns =
         matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let has_no_width = matches!(c, '\u{00ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
-    c.is_control() || turns || has_no_width || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_tag = matches!(c, '\u{e0000}'..='\u{e007f}');
+    c.is_control() || turns || has_no_width || is_tag || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(in crate::render) struct Lines<'w> {
 impl<'w> Lines<'w> {
     /// Creates a writer for JSON, in which unsafe characters can occur only in strings.
     pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
-        Self { out, line: Vec::new(), escape: escaped }
+        Self { out, line: Vec::new(), escape: json_line }
     }
 
     /// Creates a writer for YAML in which each string is on one line, plain or in double quotes.
@@ -56,14 +56,29 @@ impl Write for Lines<'_> {
     }
 }
 
-/// Escapes text for a JSON string or a double-quoted YAML string. No unsafe character is above U+FFFF, so four
-/// hexadecimal digits are enough.
-fn escaped(text: &str) -> String {
+/// Escapes text for a JSON string, in which a character above U+FFFF is two escapes, one for each UTF-16 unit.
+fn json_line(text: &str) -> String {
+    escaped(text, |shown, c| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// Escapes text for a double-quoted YAML string, in which a character above U+FFFF has eight digits.
+fn yaml_string(text: &str) -> String {
+    escaped(text, |shown, c| {
+        let code = u32::from(c);
+        let _ = if code > 0xffff { write!(shown, "\\U{code:08x}") } else { write!(shown, "\\u{code:04x}") };
+    })
+}
+
+fn escaped(text: &str, escape: impl Fn(&mut String, char)) -> String {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if c != '\n' && is_unsafe(c) {
-            // Writing to a string cannot fail.
-            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+            escape(&mut shown, c);
         } else {
             shown.push(c);
         }
@@ -108,8 +123,8 @@ fn split_key(text: &str) -> Option<(&str, &str)> {
 
 fn yaml_text(text: &str) -> String {
     match text.starts_with('"') || !text.chars().any(is_unsafe) {
-        true => escaped(text),
-        false => format!("\"{}\"", escaped(&text.replace('\\', "\\\\").replace('"', "\\\""))),
+        true => yaml_string(text),
+        false => format!("\"{}\"", yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\""))),
     }
 }
 
@@ -120,8 +135,8 @@ mod tests {
     use super::super::yaml;
     use super::*;
 
-    /// A C1 control character, DEL, characters that change the writing direction, and zero-width characters.
-    const UNSAFE: &str = "\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{ad}";
+    /// A C1 control character, DEL, characters that change the writing direction, zero-width characters, and a tag.
+    const UNSAFE: &str = "\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{ad}\u{e0041}";
 
     fn assert_safe(text: &str) {
         assert!(!text.chars().any(|c| c != '\n' && is_unsafe(c)), "{text:?}");

@@ -38,6 +38,7 @@ mod tests {
         assert_eq!(escape("a\r\neth0"), "a\\r\\neth0");
         assert_eq!(escape("\u{1b}[2J\u{9b}31m"), "\\u{1b}[2J\\u{9b}31m");
         assert_eq!(escape("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(escape("a\u{e0041}b"), "a\\u{e0041}b");
         assert_eq!(escape("日本 é"), "日本 é");
     }
 }

@@ -17,7 +17,7 @@ use calipam_datastore::settings::KubernetesSettings;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use self::options::Options;
 use self::place::{Installed, Place, Program};
@@ -34,6 +34,8 @@ pub use self::folders::{Folders, KNOWN as KNOWN_FOLDERS};
 const RETRY: Duration = Duration::from_secs(10);
 /// The time after which the folder is read even without an event.
 const POLL: Duration = Duration::from_mins(1);
+/// The time limit for removing the annotation after Calico's plugin is back.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Runs `install` or `uninstall` with its arguments, and returns the exit code.
 pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
@@ -71,7 +73,10 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
         return runtime.block_on(installer.once());
     }
     log::start(&Log::default());
-    runtime.block_on(installer.stay())
+    let ended = runtime.block_on(installer.stay());
+    // A look-up of a name that hangs on its thread must not keep the process alive.
+    runtime.shutdown_background();
+    ended
 }
 
 fn restore(place: &Place) -> Result<()> {
@@ -133,9 +138,17 @@ impl Installer<'_> {
         let mut state = State::default();
         let mut annotated = None;
         loop {
-            let installed = self.round(&mut state).await;
-            let noted = self.note(state.in_place, &mut annotated).await;
-            let pause = match installed.and(noted) {
+            let attempt = async {
+                let installed = self.round(&mut state).await;
+                let noted = self.note(state.in_place, &mut annotated).await;
+                installed.and(noted)
+            };
+            // A server that does not answer must not delay the end.
+            let attempted = tokio::select! {
+                () = &mut termination => break,
+                attempted = attempt => attempted,
+            };
+            let pause = match attempted {
                 Ok(()) => POLL,
                 Err(problem) => {
                     state.failed += 1;
@@ -157,7 +170,9 @@ impl Installer<'_> {
             return Ok(());
         }
         restore(&self.place)?;
-        self.annotate(false).await
+        let late =
+            |_| Problem::new(format!("the annotation stays: no answer within {} s", FAREWELL.as_secs()));
+        timeout(FAREWELL, self.annotate(false)).await.map_err(late)?
     }
 
     /// Reads the folder, and puts this program in place if another one is there. Repeats the checks before each

@@ -18,7 +18,7 @@ use crate::protocol::{CniError, Command, Environment, Version};
 ///
 /// # Errors
 /// If there is no configuration, the datastore does not answer or does not have the node, no pool serves the node, or
-/// Calico is newer than the supported versions.
+/// Calico's version is missing or not a supported one.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;
     let checked = async {
@@ -63,18 +63,45 @@ fn calico_plugin(network: Value) -> Option<Value> {
     Some(plugin)
 }
 
-/// Refuses a Calico version that is newer than the supported ones.
+/// Refuses a Calico version that is not known to be supported.
 fn version(cluster: Option<ClusterInformation>) -> Result<()> {
-    match cluster {
-        Some(cluster) if cluster.is_newer_than_known() => {
-            let what = format!(
-                "the cluster's Calico {} is newer than this program supports (up to {})",
-                cluster.calico_version,
+    let cluster = cluster.unwrap_or_default();
+    let version = &cluster.calico_version;
+    let problem = match cluster.is_known() {
+        Some(true) => return Ok(()),
+        Some(false) if cluster.is_newer_than_known() => {
+            format!(
+                "the cluster's Calico {version} is newer than this program supports (up to {})",
                 newest_known()
-            );
-            Err(Problem::new(what)
-                .hint("use a newer calipam, or install with `--no-check` on one node first"))
+            )
         }
-        _ => Ok(()),
+        Some(false) => format!("the cluster's Calico {version} is older than this program supports"),
+        None if version.is_empty() => "the cluster's Calico version is not recorded".to_owned(),
+        None => format!(
+            "the cluster's Calico version {version:?} is none that this program knows (up to {})",
+            newest_known()
+        ),
+    };
+    Err(Problem::new(problem).hint("use a newer calipam, or install with `--no-check` on one node first"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_known_version_is_replaced() {
+        let judged = |calico_version: &str| {
+            let calico_version = calico_version.to_owned();
+            version(Some(ClusterInformation { calico_version, ..ClusterInformation::default() })).is_ok()
+        };
+        for known in ["v3.32.1", "3.32.1", &newest_known(), "v3.32.0-0.dev-12-gabc"] {
+            assert!(judged(known), "{known}");
+        }
+        let unknown = ["", "master", "release-v3.40", "V3.34.0", "v3.999.0", "vv3.32.1", "v3.32.x", "v3"];
+        for unknown in unknown {
+            assert!(!judged(unknown), "{unknown}");
+        }
+        assert!(version(None).is_err());
     }
 }

@@ -45,7 +45,7 @@ fn only_versions_after_the_newest_known_one_are_new() {
         assert_eq!(judged(new), (true, Some(false)), "{new}");
     }
     assert_eq!(judged("v1.6.0"), (false, Some(false)));
-    for none in ["", "master"] {
+    for none in ["", "master", "release-v3.40", "V3.34.0", "v3.x", "vv3.32.1", "v3.32.x"] {
         assert_eq!(judged(none), (false, None), "{none}");
     }
 }

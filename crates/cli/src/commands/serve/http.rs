@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -33,7 +33,9 @@ use crate::render::html;
 
 /// The maximum number of concurrent connections that can request all paths.
 const CONNECTIONS: usize = 64;
-/// The maximum number of further connections, for probes only, so that a kubelet does not wait for slow readers.
+/// The maximum number of streams of events, each on one of the [`CONNECTIONS`], so that open pages leave room for others.
+const STREAMS: usize = 32;
+/// The maximum number of further connections, for probes and metrics only, so that a kubelet does not wait for slow readers.
 /// Connections beyond this number wait. Among a thousand silent clients, a probe waits for at most [`PROBE`], and the
 /// usual limit of 1,024 open files is enough.
 const PROBES: usize = 512;
@@ -46,7 +48,7 @@ const LIFETIME: Duration = Duration::from_secs(120);
 /// The maximum size of the head of a request, in bytes.
 const LARGEST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
-/// The time limit of a connection for probes only.
+/// The time limit of a connection for probes and metrics only.
 const PROBE: Duration = Duration::from_secs(3);
 /// The time limit for open connections when the server stops.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
@@ -64,6 +66,17 @@ pub(super) struct ServerState {
     /// The age up to which a report counts as current.
     pub current: Duration,
     pub hosts: Hosts,
+    pub streams: Streams,
+}
+
+/// The places for streams of events.
+#[derive(Clone)]
+pub(super) struct Streams(Arc<Semaphore>);
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(STREAMS)))
+    }
 }
 
 /// An answer: text, or a stream of events.
@@ -119,13 +132,13 @@ pub(super) async fn serve(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answers {
     All,
-    /// `/livez` and `/healthz`.
+    /// `/livez`, `/healthz` and `/metrics`.
     Probes,
 }
 
 impl Answers {
     fn has(self, path: &str) -> bool {
-        self == Self::All || matches!(path, "/healthz" | "/livez")
+        self == Self::All || matches!(path, "/healthz" | "/livez" | "/metrics")
     }
 }
 
@@ -174,8 +187,7 @@ async fn respond<B>(
         return plain(StatusCode::FORBIDDEN, OTHER_NAME);
     }
     if !answers.has(uri.path()) {
-        let busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
-        return with(busy, RETRY_AFTER, "10");
+        return busy();
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server answers only GET and HEAD");
@@ -184,7 +196,10 @@ async fn respond<B>(
 
     let served = Arc::clone(&state.served.borrow());
     match uri.path() {
-        "/events" => events(state.served.clone(), end),
+        "/events" => match Arc::clone(&state.streams.0).try_acquire_owned() {
+            Ok(place) => events(state.served.clone(), end, place),
+            Err(_) => busy(),
+        },
         "/ask" => {
             let format = if is_browser(request) { Format::Html } else { Format::Wide };
             match uri.query().and_then(ask::of_query) {
@@ -199,12 +214,22 @@ async fn respond<B>(
     }
 }
 
+fn busy() -> Answer {
+    let busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
+    with(busy, RETRY_AFTER, "10")
+}
+
 /// Streams an event for each version of the page, beginning with the current one, until the server stops or the time
-/// limit of the connection is reached.
-fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Answer {
+/// limit of the connection is reached. Keeps `place` until then.
+fn events(
+    served: watch::Receiver<Arc<Served>>,
+    end: watch::Receiver<()>,
+    place: OwnedSemaphorePermit,
+) -> Answer {
     let pages = WatchStream::new(served).map(|served| Some(served.version.clone()));
     let end = WatchStream::from_changes(end).map(|()| None);
-    let events = pages.merge(end).map_while(|version| {
+    let events = pages.merge(end).map_while(move |version| {
+        let _place = &place;
         let event = format!("data: {}\n\n", version?);
         Some(Ok(Frame::data(Bytes::from(event))))
     });

@@ -22,7 +22,7 @@ use tokio::sync::watch as state;
 use self::checks::Checks;
 use self::events::FindingEvents;
 use self::host::Hosts;
-use self::http::ServerState;
+use self::http::{ServerState, Streams};
 use self::served::Served;
 use super::check::Checker;
 use super::record;
@@ -88,7 +88,8 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
             () = ended => false,
         }
     };
-    let server = ServerState { served, current: interval.saturating_mul(CURRENT), hosts };
+    let current = interval.saturating_mul(CURRENT);
+    let server = ServerState { served, current, hosts, streams: Streams::default() };
     if http::serve(listener, server, stop).await {
         // A running check only reads, so it can end with the process.
         return Ok(Outcome::Clean);
