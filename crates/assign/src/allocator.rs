@@ -29,7 +29,7 @@ pub struct Allocator<S> {
     pub(crate) notes: Option<Arc<dyn Notes>>,
     /// True if the allocator takes over empty blocks of other holders (Calico 3.32 and later).
     pub(crate) reclaims: bool,
-    /// True if the allocator also does what only Calico's does: see [`Self::as_calico`].
+    /// True if the allocator also does what only Calico's does: see [`Self::like_calico`].
     pub(crate) is_calico: bool,
 }
 
@@ -41,7 +41,7 @@ impl<S: Store> Allocator<S> {
     /// Does what Calico's allocator does even where it assigns addresses twice or fails unnecessarily: creates blocks
     /// that overlap others, looks for an address only in the block of its pool's block size, and fails where a deletion
     /// stopped half-way. For predictions only.
-    pub(crate) fn as_calico(self) -> Self {
+    pub(crate) fn like_calico(self) -> Self {
         Self { is_calico: true, ..self }
     }
 

@@ -169,7 +169,7 @@ impl<'s> SnapshotStore<'s> {
     }
 
     /// Answers reads as the cluster's Calico sees the datastore.
-    pub(crate) fn as_calico(mut self) -> Self {
+    pub(crate) fn like_calico(mut self) -> Self {
         self.lists_by_label = self.indexed.lists_by_label();
         self.ends_deletions = self.indexed.snapshot.datastore == DatastoreKind::Kubernetes;
         self

@@ -305,7 +305,7 @@ impl<'s> Outlook<'s> {
 
     /// Runs a request on a store of its own. `ask` gets the allocator, and a function that takes the events so far.
     fn run<T>(&self, ask: impl FnOnce(&Allocator<&SnapshotStore<'_>>, &dyn Fn() -> Vec<Event>) -> T) -> T {
-        let store = SnapshotStore::of(Arc::clone(&self.indexed)).as_calico();
+        let store = SnapshotStore::of(Arc::clone(&self.indexed)).like_calico();
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let log = Arc::clone(&events);
         let emit = move |event| lock(&log).push(event);
@@ -315,13 +315,13 @@ impl<'s> Outlook<'s> {
 
     /// Runs operations on a store of their own.
     fn on_store<T>(&self, work: impl FnOnce(&Allocator<&SnapshotStore<'_>>) -> T) -> T {
-        let store = SnapshotStore::of(Arc::clone(&self.indexed)).as_calico();
+        let store = SnapshotStore::of(Arc::clone(&self.indexed)).like_calico();
         work(&self.allocator(&store))
     }
 
     /// An allocator that does what Calico's does, in the cluster's version.
     fn allocator<'a>(&self, store: &'a SnapshotStore<'s>) -> Allocator<&'a SnapshotStore<'s>> {
-        let allocator = Allocator::new(store).as_calico();
+        let allocator = Allocator::new(store).like_calico();
         match reclaims_empty_blocks(self.indexed.snapshot) {
             true => allocator,
             false => allocator.without_reclaiming(),

@@ -34,7 +34,7 @@ pub enum Precondition {
 pub struct Evidence {
     list: Vec<(Key, Precondition)>,
     /// The places of the preconditions by key, once there are more than [`SEARCHED`].
-    places: Option<Box<HashMap<Key, Vec<usize>>>>,
+    places: Option<HashMap<Key, Vec<usize>>>,
 }
 
 /// The number of preconditions that are searched one by one. Most parts have two, but a handle can have a hundred
@@ -55,7 +55,7 @@ impl Evidence {
             for (place, (key, _)) in self.list.iter().enumerate() {
                 places.entry(key.clone()).or_default().push(place);
             }
-            Box::new(places)
+            places
         });
         let of_key = places.entry(ground.0.clone()).or_default();
         if of_key.iter().all(|place| self.list[*place].1 != ground.1) {
