@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::service::Service;
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::kube::create_in_etcd;
@@ -94,6 +95,14 @@ impl Lists {
         self.pod(name, node, json!({}), CREATED, None);
     }
 
+    /// Adds annotations to all pods.
+    pub(super) fn annotate_pods(&mut self, annotations: &Value) {
+        for pod in self.items.iter_mut().filter(|item| item["kind"] == "Pod") {
+            let known = pod["metadata"]["annotations"].as_object_mut().unwrap();
+            known.extend(annotations.as_object().unwrap().clone());
+        }
+    }
+
     pub(super) fn delete_pods(&mut self, node: &str) {
         self.items.retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);
     }
@@ -124,9 +133,7 @@ impl Lists {
         (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
         let name = cidr.replace([':', '.', '/'], "-");
         self.object("IPAMBlock", &name, block);
-        let affinity = json!({"state": "confirmed", "node": "load-balancer", "cidr": cidr, "deleted": "false",
-            "type": "virtual"});
-        self.object("BlockAffinity", &format!("load-balancer-{name}"), affinity);
+        self.affinity(AffinityType::Virtual, "load-balancer", cidr);
     }
 
     /// Adds the configuration of kube-controllers, with these controllers besides `node`.
@@ -154,13 +161,22 @@ impl Lists {
         let mut block = values::block(cidr, format!("host:{node}"), (0..taken).map(record));
         (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
         self.object("IPAMBlock", &name, block);
-        let affinity =
-            json!({"state": "confirmed", "node": node, "cidr": cidr, "deleted": "false", "type": "host"});
-        self.object("BlockAffinity", &format!("{node}-{name}"), affinity);
+        self.affinity(AffinityType::Host, node, cidr);
         for at in 0..taken {
             let address = calipam_model::cidr::address_at(net, at as u32).to_string();
             self.pod(&format!("apps/{name}-{at}"), node, json!({}), CREATED, Some(&address));
         }
+    }
+
+    /// Adds a confirmed affinity, with the labels by which Calico finds it.
+    fn affinity(&mut self, kind: AffinityType, node: &str, cidr: &str) {
+        let spec = json!({"state": "confirmed", "node": node, "cidr": cidr, "deleted": "false",
+            "type": kind.to_string()});
+        let name = format!("{node}-{}", cidr.replace([':', '.', '/'], "-"));
+        self.object("BlockAffinity", &name, spec);
+        let key = AffinityKey { kind, node: node.to_owned(), cidr: cidr.parse().unwrap() };
+        let labels: BTreeMap<&str, String> = key.labels().into_iter().collect();
+        self.items.last_mut().unwrap()["metadata"]["labels"] = json!(labels);
     }
 
     /// Adds a block of a node, with all addresses in cooldown.

@@ -220,7 +220,7 @@ fn requests_that_cannot_be_met() -> Case {
             ("shop/taken", 1, "198.51.100.0 is taken by service shop/first"),
             ("shop/plain", 1, "the controller cannot read projectcalico.org/loadBalancerIPs"),
             ("shop/plain", 1, "Calico says: invalid character '.' after top-level value"),
-            ("shop/off", 1, "the pool 198.18.0.0/24 does not exist or is not enabled"),
+            ("shop/off", 1, "it asks for the pool off, but it is disabled"),
             ("shop/pods", 1, "no pool is for LoadBalancer services"),
             ("shop/none", 1, r#"Calico says: error parsing pool "nowhere": invalid CIDR address: nowhere"#),
             ("shop/empty", 1, "assigns and releases the address of shop/empty again and again"),

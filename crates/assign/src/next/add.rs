@@ -213,7 +213,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Says so if a taken address is recorded for the pod itself, under another container.
+    /// Changes the reason if a taken address is recorded for the pod itself, under another container.
     fn own_record(&self, pod: &PodAdd<'_>, address: IpAddr, refused: Refused) -> Refused {
         let is_own = || {
             let block = self.indexed.block(self.indexed.block_around(address)?)?;

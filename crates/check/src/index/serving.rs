@@ -1,4 +1,4 @@
-//! Whether Calico IPAM gives pods their addresses.
+//! Calico IPAM in the cluster: does it give pods their addresses?
 
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};

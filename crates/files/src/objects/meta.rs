@@ -87,7 +87,7 @@ message! {
 pub enum Labels {
     None,
     All,
-    /// Those with these names.
+    /// Only labels with these names.
     Only(&'static [&'static str]),
 }
 

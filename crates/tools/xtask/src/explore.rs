@@ -13,9 +13,9 @@ use crate::{protoc, step};
 /// whose name it prints last, and ends.
 ///
 ///     --minutes N, --hours N   how long it explores, instead of five minutes
-///     --seeds FROM..TO         follows the random schedules of these seeds in every
-///                              scenario, whatever the time; without faults and with
-///                              one, or up to --faults N
+///     --seeds FROM..TO         follows the random schedules of these seeds in
+///                              every scenario, whatever the time; without faults
+///                              and with one, or up to --faults N
 ///     --keep-going             goes on with the other scenarios
 ///     --replay FILE            follows a schedule that was printed
 ///     --mutants[=NAME,...]     takes one guard after the other out of the code

@@ -136,6 +136,8 @@ pub struct Cluster {
     size: u64,
     /// Addresses of pods that have no endpoint yet. They are leaks only for a check with a grace period of 0.
     pub young: Vec<IpAddr>,
+    /// Pods that wait for an address, as `namespace/name`. They get one unless the datastore is locked.
+    waiting: Vec<String>,
     /// The node on which the next pod of a fault is placed, and the number of pods on the node.
     host: Option<(usize, usize)>,
     /// Number of spare blocks assigned since the node in `host` was added. Most of them belong to this node.

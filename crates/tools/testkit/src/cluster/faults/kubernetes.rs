@@ -114,6 +114,7 @@ pub(super) fn without_address(cluster: &mut Cluster) {
     let none = json!({"metadata": {"annotations": null},
         "status": {"phase": "Pending", "podIP": null, "podIPs": null, "conditions": null}});
     cluster.put_pod_without_endpoint(&pod, none);
+    cluster.waiting.push(pod.path());
     cluster.expect_leaked_in(&[Form::Etcd], &pod, "no-owner");
 }
 

@@ -171,6 +171,9 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
 pub(super) fn locked(cluster: &mut Cluster) {
     cluster.set_information("datastoreReady", false);
     cluster.expect("datastore-locked", "default");
+    for pod in cluster.waiting.clone() {
+        cluster.expect_in(&Form::WITH_PODS, "pod-without-address", pod);
+    }
 }
 
 pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
