@@ -57,7 +57,7 @@ pub(super) fn all() -> Vec<Case> {
             &[],
             "--pod app/new",
             0,
-            "if it asks for an IPv4 address, it gets none: every pool is Manual",
+            "no IPv4 address: no pod here has one, so the nodes' CNI configuration does not ask for it (assign_ipv4)",
         ),
         case(
             pools_for_tunnels(),

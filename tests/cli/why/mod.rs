@@ -92,7 +92,11 @@ fn no_pool_is_enabled_or_selects_the_node() {
         .prints("calipam_pods_without_address 1");
 
     let lists = cases::no_pool_selects_a_node(false);
-    assert_eq!(lists.findings(), ["info node-without-addresses n3"], "no pod runs there, so it could be intended");
+    assert_eq!(
+        lists.findings(),
+        ["info node-without-addresses n3"],
+        "no pod runs there, so it could be intended"
+    );
     assert_eq!(lists.answer("--node n1").0, 0);
 }
 
@@ -108,7 +112,7 @@ fn pools_that_pods_ask_for_by_name_ignore_selectors() {
     assert_eq!((&json["pools"][0]["allocatable"], &json["pools"][0]["byName"]), (&json!(0), &json!(17)));
     lists.run("show").prints("west: only pods that name the pool can get its 17 free addresses");
     lists.pod("team/wrong", "n1", cases::asks_for("nowhere"), CREATED, None);
-    let says = "asks for the pool nowhere, which does not exist";
+    let says = "asks for the pool \"nowhere\", which does not exist";
     assert!(lists.answer("--pod team/wrong").1.contains(says));
     let fixed = json!({"cni.projectcalico.org/ipAddrs": "[\"10.20.0.1\"]"});
     lists.pod("team/fixed", "n1", fixed, CREATED, None);
@@ -168,7 +172,7 @@ fn pods_that_ipam_does_not_keep_waiting() {
     for (pod, code, says) in [
         ("shop/volume", 0, "IPAM can assign 10.60.0.1 to shop/volume on n1"),
         ("shop/unbound", 0, "shop/unbound is not scheduled to a node yet"),
-        ("shop/nowhere", 1, "shop/nowhere gets no address: Calico does not know node n9"),
+        ("shop/nowhere", 1, "shop/nowhere gets no IPv4 address on n9: Calico does not know the node"),
         ("kube-system/host", 0, "uses its node's network"),
         ("apps/10-60-0-0-26-0", 0, "has 10.60.0.0 on n1"),
     ] {

@@ -415,6 +415,8 @@ fn reason_of_error(
             }
         }
         Error::NoPoolForUse(PoolUse::Workload) => Reason::NoneForWorkloads,
+        // The pools that the request names are enabled, but not for services.
+        Error::NoPoolForUse(PoolUse::LoadBalancer) if !request.pools.is_empty() => Reason::NoneForServices,
         Error::NoPoolForUse(PoolUse::LoadBalancer) => reason_of_pools_for_services(outlook, events),
         Error::PoolNotEnabled(cidr) => outlook.reason_of_closed(*cidr),
         Error::Selector { pool, .. } => Reason::BrokenSelector(pool.clone()),
