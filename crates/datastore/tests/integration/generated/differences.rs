@@ -45,6 +45,7 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Kubernetes, "unallocated-in-use", "\"service\"", "as before"),
     (Side::Kubernetes, "wrong-node-recorded", "", "only the pod says on which node it runs"),
     (Side::Kubernetes, "unrecorded-address", "", "without a kubeconfig pods are not read"),
+    (Side::Kubernetes, "pod-without-address", "", "as before"),
     (Side::Kubernetes, "block-of-missing-node", "", "Calico's object of a node outlives that of Kubernetes"),
     (Side::Kubernetes, "affinity-of-missing-node", "", "as before"),
     (Side::Kubernetes, "leaked-address", "node-gone", "as before"),
