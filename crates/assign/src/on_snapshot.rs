@@ -284,7 +284,7 @@ impl<'s> SnapshotStore<'s> {
                 return false;
             }
             let key = Key::Affinity(found.value.key.clone());
-            !found.value.deleted && writes.is_unwritten(query, &key)
+            !(self.ends_deletions && found.value.deleted) && writes.is_unwritten(query, &key)
         };
         stored.filter(is_wanted).map(entry(Record::Affinity)).chain(writes.of(query)).collect()
     }
