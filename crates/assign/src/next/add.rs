@@ -9,8 +9,9 @@ use calipam_model::pod::PodRequest;
 use calipam_model::snapshot::{DatastoreKind, Defect, Source};
 use calipam_model::{CniConfiguration, IpNet};
 
-use super::answer::{Answer, Reason, Refused};
+use super::answer::{Answer, Refused};
 use super::machine::MachineAddresses;
+use super::reason::Reason;
 use super::request::{Asked, Wanted, check_rest, check_source_prefixes};
 use super::{NextAddress, NotKnown, Outlook};
 use crate::family::Family;

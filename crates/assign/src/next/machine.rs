@@ -7,7 +7,8 @@ use calipam_model::snapshot::{DatastoreKind, Source};
 
 use super::Outlook;
 use super::add::PodAdd;
-use super::answer::{Answer, Reason, Refused};
+use super::answer::{Answer, Refused};
+use super::reason::Reason;
 use crate::error::Error;
 use crate::on_snapshot::without_waiting;
 use crate::owners::{NewOwner, OwnerConditions, OwnerUpdates};

@@ -10,6 +10,7 @@ mod answer;
 mod claims;
 mod machine;
 mod open_pool;
+mod reason;
 mod request;
 mod service;
 #[cfg(test)]
@@ -34,8 +35,9 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Version
 
 pub use self::add::PodAdd;
 pub use self::allocatable::{Allocatable, PoolLimit};
-pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
+pub use self::answer::{AddressSource, Answer, Given, Refused};
 use self::open_pool::{OpenPool, open_pools};
+pub use self::reason::Reason;
 pub use self::request::Wanted;
 pub use self::service::{NotAsked, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome};
 use crate::allocator::Allocator;

@@ -10,7 +10,8 @@ use calipam_model::{CniConfiguration, IpNet};
 
 use super::Outlook;
 use super::add::PodAdd;
-use super::answer::{Reason, Refused};
+use super::answer::Refused;
+use super::reason::Reason;
 use crate::family::Family;
 
 const POOLS: [&str; 2] = ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools"];
