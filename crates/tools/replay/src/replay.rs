@@ -33,7 +33,7 @@ pub async fn replay(trace: &Trace, environment: &Environment, known: &[KnownDiff
     let mut replay = Replay {
         trace,
         environment,
-        symbols: Symbols::default(),
+        symbols: Symbols::new(),
         recorded: trace.initial.clone(),
         outcome: Outcome::default(),
     };
@@ -118,7 +118,9 @@ impl Replay<'_> {
             }
             "sleep" => {
                 let milliseconds = input("milliseconds").as_u64().unwrap_or_default();
-                tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+                let time = Duration::from_millis(milliseconds);
+                tokio::time::sleep(time).await;
+                self.symbols.slept(time);
             }
             "cni" => return self.environment.cni(&step.input),
             "calicoctl" => return self.environment.calicoctl(input("args").as_str().unwrap_or_default()),

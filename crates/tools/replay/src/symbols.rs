@@ -1,6 +1,7 @@
 //! Symbols: placeholders in traces for values that differ from run to run, and their values in this run.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use calipam_model::time::format_go_utc;
 use jiff::{SignedDuration, Timestamp};
@@ -27,15 +28,35 @@ impl Symbol {
     }
 }
 
-/// The largest difference between times that count as equal. Times are stored in whole seconds, and times within the
-/// same second of the recording may fall into adjacent seconds of the replay.
+/// The largest difference between times that count as equal, if the replay takes no time. Times are stored in whole
+/// seconds, and times within the same second of the recording may fall into adjacent seconds of the replay.
 const SECOND_CROSSED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The values of symbols in this run, by letter and number.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Symbols(BTreeMap<(char, u32), Value>);
+/// The values of symbols in this run.
+#[derive(Clone, Debug)]
+pub(crate) struct Symbols {
+    /// The values by letter and number, each with the time that the replay had taken when the value was first found.
+    bound: BTreeMap<(char, u32), (Value, Duration)>,
+    begun: Instant,
+    slept: Duration,
+}
 
 impl Symbols {
+    pub(crate) fn new() -> Self {
+        Self { bound: BTreeMap::new(), begun: Instant::now(), slept: Duration::ZERO }
+    }
+
+    /// Notes that the replay has slept, as the recording did.
+    pub(crate) fn slept(&mut self, time: Duration) {
+        self.slept += time;
+    }
+
+    /// The time that the replay has taken for what took the recording hardly any. On a busy machine, times that were
+    /// equal in the recording differ by as much.
+    fn taken(&self) -> Duration {
+        self.begun.elapsed().saturating_sub(self.slept)
+    }
+
     /// Replaces the symbols in a value. A symbol without a value is assigned one of its kind, derived from the time
     /// `now`.
     pub(crate) fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
@@ -51,7 +72,8 @@ impl Symbols {
 
     fn value_of(&mut self, Symbol { kind, index, added }: Symbol, now: Timestamp) -> Value {
         let nanos = now.as_nanosecond() as u64;
-        let bound = self.0.entry((kind, index)).or_insert_with(|| match kind {
+        let taken = self.taken();
+        let new = || match kind {
             // The number is chosen as if the blocks had been created one after another a moment ago.
             'S' => {
                 nanos.saturating_sub(1_000_000_000_u64.saturating_sub(u64::from(index) * 1_000_000)).into()
@@ -59,7 +81,8 @@ impl Symbols {
             'T' => now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),
             'N' => format_go_utc(nanos as i64).into(),
             _ => format!("{index:08x}-0000-4000-8000-{:012x}", nanos & 0xffff_ffff_ffff).into(),
-        });
+        };
+        let (bound, _) = self.bound.entry((kind, index)).or_insert_with(|| (new(), taken));
         plus(bound, added)
     }
 
@@ -78,12 +101,13 @@ impl Symbols {
             _ if !found.is_string() => return Err("a text".into()),
             _ => found.clone(),
         };
-        if let Some(bound) = self.0.get(&(kind, index)) {
-            let is_same = *bound == found || kind == 'T' && is_same_time(bound, &found);
+        let taken = self.taken();
+        if let Some((bound, then)) = self.bound.get(&(kind, index)) {
+            let is_same = *bound == found || kind == 'T' && is_same_time(bound, &found, taken - *then);
             return if is_same { Ok(()) } else { Err(text(&plus(bound, added))) };
         }
-        let earlier = self.0.range((kind, 0)..(kind, index)).next_back();
-        let in_order = earlier.is_none_or(|(_, earlier)| match kind {
+        let earlier = self.bound.range((kind, 0)..(kind, index)).next_back();
+        let in_order = earlier.is_none_or(|(_, (earlier, _))| match kind {
             'S' => earlier.as_u64() < found.as_u64(),
             'T' => time(earlier) <= time(&found),
             _ => true,
@@ -91,7 +115,7 @@ impl Symbols {
         if !in_order {
             return Err(format!("a value after that of {kind}{}", index - 1));
         }
-        self.0.insert((kind, index), found);
+        self.bound.insert((kind, index), (found, taken));
         Ok(())
     }
 }
@@ -109,10 +133,11 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// True if two times are at most a second apart.
-fn is_same_time(one: &Value, other: &Value) -> bool {
+/// True if two times are at most a second apart, and the time that the replay has taken between them.
+fn is_same_time(one: &Value, other: &Value, taken: Duration) -> bool {
+    let taken = SignedDuration::try_from(taken).unwrap_or(SignedDuration::MAX);
     let times = time(one).zip(time(other));
-    times.is_some_and(|(one, other)| one.duration_since(other).abs() <= SECOND_CROSSED)
+    times.is_some_and(|(one, other)| one.duration_since(other).abs() <= SECOND_CROSSED.saturating_add(taken))
 }
 
 #[cfg(test)]
@@ -123,7 +148,7 @@ mod tests {
 
     #[test]
     fn symbols_are_bound_once_and_keep_their_relations() {
-        let mut symbols = Symbols::default();
+        let mut symbols = Symbols::new();
         assert_eq!(symbols.matches("S1+2", &json!(102)), Some(Ok(())));
         assert_eq!(symbols.matches("S1+0", &json!(100)), Some(Ok(())));
         assert_eq!(symbols.matches("S1+3", &json!(104)), Some(Err("103".into())));
@@ -136,15 +161,23 @@ mod tests {
             Some(Ok(())),
             "a second was crossed"
         );
-        assert!(symbols.matches("T1", &json!("2026-05-01T10:00:02Z")).unwrap().is_err());
+        // The machine may be so busy that the test itself takes seconds.
+        assert!(symbols.matches("T1", &json!("2026-05-01T11:00:00Z")).unwrap().is_err());
         assert!(symbols.matches("T4", &json!(null)).unwrap().is_err());
         assert_eq!(symbols.matches("Total", &json!("Total")), None);
         assert_eq!(symbols.matches("h1", &json!("h1")), None);
     }
 
     #[test]
+    fn equal_times_differ_by_what_the_replay_takes() {
+        let [first, later] = ["2026-05-01T10:00:00Z", "2026-05-01T10:00:04Z"].map(|time| json!(time));
+        assert!(!is_same_time(&first, &later, Duration::from_millis(2_900)));
+        assert!(is_same_time(&later, &first, Duration::from_secs(3)));
+    }
+
+    #[test]
     fn filling_gives_what_then_matches() {
-        let mut symbols = Symbols::default();
+        let mut symbols = Symbols::new();
         let value = json!({"a": "S1+4", "b": ["T1", "U2", "N1"], "c": 1000, "d": "node"});
         let filled = symbols.fill(&value, "2026-05-01T10:00:00Z".parse().unwrap());
         assert_eq!(filled["c"], 1000);
