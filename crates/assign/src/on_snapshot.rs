@@ -1,6 +1,7 @@
 //! A snapshot as an allocator's datastore. Writes are only kept in memory, so that they can be shown before they are
 //! made in the real datastore.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
@@ -118,6 +119,8 @@ pub struct SnapshotStore<'s> {
     lists_by_label: bool,
     /// True if an object that is marked deleted is gone once it is read. On etcd, Calico ignores the mark.
     ends_deletions: bool,
+    /// True if blocks whose free list contradicts their records are used as Calico uses them.
+    trusts_free_lists: bool,
     writes: Mutex<Writes>,
 }
 
@@ -164,6 +167,7 @@ impl<'s> SnapshotStore<'s> {
             avoided: Vec::new(),
             lists_by_label: false,
             ends_deletions: true,
+            trusts_free_lists: false,
             writes: Mutex::default(),
         }
     }
@@ -172,6 +176,7 @@ impl<'s> SnapshotStore<'s> {
     pub(crate) fn like_calico(mut self) -> Self {
         self.lists_by_label = self.indexed.lists_by_label();
         self.ends_deletions = self.indexed.snapshot.datastore == DatastoreKind::Kubernetes;
+        self.trusts_free_lists = true;
         self
     }
 
@@ -196,7 +201,7 @@ impl<'s> SnapshotStore<'s> {
     fn stored(&self, key: &Key) -> Option<Entry> {
         let snapshot = self.indexed.snapshot;
         let found = match key {
-            Key::Block(cidr) => self.indexed.block(*cidr).map(block),
+            Key::Block(cidr) => self.indexed.block(*cidr).map(|stored| self.block(stored)),
             Key::Affinity(key) => {
                 let found = self.indexed.by_key.get(key);
                 found.map(|at| &snapshot.affinities[*at]).map(entry(Record::Affinity))
@@ -297,7 +302,24 @@ impl<'s> SnapshotStore<'s> {
             let key = Key::Block(cidr);
             writes.is_unwritten(query, &key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
-        stored.map(block).chain(hidden).chain(writes.of(query)).collect()
+        stored.map(|stored| self.block(stored)).chain(hidden).chain(writes.of(query)).collect()
+    }
+
+    fn block(&self, stored: &Versioned<StoredBlock>) -> Entry {
+        let content = &stored.value.content;
+        let usable = match self.trusts_free_lists {
+            true => content.as_calico_takes(),
+            false => content.usable().map(Cow::Borrowed),
+        };
+        let problems = match content {
+            BlockContent::Sound(_) => &[][..],
+            BlockContent::Corrupt(block) => &block.problems,
+        };
+        let record = match usable {
+            Some(block) => Record::Block(Arc::new(block.into_owned())),
+            None => Record::Undecodable { key: Key::Block(stored.value.key), reason: joined(problems, "; ") },
+        };
+        Entry { record, revision: stored.revision.clone() }
     }
 
     fn block_keys(&self, query: &Query) -> Vec<Entry> {
@@ -328,22 +350,6 @@ pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
             return result;
         }
     }
-}
-
-fn block(stored: &Versioned<StoredBlock>) -> Entry {
-    let content = &stored.value.content;
-    let problems = match content {
-        BlockContent::Sound(_) => &[][..],
-        BlockContent::Corrupt(block) => &block.problems,
-    };
-    let record = match content.usable() {
-        Some(block) => Record::Block(Arc::new(block.clone())),
-        None => {
-            let reason = joined(problems, "; ");
-            Record::Undecodable { key: Key::Block(stored.value.key), reason }
-        }
-    };
-    Entry { record, revision: stored.revision.clone() }
 }
 
 /// A block's entry without its content.

@@ -27,17 +27,20 @@ fn parse_any(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
 }
 
-/// Reads a pool's CIDR, which needs a prefix length and must not be an IPv4-mapped IPv6 address.
+/// Reads a pool's CIDR, which needs a prefix length. Like Calico, reads IPv4-mapped IPv6 (`::ffff:192.0.2.0/120`) as
+/// IPv4.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
-    let net = Some(text).filter(|text| text.contains('/')).and_then(parse_cidr)?;
-    let is_mapped = matches!(net, IpNet::V6(net) if net.addr().to_ipv4_mapped().is_some());
-    (!is_mapped).then_some(net)
+    Some(text).filter(|text| text.contains('/')).and_then(parse_mapped)
 }
 
-/// Reads an entry in a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6
-/// (`::ffff:192.0.2.0/120`) as IPv4.
+/// Reads an entry in a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6 as IPv4.
 pub fn parse_reserved(text: &str) -> Option<IpNet> {
-    let net = parse_cidr(text.trim())?;
+    parse_mapped(text.trim())
+}
+
+/// Reads a CIDR, and IPv4-mapped IPv6 as IPv4.
+fn parse_mapped(text: &str) -> Option<IpNet> {
+    let net = parse_cidr(text)?;
     let IpNet::V6(mapped) = net else { return Some(net) };
     match (mapped.addr().to_ipv4_mapped(), mapped.prefix_len().checked_sub(96)) {
         (Some(address), Some(prefix)) => Ipv4Net::new(address, prefix).ok().map(IpNet::V4),
@@ -194,7 +197,7 @@ mod tests {
             assert_eq!(parse_address(text).is_some(), expected.is_some(), "{text}");
             assert_eq!(parse_pool(text), parse_cidr(text));
         }
-        assert_eq!(parse_pool("::ffff:10.0.0.0/120"), None);
+        assert_eq!(parse_pool("::ffff:10.0.0.0/120").unwrap().to_string(), "10.0.0.0/24");
         assert_eq!(parse_pool("10.0.0.1"), None);
     }
 

@@ -7,13 +7,22 @@ use ipnet::IpNet;
 #[error("{0}")]
 pub struct DecodeError(pub String);
 
+/// The end of the reason if a field is not a CIDR.
+const NOT_A_CIDR: &str = ", which is not a CIDR";
+
 impl DecodeError {
     pub fn missing(field: &str) -> Self {
         Self(format!("the field `{field}` is missing"))
     }
 
     pub fn not_a_cidr(field: &str, value: &str) -> Self {
-        Self(format!("`{field}` is {value:?}, which is not a CIDR"))
+        Self(format!("`{field}` is {value:?}{NOT_A_CIDR}"))
+    }
+
+    /// The value in the reason of an error that [`Self::not_a_cidr`] made.
+    pub fn no_cidr_of(reason: &str) -> Option<String> {
+        let (_, value) = reason.strip_suffix(NOT_A_CIDR)?.split_once(" is ")?;
+        serde_json::from_str(value).ok()
     }
 
     pub fn another_block(cidr: IpNet) -> Self {

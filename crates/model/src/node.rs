@@ -27,6 +27,17 @@ pub enum TunnelKind {
 impl TunnelKind {
     pub const ALL: [Self; 5] = [Self::Ipip, Self::Vxlan, Self::VxlanV6, Self::Wireguard, Self::WireguardV6];
 
+    /// The name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ipip => "IP-in-IP",
+            Self::Vxlan => "VXLAN",
+            Self::VxlanV6 => "VXLAN (IPv6)",
+            Self::Wireguard => "WireGuard",
+            Self::WireguardV6 => "WireGuard (IPv6)",
+        }
+    }
+
     pub fn is_v6(self) -> bool {
         matches!(self, Self::VxlanV6 | Self::WireguardV6)
     }

@@ -57,7 +57,8 @@ impl<'s> Outlook<'s> {
     }
 
     /// Returns the refusal in each family in which the pod gets no address, as [`Self::add`] does, but quickly for many
-    /// pods. `node` is the pod's node, if Calico knows it.
+    /// pods. `node` is the pod's node, if Calico knows it. A refusal in one family counts although the answer in the
+    /// other one is not known, since Calico then refuses the pod.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
@@ -75,14 +76,18 @@ impl<'s> Outlook<'s> {
             Err(refused) => return Ok(everywhere(refused)),
         };
         let mut refusals = Vec::new();
+        let mut is_known = true;
         match (step, node) {
             (Step::Any { families, pools, machine: None }, Some(node)) => {
                 for family in asked(families) {
                     let refused = match pools[family as usize].as_slice() {
-                        [] => self.refusal_in(pod.namespace, node, family)?,
-                        named => self.refusal(node, family, named)?,
+                        [] => self.refusal_in(pod.namespace, node, family),
+                        named => self.refusal(node, family, named),
                     };
-                    refusals.extend(refused.map(|refused| (family, refused)));
+                    match refused {
+                        Ok(refused) => refusals.extend(refused.map(|refused| (family, refused))),
+                        Err(NotKnown) => is_known = false,
+                    }
                 }
             }
             (step, _) => {
@@ -92,9 +97,13 @@ impl<'s> Outlook<'s> {
                 }));
             }
         }
+        if !refusals.is_empty() {
+            return Ok(refusals);
+        }
         match check_rest(pod) {
-            Err(refused) if refusals.is_empty() => Ok(everywhere(refused)),
-            _ => Ok(refusals),
+            Err(refused) => Ok(everywhere(refused)),
+            Ok(()) if is_known => Ok(refusals),
+            Ok(()) => Err(NotKnown),
         }
     }
 

@@ -15,6 +15,9 @@ mod request;
 mod service;
 #[cfg(test)]
 mod tests;
+mod tunnel;
+#[cfg(test)]
+mod tunnel_tests;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -40,6 +43,7 @@ use self::open_pool::{OpenPool, open_pools};
 pub use self::reason::Reason;
 pub use self::request::Wanted;
 pub use self::service::{NotAsked, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome};
+pub use self::tunnel::{TunnelAnswer, TunnelLack, TunnelPools, TunnelStep};
 use crate::allocator::Allocator;
 use crate::auto::assignable;
 use crate::event::Event;
@@ -430,10 +434,10 @@ impl<'s> Outlook<'s> {
             held += 1;
             let block = self.indexed.block(key.cidr).map(|block| &block.value.content);
             let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
-            match block {
-                Some(BlockContent::Corrupt(_)) => is_unknown = true,
+            match block.map(BlockContent::as_calico_takes) {
+                Some(None) => is_unknown = true,
                 None if self.indexed.is_undecodable_block(key.cidr) => is_unknown = true,
-                Some(BlockContent::Sound(block))
+                Some(Some(block))
                     if is_confirmed && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
                 {
                     if assignable(&block.without_cooled(now, cooldown), &self.reserved) > 0 {

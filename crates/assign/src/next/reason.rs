@@ -47,6 +47,9 @@ pub enum Reason {
     /// The pod or its namespace names a pool that does not exist, by name.
     #[error("it asks for the pool {0:?}, which does not exist")]
     UnknownPool(String),
+    /// The pod or its namespace names a pool, by name, whose CIDR cannot be read.
+    #[error("it asks for the pool {pool:?}, whose CIDR is not valid: {cidr:?}")]
+    BrokenPool { pool: String, cidr: String },
     /// The pod or its namespace names a CIDR that is no pool's.
     #[error("it asks for the pool {cidr}, which does not exist{}", .within.as_ref().map(|pool| format!(" ({pool} contains it, but a pool's whole CIDR must be named)")).unwrap_or_default())]
     UnknownCidr { cidr: IpNet, within: Option<String> },
@@ -163,6 +166,7 @@ impl Reason {
             Self::NoneForWorkloads => "no-pool-for-workloads",
             Self::NoneForServices => "no-pool-for-services",
             Self::UnknownPool(_) | Self::UnknownCidr { .. } => "unknown-pool",
+            Self::BrokenPool { .. } => "named-pool-broken",
             Self::OtherFamily { .. } => "named-pool-of-other-family",
             Self::NamedClosed { why: PoolPassedOver::Disabled, .. } => "named-pool-disabled",
             Self::NamedClosed { why: PoolPassedOver::Deleting, .. } => "named-pool-terminating",
@@ -203,6 +207,7 @@ impl Reason {
         matches!(
             self,
             Self::UnknownPool(_)
+                | Self::BrokenPool { .. }
                 | Self::UnknownCidr { .. }
                 | Self::OtherFamily { .. }
                 | Self::NamedClosed { .. }

@@ -4,9 +4,11 @@
 use std::net::IpAddr;
 
 use calipam_model::cidr;
+use calipam_model::key::Key;
 use calipam_model::pod::{Annotations, PodRequest};
+use calipam_model::snapshot::{Defect, DefectKind};
 use calipam_model::string_list;
-use calipam_model::{CniConfiguration, IpNet};
+use calipam_model::{CniConfiguration, DecodeError, IpNet};
 
 use super::Outlook;
 use super::add::PodAdd;
@@ -197,6 +199,10 @@ impl Outlook<'_> {
     fn named_pool(&self, name: &str, family: Family) -> Result<IpNet, Refused> {
         let by_name = || self.pools().filter(|pool| pool.name == name).last().map(|pool| pool.cidr);
         let Some(cidr) = go_cidr(name).or_else(by_name) else {
+            if let Some(cidr) = self.broken_cidr(name) {
+                let calico = format!("failed to parse IP pool cidr: invalid CIDR address: {cidr}");
+                return Err(Refused::new(Reason::BrokenPool { pool: name.to_owned(), cidr }, calico));
+            }
             let calico = format!("error parsing pool {name:?}: invalid CIDR address: {name}");
             return Err(Refused::new(Reason::UnknownPool(name.to_owned()), calico));
         };
@@ -205,6 +211,16 @@ impl Outlook<'_> {
             return Err(Refused::new(Reason::OtherFamily { pool: name.to_owned(), family }, calico));
         }
         Ok(cidr)
+    }
+
+    /// The CIDR of the pool with this name as it is stored, if it is none.
+    fn broken_cidr(&self, name: &str) -> Option<String> {
+        let snapshot = self.indexed.snapshot;
+        let of_pool = |defect: &&Defect| matches!(&defect.key, Some(Key::Pool(pool)) if pool == name);
+        snapshot.defects.iter().filter(of_pool).find_map(|defect| match &defect.kind {
+            DefectKind::Value(reason) => DecodeError::no_cidr_of(reason),
+            _ => None,
+        })
     }
 
     /// Returns what a pod wants from IPAM.

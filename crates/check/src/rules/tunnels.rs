@@ -1,15 +1,16 @@
 //! Nodes that lack a kind of tunnel address that other nodes have.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 
-use calipam_assign::NodeSelector;
+use calipam_assign::{TunnelAnswer, TunnelPools, TunnelStep};
 use calipam_model::cidr::is_v4;
 use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
-use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Source;
 
 use crate::Context;
+use crate::answers::Answers;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
 use crate::names::{list, short};
@@ -31,10 +32,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         return;
     }
 
-    let pools = snapshot.pools.iter().map(|pool| &pool.value);
-    let offers = |pool: &&Pool| !pool.disabled && !pool.deleting && pool.allows(PoolUse::Tunnel);
-    let selected = |pool| Some((pool, NodeSelector::of(pool).ok()?));
-    let pools: Vec<(&Pool, NodeSelector)> = pools.filter(offers).filter_map(selected).collect();
+    let pools = TunnelPools::new(snapshot);
+    let answers = LazyCell::new(|| Answers::new(context));
     let owned = index.blocks.iter().filter_map(|block| Some((block.host()?, !is_v4(block.key))));
     let hosts: HashSet<(&str, bool)> = owned.collect();
     let is_broken = |node: &Node| {
@@ -42,38 +41,35 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         snapshot.defects.iter().any(|defect| defect.key == key)
     };
     for node in &nodes {
-        let needs = |kind: &TunnelKind| {
-            let suits = |(pool, selector): &(&Pool, NodeSelector)| {
-                is_v4(pool.cidr) != kind.is_v6()
-                    && encapsulates(pool, *kind, node)
-                    && selector.selects(&node.labels)
-            };
-            pools.iter().any(suits)
-        };
+        let needs = |kind: &TunnelKind| pools.of(node, *kind).next().is_some();
         let runs = |kind: &TunnelKind| hosts.contains(&(node.name.as_str(), kind.is_v6()));
         let lacking = kinds.iter().filter(|kind| !has(node, **kind) && runs(kind) && needs(kind));
-        let fields: Vec<OwnerField> = lacking.map(|kind| OwnerField::Tunnel(*kind)).collect();
-        if !fields.is_empty() && !is_broken(node) {
-            out.push(finding(node, fields));
+        let lacking: Vec<TunnelKind> = lacking.copied().collect();
+        if !lacking.is_empty() && !is_broken(node) {
+            let tunnels = answers.as_ref().map(|answers| answers.outlook.tunnels(node, &pools));
+            out.push(finding(node, &lacking, refusal(tunnels.unwrap_or_default(), &lacking)));
         }
     }
 }
 
-/// Returns true if the node needs a tunnel address because of the pool. WireGuard does not depend on pools: every node
-/// that has a key encrypts.
-fn encapsulates(pool: &Pool, kind: TunnelKind, node: &Node) -> bool {
-    match kind {
-        TunnelKind::Ipip => pool.ipip,
-        TunnelKind::Vxlan | TunnelKind::VxlanV6 => pool.vxlan,
-        TunnelKind::Wireguard => node.wireguard_keys[0],
-        TunnelKind::WireguardV6 => node.wireguard_keys[1],
-    }
+/// Returns the reason why calico-node cannot assign one of the addresses that a node lacks.
+fn refusal(tunnels: Vec<TunnelAnswer>, lacking: &[TunnelKind]) -> Option<String> {
+    tunnels.into_iter().find_map(|tunnel| match tunnel.next {
+        TunnelStep::Refuse { refused, .. } if lacking.contains(&tunnel.kind) => {
+            Some(refused.reason.to_string())
+        }
+        _ => None,
+    })
 }
 
-fn finding(node: &Node, fields: Vec<OwnerField>) -> Finding {
+fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
     let name = node.name.clone();
-    let says =
+    let fields: Vec<OwnerField> = lacking.iter().map(|kind| OwnerField::Tunnel(*kind)).collect();
+    let mut says =
         format!("{} lacks a tunnel address of a kind that other nodes have: {}", short(&name), list(&fields));
+    if let Some(refusal) = refusal {
+        says.push_str(&format!("; calico-node cannot assign it: {refusal}"));
+    }
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
     let (subject, evidence) = (Subject::Node(name.clone()), Evidence::Endpoint(Box::new(evidence)));

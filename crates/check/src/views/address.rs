@@ -82,6 +82,9 @@ pub struct PoolOfAddress {
     pub cidr: IpNet,
     /// True if Calico allocates from the pool.
     pub enabled: bool,
+    /// The state of a pool from which Calico does not allocate, as `disabled` or `terminating`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
 }
 
 /// A block that contains an address.
@@ -137,7 +140,12 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
         address,
         state: state(around(), undecodable, address),
         pools: pools
-            .map(|p| PoolOfAddress { name: p.name.clone(), cidr: p.cidr, enabled: p.is_enabled() })
+            .map(|pool| PoolOfAddress {
+                name: pool.name.clone(),
+                cidr: pool.cidr,
+                enabled: pool.is_enabled(),
+                closed: pool.closed(),
+            })
             .collect(),
         reserved,
         blocks: around().map(|block| view_of_block(&context, block, address)).collect(),

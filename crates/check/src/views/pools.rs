@@ -35,6 +35,9 @@ pub struct PoolView {
     pub block_size: u8,
     /// True if Calico allocates from the pool.
     pub enabled: bool,
+    /// The state of a pool from which Calico does not allocate, as `disabled` or `terminating`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
     /// True if the pool serves requests that do not name it.
     pub automatic: bool,
     pub allowed_uses: Vec<&'static str>,
@@ -122,6 +125,7 @@ fn view(
         cidr: pool.cidr,
         block_size: pool.block_size,
         enabled: pool.is_enabled(),
+        closed: pool.closed(),
         automatic: pool.automatic,
         allowed_uses: pool.allowed_uses.iter().map(|used| used.name()).collect(),
         node_selector: pool.node_selector.clone(),

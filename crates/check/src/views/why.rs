@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::{Answer, Family, Reason, Refused};
+use calipam_assign::{Answer, Family, Reason, Refused, TunnelAnswer, TunnelPools, TunnelStep};
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
 use calipam_model::pool::PoolUse;
@@ -29,6 +29,8 @@ pub struct Explanation {
     pub unasked: Vec<Family>,
     /// True if the pod has waited, although IPAM can assign an address to it.
     pub waits_in_vain: bool,
+    /// The node's tunnel addresses, and what calico-node does with them next. Empty for a pod.
+    pub tunnels: Vec<TunnelAnswer>,
 }
 
 /// The state of a pod's request for addresses.
@@ -88,10 +90,12 @@ impl Explanation {
         self.families.iter().find_map(|family| family.answer.first.as_ref())
     }
 
-    /// Returns true if IPAM refuses an address to the pod, or to the node's next pod.
+    /// Returns true if IPAM refuses an address to the pod, or to the node's next pod or one of its tunnels.
     pub fn is_refused(&self) -> bool {
-        let needed = self.families.iter().filter(|family| family.is_needed);
-        needed.into_iter().any(|family| family.refused().is_some())
+        let mut needed = self.families.iter().filter(|family| family.is_needed);
+        let mut tunnels = self.tunnels.iter();
+        needed.any(|family| family.refused().is_some())
+            || tunnels.any(|tunnel| matches!(tunnel.next, TunnelStep::Refuse { .. }))
     }
 
     /// Returns the answer in one sentence.
@@ -196,6 +200,10 @@ pub fn explain_node(snapshot: &Snapshot, options: &Options, name: &str) -> Optio
         explained.add(&answers, family, answer, true);
     }
     explained.note_unasked(&answers, &kind.families);
+    // Where another IPAM serves pods, tunnels have its addresses.
+    if context.index.host_local_pods == 0 {
+        explained.tunnels = answers.outlook.tunnels(node, &TunnelPools::new(snapshot));
+    }
     Some(explained)
 }
 
@@ -268,6 +276,7 @@ impl Explanation {
             families: Vec::new(),
             unasked: Vec::new(),
             waits_in_vain: false,
+            tunnels: Vec::new(),
         }
     }
 

@@ -87,7 +87,7 @@ fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
         Reason::NamedClosed { pool, why: PoolPassedOver::Disabled } => {
             return vec![patch("enable it", pool, ENABLED), ANOTHER_POOL.to_owned()];
         }
-        Reason::NamedClosed { .. } => ANOTHER_POOL.trim_start_matches("or ").to_owned(),
+        Reason::NamedClosed { .. } | Reason::BrokenPool { .. } => ANOTHER_POOL.trim_start_matches("or ").to_owned(),
         Reason::UnknownPool(_) | Reason::UnknownCidr { .. } | Reason::OtherFamily { .. } => {
             format!("correct its annotation; to list the pools: {}", command(&["show"]))
         }

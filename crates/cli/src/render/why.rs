@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::AddressSource;
+use calipam_assign::{AddressSource, TunnelAnswer, TunnelLack, TunnelStep};
 use calipam_check::ClusterIdentity;
 use calipam_check::views::{Explanation, FamilyAnswer};
 use calipam_model::IpNet;
@@ -29,6 +29,8 @@ pub(crate) struct Why<'a> {
     answer: String,
     steps: Vec<String>,
     families: Vec<ShownFamily<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tunnels: Vec<ShownTunnel<'a>>,
     /// Calico's message, of the first attempt if only that fails; empty if it has none.
     #[serde(skip)]
     calico: &'a str,
@@ -55,6 +57,25 @@ struct ShownFamily<'a> {
     decisions: Vec<Decision>,
 }
 
+/// One of a node's tunnel addresses.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownTunnel<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    /// What calico-node does with it.
+    next: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_address: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calico: Option<&'a str>,
+    /// The same in one sentence.
+    answer: String,
+}
+
 impl<'a> Why<'a> {
     pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation) -> Self {
         let node = Node { name: explanation.node.clone(), ..Node::default() };
@@ -67,6 +88,7 @@ impl<'a> Why<'a> {
             answer: explanation.sentence(),
             steps: hints::why::steps(explanation),
             families: families.collect(),
+            tunnels: explanation.tunnels.iter().map(ShownTunnel::new).collect(),
             calico: calico(explanation),
         }
     }
@@ -96,6 +118,63 @@ impl<'a> ShownFamily<'a> {
     }
 }
 
+impl<'a> ShownTunnel<'a> {
+    fn new(tunnel: &'a TunnelAnswer) -> Self {
+        let name = tunnel.kind.name();
+        let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();
+        let (next, answer) = match &tunnel.next {
+            TunnelStep::Keep => ("keep", format!("its {name} tunnel has {address}")),
+            TunnelStep::Remove => (
+                "remove",
+                format!(
+                    "its {name} tunnel loses {address} when calico-node starts: no pool offers it any more"
+                ),
+            ),
+            TunnelStep::Assign { given, .. } if tunnel.has.is_none() => (
+                "assign",
+                format!(
+                    "its {name} tunnel has no address: calico-node assigns {} when it starts",
+                    given.address
+                ),
+            ),
+            TunnelStep::Assign { given, why } => (
+                "assign",
+                format!(
+                    "its {name} tunnel gets {} in place of {address} when calico-node starts: {why}",
+                    given.address
+                ),
+            ),
+            TunnelStep::Refuse { why: TunnelLack::Cooling, .. } => (
+                "refuse",
+                format!(
+                    "calico-node fails at its {name} tunnel until the cooldown of its address {address} is over"
+                ),
+            ),
+            TunnelStep::Refuse { refused, .. } => (
+                "refuse",
+                format!("calico-node fails at its {name} tunnel, which gets no address: {}", refused.reason),
+            ),
+            TunnelStep::NotReached => {
+                ("not-reached", format!("its {name} tunnel stays as it is, since calico-node fails before"))
+            }
+        };
+        let (given, refused) = match &tunnel.next {
+            TunnelStep::Assign { given, .. } => (Some(given), None),
+            TunnelStep::Refuse { refused, .. } => (None, Some(refused)),
+            _ => (None, None),
+        };
+        Self {
+            kind: tunnel.kind.attribute(),
+            address: tunnel.has,
+            next,
+            new_address: given.map(|given| given.address),
+            reason: refused.map(|refused| refused.reason.name()),
+            calico: refused.map(|refused| refused.calico.as_str()),
+            answer,
+        }
+    }
+}
+
 impl Document for Why<'_> {
     const KIND: &'static str = "AddressExplanation";
 
@@ -104,6 +183,12 @@ impl Document for Why<'_> {
         self.steps.iter().for_each(|step| text.hanging(2, step));
         if !self.calico.is_empty() {
             text.hanging(2, format!("Calico says: {}", self.calico));
+        }
+        for tunnel in &self.tunnels {
+            text.line(&tunnel.answer);
+            if let Some(calico) = tunnel.calico {
+                text.hanging(2, format!("calico-node says: {calico}"));
+            }
         }
         let wide = text.page.wide;
         for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {

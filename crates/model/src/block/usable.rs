@@ -1,5 +1,6 @@
 //! Corrupt blocks that an allocator can still use.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::value::{RawValue, to_raw_value};
@@ -24,6 +25,68 @@ impl BlockContent {
             Self::Corrupt(block) => block.usable.ok_or_else(|| DecodeError(joined(&block.problems, "; "))),
         }
     }
+
+    /// The block as Calico's allocator takes addresses from it. Calico looks at the free list alone: an address in the
+    /// list is free even if it has a record, and any other one is taken. `None` if more is broken than the free list.
+    ///
+    /// It predicts what Calico does. calipam's own allocator takes nothing from such a block.
+    pub fn as_calico_takes(&self) -> Option<Cow<'_, Block>> {
+        match self {
+            Self::Sound(block) => Some(Cow::Borrowed(block)),
+            Self::Corrupt(block) => match &block.usable {
+                Some(usable) => Some(Cow::Borrowed(usable)),
+                None => by_free_list(&block.raw, &block.problems).map(Cow::Owned),
+            },
+        }
+    }
+}
+
+/// The block in which an ordinal is free exactly if the free list names it.
+fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Block> {
+    let is_of_free_list = |problem: &BlockProblem| {
+        matches!(
+            problem,
+            BlockProblem::FreeListAllocated { .. }
+                | BlockProblem::FreeListIncomplete { .. }
+                | BlockProblem::FreeListDuplicate { .. }
+                | BlockProblem::UnreferencedAttribute { .. }
+        )
+    };
+    if !problems.iter().all(is_of_free_list) {
+        return None;
+    }
+
+    let mut fields = fields(json)?;
+    let mut records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
+    let mut allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
+    let mut free: Vec<u32> = serde_json::from_str(fields.get("unallocated")?.get()).ok()?;
+    let mut listed = HashSet::new();
+    free.retain(|ordinal| listed.insert(*ordinal));
+
+    let nobody = records.len() as u64;
+    for problem in problems {
+        match problem {
+            BlockProblem::FreeListAllocated { ordinal } => allocations[*ordinal as usize] = None,
+            BlockProblem::FreeListIncomplete { ordinal } => allocations[*ordinal as usize] = Some(nobody),
+            _ => {}
+        }
+    }
+    let no_record = RawValue::from_string("{}".to_owned()).ok()?;
+    records.push(&no_record);
+
+    let records = to_raw_value(&records).ok()?;
+    fields.insert("attributes".to_owned(), records);
+    fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
+    fields.insert("unallocated".to_owned(), to_raw_value(&free).ok()?);
+    BlockContent::parse(&serde_json::to_vec(&fields).ok()?).ok()?.into_usable().ok().map(|block| *block)
+}
+
+/// The fields of a block. `None` if names differ only in case: the last field counts, but the order of fields is lost
+/// here.
+fn fields(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
+    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
+    let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
+    (names.len() == fields.len()).then_some(fields)
 }
 
 /// The block without the records that no ordinal refers to. `None` if it has any other problem, or if duplicate field
@@ -34,13 +97,7 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
         _ => None,
     };
     let unused: Vec<u64> = problems.iter().map(index).collect::<Option<_>>()?;
-
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
-    // If names differ only in case, the last field counts, but the order of fields is lost here.
-    let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
-    if names.len() < fields.len() {
-        return None;
-    }
+    let mut fields = fields(json)?;
 
     let records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
     let used = (0u64..).zip(records).filter(|(index, _)| unused.binary_search(index).is_err());
@@ -64,8 +121,12 @@ mod tests {
 
     /// A block with four addresses, of which the first two are allocated.
     fn block(allocations: &str, attributes: &str) -> BlockContent {
+        with_free_list(allocations, "[2,3]", attributes)
+    }
+
+    fn with_free_list(allocations: &str, free: &str, attributes: &str) -> BlockContent {
         let json = format!(
-            r#"{{"cidr":"10.0.0.0/30","affinity":"host:a","allocations":{allocations},"unallocated":[2,3],
+            r#"{{"cidr":"10.0.0.0/30","affinity":"host:a","allocations":{allocations},"unallocated":{free},
             "attributes":[{attributes}],"sequenceNumber":18446744073709551615,"sequenceNumberForAllocation":{{}},"deleted":false}}"#
         );
         BlockContent::parse(json.as_bytes()).unwrap()
@@ -91,5 +152,27 @@ mod tests {
         let broken =
             block("[0,7,null,null]", &format!("{one},{stray}")).into_usable().unwrap_err().to_string();
         assert!(broken.contains("attribute 7") && broken.contains("attribute 1"), "{broken}");
+    }
+
+    #[test]
+    fn calico_looks_at_the_free_list_alone() {
+        let record = r#"{"handle_id":"h1"}"#;
+        let sound = block("[0,0,null,null]", record);
+        assert_eq!(sound.as_calico_takes().as_deref(), sound.sound());
+
+        let block = with_free_list("[0,0,null,null]", "[1,3,1]", record);
+        assert!(block.usable().is_none());
+        let taken = block.as_calico_takes().unwrap();
+        assert_eq!(taken.free(), [1, 3]);
+        let allocated: Vec<u32> = taken.allocations().map(|allocation| allocation.ordinal).collect();
+        assert_eq!(allocated, [0, 2]);
+
+        for broken in [block_of_length("[0,0,null]"), with_free_list("[0,0,null,null]", "[2,3,9]", record)] {
+            assert!(broken.as_calico_takes().is_none());
+        }
+    }
+
+    fn block_of_length(allocations: &str) -> BlockContent {
+        with_free_list(allocations, "[2]", r#"{"handle_id":"h1"}"#)
     }
 }

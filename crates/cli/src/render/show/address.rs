@@ -46,8 +46,8 @@ impl View for AddressDetails<'_> {
             text.fact("Pool", "none");
         }
         for pool in &view.pools {
-            let disabled = if pool.enabled { "" } else { ", disabled" };
-            text.fact("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
+            let closed = pool.closed.as_ref().map(|closed| format!(", {closed}")).unwrap_or_default();
+            text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
         }
         if view.reserved {
             text.fact("Reserved", "an IP reservation keeps it from being assigned automatically");
