@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::history::{events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, Run, calipam, edited_example, items, root, scratch};
+use super::program::{EXAMPLE, Run, calipam, edited_example, items, prepare, root, scratch};
 
 /// Starts a cluster with a pod, whose address is recorded.
 fn with_pod() -> KubeCluster {
@@ -101,10 +101,19 @@ fn kubernetes_has_an_archive() {
     assert!(known("2999-01-01T00:00Z").contains(&last));
     assert!(!known(times[1]).contains("nothing is known"));
     assert!(text.contains("changes between two exports, and after the last one, are not known"), "{text}");
+    // Headings name the archive and the time in the user's zone, whatever file holds the state.
+    let local = |words: &[&str]| Run::of(prepare(words).env("TZ", "UTC-3"));
+    let shown = local(&["show", "--archive", archive, "--at", "1s ago"]).succeeded();
+    let heading = shown.stdout.lines().next().unwrap();
+    assert!(heading.contains(&format!("kubernetes {archive} at 20")), "{heading}");
+    assert!(heading.contains(" +03:00 (exported from "), "{heading}");
+    let compared = local(&["diff", "--archive", archive, "--at", times[0]]).exits(1);
+    assert!(compared.stdout.starts_with("OLD  Cluster "), "{compared:?}");
+    assert_eq!(compared.stdout.matches(&format!("{archive} at 20")).count(), 2, "{compared:?}");
     calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"])
         .failed(2, "has no export from 2020-01-01T00:00:00Z or before");
     calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]).failed(2, "no export after");
-    calipam(&["diff", "--archive", archive, "--at", "2026-11-20T03:12"]).failed(2, "a time with its zone");
+    calipam(&["diff", "--archive", archive, "--at", "tomorrow"]).failed(2, "yesterday 14:00");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn completions_and_man_pages_are_installed_and_removed() {
     let changed = prefix.path().join("share/man/man1/calipam.1");
     fs::write(&changed, "mine").unwrap();
     run("--completions").failed(1, "calipam.1 exists, but is a different file; it is not replaced");
-    run("--remove").succeeded();
+    run("--remove --completions").succeeded();
     let left: Vec<String> = installed(prefix.path()).into_iter().collect();
     assert_eq!(left, ["share/man/man1/calipam.1"]);
     // Nothing is left of its own.

@@ -190,6 +190,8 @@ fn an_open_page_shows_what_has_changed() {
     let rows = page.evaluate("document.querySelector('tbody').innerText").unwrap();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(rows.as_str().unwrap()), words(&shown));
+    let code = page.evaluate("document.querySelector('main code').innerText").unwrap();
+    assert_eq!(code, format!("calipam show node-1 --etcd-endpoints {endpoint}"));
     page.resize(400, 900).unwrap();
     assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
     page.open_url(&format!("http://{}/ask?q=nobody", server.address)).unwrap();

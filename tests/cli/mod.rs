@@ -43,6 +43,7 @@ mod pages;
 mod pod_states;
 mod program;
 mod pty;
+mod ranges;
 mod readers;
 mod real_calicoctl;
 mod record;

@@ -250,11 +250,8 @@ fn cron(folder: &Path, datastore: &str) -> Run {
     let crontab = text("systemd/crontab");
     let line = crontab.lines().find_map(|line| line.strip_prefix("*/15 * * * * ")).unwrap();
     assert!(!line.contains('%'), "cron takes it for the end of the line");
-    let ignore = folder.join("ignore");
-    fs::write(&ignore, "# nothing\n").unwrap();
     let line = line
         .replace("calipam check", &format!("{} check --datastore {datastore}", crate::cli::PROGRAM))
-        .replace("/etc/calipam/ignore", ignore.to_str().unwrap())
         .replace("/var/lib/calipam", folder.to_str().unwrap())
         .replace("--confirm 30s", "--confirm 0s");
     Run::of(command("/bin/sh").args(["-c", &line]))

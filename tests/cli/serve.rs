@@ -242,6 +242,17 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
         let answer = server.get(path);
         assert_eq!((answer.status, answer.body.as_str()), (503, "no check has succeeded yet\n"), "{path}");
     }
+    // A browser gets a page, which it loads again by itself.
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: {}\r\nAccept: text/html\r\nConnection: close\r\n\r\n",
+        server.address
+    );
+    let page = server.raw(head.as_bytes());
+    assert!(
+        page.starts_with("HTTP/1.1 503 ") && page.to_lowercase().contains("\r\nrefresh: 2\r\n"),
+        "{page}"
+    );
+    assert!(page.contains("<title>calipam: No report yet</title>"), "{page}");
     assert_eq!(server.get("/livez").status, 200);
     assert!(server.get("/metrics").body.contains("\ncalipam_up 0\n"));
     let (code, said) = server.terminate();

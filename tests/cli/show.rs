@@ -1,9 +1,13 @@
 //! `calipam show` on the example cluster.
 
+use std::time::Duration;
+
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::servers::{Etcd, Tear, Tearing};
 use serde_json::{Value, json};
 
-use super::program::{HOSTILE, Run, calipam, expected, file, items, on_example, scratch};
+use super::program::{HOSTILE, Run, calipam, expected, file, items, on_etcd, on_example, prepare, scratch};
+use super::pty::{Terminal, interrupt, plain};
 
 /// The subjects with their options, and the kind of each document.
 const SUBJECTS: [(&str, &str, &str); 9] = [
@@ -185,4 +189,41 @@ fn rows_alone_are_sorted_by_any_column() {
     ] {
         on_example(line).failed(2, why);
     }
+}
+
+/// The whole read of an etcd that never answers it: only its large ranges are requests of their own.
+#[test]
+fn an_address_is_shown_before_the_cluster_is_read() {
+    const PROBE: &[u8] = b"/calico/ipam/v2/config";
+    let etcd = Etcd::of(&Cluster::example()).unwrap();
+    let proxy = Tearing::etcd(&etcd).unwrap();
+    proxy.plan(|seen| {
+        let is_probe = seen.content.windows(PROBE.len()).any(|part| part == PROBE);
+        match seen.path == "/etcdserverpb.KV/Range" && !is_probe {
+            true => Tear::Delay(Duration::from_secs(3600)),
+            false => Tear::Pass,
+        }
+    });
+    let mut program = prepare("show 10.244.10.3 --etcd-endpoints");
+    program.arg(proxy.url()).env("TERM", "xterm-256color");
+    let terminal = Terminal::new(120);
+    let shown =
+        terminal.converse(&mut program, "checking the cluster …", |_, child| interrupt(child)).exits(130);
+    let text = plain(&shown.text);
+    assert!(text.contains("10.244.10.3 is allocated") && text.contains("Used by    endpoint"), "{text}");
+    assert!(!text.contains("Finding") && text.contains("error: interrupted"), "{text}");
+
+    // A pipe has both, each line once.
+    let whole = on_etcd(&etcd, "show 10.244.10.3").succeeded().says_nothing();
+    let lines: Vec<&str> = whole.stdout.lines().collect();
+    let place = |begin: &str| lines.iter().position(|line| line.starts_with(begin)).unwrap();
+    assert!(place("10.244.10.3 is allocated") < place("Used by"), "{whole:?}");
+    assert!(place("Used by") < place("Finding    critical duplicate-address"), "{whole:?}");
+    for line in lines.iter().filter(|line| !line.is_empty()) {
+        assert_eq!(lines.iter().filter(|other| other == &line).count(), 1, "{line}: {whole:?}");
+    }
+    // The user of a free address is known only from everything.
+    let unrecorded = on_etcd(&etcd, "show 10.244.10.5").succeeded();
+    unrecorded.prints("10.244.10.5 is free").prints("unallocated-in-use");
+    on_etcd(&etcd, "show 192.0.2.9").exits(1).prints("Used by    nothing").prints("Finding    none");
 }

@@ -9,6 +9,7 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{Failure, Result};
 use crate::operator::Person;
+use crate::render::text::local;
 
 /// A state from an archive. Dropping this deletes its temporary file, if it has one.
 pub(crate) struct Past {
@@ -31,6 +32,12 @@ impl Past {
         }
         let state = state_at(folder, at, &Person::watching(console))?;
         let datastore = Some(state.path.to_string_lossy().into_owned());
-        Ok(Some(Self { global: Global { datastore, ..global.clone() }, _state: state }))
+        let shown_as = Some(shown_as(folder, &state));
+        Ok(Some(Self { global: Global { datastore, shown_as, ..global.clone() }, _state: state }))
     }
+}
+
+/// Returns the name of a state in documents: the archive and the time, since the file can be a temporary one.
+pub(crate) fn shown_as(archive: &Path, state: &ArchivedState) -> String {
+    format!("{} at {}", archive.display(), local(state.at))
 }

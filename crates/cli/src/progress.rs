@@ -26,6 +26,10 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     let cluster = console.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name)));
     bar.set_prefix(cluster.map_or_else(|| prefix.to_owned(), |cluster| cluster + prefix));
+    if activity == Activity::CheckingCluster {
+        // The answer above it is not all, which a person should see before the server answers.
+        bar.tick();
+    }
     Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
 }
 
@@ -33,6 +37,7 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
 pub(crate) fn words(activity: Activity) -> (&'static str, &'static str) {
     match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
+        Activity::CheckingCluster => ("{spinner} {prefix} … {human_pos} {msg}", "checking the cluster"),
         Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),
         Activity::Rechecking => ("{spinner} {prefix}: {msg}", "waiting to recheck"),
         Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
@@ -61,7 +66,7 @@ impl Bar {
 impl Meter for Bar {
     fn set(&self, done: u64, expected: u64) {
         match self.activity {
-            Activity::Reading | Activity::Exporting => {
+            Activity::Reading | Activity::CheckingCluster | Activity::Exporting => {
                 self.bar.set_position(done);
                 self.message(expected, || match expected {
                     0 => "objects".to_owned(),

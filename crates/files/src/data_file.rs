@@ -29,6 +29,8 @@ const STANDARD_INPUT: &str = "standard input";
 #[derive(Clone, Debug)]
 pub struct DataFile {
     path: PathBuf,
+    /// The name of the data for people: the path, or what they named instead.
+    name: PathBuf,
     kind: FileKind,
     /// The temporary file with the content of standard input, which is needed more than once.
     input: Option<Arc<TempPath>>,
@@ -52,7 +54,7 @@ impl DataFile {
             return Err(Error::new(path, FileError::EtcdFolder));
         }
         if path.is_dir() {
-            return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects, input: None });
+            return Ok(Self::of_kind(path, FileKind::KubernetesObjects));
         }
         let mut head = Vec::new();
         let read = regular::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
@@ -68,7 +70,17 @@ impl DataFile {
         } else {
             return Err(Error::new(path, FileError::UnknownKind(String::new())));
         };
-        Ok(Self { path: path.to_owned(), kind, input: None })
+        Ok(Self::of_kind(path, kind))
+    }
+
+    fn of_kind(path: &Path, kind: FileKind) -> Self {
+        Self { path: path.to_owned(), name: path.to_owned(), kind, input: None }
+    }
+
+    /// Sets the name of the data in documents, in place of the path.
+    #[must_use]
+    pub fn shown_as(self, name: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), ..self }
     }
 
     /// Reads standard input to its end, and recognizes its content.
@@ -80,16 +92,12 @@ impl DataFile {
         };
         let path = spooled().map_err(|e| Error::new(STANDARD_INPUT, e))?;
         let found = Self::open(&path).map_err(of_input)?;
-        Ok(Self { input: Some(Arc::new(path)), ..found })
+        Ok(Self { input: Some(Arc::new(path)), ..found.shown_as(STANDARD_INPUT) })
     }
 
-    /// The path, or the name of standard input.
+    /// The name of the data for people: the path, unless [another](Self::shown_as) was set.
     pub fn name(&self) -> String {
-        self.named(&self.path).display().to_string()
-    }
-
-    fn named<'a>(&self, path: &'a Path) -> &'a Path {
-        if self.input.is_some() { Path::new(STANDARD_INPUT) } else { path }
+        self.name.display().to_string()
     }
 
     pub fn kind(&self) -> FileKind {
@@ -134,7 +142,7 @@ impl DataFile {
         match self.kind {
             FileKind::Export => {
                 let header = self.read_export(&mut snapshot, &is_wanted, progress)?;
-                describe(self.named(&self.path), &mut snapshot, &header);
+                describe(&self.name, &mut snapshot, &header);
             }
             FileKind::EtcdSnapshot => {
                 let info = self.read_snapshot(&mut snapshot, &is_wanted, progress)?;

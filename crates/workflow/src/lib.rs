@@ -41,7 +41,7 @@ pub use self::migrate::{
 pub use self::object::Object;
 pub use self::operator::{Access, Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};
-pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};
+pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_as, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};

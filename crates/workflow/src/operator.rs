@@ -68,6 +68,8 @@ pub trait Meter: Send + Sync {
 pub enum Activity {
     /// Counted in objects.
     Reading,
+    /// Reading everything after a part of it was shown. Counted in objects.
+    CheckingCluster,
     /// Counted in objects.
     Exporting,
     /// Waiting before suspicious objects are read again. Counted in milliseconds, like the next two.

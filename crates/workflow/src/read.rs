@@ -66,7 +66,13 @@ pub(crate) async fn read_and_check(access: Access<'_>, criteria: &Criteria) -> R
 
 /// Reads everything that a check needs.
 pub async fn read(access: Access<'_>) -> Result<Snapshot> {
-    read_at(access, None).await
+    read_as(access, Activity::Reading).await
+}
+
+/// Reads everything that a check needs, as a given activity.
+pub async fn read_as(access: Access<'_>, activity: Activity) -> Result<Snapshot> {
+    let read = async |datastore: &Datastore, progress: &ProgressFn| datastore.observe(progress).await;
+    Ok(noted(watched(access, activity, read).await?, access.operator))
 }
 
 /// Reads only some sources.
@@ -82,12 +88,10 @@ pub async fn read_sources(access: Access<'_>, sources: &[Source]) -> Result<Snap
 
 /// Reads the current state, or the state at a past etcd revision.
 pub(crate) async fn read_at(access: Access<'_>, revision: Option<i64>) -> Result<Snapshot> {
-    let snapshot = watched(access, Activity::Reading, async |datastore, progress| match revision {
-        Some(revision) => datastore.observe_at(revision, progress).await,
-        None => datastore.observe(progress).await,
-    })
-    .await?;
-    Ok(noted(snapshot, access.operator))
+    let Some(revision) = revision else { return read(access).await };
+    let read =
+        async |datastore: &Datastore, progress: &ProgressFn| datastore.observe_at(revision, progress).await;
+    Ok(noted(watched(access, Activity::Reading, read).await?, access.operator))
 }
 
 /// Runs `work` with a progress meter.

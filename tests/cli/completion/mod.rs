@@ -42,7 +42,7 @@ fn kubectl_gets(line: &str) -> (Vec<String>, u8) {
 
 /// Returns the suggestions for a line that is completed from the cluster. Completion may time out on a busy machine, so
 /// it is repeated until there are suggestions.
-fn found(line: &str) -> Vec<String> {
+pub(super) fn found(line: &str) -> Vec<String> {
     (0..20).map(|_| suggested(line)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 

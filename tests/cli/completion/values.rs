@@ -9,7 +9,7 @@ use calipam_testkit::servers::Etcd;
 use calipam_testkit::values;
 use serde_json::json;
 
-use super::super::kube_cluster::{KubeCluster, Record, connection};
+use super::super::kube_cluster::{KubeCluster, Record, connection, pod};
 use super::super::program::{EXAMPLE, Run, file, prepare, scratch};
 use super::{found, suggested};
 
@@ -126,6 +126,21 @@ fn names_come_from_the_kubernetes_on_the_line() {
     assert_eq!(ask("show --ip 10.0.3.5").first().map(String::as_str), Some("10.0.3.5"));
     assert_eq!(ask("show --handle k8s-pod-network.team-Web-1").len(), 10);
     assert_eq!(ask("show --handle=k8s-pod-network.team-Web-07"), ["k8s-pod-network.team-Web-07"]);
+    // A pod that waits for an address has no record.
+    let mut waits = pod("team", "waits-0", "node-a", "10.0.0.9", 1);
+    waits["status"] = json!({"phase": "Pending"});
+    cluster.add_pods(&[waits]);
+    assert_eq!(ask("explain --pod team/"), ["team/waits-0"]);
+    assert_eq!(ask("explain --node node-b"), ["node-b"]);
+    let etcd = example_in_etcd();
+    let beside = format!(
+        "--etcd-endpoints {} --kubeconfig {}",
+        etcd.endpoint(),
+        cluster.server.kubeconfig().display()
+    );
+    assert_eq!(found(&format!("{beside} explain --pod team/w")), ["team/waits-0"]);
+    let known = found(&format!("--etcd-endpoints {} explain --pod batch/", etcd.endpoint()));
+    assert!(known.iter().all(|pod| pod.starts_with("batch/") && pod.len() > 8), "{known:?}");
 }
 
 #[test]

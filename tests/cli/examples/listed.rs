@@ -56,8 +56,9 @@ pub(super) const REPLACED: [(&str, &str); 8] = [
     (" release", " release --settle 0"),
 ];
 
-/// The folders that must exist for the examples.
-pub(super) const FOLDERS: [&str; 12] = [
+/// The folders that must exist for the examples. There is nothing below `/etc/calipam`, because no document tells its
+/// reader to put a file there before an example.
+pub(super) const FOLDERS: [&str; 11] = [
     ".kube",
     ".config/fish/completions",
     ".config/elvish",
@@ -66,7 +67,6 @@ pub(super) const FOLDERS: [&str; 12] = [
     "bin",
     "functions",
     "etc/bash_completion.d",
-    "etc/calipam",
     "var/lib/calipam/sent/prod",
     "var/lib/node_exporter/textfile_collector",
     "var/log",

@@ -70,7 +70,6 @@ impl Place {
             self.still.save_snapshot(&at(name)).unwrap();
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
-        fs::write(at("etc/calipam/ignore"), "").unwrap();
         // The same data with a different GUID counts as another cluster.
         fs::write(at("other.jsonl"), example().replace("0f0e1d2c3b4a5968", "1f0e1d2c3b4a5968")).unwrap();
         let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: other.jsonl}]";

@@ -89,8 +89,8 @@ fn one_report_has_what_is_wrong_in_and_between_clusters() {
     assert_eq!(between(&report), fleet.expected);
     assert_eq!(report["counts"]["clusters"], 4);
     let names = column(&report["clusters"], "name");
-    assert_eq!(names, ["b", "a", "c", "d"], "those with most critical findings first");
-    assert_eq!(report["clusters"][1]["labels"]["region"], "eu");
+    assert_eq!(names, ["a", "b", "c", "d"], "those with most critical findings first");
+    assert_eq!(report["clusters"][0]["labels"]["region"], "eu");
 
     // Exports of all clusters give the same report.
     let export = format!("export {}", folder.at("exported"));

@@ -27,6 +27,9 @@ fn an_assignment_is_undone_in_the_native_group() {
     assert_eq!(assigned(&run.json()), set([&address]));
     assert!(recorded(&site.objects(), false).contains(&address));
     assert_eq!(site.findings(&[]), unused(&set([&address])));
+    // On Kubernetes, objects have kinds and names, and no keys of etcd.
+    let plan = site.run(&["undo", &journal_of(&run), "--dry-run", "-o", "wide"]).prints(" IPAMBlock 10-");
+    plan.prints(" IPAMHandle printer").omits("/calico/");
     site.undo_to(&run, &before);
 }
 

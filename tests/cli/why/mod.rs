@@ -80,6 +80,7 @@ fn no_pool_is_enabled_or_selects_the_node() {
         .run("explain --node n1")
         .prints("`calicoctl patch ippool old -p '{\"spec\":{\"disabled\":false}}'`")
         .prints("Calico says: cannot find a qualified ippool");
+    lists.run("explain --node n1 -o wide").prints("IPPool old").omits("/calico/");
     lists.run("check --fail-on error").exits(1);
     lists
         .run("show --pod shop/new")

@@ -52,11 +52,10 @@ fn compare(
                 0 | 1 => Severity::Warning,
                 _ => Code::AddressInSeveralClusters.severity(),
             };
-            let at = |cluster: &usize| {
-                let finding = finding(group, uses, *cluster, clusters.len(), is_live);
-                (*cluster, finding.with_severity(severity))
-            };
-            found.extend(clusters.iter().map(at));
+            // A clash is one finding, of the first cluster, which names the others.
+            let here = uses[0].1;
+            let finding = finding(group, uses, here, clusters.len(), is_live);
+            found.push((here, finding.with_severity(severity)));
         }
     }
 }

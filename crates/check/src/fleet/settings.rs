@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::cidr;
-use calipam_model::words::joined;
+use calipam_model::words::{count, join, joined};
 
 use super::Cluster;
 use crate::code::Code;
@@ -32,7 +32,10 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
             *numbers.entry(value).or_default() += 1;
         }
         let known: usize = numbers.values().sum();
-        let said = joined(numbers.iter().map(|(value, number)| format!("{value} ({number})")), ", ");
+        let said = numbers
+            .iter()
+            .map(|(value, number)| format!("{value} in {}", count(*number, "cluster", "clusters")));
+        let said = joined(said, "; ");
         for (position, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             // The value that most clusters have counts as right. If no value has a majority, all values are reported.
@@ -46,7 +49,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     found.extend(of_each.into_iter().map(|(position, settings)| {
         let subject = Subject::Cluster(group[position].name.clone());
         let said = settings.iter().map(|(name, values)| {
-            format!("{name} is {}; values in its group: {}", values[HERE], values[GROUP])
+            format!("{name} is {} here (in its group: {})", values[HERE], values[GROUP])
         });
         let says = joined(said, "; ");
         let evidence = Evidence::Configuration(settings);
@@ -54,10 +57,11 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }));
 }
 
-/// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26, /28`; `None` if there is none.
+/// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26 and /28`; `None` if there is none.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
     let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
     let sizes: BTreeSet<u8> =
         pools.filter(|pool| pool.allowed_uses.contains(&"Workload")).map(|pool| pool.block_size).collect();
-    (!sizes.is_empty()).then(|| joined(sizes.into_iter().map(|size| format!("/{size}")), ", "))
+    let sizes: Vec<String> = sizes.into_iter().map(|size| format!("/{size}")).collect();
+    (!sizes.is_empty()).then(|| join(&sizes))
 }

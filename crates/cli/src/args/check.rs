@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
 use super::check_options::CheckOptions;
-use super::diff::time_with_zone;
+use super::moment::moment;
 use super::writing::CHECKING;
 use super::{FleetArgs, PrintingArgs};
 use crate::format::Format;
@@ -44,7 +44,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub archive: Option<PathBuf>,
     /// Check the state at this time, from the --archive folder
-    #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive", conflicts_with_all = ["confirm", "watch"])]
+    #[arg(long, value_name = "TIME", value_parser = moment, requires = "archive", conflicts_with_all = ["confirm", "watch"])]
     pub at: Option<Timestamp>,
     /// Also write the report to a file; can be repeated
     #[arg(long = "output-file", value_name = "FORMAT=PATH", value_parser = OutputFile::parse, value_hint = FilePath)]

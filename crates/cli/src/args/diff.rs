@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::FleetArgs;
 use super::address::address;
+use super::moment::{MOMENT, moment};
 use super::selection::{SELECTION, SelectionArgs};
 use super::writing::RecheckArgs;
 
@@ -37,8 +38,7 @@ pub(crate) struct DiffArgs {
     /// has an archive for each, which is compared with the cluster's present state
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
-    /// A time with its zone, such as 2026-11-20T03:12Z
-    #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive")]
+    #[arg(long, value_name = "TIME", value_parser = moment, requires = "archive", help = MOMENT)]
     pub at: Option<Timestamp>,
     /// Compare even states of different clusters
     #[arg(long)]
@@ -66,13 +66,6 @@ impl DiffArgs {
     }
 }
 
-/// Reads a time with its zone. A time without a zone is refused, since it would be ambiguous.
-pub(super) fn time_with_zone(text: &str) -> Result<Timestamp, String> {
-    text.trim().parse().map_err(|_| {
-        "expected a time with its zone, such as `2026-11-20T03:12Z` or `2026-11-20T04:12+01:00`".to_owned()
-    })
-}
-
 /// The source of a cluster state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateName {
@@ -80,6 +73,8 @@ pub(crate) struct StateName {
     pub datastore: String,
     /// A past etcd revision.
     pub revision: Option<i64>,
+    /// The name in documents, if it is a state of an archive.
+    pub shown_as: Option<String>,
 }
 
 impl StateName {
@@ -88,7 +83,8 @@ impl StateName {
     /// # Errors
     /// If the revision is not a number above 0.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let named = |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision };
+        let named =
+            |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision, shown_as: None };
         let Some(revision) = text.strip_prefix("etcd@") else { return Ok(named(text, None)) };
         let number = revision.parse().ok().filter(|revision| *revision > 0);
         let expected =
@@ -103,7 +99,9 @@ mod tests {
 
     #[test]
     fn states() {
-        let state = |datastore: &str, revision| Ok(StateName { datastore: datastore.into(), revision });
+        let state = |datastore: &str, revision| {
+            Ok(StateName { datastore: datastore.into(), revision, shown_as: None })
+        };
         assert_eq!(StateName::parse("etcd"), state("etcd", None));
         assert_eq!(StateName::parse("etcd@48250"), state("etcd", Some(48250)));
         assert_eq!(StateName::parse("./etcd@x"), state("./etcd@x", None));

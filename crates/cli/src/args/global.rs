@@ -62,6 +62,9 @@ pub(crate) struct Global {
     /// kubectl's options for the connection.
     #[command(flatten)]
     pub kubectl: KubectlArgs,
+    /// The name of the datastore in documents, if it is a file that the user did not name.
+    #[arg(skip)]
+    pub shown_as: Option<String>,
 }
 
 /// The use of colors.
@@ -136,6 +139,7 @@ impl Global {
             etcd_cert: self.etcd_cert.clone(),
             etcd_key: self.etcd_key.clone(),
             datastore: self.datastore.clone(),
+            shown_as: self.shown_as.clone(),
             connect_timeout: None,
             kubectl: self.kubectl.options(),
             unattended: false,

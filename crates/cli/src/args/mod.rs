@@ -14,6 +14,7 @@ mod history;
 mod kubectl;
 mod layout;
 mod migrate;
+mod moment;
 mod printing;
 mod rebuild;
 mod release;
@@ -288,7 +289,7 @@ pub(crate) struct InstallLinksArgs {
     #[arg(long)]
     pub force: bool,
     /// Remove the links to this program, and the files that it installed
-    #[arg(long, conflicts_with_all = ["completions", "calicoctl", "force"])]
+    #[arg(long, conflicts_with = "force")]
     pub remove: bool,
 }
 

@@ -10,8 +10,8 @@ use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 
 use super::address::address;
-use super::diff::time_with_zone;
 use super::fleet::FLEET;
+use super::moment::{MOMENT, moment};
 use super::{FleetArgs, PrintingArgs, SelectionArgs};
 use crate::exit::{Failure, Result};
 
@@ -64,8 +64,7 @@ pub(crate) struct ShowArgs {
     /// Show the state at --at, from the exports and recorded changes in this folder
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at", conflicts_with = "watch", help_heading = PAST)]
     pub archive: Option<PathBuf>,
-    /// A time with its zone, such as 2026-11-20T03:12Z
-    #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive", help_heading = PAST)]
+    #[arg(long, value_name = "TIME", value_parser = moment, requires = "archive", help = MOMENT, help_heading = PAST)]
     pub at: Option<Timestamp>,
     /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that no cluster uses
     #[arg(long, value_name = "/LENGTH", value_parser = prefix, help_heading = FLEET)]

@@ -9,6 +9,7 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::operator::Person;
+use crate::past::shown_as;
 use crate::render::diff::DifferenceDocument;
 use crate::render::text::count;
 use crate::{connect, hints};
@@ -56,6 +57,7 @@ fn states(
     let name = |state: &ArchivedState| StateName {
         datastore: state.path.to_string_lossy().into_owned(),
         revision: None,
+        shown_as: args.archive.as_deref().map(|archive| shown_as(archive, state)),
     };
     let Some((before, after)) = archived else {
         let named = args.old.clone().zip(args.new.clone());
@@ -86,7 +88,8 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
 }
 
 async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side> {
-    let global = Global { datastore: Some(name.datastore.clone()), ..global.clone() };
+    let (datastore, shown_as) = (Some(name.datastore.clone()), name.shown_as.clone());
+    let global = Global { datastore, shown_as, ..global.clone() };
     Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
 }
 

@@ -12,9 +12,17 @@ type Call<'a> = (&'a Global, &'a Console);
 pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
     let on_file = (!args.dry_run).then(|| Failure::not_live("an assignment"));
-    repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
+    let outcome = repair::run(&args.writing, args.dry_run, on_file, call, async |access| {
         workflow::assign(access, &request).await
-    })
+    })?;
+    let (_, console) = call;
+    if outcome == Outcome::Clean && !args.dry_run {
+        console.note(
+            "the next check reports assigned addresses that nobody uses as `leaked-address`; to accept one, add a line \
+             `leaked-address ADDRESS` to the file for `check --ignore`",
+        );
+    }
+    Ok(outcome)
 }
 
 pub(super) fn configure(args: &ConfigureArgs, call: Call<'_>) -> Result<Outcome> {

@@ -27,6 +27,7 @@ impl Cluster {
             (Some("ip"), _) => Wanted::OfObjects(NameKind::Addresses),
             (Some("handle"), _) => Wanted::OfObjects(NameKind::Handles),
             (Some("service"), "explain") => Wanted::OfObjects(NameKind::Services),
+            (Some("pod"), _) => Wanted::OfObjects(NameKind::Pods),
             (Some("namespace"), _) => Wanted::OfObjects(NameKind::Namespaces),
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
             (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),

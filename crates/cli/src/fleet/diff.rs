@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use calipam_datastore::settings::Overrides;
 use calipam_workflow::{Side, state_at};
 use jiff::Timestamp;
 
@@ -14,6 +15,7 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
 use crate::operator::Person;
+use crate::past::shown_as;
 use crate::render::text::count;
 use crate::{connect, hints};
 
@@ -60,9 +62,11 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
                 None => return Ok(Ok((Outcome::Clean, Some(cluster.name.clone())))),
             },
             Old::Archives(folder, at) => {
-                let state = state_at(&place(folder, cluster, ""), *at, &Person::watching(console));
-                let path = state.map(|state| archived.insert(state).path.clone());
-                path.map(|path| Source::of_file(path, &unattended()))
+                let archive = place(folder, cluster, "");
+                state_at(&archive, *at, &Person::watching(console)).map(|state| {
+                    let overrides = Overrides { shown_as: Some(shown_as(&archive, &state)), ..unattended() };
+                    Source::of_file(archived.insert(state).path.clone(), &overrides)
+                })
             }
         };
         match earlier.and_then(|earlier| earlier.settings()) {

@@ -8,7 +8,7 @@ use super::column::{Column, left, right};
 use super::document::Document;
 use super::header;
 use super::output::Text;
-use super::text::{count, dash};
+use super::text::{count, dash, to_seconds};
 
 /// Formats the period that a history covers.
 fn reach(reach: &Reach) -> String {
@@ -163,7 +163,7 @@ fn holder(holder: &Holder, wide: bool) -> String {
             text.push_str(&format!(", handle {handle}"));
         }
         if let Some(timestamp) = &holder.timestamp {
-            text.push_str(&format!(", recorded {timestamp}"));
+            text.push_str(&format!(", recorded {}", to_seconds(timestamp)));
         }
     }
     text

@@ -64,6 +64,22 @@ impl Text {
         }
     }
 
+    /// Adds the facts of `whole` that `before` does not have.
+    pub(crate) fn facts_beyond(&mut self, whole: &Self, before: &Self) {
+        let known: Vec<_> = before.facts().collect();
+        for (name, value) in whole.facts().filter(|fact| !known.contains(fact)) {
+            self.fact(name, value);
+        }
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &(&'static str, String)> {
+        let of_parts = self.parts.iter().filter_map(|part| match part {
+            Part::Facts(facts) => Some(facts),
+            _ => None,
+        });
+        of_parts.flatten()
+    }
+
     pub(crate) fn lines<T: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = T>) {
         lines.into_iter().for_each(|line| self.line(line));
     }
@@ -172,8 +188,7 @@ impl Text {
                 Part::Line(line) | Part::About(line) => written.push_str(&line),
                 Part::Facts(facts) => {
                     for (name, value) in facts {
-                        let line = escape(&format!("{name:NAMES$}{value}")).into_owned();
-                        written.push_str(&(on_page(&line, NAMES, self.page) + "\n"));
+                        written.push_str(&fact(name, &value, self.page));
                     }
                 }
                 Part::Grid(grid, sort_by) => {
@@ -186,4 +201,13 @@ impl Text {
         }
         Ok(written)
     }
+}
+
+/// Formats a fact. The value begins next to its name, even if its first word is too long for the page.
+fn fact(name: &str, value: &str, page: Page) -> String {
+    let beside = Page { width: page.width.map(|width| width.saturating_sub(NAMES as u16)), ..page };
+    let wrapped = on_page(&escape(value), 0, beside);
+    let mut lines = wrapped.lines();
+    let first = format!("{name:NAMES$}{}\n", lines.next().unwrap_or_default());
+    lines.fold(first, |text, line| format!("{text}{:NAMES$}{line}\n", ""))
 }

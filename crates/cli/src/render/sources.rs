@@ -6,18 +6,17 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 
 use super::text::{join, joined};
 
-/// Formats the sources that were not read completely, with the reasons. Omits sources that do not exist in this kind of
-/// cluster.
+/// Formats the sources that were not read, with the reasons. Omits those of which a part was read, and sources that do
+/// not exist in this kind of cluster.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {
         let reason = match coverage {
-            Coverage::Read => continue,
+            Coverage::Read | Coverage::Partial => continue,
             // The Kubernetes datastore has no endpoints: pods replace them.
             _ if *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes => continue,
             Coverage::Skipped(WhySkipped::NotInCalico2) => continue,
             Coverage::Skipped(WhySkipped::NotInstalled(_)) if *source == Source::Machines => continue,
-            Coverage::Partial => "partly read".to_owned(),
             Coverage::Skipped(reason) => reason.to_string(),
         };
         by_reason.entry(reason).or_default().push(words(*source));

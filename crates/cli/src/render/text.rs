@@ -3,6 +3,12 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
+use calipam_files::objects::names::object_name;
+use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 pub(crate) use calipam_model::words::{count, is_unsafe, join, joined, quoted, shell_word, thousands};
 
 /// Escapes text from the datastore for terminals: control characters, including line breaks and escape sequences, and
@@ -18,6 +24,27 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Formats a time in the user's time zone, with the zone's offset: `2026-11-20 04:12:30 +01:00`.
+pub(crate) fn local(time: Timestamp) -> String {
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string()
+}
+
+/// Returns the name under which people find an object: its key in etcd, its kind and name in Kubernetes.
+pub(crate) fn object_in(datastore: DatastoreKind, key: &Key) -> String {
+    match datastore {
+        DatastoreKind::Kubernetes => object_name(key),
+        DatastoreKind::Etcd | DatastoreKind::EtcdV2 => key.to_string(),
+    }
+}
+
+/// Returns a time of Calico or of a journal without the fraction of its second.
+pub(crate) fn to_seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((begin, rest)) => format!("{begin}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),
+        None => time.to_owned(),
+    }
+}
+
 /// Returns `text`, or a dash if `text` is empty.
 pub(crate) fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
@@ -31,6 +58,13 @@ pub(crate) fn dash(value: Option<impl Display>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_end_with_seconds() {
+        assert_eq!(to_seconds("2026-05-15 11:26:19.503170346 +0000 UTC"), "2026-05-15 11:26:19 +0000 UTC");
+        assert_eq!(to_seconds("2026-05-15T11:26:19.5Z"), "2026-05-15T11:26:19Z");
+        assert_eq!(to_seconds("2026-05-15T11:26:19Z"), "2026-05-15T11:26:19Z");
+    }
 
     #[test]
     fn control_characters_are_escaped() {

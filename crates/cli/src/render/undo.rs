@@ -1,6 +1,7 @@
 //! The output of `undo`.
 
 use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
 use calipam_workflow::Executed;
@@ -11,7 +12,7 @@ use super::document::Document;
 use super::output::Text;
 use super::plan::result;
 use super::table::{FEW, Grid};
-use super::text::count;
+use super::text::{count, object_in, to_seconds};
 
 /// An undo plan or, if it was executed, its result.
 #[derive(Debug, Serialize)]
@@ -60,9 +61,12 @@ impl Document for UndoDocument<'_> {
 
 impl<'a> UndoDocument<'a> {
     pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
+        let kinds = [DatastoreKind::Etcd, DatastoreKind::EtcdV2, DatastoreKind::Kubernetes];
+        let datastore =
+            kinds.into_iter().find(|kind| kind.to_string() == header.datastore).unwrap_or_default();
         let restored = plan.steps().iter().flat_map(|step| {
-            step.objects.iter().map(|object| Restored {
-                object: object.key.to_string(),
+            step.objects.iter().map(move |object| Restored {
+                object: object_in(datastore, &object.key),
                 kind: kind(&object.key),
                 action: match (&object.before, &object.left) {
                     (None, _) => "delete",
@@ -73,7 +77,7 @@ impl<'a> UndoDocument<'a> {
             })
         });
         let skipped = plan.skipped().iter().map(|skipped| NotRestored {
-            objects: skipped.keys.iter().map(ToString::to_string).collect(),
+            objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
             reason: skipped.reason.clone(),
         });
         Self {
@@ -95,7 +99,7 @@ impl<'a> UndoDocument<'a> {
 }
 
 fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
-    text.line(format!("Undoing `{}` of {}", shown.command, shown.started_at));
+    text.line(format!("Undoing `{}` of {}", shown.command, to_seconds(shown.started_at)));
     text.blank();
     text.section(restored(shown, text.page.wide));
     text.section(skipped(shown, text.page.wide));

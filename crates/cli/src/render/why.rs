@@ -8,14 +8,14 @@ use calipam_check::ClusterIdentity;
 use calipam_check::views::{Explanation, FamilyAnswer};
 use calipam_model::IpNet;
 use calipam_model::node::Node;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use serde::Serialize;
 
 use super::column::{Column, left};
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::output::Text;
-use super::text::joined;
+use super::text::{joined, object_in};
 use crate::hints;
 
 /// The reason why a pod or node will or will not get an address.
@@ -193,7 +193,7 @@ impl Document for Why<'_> {
         let wide = text.page.wide;
         for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {
             text.blank();
-            text.table(&family.decisions, decision_columns());
+            text.table(&family.decisions, decision_columns(self.cluster.datastore));
         }
     }
 }
@@ -208,11 +208,13 @@ pub(super) fn source(source: AddressSource) -> &'static str {
     }
 }
 
-pub(super) fn decision_columns<'a>() -> Vec<Column<'a, &'a Decision>> {
+pub(super) fn decision_columns<'a>(datastore: DatastoreKind) -> Vec<Column<'a, &'a Decision>> {
+    let objects =
+        move |decision: &Decision| joined(decision.keys.iter().map(|key| object_in(datastore, key)), ", ");
     vec![
         left("STEP", |decision: &Decision| decision.step),
         left("SUBJECT", |decision: &Decision| &decision.subject),
         left("DECISION", |decision: &Decision| &decision.detail),
-        left("KEY", |decision: &Decision| joined(&decision.keys, " ")),
+        left("OBJECT", objects),
     ]
 }

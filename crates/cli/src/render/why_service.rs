@@ -126,7 +126,7 @@ impl Document for WhyService<'_> {
         let wide = text.page.wide;
         for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {
             text.blank();
-            text.table(&family.decisions, decision_columns());
+            text.table(&family.decisions, decision_columns(self.cluster.datastore));
         }
     }
 }

@@ -7,6 +7,7 @@ use calipam_model::IpNet;
 use calipam_testkit::blocks::TakenBlock;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::relay::Relay;
+use calipam_testkit::servers::Asked;
 use serde_json::json;
 
 use crate::runtime::{Runtime, addresses};
@@ -68,6 +69,35 @@ fn a_claim_reads_keys() {
         assert_read(&relay, 60, "a claim");
         assert_eq!(world.observe().blocks.len(), all.len() + 2);
     });
+}
+
+/// etcd counts all keys of a range, whatever its limit. So no call may read one that grows with the cluster.
+#[test]
+fn calls_read_ranges_of_a_node_a_pool_or_a_network() {
+    let world = World::etcd();
+    world.put_pool("large", json!({"cidr": POOL, "blockSize": 26}));
+    let mut all = blocks(50);
+    let mut number = 0;
+    all.retain(|_| {
+        number += 1;
+        number % 10 != 0
+    });
+    world.put_blocks(&all);
+    let asked = Asked::of(world.keys()).unwrap();
+    let on = |node: &str| Runtime::on_etcd(&asked.url()).with("nodename", node);
+    let [a, b] = ["a", "b"].map(|node| on(node).with_ipam("ipv4_pools", json!(["large"])));
+    for (node, call, container, what) in [
+        (&a, "ADD", "c1", "a claim"),
+        (&a, "ADD", "c2", "an address of the node's own block"),
+        (&a, "DEL", "c1", "a release"),
+        (&b, "ADD", "c3", "a claim among others"),
+        (&b, "DEL", "nobody", "a release of nothing"),
+    ] {
+        node.call(call, container, POD);
+        let ranges = asked.take();
+        let unbounded: Vec<_> = ranges.iter().filter(|range| !range.is_bounded()).collect();
+        assert!(!ranges.is_empty() && unbounded.is_empty(), "{what}: {unbounded:#?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
-use calipam_model::snapshot::{ETCD_SOURCES, Snapshot, Source};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 
 use crate::error::Result;
 use crate::etcd::client::{EtcdClient, Range};
@@ -18,11 +18,8 @@ pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Maximum number of endpoints to read for one pod, which has an endpoint for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// If a cluster has at most this many endpoints, all of them are read to find the users of an address, since the
-/// endpoints' keys contain no addresses.
-const FEW_ENDPOINTS: i64 = 1000;
-
-/// Reads the data of an address or a handle, along with all pools and the configuration, at one revision.
+/// Reads the data of an address or a handle, along with all pools and the configuration, at one revision. etcd counts
+/// every key of a range for its answer, whatever the limit, so no range here grows with the cluster.
 pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     match lookup_once(client, lookup).await {
         Err(error) if error.is_transient() => lookup_once(&client.again().await?, lookup).await,
@@ -31,27 +28,19 @@ pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<
 }
 
 async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
-    let mut reader =
-        Reader { client, snapshot: Snapshot::default(), revision: 0, endpoints: 0, known: BTreeSet::new() };
+    let mut reader = Reader { client, snapshot: Snapshot::default(), revision: 0, known: BTreeSet::new() };
     reader.read(configuration().into_iter().chain(lookup.first_keys().iter().filter_map(range_of))).await?;
     let taken_at = crate::clock::now();
     let blocks = lookup.blocks(&reader.snapshot);
     reader.read(blocks.iter().filter_map(range_of)).await?;
 
     let named = lookup.named(&reader.snapshot);
-    let (endpoints, are_all) = match lookup {
-        Lookup::Address(_) => users(&named, reader.endpoints),
-        Lookup::Handle(_) => (named_endpoints(&named), false),
-    };
-    reader.read(named.keys.iter().filter_map(range_of).chain(endpoints)).await?;
+    reader.read(named.keys.iter().filter_map(range_of).chain(named_endpoints(&named))).await?;
 
     let Reader { mut snapshot, revision, .. } = reader;
     snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_read(ETCD_SOURCES);
     snapshot.mark_partial(PARTLY_READ_SOURCES);
-    if are_all {
-        snapshot.mark_read([Source::Endpoints]);
-    }
     Ok(snapshot)
 }
 
@@ -60,7 +49,6 @@ struct Reader<'c> {
     client: &'c EtcdClient,
     snapshot: Snapshot,
     revision: i64,
-    endpoints: i64,
     known: BTreeSet<Vec<u8>>,
 }
 
@@ -68,34 +56,19 @@ impl Reader<'_> {
     async fn read(&mut self, ranges: impl Iterator<Item = Range>) -> Result<()> {
         let ranges: Vec<Range> = ranges.filter(|range| self.known.insert(range.start.clone())).collect();
         for some in ranges.chunks(MAX_OPERATIONS) {
-            let is_first = self.revision == 0;
-            let pinned: Vec<Range> = match self.revision {
-                0 => some.iter().cloned().chain([number_of_endpoints()]).collect(),
-                revision => some.iter().map(|range| range.clone().at(revision)).collect(),
+            let found = match self.revision {
+                0 => self.client.get(some, "the related objects").await?,
+                revision => {
+                    let pinned: Vec<Range> = some.iter().map(|range| range.clone().at(revision)).collect();
+                    self.client.get(&pinned, "the related objects").await?
+                }
             };
-            let mut found = self.client.get(&pinned, "the related objects").await?;
-            if is_first {
+            if self.revision == 0 {
                 self.revision = found.revision;
-                self.endpoints = found.ranges.pop().map_or(0, |number| number.count());
             }
             found.entries().for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
         }
         Ok(())
-    }
-}
-
-/// Requests the number of endpoints. The count in an answer includes the entries beyond its limit.
-pub(crate) fn number_of_endpoints() -> Range {
-    Range::prefix(ENDPOINT_PREFIX).with_limit(1).keys_only()
-}
-
-/// Returns the ranges in which to find an address's users: those of all endpoints if there are few enough, or else of
-/// the endpoints that the records name. The flag is true if the ranges cover all endpoints.
-pub(crate) fn users(named: &NamedKeys, endpoints: i64) -> (Vec<Range>, bool) {
-    match endpoints {
-        0 => (Vec::new(), true),
-        1..=FEW_ENDPOINTS => (vec![Range::prefix(ENDPOINT_PREFIX)], true),
-        _ => (named_endpoints(named), false),
     }
 }
 

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use calipam_assign::{Family, Query};
 use calipam_files::raw::prefix_end;
 use calipam_model::affinity::AffinityType;
+use calipam_model::block::Block;
 use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::names::EndpointName;
+use calipam_model::snapshot::Snapshot;
 
 use crate::error::Result;
 use crate::etcd::again::reread;
+use crate::etcd::around::MAX_OPERATIONS;
 use crate::etcd::client::{EtcdClient, Range};
 use crate::read::names::addresses::{self, Blocks};
 use crate::read::names::page::{Names, common, few, parts, some};
@@ -25,7 +29,7 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
             nodes.extend(folders(&below(format!("{IPAM_PREFIX}{}/", AffinityType::Host)), begin).await?);
             Ok(few(nodes, begin))
         }
-        NameKind::Namespaces => Ok(few(folders(&below(ENDPOINT_PREFIX.to_owned()), begin).await?, begin)),
+        NameKind::Namespaces => Ok(few(namespaces(client, begin).await?, begin)),
         NameKind::Blocks => {
             let mut blocks = BTreeSet::new();
             for family in Family::BOTH {
@@ -35,6 +39,7 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
             Ok(blocks)
         }
         NameKind::Addresses => addresses::names(&Cluster(client), begin).await,
+        NameKind::Pods => Ok(few(pods(client, begin).await?, begin)),
         // Services are only in Kubernetes.
         NameKind::Services => Ok(BTreeSet::new()),
     }
@@ -45,7 +50,7 @@ async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
     Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
 }
 
-/// If a family has more blocks than this, a sample of its blocks is read before handles.
+/// If a family has more blocks than this, a sample of its blocks is read before handles and endpoints.
 const FEW_BLOCKS: usize = 500;
 /// Approximate number of blocks in a family's sample.
 const SAMPLE: usize = 8;
@@ -58,8 +63,9 @@ const MANY: usize = 16;
 /// and after the common prefix of these handles.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
-    let known = sample(client).await?;
-    let known: BTreeSet<String> = known.into_iter().filter(|id| id.starts_with(begin)).collect();
+    let sample = sample(client).await?;
+    let ids = sound(&sample).flat_map(|block| block.handles()).map(|(_, id)| id.to_string());
+    let known: BTreeSet<String> = ids.filter(|id| id.starts_with(begin)).collect();
     if known.len() < MANY {
         return some(&keys, begin).await;
     }
@@ -73,8 +79,59 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
     Ok(found)
 }
 
-/// The IDs of the handles in a sample of blocks; none if the cluster has few blocks.
-async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
+/// Reads the namespaces that begin with `begin`. In a large cluster, the endpoints of all namespaces are too many to be
+/// counted, so the namespaces in a few blocks are taken, and only the keys between their endpoints are read.
+async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let keys = Keys { client, folder: ENDPOINT_PREFIX.to_owned() };
+    let sample = sample(client).await?;
+    let namespaces = sound(&sample).flat_map(|block| block.allocations());
+    let namespaces =
+        namespaces.filter_map(|held| held.attribute.get("namespace")).map(|name| name.to_string());
+    let mut found: BTreeSet<String> = namespaces.filter(|name| name.starts_with(begin)).collect();
+    if found.is_empty() {
+        return folders(&keys, begin).await;
+    }
+    let (mut start, mut gaps) = (begin.as_bytes().to_vec(), Vec::new());
+    for name in &found {
+        let own = format!("{name}/");
+        gaps.push(keys.range(&start, own.as_bytes(), MOST));
+        start = prefix_end(own.as_bytes());
+    }
+    gaps.push(keys.range(&start, &prefix_end(begin.as_bytes()), MOST));
+    for part in gaps.chunks(MAX_OPERATIONS) {
+        let between = keys.names(part).await?;
+        found.extend(between.iter().filter_map(|key| Some(key.split_once('/')?.0.to_owned())));
+    }
+    Ok(found)
+}
+
+/// Reads the pods that begin with `begin`, as `namespace/name`: the namespaces first, then the pods with endpoints in one
+/// of them. In a large cluster, the pods that a few blocks record stand for the others.
+async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let Some((namespace, _)) = begin.split_once('/') else {
+        let namespaces = namespaces(client, begin).await?;
+        return Ok(namespaces.into_iter().map(|name| format!("{name}/")).collect());
+    };
+    let sample = sample(client).await?;
+    let recorded = sound(&sample).flat_map(|block| block.allocations()).filter_map(|held| {
+        let [namespace, pod] = ["namespace", "pod"].map(|name| held.attribute.get(name));
+        Some(format!("{}/{}", namespace?, pod?))
+    });
+    let recorded: BTreeSet<String> = recorded.collect();
+    if !recorded.is_empty() {
+        return Ok(recorded);
+    }
+    let keys = Keys { client, folder: format!("{ENDPOINT_PREFIX}{namespace}/") };
+    let endpoints = keys.from(b"", &[0], 10 * MOST).await?;
+    let pods = endpoints
+        .iter()
+        .filter_map(|name| EndpointName::parse(name))
+        .filter(|name| name.orchestrator == "k8s");
+    Ok(pods.map(|name| format!("{namespace}/{}", name.workload)).collect())
+}
+
+/// A sample of the blocks; empty if the cluster has few.
+async fn sample(client: &Arc<EtcdClient>) -> Result<Snapshot> {
     let mut blocks = BTreeSet::new();
     for folder in Family::BOTH.map(folder_of) {
         let keys = Keys { client, folder: folder.clone() }.from(b"", &[0], FEW_BLOCKS + 1).await?;
@@ -83,9 +140,11 @@ async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
             blocks.extend(apart.filter_map(|key| Key::parse(&format!("{folder}{key}")).ok()?));
         }
     }
-    let snapshot = reread(client, &blocks).await?;
-    let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
-    Ok(sound.flat_map(|block| block.handles()).map(|(_, id)| id.to_string()).collect())
+    reread(client, &blocks).await
+}
+
+fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
+    snapshot.blocks.iter().filter_map(|block| block.value.content.sound())
 }
 
 /// The prefix of the keys of a family's blocks.
@@ -108,12 +167,22 @@ struct Keys<'c> {
 
 impl Names for Keys<'_> {
     async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
+        self.names(&[self.range(start, end, most)]).await
+    }
+}
+
+impl Keys<'_> {
+    /// The range of the first keys from `start` on, at most `most`.
+    fn range(&self, start: &[u8], end: &[u8], most: usize) -> Range {
         let at = |place: &[u8]| [self.folder.as_bytes(), place].concat();
         // `[0]` is the end of the empty prefix, so the range ends after all keys of the folder.
         let end = if end == [0] { prefix_end(self.folder.as_bytes()) } else { at(end) };
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let range = Range::between(at(start), end).with_limit(limit).keys_only();
-        let found = self.client.get(&[range], "names").await?;
+        Range::between(at(start), end).with_limit(limit).keys_only()
+    }
+
+    async fn names(&self, ranges: &[Range]) -> Result<Vec<String>> {
+        let found = self.client.get(ranges, "names").await?;
         let names = found.entries().filter_map(|entry| {
             let name = entry.key.strip_prefix(self.folder.as_bytes())?;
             std::str::from_utf8(name).ok().map(str::to_owned)

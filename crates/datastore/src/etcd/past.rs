@@ -10,7 +10,7 @@ use calipam_model::affinity::AffinityKey;
 use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 
-use super::around::{self, MAX_OPERATIONS, endpoints_of, number_of_endpoints, range_of};
+use super::around::{MAX_OPERATIONS, endpoints_of, named_endpoints, range_of};
 use super::client::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::read::around::{PodOnNode, names_pod};
@@ -180,14 +180,12 @@ impl Reading<'_> {
         Ok(found)
     }
 
-    /// The endpoints that have an address at a revision. If the cluster has many endpoints, searches only those that
-    /// the address's records name, and those on a named node in a named namespace.
+    /// The endpoints that have an address at a revision, among those that the address's records name, and those on a
+    /// named node in a named namespace.
     async fn users(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
         let named = Lookup::Address(address).named(&self.versions());
-        let number = self.client.get(&[number_of_endpoints().at(revision)], "endpoints").await?;
-        let number = number.ranges.first().map_or(0, |answer| answer.count());
         let mut users = Vec::new();
-        for part in around::users(&named, number).0.chunks(MAX_OPERATIONS) {
+        for part in named_endpoints(&named).chunks(MAX_OPERATIONS) {
             let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
             let found = self.client.get(&pinned, "endpoints").await?;
             let is_wanted = |entry: &RawEntry<'_>| {

@@ -26,6 +26,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
         NameKind::Namespaces => Source::Namespaces,
         NameKind::Blocks | NameKind::Addresses => Source::Blocks,
         NameKind::Services => Source::Services,
+        NameKind::Pods => Source::Pods,
     };
     let Some(objects) = Objects::of(client, source) else { return Ok(BTreeSet::new()) };
     match kind {
@@ -38,7 +39,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
             Ok(cidrs(found).filter(|cidr| cidr.starts_with(begin)).collect())
         }
         NameKind::Addresses => addresses::names(&objects, begin).await,
-        NameKind::Nodes | NameKind::Pools | NameKind::Namespaces | NameKind::Services => {
+        NameKind::Nodes | NameKind::Pools | NameKind::Namespaces | NameKind::Services | NameKind::Pods => {
             some(&objects, begin).await
         }
     }
@@ -73,7 +74,7 @@ fn cidrs(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = String
     names.into_iter().filter_map(|name| cidr_of_block(&name)).map(|cidr| cidr.to_string())
 }
 
-/// The objects of a kind, by name; services of type LoadBalancer by `namespace/name`.
+/// The objects of a kind, by name; pods, and services of type LoadBalancer, by `namespace/name`.
 struct Objects<'c> {
     client: &'c Arc<KubeClient>,
     path: String,
@@ -100,7 +101,11 @@ impl Names for Objects<'_> {
     async fn from(&self, start: &[u8], _end: &[u8], most: usize) -> Result<Vec<String>> {
         let mut path = format!("{}?limit={most}", self.path);
         if !start.is_empty() {
-            let place = String::from_utf8_lossy(start);
+            let mut place = String::from_utf8_lossy(start).into_owned();
+            // A server refuses a place that ends with a slash. No name begins with a dash or what sorts before it.
+            if place.ends_with('/') {
+                place.push('-');
+            }
             path.push_str(&format!("&continue={}", token_from(&place)));
         }
         if self.source == Source::Services {
@@ -109,7 +114,9 @@ impl Names for Objects<'_> {
         let page: Option<Page> = self.client.get_json(&path, Accept::Names, self.what).await?;
         let page = page.unwrap_or_default();
         Ok(match self.source {
-            Source::Services => page.all().map(|one| format!("{}/{}", one.namespace, one.name)).collect(),
+            Source::Services | Source::Pods => {
+                page.all().map(|one| format!("{}/{}", one.namespace, one.name)).collect()
+            }
             _ => page.names().collect(),
         })
     }

@@ -117,6 +117,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 etcd_key: next().map(PathBuf::from),
                 datastore,
                 kubectl,
+                shown_as: None,
                 connect_timeout: None,
                 unattended: true,
             }

@@ -44,6 +44,8 @@ pub struct Overrides {
     pub etcd_key: Option<PathBuf>,
     /// `etcd`, `etcdv2`, `kubernetes`, a file, or `-` for standard input.
     pub datastore: Option<String>,
+    /// The name of a file in documents, in place of its path.
+    pub shown_as: Option<String>,
     /// Time limit to connect, if it is not the default.
     pub connect_timeout: Option<Duration>,
     pub kubectl: KubectlOptions,
@@ -101,6 +103,8 @@ pub struct Settings {
     pub target: Target,
     /// The settings for Kubernetes, if it is the datastore or is read in addition to etcd.
     pub kubernetes: KubernetesSettings,
+    /// See [`Overrides::shown_as`].
+    pub shown_as: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,7 +266,7 @@ impl Settings {
         {
             return Err(SettingsError::ContextAlone(context.clone()));
         }
-        Ok(Self { target, kubernetes })
+        Ok(Self { target, kubernetes, shown_as: overrides.shown_as.clone() })
     }
 
     /// Like [`Self::resolve`], but uses only the environment, without a settings file. Used by the CNI plugin.
@@ -273,7 +277,7 @@ impl Settings {
         let (values, none) = (Values::from_environment(environment)?, Overrides::default());
         let kubernetes = kubernetes(&values, &none, environment);
         let target = server(&values, &none, files)?;
-        Ok(Self { target, kubernetes })
+        Ok(Self { target, kubernetes, shown_as: None })
     }
 }
 

@@ -35,7 +35,13 @@ impl Datastore {
             Target::Kubernetes => {
                 Arc::new(KubeClient::connect(settings.kubernetes.require_calico_ipam()?).await?)
             }
-            Target::File(path) => Arc::new(DataFile::open(path)?),
+            Target::File(path) => {
+                let file = DataFile::open(path)?;
+                Arc::new(match &settings.shown_as {
+                    Some(name) => file.shown_as(name),
+                    None => file,
+                })
+            }
             Target::StandardInput => {
                 Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
             }
@@ -103,6 +109,11 @@ impl Datastore {
     /// True if the data can change, so a second read may differ.
     pub fn is_live(&self) -> bool {
         self.backend.is_live()
+    }
+
+    /// True if an address or handle can be looked up without reading everything.
+    pub fn reads_parts(&self) -> bool {
+        self.is_live() && self.kind() != DatastoreKind::EtcdV2
     }
 
     /// True if the time of the data is known. False for files other than exports: their snapshots have the newest time

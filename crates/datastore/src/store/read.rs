@@ -11,6 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 
 use super::Datastore;
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::etcd::{self, past};
 use crate::feed::{Changes, Followed, OrWholeRead};
@@ -82,7 +83,13 @@ impl Datastore {
     /// The names of a kind that begin with `begin`, in ascending order. If some are omitted, the common prefix of the
     /// answer is still the common prefix of all names.
     pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
-        self.backend.names(kind, begin).await
+        match &self.beside {
+            // A pod without an address has neither an endpoint nor a record in etcd.
+            Some(kubernetes) if matches!(kind, NameKind::Pods | NameKind::Services) => {
+                Backend::names(kubernetes, kind, begin).await
+            }
+            _ => self.backend.names(kind, begin).await,
+        }
     }
 
     /// Reads every kept revision of the data related to an object: the requested keys, and the keys that any of their

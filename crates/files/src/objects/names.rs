@@ -2,6 +2,7 @@
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::digest::sha256_hex;
+use calipam_model::key::Key;
 use calipam_model::{IpNet, cidr};
 
 /// Maximum length of a name.
@@ -42,6 +43,27 @@ pub fn handle_name(id: &str) -> String {
     id.to_lowercase()
 }
 
+/// An object's kind and name in Kubernetes, after the namespace if it has one: `IPAMBlock 10-244-1-0-26`.
+pub fn object_name(key: &Key) -> String {
+    let (kind, name) = match key {
+        Key::Block(cidr) => ("IPAMBlock", block_name(*cidr)),
+        Key::Affinity(key) => ("BlockAffinity", affinity_name(key)),
+        Key::Handle(id) => ("IPAMHandle", handle_name(id)),
+        Key::IpamConfig => ("IPAMConfig", "default".to_owned()),
+        Key::Pool(name) => ("IPPool", name.clone()),
+        Key::Reservation(name) => ("IPReservation", name.clone()),
+        Key::Node(name) => ("Node", name.clone()),
+        Key::ClusterInformation(name) => ("ClusterInformation", name.clone()),
+        Key::KubeControllersConfiguration(name) => ("KubeControllersConfiguration", name.clone()),
+        Key::IpamConfiguration(name) => ("IPAMConfiguration", name.clone()),
+        Key::Pod { namespace, name } => ("Pod", format!("{namespace}/{name}")),
+        Key::Service { namespace, name } => ("Service", format!("{namespace}/{name}")),
+        // The others are only in etcd.
+        other => return other.to_string(),
+    };
+    format!("{kind} {name}")
+}
+
 #[cfg(test)]
 mod tests {
     use calipam_model::affinity::AffinityType;
@@ -69,6 +91,16 @@ mod tests {
         {
             assert_eq!(cidr_of_block(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn objects_have_their_kind_and_name() {
+        let block = Key::Block("10.244.1.0/26".parse().unwrap());
+        assert_eq!(object_name(&block), "IPAMBlock 10-244-1-0-26");
+        let key = Key::Affinity(affinity("node-1", "10.244.1.0/26"));
+        assert_eq!(object_name(&key), "BlockAffinity node-1-10-244-1-0-26");
+        assert_eq!(object_name(&Key::Handle("k8s-pod-network.Ab".into())), "IPAMHandle k8s-pod-network.ab");
+        assert_eq!(object_name(&Key::Node("a".into())), "Node a");
     }
 
     #[test]

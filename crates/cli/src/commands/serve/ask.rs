@@ -11,6 +11,7 @@ use calipam_workflow::{Failure, Object, Result};
 use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
+use crate::hints;
 use crate::render::page::Page;
 use crate::render::show::{AddressDetails, View, ViewDocument, of_handle};
 use crate::render::{document, html};
@@ -81,7 +82,8 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
 fn write(view: &impl View, title: &str, snapshot: &Snapshot, format: Format) -> io::Result<Vec<u8>> {
     let document = ViewDocument::new(view, snapshot);
     if format == Format::Html {
-        return Ok(html::answer(title, &html::text_of(&document)).into());
+        let command = hints::command(&["show", title]);
+        return Ok(html::answer(title, &html::with_command(&html::text_of(&document), &command)).into());
     }
     let mut text = Vec::new();
     document::write(&document, format, Page::default(), &mut text)?;

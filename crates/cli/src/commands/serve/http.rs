@@ -11,7 +11,8 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{
-    ACCEPT, AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, RETRY_AFTER,
+    ACCEPT, AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, REFRESH,
+    RETRY_AFTER,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -52,6 +53,9 @@ const MOST_HEADERS: usize = 64;
 const PROBE: Duration = Duration::from_secs(3);
 /// The time limit for open connections when the server stops.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
+
+/// The time after which a browser asks again for a page that is not there yet.
+const RELOAD_SECONDS: &str = "2";
 
 const OTHER_NAME: &str =
     "use this server's address or `localhost`; other names must be allowed with `--allow-host NAME`";
@@ -209,6 +213,9 @@ async fn respond<B>(
         }
         path => match ask::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
+            None if path == "/" && served.good.is_none() && is_browser(request) => {
+                with(not_ready(&served, Format::Html), RETRY_AFTER, "10")
+            }
             None => answer_path(path, &served, state.current, asking).await,
         },
     }
@@ -239,9 +246,9 @@ fn events(
 /// Answers a question with the data of the last successful check.
 async fn answer_question(object: Object, served: &Served, format: Format, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
-        return with(not_ready(served), RETRY_AFTER, "10");
+        return with(not_ready(served, format), RETRY_AFTER, "10");
     };
-    let Ok(_place) = asking.acquire().await else { return not_ready(served) };
+    let Ok(_place) = asking.acquire().await else { return not_ready(served, format) };
     let asked = Arc::clone(good);
     let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
     match answered {
@@ -287,7 +294,7 @@ const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the clus
 /// Answers with a document of the last successful check, and the check's age.
 async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
-        return with(not_ready(served), RETRY_AFTER, "10");
+        return with(not_ready(served, Format::Wide), RETRY_AFTER, "10");
     };
     match text_of(served, text, asking).await {
         Ok(text) => dated(response(StatusCode::OK, kind, text.unwrap_or_default()), good),
@@ -297,7 +304,7 @@ async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &S
 
 /// Returns a document, which is formatted when it is first requested.
 async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
-    let Ok(_place) = asking.acquire().await else { return Err(not_ready(served)) };
+    let Ok(_place) = asking.acquire().await else { return Err(not_ready(served, Format::Wide)) };
     let asked = Arc::clone(served);
     match tokio::task::spawn_blocking(move || asked.text(text)).await {
         Ok(Ok(text)) => Ok(text),
@@ -319,17 +326,25 @@ fn health(served: &Served, current: Duration) -> Answer {
             let text = format!("the last check that succeeded ended {} s ago", good.age().as_secs());
             plain(StatusCode::SERVICE_UNAVAILABLE, &text)
         }
-        None => not_ready(served),
+        None => not_ready(served, Format::Wide),
     }
 }
 
-/// Answers requests before the first successful check.
-fn not_ready(served: &Served) -> Answer {
+/// Answers requests before the first successful check. A page asks again by itself.
+fn not_ready(served: &Served, format: Format) -> Answer {
     let text = match served.failure() {
         Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),
         None => "no check has succeeded yet".to_owned(),
     };
-    plain(StatusCode::SERVICE_UNAVAILABLE, &text)
+    match format {
+        Format::Html => {
+            let text = format!("{text}. This page shows the report as soon as one succeeds.");
+            let page = html::answer("No report yet", &html::notice(text));
+            let answer = response(StatusCode::SERVICE_UNAVAILABLE, HTML, page.into());
+            with(answer, REFRESH, RELOAD_SECONDS)
+        }
+        _ => plain(StatusCode::SERVICE_UNAVAILABLE, &text),
+    }
 }
 
 /// True if the client accepts HTML. Other clients, such as curl and scripts, get text.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_check::views::{self, MapLimits, MapList, PodName};
+use calipam_check::views::{self, AddressView, MapLimits, MapList, PodName};
 use calipam_check::{Options, Scope, check};
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -66,15 +66,40 @@ fn map(snapshot: &Snapshot) -> MapList {
 fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
     let view = views::address(snapshot, address);
     write(&render::AddressDetails::new(&view, events), snapshot, console)?;
-    if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
-        console.hint(&format!(
-            "{address} is in no pool or block; {} lists the pools",
-            hints::command(&["show"])
-        ));
-        return Ok(Outcome::Refused);
+    let outcome = outcome_of(&view, console);
+    if outcome == Outcome::Clean {
+        hint_at_the_rest(&view.partly_read, console);
     }
-    hint_at_the_rest(&view.partly_read, console);
-    Ok(Outcome::Clean)
+    Ok(outcome)
+}
+
+/// Returns the outcome for an address, and hints at the pools if nothing is known about it.
+fn outcome_of(view: &AddressView, console: &Console) -> Outcome {
+    if !(view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty()) {
+        return Outcome::Clean;
+    }
+    let pools = hints::command(&["show"]);
+    console.hint(&format!("{} is in no pool or block; {pools} lists the pools", view.address));
+    Outcome::Refused
+}
+
+/// Prints what the objects around an address show, without findings, and returns it.
+pub(super) fn answer<'a>(
+    address: IpAddr,
+    around: &Snapshot,
+    events: &'a [Event],
+    console: &Console,
+) -> Result<render::Answer<'a>> {
+    let answer = render::Answer { view: views::address(around, address), events };
+    write(&answer, around, console)?;
+    Ok(answer)
+}
+
+/// Prints what everything shows about an address beyond an earlier answer: its findings, and what has changed since.
+pub(super) fn rest(answer: &render::Answer<'_>, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
+    let view = views::address(snapshot, answer.view.address);
+    console.print(&render::Rest { answer, view: &view })?;
+    Ok(outcome_of(&view, console))
 }
 
 /// If only a part was read, prints the command that reads everything.

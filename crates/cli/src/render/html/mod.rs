@@ -103,6 +103,14 @@ pub(crate) fn text_of(document: &impl Document) -> Markup {
     }
 }
 
+/// Adds the command that prints an answer in a terminal.
+pub(crate) fn with_command(answer: &Markup, command: &str) -> Markup {
+    html! {
+        (answer)
+        p.dim { "In a terminal: " code { (escape(command.trim_matches('`'))) } }
+    }
+}
+
 /// Creates the form for a question to `serve`.
 pub(super) fn ask() -> Markup {
     html! {

@@ -9,10 +9,11 @@ use clap::builder::styling::Style;
 use serde::Serialize;
 
 use super::View;
+use crate::render::document::Document;
 use crate::render::findings::WithFindings;
 use crate::render::history;
 use crate::render::output::Text;
-use crate::render::text::{count, joined};
+use crate::render::text::{count, joined, to_seconds};
 
 /// An address with its last known events.
 #[derive(Serialize)]
@@ -40,38 +41,106 @@ impl View for AddressDetails<'_> {
 
     fn text(&self, text: &mut Text) {
         let view = self.view.content;
-        text.styled(Style::new().bold(), &format!("{} {}", view.address, words_of_state(view.state)));
+        add_state(text, view);
         add_partly_read(text, &view.partly_read);
-        if view.pools.is_empty() {
-            text.fact("Pool", "none");
-        }
-        for pool in &view.pools {
-            let closed = pool.closed.as_ref().map(|closed| format!(", {closed}")).unwrap_or_default();
-            text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
-        }
-        if view.reserved {
-            text.fact("Reserved", "an IP reservation keeps it from being assigned automatically");
-        }
-        if view.blocks.is_empty() {
-            text.fact("Block", "none");
-        }
-        view.blocks.iter().for_each(|block| add_block(text, block));
-        for owner in &view.owners {
-            text.fact("Used by", words_of_owner(owner));
-        }
-        for mention in &view.named_by {
-            text.fact("Named by", mention);
-        }
-        if view.owners.is_empty() && view.named_by.is_empty() {
-            text.fact(
-                "Used by",
-                if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" },
-            );
-        }
+        add_records(text, view);
+        add_users(text, view);
+        add_events(text, self.last_events);
         add_findings(text, &view.findings, &view.partly_read);
-        for event in self.last_events {
-            text.fact("Event", history::line(event, text.page.wide));
+    }
+}
+
+/// The first answer about an address, from the objects around it. Findings are left out, since they need everything.
+#[derive(Serialize)]
+pub(crate) struct Answer<'a> {
+    #[serde(flatten)]
+    pub view: AddressView,
+    #[serde(skip)]
+    pub events: &'a [Event],
+}
+
+impl View for Answer<'_> {
+    const KIND: &'static str = "Address";
+    const NAME: &'static str = "address";
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        [self.view.address.to_string()].into_iter()
+    }
+
+    fn text(&self, text: &mut Text) {
+        add_state(text, &self.view);
+        add_records(text, &self.view);
+        // Whether nobody uses the address is known only at the end.
+        if !(self.view.owners.is_empty() && self.view.named_by.is_empty()) {
+            add_users(text, &self.view);
         }
+        add_events(text, self.events);
+    }
+}
+
+/// The part of a complete view that is not in an earlier answer.
+#[derive(Serialize)]
+pub(crate) struct Rest<'a> {
+    #[serde(skip)]
+    pub answer: &'a Answer<'a>,
+    #[serde(flatten)]
+    pub view: &'a AddressView,
+}
+
+impl Document for Rest<'_> {
+    const KIND: &'static str = "Address";
+
+    fn text(&self, text: &mut Text) {
+        if self.view.state != self.answer.view.state {
+            add_state(text, self.view);
+        }
+        let mut before = Text::new(text.page);
+        View::text(self.answer, &mut before);
+        let mut whole = Text::new(text.page);
+        add_records(&mut whole, self.view);
+        add_users(&mut whole, self.view);
+        text.facts_beyond(&whole, &before);
+        add_findings(text, &self.view.findings, &self.view.partly_read);
+    }
+}
+
+fn add_state(text: &mut Text, view: &AddressView) {
+    text.styled(Style::new().bold(), &format!("{} {}", view.address, words_of_state(view.state)));
+}
+
+fn add_records(text: &mut Text, view: &AddressView) {
+    if view.pools.is_empty() {
+        text.fact("Pool", "none");
+    }
+    for pool in &view.pools {
+        let closed = pool.closed.as_ref().map(|closed| format!(", {closed}")).unwrap_or_default();
+        text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
+    }
+    if view.reserved {
+        text.fact("Reserved", "an IP reservation keeps it from being assigned automatically");
+    }
+    if view.blocks.is_empty() {
+        text.fact("Block", "none");
+    }
+    view.blocks.iter().for_each(|block| add_block(text, block));
+}
+
+fn add_users(text: &mut Text, view: &AddressView) {
+    for owner in &view.owners {
+        text.fact("Used by", words_of_owner(owner));
+    }
+    for mention in &view.named_by {
+        text.fact("Named by", mention);
+    }
+    if view.owners.is_empty() && view.named_by.is_empty() {
+        let nothing = if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" };
+        text.fact("Used by", nothing);
+    }
+}
+
+fn add_events(text: &mut Text, events: &[Event]) {
+    for event in events {
+        text.fact("Event", history::line(event, text.page.wide));
     }
 }
 
@@ -99,18 +168,23 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
     let Some(record) = &block.record else { return };
     let recorded = record.record.as_ref();
     for (name, value) in recorded.owner().to_map() {
-        text.fact("Attribute", format!("{name}={value}"));
+        text.fact("Attribute", attribute(&name, &value));
     }
     if block.node_exists == Some(false) {
         text.fact("Node", "the recorded node does not exist");
     }
     for (name, value) in recorded.alternate().unwrap_or_default().to_map() {
-        text.fact("Alternate", format!("{name}={value}"));
+        text.fact("Alternate", attribute(&name, &value));
     }
     if let Some(time) = recorded.released_at() {
         text.fact("Released", time);
     }
     text.fact("Sequence", record.sequence_number);
+}
+
+fn attribute(name: &str, value: &str) -> String {
+    let value = if name == "timestamp" { to_seconds(value) } else { value.to_owned() };
+    format!("{name}={value}")
 }
 
 /// Returns a handle with its findings.

@@ -20,7 +20,7 @@ use super::sources::unread;
 use super::text::escape;
 use crate::format::Format;
 
-pub(crate) use self::address::{AddressDetails, of_handle};
+pub(crate) use self::address::{AddressDetails, Answer, Rest, of_handle};
 pub(crate) use self::compare::agrees;
 pub(crate) use self::pools_and_blocks::{cool_down, percent, use_of_pools};
 

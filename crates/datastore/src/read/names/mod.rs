@@ -26,6 +26,8 @@ pub enum NameKind {
     Namespaces,
     /// LoadBalancer services, as `namespace/name`.
     Services,
+    /// Pods, as `namespace/name`; in etcd and files, those with endpoints or records as well.
+    Pods,
 }
 
 /// All names of a kind in a snapshot.
@@ -44,6 +46,12 @@ pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
             pods.chain(snapshot.endpoints.iter().map(|one| one.value.namespace().to_string())).collect()
         }
         NameKind::Addresses => addresses::allocated(snapshot),
+        NameKind::Pods => {
+            let pods = snapshot.pods.iter().map(|pod| (pod.value.namespace(), pod.value.name()));
+            let endpoints = snapshot.endpoints.iter().map(|one| (one.value.namespace(), one.value.pod()));
+            let named = pods.chain(endpoints).filter(|(_, pod)| *pod != *"");
+            named.map(|(namespace, pod)| format!("{namespace}/{pod}")).collect()
+        }
         NameKind::Services => {
             let services = snapshot.services.iter().filter(|service| !service.value.is_internal);
             services.map(|service| service.value.full_name()).collect()

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use calipam_datastore::read::Lookup;
-use calipam_model::key::Key;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
-use calipam_testkit::datastore::observe;
+use calipam_testkit::datastore::{self, observe};
+use calipam_testkit::servers::Asked;
 
 use super::support::{entries, open, start};
 
@@ -30,19 +31,27 @@ async fn an_address_takes_a_few_keys() {
     }
 }
 
-/// Keys of endpoints contain no addresses. If there are only a few endpoints, all of them are read, to find a second
-/// user of the address on another node.
+/// What is read of a cluster does not depend on its size: not even of a small one are all endpoints read.
 #[tokio::test]
-async fn a_few_endpoints_are_all_read_for_an_address() {
+async fn a_small_cluster_is_read_as_a_large_one() {
     let etcd = start(&entries(50));
     let store = open(&etcd).await;
-    let before = store.request_count();
-    for address in ["10.0.1.19", "10.200.0.1"] {
-        let snapshot = store.lookup(&Lookup::Address(address.parse().unwrap())).await.unwrap();
-        assert_eq!(snapshot.endpoints.len(), 50 * 14);
-        assert!(snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Blocks));
-    }
-    assert_eq!(store.request_count() - before, 4);
+    let snapshot = store.lookup(&Lookup::Address("10.0.1.19".parse().unwrap())).await.unwrap();
+    assert_eq!(snapshot.endpoints.len(), 14);
+    assert_eq!(snapshot.coverage[&Source::Endpoints], Coverage::Partial);
+}
+
+/// The checks before a write read single keys.
+#[tokio::test]
+async fn a_preflight_reads_no_range() {
+    let etcd = start(&entries(5));
+    let asked = Asked::of(&etcd).unwrap();
+    let store = datastore::open(datastore::etcd(asked.url())).await;
+    store.may_write(&[Source::Blocks, Source::Handles, Source::Affinities], true).await.unwrap();
+    let information = Key::ClusterInformation(DEFAULT.into());
+    assert!(store.stored(&[information]).await.unwrap()[0].is_some());
+    let ranges = asked.take();
+    assert!(!ranges.is_empty() && ranges.iter().all(|range| range.end.is_empty()), "{ranges:#?}");
 }
 
 #[tokio::test]

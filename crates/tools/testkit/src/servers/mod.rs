@@ -4,6 +4,7 @@
 //! `cargo xtask test` installs the programs, and [`tool`] finds them. A test whose server is missing fails and names
 //! the program.
 
+mod asked;
 mod etcd;
 mod etcd_access;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Error, Result};
 use tempfile::TempDir;
 
+pub use self::asked::{Asked, AskedRange};
 pub use self::etcd::{Etcd, EtcdOptions, EtcdTls, EtcdVersion, Login};
 pub use self::etcd_access::Entries;
 pub use self::http::Response;

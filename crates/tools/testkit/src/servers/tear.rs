@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
+use bytes::Bytes;
 use calipam_model::parallel::lock;
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::{Request, Response};
 use serde_json::json;
 use tempfile::TempDir;
@@ -46,7 +47,12 @@ pub struct Seen<'a> {
     pub method: &'a str,
     /// The path with its query.
     pub path: &'a str,
+    /// The request's content; empty for a stream.
+    pub content: &'a [u8],
 }
+
+/// The beginning of the paths whose requests have no end.
+const STREAMS: &str = "/etcdserverpb.Watch/";
 
 type Plan = Box<dyn FnMut(Seen<'_>) -> Tear + Send>;
 
@@ -142,14 +148,17 @@ impl Shared {
         let (method, path) = (head.method.to_string(), head.uri.path_and_query()?.to_string());
         head.uri = format!("{}{path}", self.server).parse().ok()?;
         // The client can end before a delayed request is forwarded.
-        let content = match content.size_hint().exact() {
-            Some(_) => body(content.collect().await.ok()?.to_bytes()),
-            None => content.boxed_unsync(),
+        let (seen, content) = match path.starts_with(STREAMS) {
+            true => (Bytes::new(), content.boxed_unsync()),
+            false => {
+                let content = content.collect().await.ok()?.to_bytes();
+                (content.clone(), body(content))
+            }
         };
         let request = Request::from_parts(head, content);
 
         let planning = Arc::clone(&self);
-        let tear = tokio::task::spawn_blocking(move || planning.next(&method, &path)).await.ok()?;
+        let tear = tokio::task::spawn_blocking(move || planning.next(&method, &path, &seen)).await.ok()?;
         match tear {
             Tear::Pass => {}
             Tear::Delay(pause) => tokio::time::sleep(pause).await,
@@ -164,10 +173,10 @@ impl Shared {
     }
 
     /// Counts a request, and decides how it is treated.
-    fn next(&self, method: &str, path: &str) -> Tear {
+    fn next(&self, method: &str, path: &str, content: &[u8]) -> Tear {
         let mut plan = lock(&self.plan);
         let number = self.count.fetch_add(1, Ordering::SeqCst);
-        plan(Seen { number, method, path })
+        plan(Seen { number, method, path, content })
     }
 }
 

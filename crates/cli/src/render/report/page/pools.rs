@@ -116,8 +116,7 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
         figure id={ "map-" (index) } {
             h3 { (escape(&map.name)) " " span.mono { (map.cidr) } }
             figcaption.dim {
-                "A cell is a /" (map.cell_size) "; " (thousands(map.cells.iter().filter(|c| c.blocks > 0).count()))
-                " of " (thousands(map.size)) " hold blocks."
+                "A cell is a /" (map.cell_size) "; " (with_blocks(map)) " hold blocks."
             }
             div.script {
                 canvas tabindex="0" role="img" aria-label=(whole) {}
@@ -130,6 +129,13 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
             }
         }
     }
+}
+
+/// Formats how many cells have blocks: `26 of 1,024`, `all 1,024`.
+fn with_blocks(map: &PoolMap) -> String {
+    let cells = map.cells.iter().filter(|cell| cell.blocks > 0).count();
+    let [cells, size] = [thousands(cells), thousands(map.size)];
+    if cells == size { format!("all {size}") } else { format!("{cells} of {size}") }
 }
 
 fn table(blocks: &[MappedBlock]) -> Markup {
