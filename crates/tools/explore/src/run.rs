@@ -173,7 +173,7 @@ impl<'s> Run<'s> {
             }
         }
         for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.silence.is_some()) {
-            if acting.actor.is_process && acting.task.is_some() && self.world.is_waiting(number) {
+            if acting.actor.is_process && acting.task.is_some() && self.world.waits_for_datastore(number) {
                 // Requests after the first one also get no answer.
                 let footprint = Footprint::default().write_range("").write(FAULTS);
                 let event = faults.silence.unwrap_or(Event::Hang);
@@ -269,14 +269,22 @@ impl<'s> Run<'s> {
         // As if it were killed: its run ends halfway.
         audit.has_killed = true;
         drop(audit);
-        while self.world.hang(number) {
-            let world = Arc::clone(&self.world);
-            self.resume(number, |task| task.resume_until(world.next_after_giving_up(number)))?;
+        loop {
+            if self.world.waits_for_datastore(number) {
+                self.world.hang(number);
+                let world = Arc::clone(&self.world);
+                self.resume(number, |task| task.resume_until(world.next_after_giving_up(number)))?;
+            } else if let Some(id) = self.world.pending_on_disk(number) {
+                // The journal is written all the same.
+                self.world.decide(id, Event::Go);
+                self.poll(number)?;
+            } else {
+                return Ok(());
+            }
             if !is_forever {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Continues an actor to its next request, or to its end.

@@ -250,17 +250,28 @@ impl World {
         state.hung.retain(|pending| !pending.decision.is_closed());
     }
 
-    /// Leaves the pending requests of an actor without an answer. Its writes may take effect at any later time, or
-    /// never. Returns false if there are none.
-    pub(crate) fn hang(&self, actor: usize) -> bool {
+    /// True if an actor has a pending request to the datastore.
+    pub(crate) fn waits_for_datastore(&self, actor: usize) -> bool {
+        self.state().pending.iter().any(|(id, pending)| id.actor == actor && !pending.asked.is_local)
+    }
+
+    /// The first pending write of an actor to its disk.
+    pub(crate) fn pending_on_disk(&self, actor: usize) -> Option<RequestId> {
+        let state = self.state();
+        let mut own =
+            state.pending.iter().filter(|(id, pending)| id.actor == actor && pending.asked.is_local);
+        own.next().map(|(id, _)| *id)
+    }
+
+    /// Leaves the pending requests of an actor to the datastore without an answer. Its writes may take effect at any
+    /// later time, or never.
+    pub(crate) fn hang(&self, actor: usize) {
         let mut state = self.state();
         state.waits.remove(&actor);
-        let pending: Vec<Pending> =
-            state.pending.extract_if(.., |id, _| id.actor == actor).map(|(_, own)| own).collect();
+        let hangs = |id: &RequestId, pending: &mut Pending| id.actor == actor && !pending.asked.is_local;
+        let pending: Vec<Pending> = state.pending.extract_if(.., hangs).map(|(_, own)| own).collect();
         pending.iter().for_each(|pending| state.add_late_write(pending.asked.clone()));
-        let is_any = !pending.is_empty();
         state.hung.extend(pending);
-        is_any
     }
 
     /// Waits until an actor gives up one of its requests that [hang](Self::hang), and then sends another one. That one

@@ -22,6 +22,8 @@ pub(crate) struct PendingRequest {
     pub lock: Option<String>,
     /// The write; `None` for a read.
     pub write: Option<Write>,
+    /// True if the request is a write to the disk of the actor's machine, which does not need the datastore.
+    pub is_local: bool,
     /// True if an API server may put off the request.
     pub can_be_put_off: bool,
     /// True if the request continues a list whose revision may have been compacted.
@@ -161,6 +163,12 @@ impl Turn<'_> {
                 audit.intended.insert((self.asked.id.actor, path.clone()), after.clone());
             }
         }
+        self
+    }
+
+    /// Makes the request one to the disk.
+    pub(crate) fn on_disk(mut self) -> Self {
+        self.asked.is_local = true;
         self
     }
 
