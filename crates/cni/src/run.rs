@@ -143,14 +143,15 @@ fn perform(
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, CniError> {
     let runtime = runtime().map_err(CniError::internal)?;
-    let call = Call::new(configuration, environment, variables, command);
-    let call = call.map_err(|error| match command {
+    // On a node for which STATUS fails, no ADD can succeed.
+    let failed = |error| match command {
         Command::Status => CniError { code: Code::NotAvailable, ..error },
         _ => error,
-    })?;
+    };
+    let call = Call::new(configuration, environment, variables, command).map_err(failed)?;
     let limit = limit(command);
     let outcome = runtime.block_on(async { timeout(limit, answer(&call)).await });
-    let outcome = outcome.unwrap_or_else(|_| Err(failure::too_slow(limit)));
+    let outcome = outcome.unwrap_or_else(|_| Err(failed(failure::too_slow(limit))));
     call.log_end(outcome.is_ok());
     // Ends credential plugins.
     drop(call);
