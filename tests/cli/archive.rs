@@ -32,6 +32,14 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
         on_example(&arguments).failed(3, "it is not a regular file");
     }
     on_example(&["check", "--archive", archive]).says("it is not a regular file");
+
+    // In an archive with exports, it is named and left out.
+    on_example(&["export", "--archive", archive]).succeeded();
+    let folder = Path::new(archive).join("calipam-20260101T000000Z.jsonl.zst");
+    fs::create_dir(&folder).unwrap();
+    let left_out = "it is not a regular file, and is left out";
+    let run = calipam(&in_archive).succeeded().says(left_out).says(folder.to_str().unwrap());
+    assert!(run.stdout.contains("10.244.1.7"), "{run:?}");
 }
 
 /// A file that contains only the first page of a list is incomplete, which is an error.

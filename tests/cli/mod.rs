@@ -27,6 +27,7 @@ mod healthy;
 mod help;
 mod hints;
 mod history;
+mod hostile;
 mod kube_cluster;
 mod kubectl_options;
 mod kubernetes;

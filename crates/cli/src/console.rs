@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use anstream::{AutoStream, ColorChoice};
 use calipam_model::parallel::lock;
 use clap::builder::styling::{AnsiColor, Style};
-use indicatif::MultiProgress;
 use terminal_size::Width;
 
 use crate::args::{Global, value_in_words};
 use crate::exit::{Failure, FailureForm, Result};
 use crate::format::Format;
 use crate::hints;
+use crate::progress::LINES;
 use crate::render::document::{self, Document, Printed};
 use crate::render::failure::FailureDocument;
 use crate::render::page::Page;
@@ -74,7 +74,6 @@ pub(crate) struct Console {
 #[derive(Clone, Debug)]
 pub(crate) struct OfFleet {
     pub name: Arc<str>,
-    pub lines: MultiProgress,
     /// The cluster's document, to be printed with those of the other clusters.
     pub printed: Arc<Mutex<Option<Printed>>>,
 }
@@ -172,11 +171,8 @@ impl Console {
         let cluster = self.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name))).unwrap_or_default();
         let line =
             || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
-        let _ = match &self.fleet {
-            // Messages are printed above the progress lines.
-            Some(of) => of.lines.suspend(line),
-            None => line(),
-        };
+        // Messages are printed above the progress lines.
+        let _ = LINES.suspend(line);
     }
 
     /// Prints a hint about the next step.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use calipam_workflow::{Failure, FailureForm, Kind, Result};
 
+use crate::render::text::escape;
+
 /// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -88,7 +90,7 @@ pub(crate) fn report_panics() {
         let place = info.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
         let message = format!("internal error: {text}{}", place.unwrap_or_default());
         // If stderr is closed, `eprintln` would panic again.
-        let _ = writeln!(io::stderr().lock(), "error: {message}\nhint: {REPORT_IT}");
+        let _ = writeln!(io::stderr().lock(), "error: {}\nhint: {REPORT_IT}", escape(&message));
         let _ = PANIC.set(message);
     }));
 }

@@ -1,26 +1,24 @@
 //! Progress bars, on a terminal only.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use calipam_workflow::{Activity, Meter};
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::Console;
 use crate::render::text::escape;
 
+/// The progress lines on stderr, above which messages are printed.
+pub(crate) static LINES: LazyLock<MultiProgress> =
+    LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+
 /// Starts a progress bar on stderr. Without a terminal, the bar is invisible.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = words(activity);
-    let bar = ProgressBar::no_length();
-    bar.set_draw_target(if console.progress {
-        ProgressDrawTarget::stderr_with_hz(10)
-    } else {
-        ProgressDrawTarget::hidden()
-    });
-    let bar = match &console.fleet {
-        Some(of) if console.progress => of.lines.add(bar),
-        _ => bar,
+    let bar = match console.progress {
+        true => LINES.add(ProgressBar::no_length()),
+        false => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
     };
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));

@@ -48,7 +48,7 @@ impl Host for CallHost<'_> {
     type Error = CniError;
 
     async fn lock(&self) -> NodeLock {
-        NodeLock::take(&self.call.configuration.lock_file)
+        NodeLock::take(&self.call.configuration.lock_file).await
     }
 
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {

@@ -11,6 +11,7 @@ use std::path::Path;
 use calipam_files::regular;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use tokio::task::spawn_blocking;
 use tracing::{debug, error};
 
 /// The lock, if it could be taken. The process holds it until this value is dropped or the process ends.
@@ -20,10 +21,10 @@ pub(crate) struct NodeLock {
 }
 
 impl NodeLock {
-    /// Waits for the lock without limit: the kernel releases it when the process that holds it ends. Continues without
-    /// the lock if the file cannot be opened or locked.
-    pub(crate) fn take(path: &Path) -> Self {
-        match lock(path) {
+    /// Waits for the lock, which the kernel releases when the process that holds it ends. Continues without the lock if
+    /// the file cannot be opened or locked.
+    pub(crate) async fn take(path: &Path) -> Self {
+        match lock(path).await {
             Ok(file) => {
                 debug!("holding the lock {}", path.display());
                 Self { _file: Some(file) }
@@ -36,19 +37,28 @@ impl NodeLock {
     }
 }
 
-fn lock(path: &Path) -> io::Result<File> {
+async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         // The file can exist although its folder cannot be created.
         fs::create_dir_all(folder).ok();
     }
     let file = open(path)?;
-    loop {
-        match flock(&file, FlockOperation::LockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => return Ok(file),
+        Err(Errno::WOULDBLOCK) => {}
+        Err(error) => return Err(error.into()),
     }
+    // On a thread of its own, so that the limit of the call also ends this wait.
+    spawn_blocking(move || {
+        loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    })
+    .await?
 }
 
 /// Opens the file. `flock` needs no write permission, so even a file that belongs to another user can be locked.
@@ -63,17 +73,27 @@ fn open(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
 
-    #[test]
-    fn the_lock_is_exclusive() {
+    #[tokio::test]
+    async fn the_lock_is_exclusive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/folder/ipam.lock");
-        let lock = NodeLock::take(&path);
+        let lock = NodeLock::take(&path).await;
         let other = File::open(&path).unwrap();
         let try_lock = || flock(&other, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
+        // The wait can be given up, because the call has a limit.
+        let waiting = NodeLock::take(&path);
+        assert!(timeout(Duration::from_millis(10), waiting).await.is_err());
         drop(lock);
-        assert_eq!(try_lock(), Ok(()));
+        // The abandoned wait may get the lock first, and drops it.
+        flock(&other, FlockOperation::LockExclusive).unwrap();
+        drop(other);
+        assert!(NodeLock::take(&path).await._file.is_some());
     }
 }

@@ -5,13 +5,17 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use calipam_assign::plugin::OPERATION;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use crate::call::Call;
 use crate::command::{add, check, del, gc, status};
 use crate::config::{Configuration, Document};
+use crate::failure;
 use crate::install;
 use crate::log;
 use crate::netns;
@@ -139,14 +143,27 @@ fn perform(
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, CniError> {
     let runtime = runtime().map_err(CniError::internal)?;
-    let call = Call::new(configuration, environment, variables, command);
-    let call = call.map_err(|error| match command {
+    // On a node for which STATUS fails, no ADD can succeed.
+    let failed = |error| match command {
         Command::Status => CniError { code: Code::NotAvailable, ..error },
         _ => error,
-    })?;
-    let outcome = runtime.block_on(answer(&call));
+    };
+    let call = Call::new(configuration, environment, variables, command).map_err(failed)?;
+    let limit = limit(command);
+    let outcome = runtime.block_on(async { timeout(limit, answer(&call)).await });
+    let outcome = outcome.unwrap_or_else(|_| Err(failed(failure::too_slow(limit))));
     call.log_end(outcome.is_ok());
+    // Ends credential plugins.
+    drop(call);
+    // A wait for the lock or for a name must not keep the process alive.
+    runtime.shutdown_background();
     outcome
+}
+
+/// The time limit of a call, whatever it waits for: the datastore, the node's lock, or a process. GC reads all blocks of
+/// the cluster.
+fn limit(command: Command) -> Duration {
+    if command == Command::Gc { OPERATION * 3 } else { OPERATION }
 }
 
 /// Performs the command of a call, and returns the text for stdout.

@@ -12,6 +12,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 use crate::allocation::Records;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
 use crate::feed::{Changes, Feed, OrWholeRead, WholeReadReason};
@@ -30,6 +31,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     fn request_count(&self) -> u64 {
         0
+    }
+
+    /// The time that a run may wait for the server; `None` for a file.
+    fn budget(&self) -> Option<&Budget> {
+        None
     }
 
     /// True if the data can change, so a second read may differ.

@@ -8,6 +8,7 @@
 pub mod allocation;
 mod backend;
 mod both;
+pub mod budget;
 pub mod clock;
 pub mod error;
 mod etcd;

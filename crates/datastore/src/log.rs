@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use calipam_model::words::escape;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -53,11 +54,13 @@ struct Text {
 }
 
 impl Visit for Text {
-    /// Replaces line breaks, so that a value does not begin a new line of the log.
+    /// Replaces line breaks, so that a value does not begin a new line of the log, and escapes what a terminal might not
+    /// treat as text.
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}").replace(['\n', '\r'], " ");
+        let text = escape(&text);
         match field.name() {
-            "message" => self.message = text,
+            "message" => self.message = text.into_owned(),
             name => {
                 let _ = write!(self.fields, " {name}={text}");
             }

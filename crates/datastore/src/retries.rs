@@ -21,7 +21,7 @@ impl Retries {
 
     /// Waits before a retry. Returns the error if it is permanent, or after the last retry.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
-        let Some(pause) = self.0.next().filter(|_| error.may_pass()) else { return Err(error) };
+        let Some(pause) = self.0.next().filter(|_| error.may_retry()) else { return Err(error) };
         tracing::warn!("{error}; trying again");
         tokio::time::sleep(*pause).await;
         Ok(())

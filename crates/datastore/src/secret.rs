@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use calipam_model::digest::sha256_hex;
+
 /// The text shown instead of a secret.
 const REDACTED: &str = "(not shown)";
 
@@ -38,7 +40,8 @@ impl fmt::Display for Secret {
     }
 }
 
-/// Removes user, password, query and fragment from a URL: they may contain a secret.
+/// Removes user, password, query and fragment from a URL, and replaces its path with a digest of it: they may contain a
+/// secret. The digest still distinguishes clusters behind one server.
 pub fn redact_url(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
@@ -47,7 +50,10 @@ pub fn redact_url(url: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
     let path = rest[end..].split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}{host}{path}")
+    match path.trim_matches('/') {
+        "" => format!("{scheme}{host}{path}"),
+        path => format!("{scheme}{host}/…{}", &sha256_hex(path)[..8]),
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +75,9 @@ mod tests {
             ("https://root:s3cret@10.0.0.5:2379/", "https://10.0.0.5:2379/"),
             ("root:p@ss@etcd:2379", "etcd:2379"),
             ("http://[::1]:2379?token=a@b", "http://[::1]:2379"),
-            ("https://a:6443/path?password=b#c", "https://a:6443/path"),
+            ("https://a:6443/path?password=b#c", "https://a:6443/…a0af9f86"),
+            ("https://a:6443/k8s/s3cret/", "https://a:6443/…d24e8007"),
+            ("http://a//", "http://a//"),
         ] {
             assert_eq!(redact_url(url), shown);
         }

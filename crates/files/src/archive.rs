@@ -93,17 +93,11 @@ pub struct Archived {
 }
 
 impl Archive {
-    /// Lists the exports in a folder. Ignores files whose names do not have the form that [`Adding::finish`] gives
-    /// them.
+    /// Lists the exports in a folder, and the errors for those whose header cannot be read. Ignores files whose names do
+    /// not have the form that [`Adding::finish`] gives them.
     ///
     /// # Errors
-    /// If the folder or an export in it cannot be read, or the exports are from several clusters.
-    pub fn open(folder: &Path) -> Result<Self> {
-        let (archive, damaged) = Self::open_undamaged(folder)?;
-        damaged.into_iter().next().map_or(Ok(archive), Err)
-    }
-
-    /// Lists the exports in a folder, and the errors for those whose header cannot be read.
+    /// If the folder cannot be read, or the exports are from several clusters.
     pub fn open_undamaged(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::new(folder, error);
         let (mut exports, mut damaged) = (Vec::new(), Vec::new());

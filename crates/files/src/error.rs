@@ -29,6 +29,11 @@ impl Error {
         matches!(self.kind, FileError::ChangesDamaged { .. })
     }
 
+    /// True for a folder, a pipe or a link in the place of a file.
+    pub fn is_irregular_file(&self) -> bool {
+        matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::InvalidInput)
+    }
+
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }

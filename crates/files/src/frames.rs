@@ -22,6 +22,8 @@ const LEVEL: i32 = 1;
 /// The compression level for small frames with a dictionary. Such frames are an eighth smaller than with [`LEVEL`], and
 /// compressing one takes a few milliseconds.
 const DICTIONARY_LEVEL: i32 = 19;
+/// Maximum bytes of text in a small frame. With the high level, each further megabyte would take a third of a second.
+const SMALL: usize = 256 << 10;
 
 /// Compresses frames.
 pub struct Packer(Compressor<'static>);
@@ -39,7 +41,8 @@ impl Packer {
         text: &[u8],
         frames: &mut Vec<u8>,
     ) -> io::Result<()> {
-        self.0.set_dictionary(DICTIONARY_LEVEL, dictionary)?;
+        let level = if text.len() > SMALL { LEVEL } else { DICTIONARY_LEVEL };
+        self.0.set_dictionary(level, dictionary)?;
         self.push(text, frames)
     }
 
@@ -128,6 +131,16 @@ mod tests {
         let head = Head::read(&after[..HEAD]).unwrap();
         assert_eq!(head.unpack_with_dictionary(dictionary, &after[HEAD..]).unwrap(), dictionary);
         assert!(after.len() < frames.len() && head.unpack(&after[HEAD..]).is_err());
+        // A large object must not delay the changes after it.
+        for (length, level) in [(SMALL, DICTIONARY_LEVEL), (SMALL + 1, LEVEL)] {
+            let text: Vec<u8> = (0..length as u32).map(|place| (place ^ (place >> 7)) as u8).collect();
+            let mut frame = Vec::new();
+            Packer::new().unwrap().push_with_dictionary(dictionary, &text, &mut frame).unwrap();
+            let mut expected = Compressor::with_dictionary(level, dictionary).unwrap();
+            assert!(frame[HEAD..] == expected.compress(&text).unwrap(), "{length}");
+            let head = Head::read(&frame[..HEAD]).unwrap();
+            assert!(head.unpack_with_dictionary(dictionary, &frame[HEAD..]).unwrap() == text, "{length}");
+        }
         assert!(Packer::new().unwrap().push(&vec![0; LIMIT + 1], &mut Vec::new()).is_err());
         let huge = zstd::bulk::compress(&vec![b'a'; LIMIT + 1], 1).unwrap();
         let head = Head { length: huge.len() as u32, sum: crc32fast::hash(&huge) };

@@ -30,21 +30,20 @@ fn parse_any(text: &str) -> Option<IpNet> {
 /// Reads a pool's CIDR, which needs a prefix length. Like Calico, reads IPv4-mapped IPv6 (`::ffff:192.0.2.0/120`) as
 /// IPv4.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
-    Some(text).filter(|text| text.contains('/')).and_then(parse_mapped)
+    Some(text).filter(|text| text.contains('/')).and_then(parse_cidr).map(to_canonical)
 }
 
 /// Reads an entry in a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6 as IPv4.
 pub fn parse_reserved(text: &str) -> Option<IpNet> {
-    parse_mapped(text.trim())
+    parse_cidr(text.trim()).map(to_canonical)
 }
 
-/// Reads a CIDR, and IPv4-mapped IPv6 as IPv4.
-fn parse_mapped(text: &str) -> Option<IpNet> {
-    let net = parse_cidr(text)?;
-    let IpNet::V6(mapped) = net else { return Some(net) };
+/// Converts an IPv4-mapped IPv6 CIDR (`::ffff:192.0.2.0/120`) to IPv4; returns any other CIDR unchanged.
+pub fn to_canonical(net: IpNet) -> IpNet {
+    let IpNet::V6(mapped) = net else { return net };
     match (mapped.addr().to_ipv4_mapped(), mapped.prefix_len().checked_sub(96)) {
-        (Some(address), Some(prefix)) => Ipv4Net::new(address, prefix).ok().map(IpNet::V4),
-        _ => Some(net),
+        (Some(address), Some(prefix)) => Ipv4Net::new(address, prefix).map_or(net, IpNet::V4),
+        _ => net,
     }
 }
 

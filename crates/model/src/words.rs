@@ -1,5 +1,6 @@
 //! Numbers, phrases and paths for people to read.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -63,6 +64,19 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// Escapes text from outside for terminals and logs: control characters, including line breaks and escape sequences, and
+/// characters that have no width or change the writing direction.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
 /// True for a character that a terminal might not treat as text.
 pub fn is_unsafe(c: char) -> bool {
     let turns =
@@ -85,6 +99,16 @@ mod tests {
         assert_eq!(thousands(u128::MAX), "340,282,366,920,938,463,463,374,607,431,768,211,455");
         let expected = ("1 block".into(), "0 blocks".into());
         assert_eq!((count(1, "block", "blocks"), count(0, "block", "blocks")), expected);
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(escape("web-0"), "web-0");
+        assert_eq!(escape("a\r\neth0"), "a\\r\\neth0");
+        assert_eq!(escape("\u{1b}[2J\u{9b}31m"), "\\u{1b}[2J\\u{9b}31m");
+        assert_eq!(escape("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(escape("a\u{e0041}b"), "a\\u{e0041}b");
+        assert_eq!(escape("日本 é"), "日本 é");
     }
 
     #[test]

@@ -37,6 +37,11 @@ pub enum RepairError {
 }
 
 impl RepairError {
+    /// True if the datastore has not answered for as long as the run may wait.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self, Self::Datastore(error) if error.is_given_up())
+    }
+
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Datastore(error) => return error.hint(),

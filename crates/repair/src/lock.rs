@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::engine::RETRIES;
 use crate::error::{RepairError, Result};
+use crate::interrupt::Interrupt;
 use crate::journal::{Header, Journal, LockMark};
 
 /// The time limit for retries when the lock cannot be restored because the datastore is unreachable.
@@ -160,7 +161,7 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
                 return Ok(HeldLock { before: now.ready, original: now.stored, revision });
             }
             Ok(None) => {}
-            Err(error) if error.may_pass() && failures < ATTEMPTS => {
+            Err(error) if error.may_pass() && !error.is_given_up() && failures < ATTEMPTS => {
                 failures += 1;
                 is_certain &= error.is_certainly_unwritten();
                 unsure = Some((now, locked));
@@ -177,16 +178,19 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
     Err(failed(LockFailure::Contended))
 }
 
-/// Restores the field, even if the datastore cannot be reached for a while.
-pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<()> {
+/// Restores the field, even if the datastore cannot be reached for a while. After an interrupt, tries only once.
+pub(crate) async fn restore(writer: &Writer, held: &HeldLock, interrupt: &Interrupt) -> Result<()> {
     let begun = Instant::now();
     loop {
         match put_back(writer, held).await {
             Ok(()) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => {
+            Err(error) if begun.elapsed() > PATIENCE || interrupt.is_set() || error.is_given_up() => {
                 return Err(LockAction::Restore.failed(LockFailure::GivenUp(error)));
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = interrupt.wait() => {}
+            },
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use calipam_datastore::budget::Phase;
 use calipam_datastore::write::{Consent, Stored, Writer};
 use calipam_datastore::{Datastore, clock};
 use calipam_files::regular;
@@ -131,6 +132,7 @@ pub(crate) async fn carry_out(
     };
     // The number of references to the journal, apart from those that writing tasks will hold.
     let holders = Arc::strong_count(&journal);
+    datastore.enter(Phase::Writing);
     (options.events)(&Event::Opened);
     let context = Context {
         writer: writer.clone(),
@@ -172,6 +174,7 @@ async fn run_locked(
     let held = lock::take(writer, journal, name).await?;
     let marked = journal.mark_lock(LockMark::Taken(held.revision.to_string())).await;
     let steps = groups.len();
+    let interrupt = context.interrupt.clone();
     // Runs in a task, so that the lock is removed even after a panic.
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
@@ -180,7 +183,7 @@ async fn run_locked(
         }
     };
 
-    let restored = lock::restore(writer, &held).await;
+    let restored = lock::restore(writer, &held, &interrupt).await;
     let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
     match restored {
         Err(error) => execution.lock_left = Some(error),

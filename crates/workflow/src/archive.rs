@@ -266,7 +266,14 @@ pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
 }
 
 pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Result<Option<Archive>> {
-    let archive = Archive::open(folder)?;
+    let (archive, damaged) = Archive::open_undamaged(folder)?;
+    for error in damaged {
+        // A damaged export had data, without which the result would be wrong. Anything else never was an export.
+        if !error.is_irregular_file() || archive.exports().is_empty() {
+            return Err(error.into());
+        }
+        operator.warn(format!("{error}, and is left out"));
+    }
     if archive.exports().is_empty() {
         return Ok(None);
     }

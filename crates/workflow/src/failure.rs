@@ -84,7 +84,10 @@ impl Failure {
     }
 
     pub fn no_journal_directory() -> Self {
-        Self::usage("neither HOME nor XDG_STATE_HOME is an absolute path, so there is no place for journals")
+        Self::usage(
+            "there is no place for journals: neither HOME nor XDG_STATE_HOME is an absolute path, and /var/lib/calipam \
+             cannot be written",
+        )
             .hint(Hint::new("{}", [Call::JournalPlace]))
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_check::views::{PodName, handle_ids};
 use calipam_model::IpNet;
-use calipam_model::cidr::parse_cidr;
+use calipam_model::cidr::{parse_cidr, to_canonical};
 use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
@@ -38,7 +38,7 @@ impl Object {
             return Self::Address(address.to_canonical());
         }
         if let Some(cidr) = parse_cidr(text) {
-            return Self::Network(cidr);
+            return Self::Network(to_canonical(cidr));
         }
         match text.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
@@ -158,6 +158,7 @@ mod tests {
         for (text, expected) in [
             ("10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
             ("::ffff:10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
+            ("::ffff:10.0.0.0/112", Object::Network("10.0.0.0/16".parse().unwrap())),
             ("fd00::1", Object::Address("fd00::1".parse().unwrap())),
             ("10.244.1.7/26", Object::Network("10.244.1.0/26".parse().unwrap())),
             ("shop/web-0", Object::Pod(("shop".into(), "web-0".into()))),

@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
-use calipam_model::cidr::overlap;
+use calipam_model::cidr::{overlap, to_canonical};
 use calipam_model::config::ClusterInformation;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
@@ -289,7 +289,7 @@ pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>> {
     if !named.is_empty() {
         return Ok(named);
     }
-    let cidr = name.parse().map(|cidr: IpNet| cidr.trunc());
+    let cidr = name.parse().map(|cidr: IpNet| to_canonical(cidr.trunc()));
     let cidr = cidr.map_err(|_| unknown_pool(states, name))?;
     if states.iter().any(|snapshot| !snapshot.has_read(Source::Pools)) || is_known_network(states, cidr) {
         return Ok(vec![cidr]);

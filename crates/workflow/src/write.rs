@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::RECORDS;
+use calipam_datastore::budget::Phase;
 use calipam_datastore::write::Question;
 use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
@@ -155,6 +156,13 @@ impl Run<'_> {
         };
         let now = WritingNow::begin();
         let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
+        let stop = interrupt.clone();
+        let datastore = self.access.datastore.clone();
+        // An interrupted run no longer waits for a server that does not answer.
+        let stopping = tokio::spawn(async move {
+            stop.wait().await;
+            datastore.enter(Phase::Interrupted);
+        });
 
         let meter = self.access.operator.start(Activity::Writing);
         let steps = Arc::clone(&meter);
@@ -187,6 +195,7 @@ impl Run<'_> {
             }
             execution = &mut work => execution,
         };
+        stopping.abort();
         meter.end();
         drop(now);
         Ok(Executed { execution: execution?, journal })

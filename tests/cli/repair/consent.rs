@@ -85,6 +85,18 @@ fn the_question_names_the_cluster_and_the_number_of_changes_after_the_plan() {
     in_order(shown, [&planned, "[y/N]", "\"kind\": \"ReleasePlan\""]);
 }
 
+/// A cluster's GUID could erase the question and show another one.
+#[test]
+fn the_question_shows_hostile_text_escaped() {
+    let (site, _) = Site::leaky();
+    let mut information = site.json(INFORMATION);
+    information["spec"]["clusterGUID"] = "0f0e\r\u{1b}[2K\u{202e}\u{e0041}".into();
+    site.put(INFORMATION, information.to_string());
+    let shown = site.asked(&RELEASE, "n\n").exits(1);
+    let shown = shown.shows_wrapped("of cluster 0f0e\\r\\u{1b}[2K\\u{202e}\\u{e0041} at http://");
+    assert!(!shown.text.contains(['\u{1b}', '\u{202e}', '\u{e0041}']), "{shown:?}");
+}
+
 /// Addresses that come into use while the question is open are kept, since the plan is checked again after the answer.
 #[test]
 fn changes_that_are_outdated_at_the_answer_are_skipped() {

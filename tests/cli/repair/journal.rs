@@ -44,11 +44,13 @@ fn without_a_place(site: &Site) {
     let homeless = |program: &Path, arguments: &[&str]| {
         let mut command = command(program);
         command.args(arguments).env("ETCD_ENDPOINTS", site.etcd.endpoint()).env("HOME", "./x");
-        Run::of(command.stdin(Stdio::null()))
+        // Root can write every folder, but no folder below a file.
+        Run::of(command.env("STATE_DIRECTORY", "/dev/null/calipam").stdin(Stdio::null()))
     };
     let calipam = Path::new(crate::cli::PROGRAM);
     let release = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
-    let told = "error: neither HOME nor XDG_STATE_HOME is an absolute path, so there is no place for journals\nhint: ";
+    let told = "error: there is no place for journals: neither HOME nor XDG_STATE_HOME is an absolute path, and \
+                /var/lib/calipam cannot be written\nhint: ";
     let set = "set HOME or XDG_STATE_HOME to an absolute path";
     let or_name = format!("{set}, or name the journal");
     for (program, arguments, hint) in [
@@ -62,6 +64,19 @@ fn without_a_place(site: &Site) {
     }
     // A command that only reads needs no folder for journals.
     homeless(calipam, &[&["release", "--leaked", "--dry-run"], &AT_ONCE[..]].concat()).succeeded();
+}
+
+/// A container has no home, but may have a volume.
+#[test]
+fn without_a_home_journals_are_in_the_state_directory_of_the_system() {
+    let (site, _) = Site::leaky();
+    let volume = site.home.path().join("volume");
+    let mut release = command(crate::cli::PROGRAM);
+    release.args(["release", "--leaked", "--yes"]).args(AT_ONCE).stdin(Stdio::null());
+    release.env("ETCD_ENDPOINTS", site.etcd.endpoint()).env_remove("HOME").env("STATE_DIRECTORY", &volume);
+    let run = Run::of(&mut release).succeeded();
+    let journal = journal_of(&run);
+    assert!(Path::new(&journal).starts_with(&volume) && Path::new(&journal).exists(), "{journal}");
 }
 
 /// Runs a command with a limit on the size of files, in blocks of 512 bytes. This acts like a full disk.

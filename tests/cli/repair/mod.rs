@@ -28,4 +28,5 @@ mod second_owner;
 mod site;
 mod split;
 mod tables;
+mod unanswered;
 mod undo;

@@ -5,7 +5,7 @@ pub(super) use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::IpAddr;
 pub(super) use std::path::{Path, PathBuf};
-pub(super) use std::process::{Command, Stdio};
+pub(super) use std::process::{Child, Command, Stdio};
 pub(super) use std::thread;
 pub(super) use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ pub(super) use jiff::Timestamp;
 pub(super) use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::cli::program::started;
 pub(super) use crate::cli::program::{AT_ONCE, Run, Runs, command_in};
 use crate::cli::pty::Shown;
 pub(super) use crate::cli::pty::{Terminal, interrupt};
@@ -294,4 +295,37 @@ pub(super) fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
     let records = blocks.iter().flat_map(Block::records);
     let held = records.filter(|(_, record)| record.released_at.is_none());
     held.map(|(address, record)| (address, record.handle.clone())).collect()
+}
+
+/// A number of steps that is large enough to stop a run, or its etcd, in the middle.
+pub(super) const MANY: usize = 4_000;
+
+/// A cluster whose repair takes many steps.
+pub(super) fn many_orphans() -> Site {
+    Site::of(&healthy().with(Fault::OrphanHandleEmpty, MANY / 2))
+}
+
+/// The number of handles.
+pub(super) fn handles(entries: &Entries) -> usize {
+    entries.keys().filter(|key| key.starts_with(&key::handle(""))).count()
+}
+
+/// Starts a release of many orphan handles, and makes it hang in the middle: some handles are deleted, and etcd no
+/// longer answers.
+pub(super) fn in_the_middle(site: &Site, more: &[&str]) -> Child {
+    let arguments = [&["release", "--orphan-handles", "--yes"], &AT_ONCE[..], more].concat();
+    let child = started(&mut site.command(&arguments));
+    let since = Instant::now();
+    let all = handles(&site.dump()) as i64;
+    site.etcd
+        .with_client(async |mut client| {
+            let count = etcd_client::GetOptions::new().with_prefix().with_count_only();
+            while client.get(key::handle(""), Some(count.clone())).await?.count() == all {
+                assert!(since.elapsed() < Duration::from_secs(60), "it does not begin");
+            }
+            Ok(())
+        })
+        .unwrap();
+    site.etcd.pause().unwrap();
+    child
 }

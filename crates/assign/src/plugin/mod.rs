@@ -24,8 +24,9 @@ use crate::family::Family;
 use crate::release::{Release, unless_undecodable};
 use crate::store::Store;
 
-/// The time limit of an operation on the datastore, not counting the wait for the lock.
-pub const OPERATION: Duration = Duration::from_secs(90);
+/// The time limit of an operation on the datastore. For the plugin, it is also the limit of a whole call of ADD, DEL,
+/// CHECK or STATUS, whatever the call waits for: container runtimes end a call after about four minutes.
+pub const OPERATION: Duration = Duration::from_secs(60);
 /// The time limit for releasing addresses that were assigned before an ADD failed.
 const UNDO: Duration = Duration::from_secs(30);
 /// The time limit for reusing a machine's addresses.

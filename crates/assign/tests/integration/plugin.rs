@@ -158,9 +158,9 @@ fn a_slow_operation_is_given_up_with_its_lock() {
     let (store, calls) = (cluster(), RefCell::default());
     let host = Recorder { patience: Duration::from_secs(91), ..Recorder::new(&calls) };
     let failure = add_on(&store, &host, &any("h", false)).unwrap_err();
-    assert_eq!(failure.to_string(), "the datastore did not finish within 90 s");
+    assert_eq!(failure.to_string(), "the datastore did not finish within 60 s");
     let failure = run(Plugin { allocator: &Allocator::new(&store), host: &host }.del(&del("h"))).unwrap_err();
-    assert!(matches!(failure, Failure::TooSlow(limit) if limit == Duration::from_secs(90)));
+    assert!(matches!(failure, Failure::TooSlow(limit) if limit == Duration::from_secs(60)));
     assert_eq!(calls.take(), ["look up", "lock", "unlock"]);
 }
 

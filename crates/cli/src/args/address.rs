@@ -1,10 +1,19 @@
 //! Addresses on the command line.
 
 use std::net::{AddrParseError, IpAddr};
+use std::str::FromStr;
+
+use calipam_model::IpNet;
+use calipam_model::cidr::to_canonical;
 
 /// Reads an address as Calico does: an IPv4-mapped IPv6 address, such as `::ffff:192.0.2.1`, is read as IPv4.
 pub(crate) fn address(text: &str) -> Result<IpAddr, AddrParseError> {
     text.parse::<IpAddr>().map(|address| address.to_canonical())
+}
+
+/// Reads a CIDR, of IPv4 if it is IPv4-mapped IPv6, such as `::ffff:192.0.2.0/120`.
+pub(crate) fn network(text: &str) -> Result<IpNet, <IpNet as FromStr>::Err> {
+    text.parse().map(to_canonical)
 }
 
 #[cfg(test)]
@@ -31,6 +40,17 @@ mod tests {
             };
             let expected: Vec<std::net::IpAddr> = vec!["10.0.0.1".parse().unwrap()];
             assert_eq!(addresses, expected, "{arguments:?}");
+        }
+        for arguments in [&["history"][..], &["rebuild"], &["diff", "a", "b"]] {
+            let all = [&["calipam"], arguments, &["--block", "::ffff:10.0.0.0/122"]].concat();
+            let Command::Ipam(command) = Cli::try_parse_from(&all).unwrap().command else { panic!() };
+            let blocks = match command {
+                IpamCommand::History(args) => Vec::from_iter(args.block),
+                IpamCommand::Rebuild(args) => args.blocks,
+                IpamCommand::Diff(args) => args.blocks,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(blocks, ["10.0.0.0/26".parse().unwrap()], "{arguments:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use clap::ValueHint::{DirPath, FilePath};
 use jiff::Timestamp;
 
 use super::FleetArgs;
-use super::address::address;
+use super::address::{address, network};
 use super::moment::{MOMENT, moment};
 use super::selection::{SELECTION, SelectionArgs};
 use super::writing::RecheckArgs;
@@ -52,7 +52,7 @@ pub(crate) struct DiffArgs {
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = SELECTION)]
     pub addresses: Vec<IpAddr>,
     /// Only this block; can be repeated
-    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SELECTION)]
+    #[arg(long = "block", value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = SELECTION)]
     pub blocks: Vec<IpNet>,
     #[command(flatten)]
     pub selection: SelectionArgs,

@@ -11,7 +11,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 
 use super::FleetArgs;
-use super::address::address;
+use super::address::{address, network};
 use super::show::{object, pod, whole};
 
 const SUBJECT: &str = "Subject";
@@ -31,7 +31,7 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "ID", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub handle: Option<String>,
     /// A block: who owned it, and its addresses
-    #[arg(long, value_name = "CIDR", group = "about", help_heading = SUBJECT)]
+    #[arg(long, value_name = "CIDR", value_parser = network, group = "about", help_heading = SUBJECT)]
     pub block: Option<IpNet>,
     /// A node: its blocks and addresses
     #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]

@@ -6,6 +6,7 @@ use calipam_workflow::Eviction;
 use clap::Args;
 use jiff::SignedDuration;
 
+use super::address::network;
 use super::duration;
 use super::writing::{CriteriaArgs, WritingArgs};
 
@@ -22,7 +23,7 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "POOL", conflicts_with = "to_cidr", help_heading = POOLS)]
     pub to: Option<String>,
     /// The CIDR of the new pool, which is created with the settings of the old one
-    #[arg(long, value_name = "CIDR", help_heading = POOLS)]
+    #[arg(long, value_name = "CIDR", value_parser = network, help_heading = POOLS)]
     pub to_cidr: Option<IpNet>,
     /// The name of the new pool [default: the old pool's name and the CIDR]
     #[arg(long, value_name = "NAME", requires = "to_cidr", help_heading = POOLS)]
@@ -31,7 +32,7 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "LENGTH", conflicts_with = "to", requires = "from", help_heading = POOLS)]
     pub block_size: Option<u8>,
     /// The CIDR of a temporary pool, to change the block size of the old CIDR
-    #[arg(long, value_name = "CIDR", conflicts_with_all = ["to", "to_cidr"], requires = "block_size", help_heading = POOLS)]
+    #[arg(long, value_name = "CIDR", value_parser = network, conflicts_with_all = ["to", "to_cidr"], requires = "block_size", help_heading = POOLS)]
     pub via: Option<IpNet>,
     /// Carry out the next phase; without --apply, it is only printed
     #[arg(long)]

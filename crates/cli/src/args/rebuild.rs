@@ -8,6 +8,7 @@ use calipam_workflow::RebuildRequest;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
 
+use super::address::network;
 use super::selection::{SELECTION, SelectionArgs};
 use super::writing::{CriteriaArgs, WritingArgs};
 
@@ -17,7 +18,7 @@ pub(crate) struct RebuildArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
     /// Only this block; can be repeated
-    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SELECTION)]
+    #[arg(long = "block", value_name = "CIDR", value_parser = network, value_delimiter = ',', help_heading = SELECTION)]
     pub blocks: Vec<IpNet>,
     /// Carry out the plan; without --apply, it is only printed
     #[arg(long)]

@@ -10,6 +10,7 @@ use calipam_simulate::{Event, Families, Micros, Planned, PoolSpec, Rate, Scenari
 use clap::Args;
 use clap::ValueHint::DirPath;
 
+use super::address::network;
 use super::simulate_values::{Removal, Sizes, cause, families, model};
 use crate::exit::{Failure, Result};
 
@@ -35,7 +36,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
     pub max_pods_per_node: Option<u32>,
     /// A pool; can be repeated
-    #[arg(long = "pool", value_name = "CIDR", help_heading = CLUSTER)]
+    #[arg(long = "pool", value_name = "CIDR", value_parser = network, help_heading = CLUSTER)]
     pub pools: Vec<IpNet>,
     /// Prefix length of blocks; `24..29` makes one run for each
     #[arg(long, value_name = "LENGTH|RANGE", help_heading = CLUSTER)]

@@ -4,6 +4,7 @@ use calipam_model::IpNet;
 use calipam_workflow::{PoolName, SplitRequest};
 use clap::{ArgGroup, Args};
 
+use super::address::network;
 use super::writing::WritingArgs;
 
 /// Options of `split`.
@@ -17,7 +18,7 @@ pub(crate) struct SplitArgs {
     #[arg(long, value_name = "NAME", group = "pool")]
     pub name: Option<String>,
     /// The pool, by CIDR
-    #[arg(long, value_name = "CIDR", group = "pool")]
+    #[arg(long, value_name = "CIDR", value_parser = network, group = "pool")]
     pub cidr: Option<IpNet>,
     /// Print the plan and change nothing
     #[arg(long)]

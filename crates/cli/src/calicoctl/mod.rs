@@ -23,7 +23,7 @@ use jiff::SignedDuration;
 
 use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateCommand};
 use crate::args::Global;
-use crate::commands::repair;
+use crate::commands::{repair, start_log};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome, Result};
 use crate::operator::Person;
@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let global = call.global();
     hints::remember_connection(&global);
     let console = Console { progress: false, ..Console::new(&global) };
+    start_log(&console);
     match carry_out(&call.command, Call { global: &global, console: &console }) {
         Ok(()) => 0,
         Err(failure) => {

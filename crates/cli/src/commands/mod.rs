@@ -24,6 +24,7 @@ pub use self::install_links::MAN_PAGES;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 
+use calipam_datastore::budget::SILENCE;
 use calipam_datastore::log::Printer;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata};
@@ -33,12 +34,13 @@ use crate::args::{Cli, Command, Global, IpamCommand, PrintingArgs};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
+use crate::render::text::escape;
 use crate::watch;
 
 /// Runs a command. `name` is the name of the command.
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome> {
     let Cli { global, command } = cli;
-    start_log(global.verbose);
+    start_log(console);
     console.format.is_one_of(Format::of_command(name), name)?;
     if global.names_several() && !["check", "show", "diff", "history", "export"].contains(&name) {
         return Err(Failure::usage(format!("--context names several clusters, but `{name}` works on one")).hint("`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time"));
@@ -105,19 +107,22 @@ fn printing(
     }
 }
 
-/// Starts the log on stderr. With `-vv`, it contains requests; with `-vvv`, also messages of libraries, down to TLS
-/// frames.
-fn start_log(verbose: u8) {
+/// Starts the log on stderr. It says which server does not answer. With `-vv`, it also contains requests; with `-vvv`,
+/// also messages of libraries, down to TLS frames.
+pub(crate) fn start_log(console: &Console) {
     let ours = |metadata: &Metadata<'_>| {
         metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
     };
-    let (level, shown): (_, fn(&Metadata<'_>) -> bool) = match verbose {
-        0 | 1 => return,
+    let (level, shown): (_, fn(&Metadata<'_>) -> bool) = match console.verbose {
+        0 | 1 => (LevelFilter::WARN, |metadata| metadata.target() == SILENCE),
         2 => (LevelFilter::DEBUG, ours),
         _ => (LevelFilter::TRACE, |_| true),
     };
-    let print =
-        |metadata: &Metadata<'_>, text: &str| write_log_line(metadata.level(), metadata.target(), &text);
+    let console = console.clone();
+    let print = move |metadata: &Metadata<'_>, text: &str| match metadata.target() {
+        SILENCE => console.note(text),
+        target => write_log_line(metadata.level(), target, text),
+    };
     // This fails only in tests, which may have set another logger.
     let _ = tracing::subscriber::set_global_default(Printer { level, shown, print });
     if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
@@ -125,9 +130,9 @@ fn start_log(verbose: u8) {
     }
 }
 
-fn write_log_line(level: &dyn Display, target: &str, text: &dyn Display) {
+fn write_log_line(level: &dyn Display, target: &str, text: &str) {
     // If stderr is closed, `eprintln!` would panic.
-    let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
+    let _ = writeln!(io::stderr(), "{level:>5} {target}: {}", escape(text));
 }
 
 /// The log of libraries that do not use tracing, such as the TLS library.
@@ -139,7 +144,7 @@ impl log::Log for Libraries {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        write_log_line(&record.level(), record.target(), record.args());
+        write_log_line(&record.level(), record.target(), &record.args().to_string());
     }
 
     fn flush(&self) {}

@@ -2,6 +2,7 @@
 
 use calipam_model::hint::{Call, Hint};
 use calipam_plan::{PlanKind, PlanSummary};
+use calipam_repair::RepairError;
 use calipam_workflow::{Access, Executed, Repaired};
 
 use crate::args::{Global, WritingArgs};
@@ -122,6 +123,14 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     if execution.not_started > 0 {
         console.warn(&format!("{} not started", count(execution.not_started, "step was", "steps were")));
     }
+    if execution.open_intents > 0 {
+        let writes = count(execution.open_intents as usize, "write was", "writes were");
+        console.warn(&format!("{writes} not answered and may have been made; the journal shows which"));
+    }
+    let is_given_up = execution.failure.as_ref().is_some_and(RepairError::is_given_up);
+    if is_given_up {
+        console.hint("to go on, run the command again once the datastore answers");
+    }
     if execution.may_have_written() {
         // An undo needs the journal, so its path is printed even with `--quiet`.
         if console.quiet {
@@ -132,6 +141,10 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     }
 
     let complete = execution.is_complete();
+    // After an interrupt, the run gives up on a server that does not answer at once.
+    if execution.interrupted && is_given_up {
+        return Err(exit::interrupted());
+    }
     if let Some(error) = execution.failure.or(execution.lock_left) {
         return Err(error.into());
     }

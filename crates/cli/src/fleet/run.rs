@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use calipam_model::parallel::lock;
 use calipam_workflow::Access;
-use indicatif::MultiProgress;
 
 use super::{Fleet, Named};
 use crate::args::FleetArgs;
@@ -26,13 +25,12 @@ pub(crate) fn each<T: Send>(
 ) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Result<T>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
-    let lines = MultiProgress::new();
     let worker = || {
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(position) else { break };
             let (name, printed) = (Arc::from(cluster.name.as_str()), Arc::default());
-            let of_fleet = OfFleet { name, lines: lines.clone(), printed };
+            let of_fleet = OfFleet { name, printed };
             let result = work(cluster, &Console { fleet: Some(of_fleet), ..console.clone() });
             // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
             done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));

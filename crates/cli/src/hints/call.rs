@@ -209,7 +209,7 @@ mod tests {
         }
         let endpoints = "https://root:hunter2@a:2379,root:hunter2@b:2379";
         let call = call(&["check", "--etcd-endpoints", endpoints, "-d", "http://u:hunter2@c/x"]);
-        let expected = ["--datastore", "http://c/x", "--etcd-endpoints", "https://a:2379,b:2379"];
+        let expected = ["--datastore", "http://c/…2d711642", "--etcd-endpoints", "https://a:2379,b:2379"];
         assert_eq!(call.connection(), expected);
     }
 }

@@ -1,14 +1,22 @@
 //! Command lines in hints, as the user would type them.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
+
+use clap::Arg;
 
 use super::call::Call;
 use crate::applet::Applet;
-use crate::args::Global;
+use crate::args::{self, Global};
 use crate::render::text::shell_word;
 
 static NAME: OnceLock<&'static str> = OnceLock::new();
 static CALL: OnceLock<Call> = OnceLock::new();
+/// The definition of the command line.
+static DEFINITION: LazyLock<clap::Command> = LazyLock::new(|| {
+    let mut definition = args::command();
+    definition.build();
+    definition
+});
 
 /// Makes hints repeat the name that the program was called by.
 pub(crate) fn remember_name(applet: Applet) {
@@ -91,13 +99,49 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
 
 /// Formats a command line for a document. Unlike one in a hint, it does not depend on how calipam was called.
 pub(crate) fn command_in_document(words: &[&str]) -> String {
-    let name = Applet::Calipam.command_prefix().to_owned();
-    words.iter().fold(name, |line, word| format!("{line} {}", shell_word(word)))
+    format!("{} {}", Applet::Calipam.command_prefix(), shell_words(words.iter().copied()))
 }
 
 fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let name = NAME.get().copied().unwrap_or(Applet::Calipam.command_prefix());
-    words.fold(format!("`{name}"), |line, word| format!("{line} {}", shell_word(word))) + "`"
+    format!("`{name} {}`", shell_words(words))
+}
+
+/// Quotes words for a shell. Values that look like options, such as the name of a node, become part of their option's
+/// word, or follow `--` at the end.
+fn shell_words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut command = &*DEFINITION;
+    let mut line: Vec<String> = Vec::new();
+    let mut last: Vec<String> = Vec::new();
+    let mut is_value = false;
+    for word in words {
+        let looks_like_option = word.starts_with('-') && word != "-";
+        match line.last_mut() {
+            Some(option) if is_value && looks_like_option => {
+                *option = shell_word(&format!("{option}={word}"))
+            }
+            _ if is_value || !looks_like_option => line.push(shell_word(word)),
+            _ if option(command, word).is_some() => line.push(shell_word(word)),
+            _ => last.push(shell_word(word)),
+        }
+        command = command.find_subcommand(word).unwrap_or(command);
+        let takes_value = |arg: &Arg| arg.get_num_args().is_some_and(|values| values.min_values() > 0);
+        is_value = !is_value && !word.contains('=') && option(command, word).is_some_and(takes_value);
+    }
+    if !last.is_empty() {
+        line.push("--".to_owned());
+        line.append(&mut last);
+    }
+    line.join(" ")
+}
+
+/// Finds an option of a command; `None` if the word is not one.
+fn option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
+    let is_named = |arg: &&Arg| match word.strip_prefix("--") {
+        Some(long) => arg.get_long() == long.split('=').next(),
+        None => word.strip_prefix('-').is_some_and(|short| arg.get_short() == short.chars().next()),
+    };
+    command.get_arguments().find(is_named)
 }
 
 /// The reader of a command line.
@@ -133,5 +177,23 @@ mod tests {
         assert_eq!(line(["release", "--leaked"].into_iter()), "`calipam release --leaked`");
         let words = ["undo", "it's", "--datastore", "my export"];
         assert_eq!(line(words.into_iter()), "`calipam undo 'it'\\''s' --datastore 'my export'`");
+    }
+
+    /// A name can look like an option, even like one of this program.
+    #[test]
+    fn command_lines_parse_whatever_the_names_are() {
+        for (words, expected) in [
+            (&["release", "--node", "-x", "--dry-run"][..], "`calipam release --node=-x --dry-run`"),
+            (&["release", "--node", "--yes", "--yes"], "`calipam release --node=--yes --yes`"),
+            (
+                &["show", "-x", "--etcd-endpoints", "http://a:1"],
+                "`calipam show --etcd-endpoints http://a:1 -- -x`",
+            ),
+            (&["check", "-o", "wide", "-d", "-"], "`calipam check -o wide -d -`"),
+            (&["migrate", "--from", "-- x"], "`calipam migrate '--from=-- x'`"),
+            (&["show", "--watch", "--blocks"], "`calipam show --watch --blocks`"),
+        ] {
+            assert_eq!(line(words.iter().copied()), expected);
+        }
     }
 }

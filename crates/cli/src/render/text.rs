@@ -1,6 +1,5 @@
 //! Formatting of text and numbers.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 
 use calipam_files::objects::names::object_name;
@@ -9,20 +8,9 @@ use calipam_model::snapshot::DatastoreKind;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-pub(crate) use calipam_model::words::{count, is_unsafe, join, joined, quoted, shell_word, thousands};
-
-/// Escapes text from the datastore for terminals: control characters, including line breaks and escape sequences, and
-/// characters that have no width or change the writing direction.
-pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    Cow::Owned(shown)
-}
+pub(crate) use calipam_model::words::{
+    count, escape, is_unsafe, join, joined, quoted, shell_word, thousands,
+};
 
 /// Formats a time in the user's time zone, with the zone's offset: `2026-11-20 04:12:30 +01:00`.
 pub(crate) fn local(time: Timestamp) -> String {
@@ -64,15 +52,5 @@ mod tests {
         assert_eq!(to_seconds("2026-05-15 11:26:19.503170346 +0000 UTC"), "2026-05-15 11:26:19 +0000 UTC");
         assert_eq!(to_seconds("2026-05-15T11:26:19.5Z"), "2026-05-15T11:26:19Z");
         assert_eq!(to_seconds("2026-05-15T11:26:19Z"), "2026-05-15T11:26:19Z");
-    }
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(escape("web-0"), "web-0");
-        assert_eq!(escape("a\r\neth0"), "a\\r\\neth0");
-        assert_eq!(escape("\u{1b}[2J\u{9b}31m"), "\\u{1b}[2J\\u{9b}31m");
-        assert_eq!(escape("a\u{202e}b"), "a\\u{202e}b");
-        assert_eq!(escape("a\u{e0041}b"), "a\\u{e0041}b");
-        assert_eq!(escape("日本 é"), "日本 é");
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use calipam_datastore::KubeClient;
 use calipam_datastore::settings::KubernetesSettings;
+use calipam_model::words::escape;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync;
@@ -46,14 +47,14 @@ pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, S
             return SUCCESS;
         }
         Err(problem) => {
-            eprintln!("error: {problem}");
+            eprintln!("error: {}", escape(&problem.to_string()));
             return USAGE;
         }
     };
     match carry_out(&options, variables) {
         Ok(()) => SUCCESS,
         Err(problem) => {
-            eprintln!("error: {problem}");
+            eprintln!("error: {}", escape(&problem.to_string()));
             FAILURE
         }
     }

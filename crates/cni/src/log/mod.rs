@@ -69,7 +69,7 @@ mod tests {
         };
         let printer = Printer { level: Level::INFO.into(), shown: |_| true, print };
         tracing::subscriber::with_default(printer, || {
-            tracing::info!(handle = "net.c1", "released\nall");
+            tracing::info!(handle = "net.c1", "released\nall\u{1b}[2K");
             tracing::debug!("not shown");
         });
 
@@ -77,6 +77,9 @@ mod tests {
         let (time, rest) = text.split_at(23);
         assert!(time.as_bytes()[10] == b' ' && time.as_bytes()[19] == b'.', "{text}");
         assert!(rest.starts_with(&format!(" [INFO][{}] ipam/mod.rs ", std::process::id())), "{text}");
-        assert!(rest.ends_with(": released all handle=\"net.c1\"\n") && text.lines().count() == 1, "{text}");
+        assert!(
+            rest.ends_with(": released all\\u{1b}[2K handle=\"net.c1\"\n") && text.lines().count() == 1,
+            "{text}"
+        );
     }
 }

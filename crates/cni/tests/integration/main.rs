@@ -6,6 +6,7 @@ mod concurrent;
 mod conformance;
 mod costs;
 mod install;
+mod login;
 mod machines;
 mod node;
 mod outlook;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use calipam_cni::install::place::Program;
 use calipam_model::key::Key;
 use calipam_testkit::kube::Flavour;
+use serde_json::json;
 
 use crate::install::configuration;
 use crate::node::{Node, calicos};
@@ -119,6 +120,29 @@ fn with_keep_it_stays_when_the_installer_ends() {
     wait_until("it is in place", || watcher.has("calipam_cni_in_place 1"));
     assert_eq!(watcher.end(), Some(0));
     node.assert_installed(30);
+}
+
+/// The installer annotates the node at an API server that accepts connections and never answers.
+#[test]
+fn a_server_that_never_answers_does_not_keep_calicos_plugin_away() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let node = Node::with_calico(20);
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let server = format!("http://{}", silent.local_addr().unwrap());
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]});
+    fs::write(&kubeconfig, text.to_string()).unwrap();
+
+    let mut command = node.order(&["install", "--node", "a"]);
+    command.env("KUBECONFIG", &kubeconfig);
+    let mut watcher = Watcher::start(command);
+    // It has asked the server.
+    let _connection = silent.accept().unwrap();
+    node.assert_installed(20);
+    assert_eq!(watcher.end(), Some(1), "the annotation stays");
+    node.assert_calicos(20);
 }
 
 #[test]

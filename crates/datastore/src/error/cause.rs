@@ -14,6 +14,9 @@ pub enum Cause {
     /// No connection or no complete answer within this many seconds.
     #[error("no answer within {0} s")]
     TimedOut(u64),
+    /// No answer at all for this many seconds, which is the whole [budget](crate::budget) of the run.
+    #[error("no answer within {0} s")]
+    GivenUp(u64),
     #[error("not reachable: {0}")]
     Network(String),
     #[error("the name cannot be resolved")]

@@ -92,7 +92,12 @@ impl Failure {
     pub fn may_pass(&self) -> bool {
         let is_busy =
             matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_) | Self::NoSpace);
-        is_busy || self.is_transient()
+        is_busy || self.is_transient() || self.is_given_up()
+    }
+
+    /// True if the run has waited for the server as long as it may, so that it does not try again.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self, Self::Connection(Cause::GivenUp(_)))
     }
 
     /// Creates the failure of a connection that ended without a known cause.

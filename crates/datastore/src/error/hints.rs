@@ -81,7 +81,11 @@ impl Error {
 fn weight(failure: &Failure) -> u8 {
     match failure {
         Failure::Connection(cause) => match cause {
-            Cause::NameNotResolved | Cause::Network(_) | Cause::TimedOut(_) | Cause::Refused => 0,
+            Cause::NameNotResolved
+            | Cause::Network(_)
+            | Cause::TimedOut(_)
+            | Cause::GivenUp(_)
+            | Cause::Refused => 0,
             Cause::Broken(_) => 1,
             Cause::ServerWantsTls | Cause::ServerIsPlain | Cause::Tls(_) => 2,
             Cause::CertificateNotTrusted
@@ -141,7 +145,7 @@ fn etcd(failure: &Failure) -> Option<Hint> {
 
 fn etcd_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
-        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => Hint::new(
+        Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
             "is etcd running there, and is the port right (usually 2379)? Set the endpoints with ETCD_ENDPOINTS or {}",
             [Call::Etcd],
         ),
@@ -201,7 +205,7 @@ const SERVER_FIELD: &str = "check the cluster's `server` field in the kubeconfig
 
 fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
-        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => Hint::new(
+        Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
             "is the API server running, and is this its address? To use another cluster in the kubeconfig: {}",
             [Call::Context],
         ),

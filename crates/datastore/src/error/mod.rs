@@ -191,6 +191,20 @@ impl Error {
         }
     }
 
+    /// True if a request should be tried again after a pause.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.may_pass() && !self.is_given_up()
+    }
+
+    /// True if the run has waited for the server as long as it may, so that it does not try again.
+    pub fn is_given_up(&self) -> bool {
+        match self {
+            Self::Request { failure, .. } | Self::Write { failure, .. } => failure.is_given_up(),
+            Self::Connect(tried) => tried.iter().any(|tried| tried.failure.is_given_up()),
+            _ => false,
+        }
+    }
+
     /// True if the server rejects this object, but may accept others.
     pub fn is_refusal(&self) -> bool {
         let is_about_object =

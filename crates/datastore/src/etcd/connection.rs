@@ -32,7 +32,7 @@ impl Connection {
     ) -> Result<T> {
         let client = self.current();
         let result = request(Arc::clone(&client)).await;
-        if result.as_ref().is_err_and(Error::may_pass) {
+        if result.as_ref().is_err_and(Error::may_retry) {
             self.replace(&client).await.ok();
         }
         result

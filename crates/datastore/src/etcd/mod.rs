@@ -29,6 +29,7 @@ pub(crate) use self::whole::observe_at;
 use self::write::EtcdObjects;
 use crate::allocation::Records;
 use crate::backend::Backend;
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::feed::{Changes, Feed, OrWholeRead};
 use crate::read::{Lookup, NameKind};
@@ -47,6 +48,10 @@ impl Backend for Arc<EtcdClient> {
 
     fn request_count(&self) -> u64 {
         EtcdClient::request_count(self)
+    }
+
+    fn budget(&self) -> Option<&Budget> {
+        Some(EtcdClient::budget(self))
     }
 
     async fn keeps_cooldown(&self) -> bool {

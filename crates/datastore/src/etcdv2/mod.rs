@@ -25,6 +25,7 @@ use self::convert::convert;
 use self::path::{CONFIG, POOLS, READY, path, sources};
 use self::write::EtcdV2Objects;
 use crate::backend::Backend;
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::write::Objects;
 
@@ -43,6 +44,10 @@ impl Backend for Arc<EtcdV2Client> {
 
     fn request_count(&self) -> u64 {
         EtcdV2Client::request_count(self)
+    }
+
+    fn budget(&self) -> Option<&Budget> {
+        Some(EtcdV2Client::budget(self))
     }
 
     /// Reads the whole tree.

@@ -38,6 +38,7 @@ use self::write::KubeObjects;
 pub(crate) use self::write::{holds, read};
 use crate::allocation::{Records, Selecting};
 use crate::backend::Backend;
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::feed::{Changes, Feed, OrWholeRead};
 use crate::read::{Lookup, NameKind};
@@ -55,6 +56,10 @@ impl Backend for Arc<KubeClient> {
 
     fn request_count(&self) -> u64 {
         KubeClient::request_count(self)
+    }
+
+    fn budget(&self) -> Option<&Budget> {
+        Some(KubeClient::budget(self))
     }
 
     fn kubernetes(&self) -> Option<&Arc<KubeClient>> {

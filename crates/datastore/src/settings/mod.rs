@@ -135,7 +135,8 @@ pub struct EtcdSettings {
 pub struct Timeouts {
     /// Limit to connect to each endpoint.
     pub connect: Duration,
-    /// Limit for an answer; from Kubernetes and etcd v2, for its headers and then for each chunk of its body.
+    /// Limit for an answer; from Kubernetes and etcd v2, for its headers and then for each chunk of its body. All tries
+    /// share it, as long as there is no answer; a run that writes has twice the time ([`crate::budget`]).
     pub request: Duration,
 }
 
@@ -147,7 +148,10 @@ impl Default for Timeouts {
 
 impl Timeouts {
     fn new(overrides: &Overrides) -> Self {
-        Self { connect: overrides.connect_timeout.unwrap_or(CONNECT_TIMEOUT), ..Self::default() }
+        Self {
+            connect: overrides.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            request: overrides.kubectl.request_timeout.unwrap_or(REQUEST_TIMEOUT),
+        }
     }
 }
 
@@ -382,10 +386,7 @@ fn kubernetes(
         use_pod_cidr: values.flag("usePodCIDR"),
         kubectl: overrides.kubectl.clone(),
         unattended: overrides.unattended,
-        timeouts: Timeouts {
-            request: overrides.kubectl.request_timeout.unwrap_or(REQUEST_TIMEOUT),
-            ..Timeouts::new(overrides)
-        },
+        timeouts: Timeouts::new(overrides),
     }
 }
 

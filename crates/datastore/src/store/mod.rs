@@ -9,6 +9,7 @@ use calipam_files::DataFile;
 use calipam_model::snapshot::DatastoreKind;
 
 use crate::backend::Backend;
+use crate::budget::Phase;
 use crate::error::{Error, Result};
 use crate::etcd::client::EtcdClient;
 use crate::etcdv2::client::EtcdV2Client;
@@ -104,6 +105,12 @@ impl Datastore {
     /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         self.backend.request_count() + self.beside.as_ref().map_or(0, |client| client.request_count())
+    }
+
+    /// Tells the connections how far this run is, which determines how long they wait for a server.
+    pub fn enter(&self, phase: Phase) {
+        let beside = self.beside.as_ref().map(|client| KubeClient::budget(client));
+        self.backend.budget().into_iter().chain(beside).for_each(|budget| budget.enter(phase));
     }
 
     /// True if the data can change, so a second read may differ.

@@ -205,7 +205,7 @@ fn begin_history(
 /// result for each export.
 fn recorded_states(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     let (mut states, mut told) = (States::default(), Vec::new());
-    let archive = Archive::open(folder).unwrap();
+    let (archive, _) = Archive::open_undamaged(folder).unwrap();
     let mut take = |one| {
         if let StateUpdate::State(snapshot) = one {
             told.push((snapshot.taken_at, snapshot.revision.parse().unwrap()));
@@ -233,7 +233,7 @@ fn state_at(export: &Archived, until: Option<Timestamp>) -> (State, Reached) {
 
 /// The only export in a folder.
 fn only(folder: &Path) -> Archived {
-    let archive = Archive::open(folder).unwrap();
+    let (archive, _) = Archive::open_undamaged(folder).unwrap();
     assert_eq!(archive.exports().len(), 1);
     archive.exports()[0].clone()
 }

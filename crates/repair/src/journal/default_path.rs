@@ -13,16 +13,27 @@ const STATE: &str = "XDG_STATE_HOME";
 /// to that parent.
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
-/// The environment variables that [`default_directory`] reads.
-pub const VARIABLES: [&str; 2] = [STATE, ABOVE_STATE.0];
+/// The variable with which systemd names the state directory of a service (`StateDirectory=calipam`).
+const SERVICE: &str = "STATE_DIRECTORY";
+/// The folder for a process without a user's state directory, such as one in a container.
+const SYSTEM: &str = "/var/lib/calipam";
 
-/// Returns the folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam` or
-/// `$HOME/.local/state/calipam`, on Windows `%LOCALAPPDATA%\calipam`. `None` if the environment has no absolute path.
+/// The environment variables that [`default_directory`] reads.
+pub const VARIABLES: [&str; 3] = [STATE, ABOVE_STATE.0, SERVICE];
+
+/// Returns the folder for journals: `$XDG_STATE_HOME/calipam` or `$HOME/.local/state/calipam`, on Windows
+/// `%LOCALAPPDATA%\calipam`; without these variables, systemd's `$STATE_DIRECTORY` or `/var/lib/calipam`. `None` if no
+/// variable has an absolute path, and the last folder cannot be written.
 pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(Path::new).filter(|p| p.is_absolute());
-    let state = absolute(STATE).map(Path::to_owned);
-    let state = state.or_else(|| Some(absolute(ABOVE_STATE.0)?.join(ABOVE_STATE.1)))?;
-    Some(state.join("calipam"))
+    if let Some(state) = absolute(STATE) {
+        return Some(state.join("calipam"));
+    }
+    if let Some(home) = absolute(ABOVE_STATE.0) {
+        return Some(home.join(ABOVE_STATE.1).join("calipam"));
+    }
+    let system = absolute(SERVICE).unwrap_or(Path::new(SYSTEM));
+    check_place(&system.join("journal")).is_ok().then(|| system.to_owned())
 }
 
 /// Returns a path in `directory` for the journal of one run. The file name contains the time, the cluster and the
@@ -86,8 +97,24 @@ mod tests {
         assert_eq!(of(&[("HOME", "/home/a")]), Some("/home/a/.local/state/calipam".into()));
         assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]), Some("/s/calipam".into()));
         assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "s")]), of(&[("HOME", "/home/a")]));
-        assert_eq!(of(&[("HOME", "")]), None);
-        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn without_a_home_journals_are_in_the_systems_state_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let of = |home: &str, state: &Path| {
+            let environment = [("HOME".to_owned(), home.to_owned()), (SERVICE.to_owned(), text(state))];
+            default_directory(&environment.into())
+        };
+        let system = folder.path().join("lib/calipam");
+        for home in ["", "relative"] {
+            assert_eq!(of(home, &system), Some(system.clone()), "it is created with the journal");
+        }
+        assert_eq!(of("/home/a", &system), Some("/home/a/.local/state/calipam".into()));
+        std::fs::write(folder.path().join("lib"), "a file").unwrap();
+        assert_eq!(of("", &system), None, "it cannot be written");
+        assert!(!system.exists());
     }
 
     #[test]

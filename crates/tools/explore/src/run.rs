@@ -172,6 +172,14 @@ impl<'s> Run<'s> {
                 add(Event::Kill, number, what, footprint);
             }
         }
+        for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.silence.is_some()) {
+            if acting.actor.is_process && acting.task.is_some() && self.world.waits_for_datastore(number) {
+                // Requests after the first one also get no answer.
+                let footprint = Footprint::default().write_range("").write(FAULTS);
+                let event = faults.silence.unwrap_or(Event::Hang);
+                add(event, number, format!("no answer to {} any more", name(number)), footprint);
+            }
+        }
         for (number, seconds) in faults.jumps.iter().enumerate() {
             let footprint = Footprint::default().write_range("").write(FAULTS);
             add(Event::Jump, number, format!("the clock jumps by {seconds} s"), footprint);
@@ -228,6 +236,7 @@ impl<'s> Run<'s> {
             }
             Event::Land => request = self.world.land(id),
             Event::Kill | Event::Crash => self.kill(id.actor, event == Event::Crash)?,
+            Event::Hang | Event::Silence => self.hang(id.actor, event == Event::Silence)?,
             Event::Jump => self.world.jump(SignedDuration::from_secs(self.scenario.kinds.jumps[id.actor])),
             Event::TearNotes => self.world.notes.tear(NODES[id.actor]),
             Event::OldNotes => self.world.notes.revert(NODES[id.actor]),
@@ -252,13 +261,44 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
+    /// Leaves the requests of a process without an answer until it gives up. If `is_forever`, none of its later requests
+    /// is answered, either.
+    fn hang(&mut self, number: usize, is_forever: bool) -> Result<(), String> {
+        let mut audit = self.world.audit();
+        audit.has_lost_answers = true;
+        // As if it were killed: its run ends halfway.
+        audit.has_killed = true;
+        drop(audit);
+        loop {
+            if self.world.waits_for_datastore(number) {
+                self.world.hang(number);
+                let world = Arc::clone(&self.world);
+                self.resume(number, |task| task.resume_until(world.next_after_giving_up(number)))?;
+            } else if let Some(id) = self.world.pending_on_disk(number) {
+                // The journal is written all the same.
+                self.world.decide(id, Event::Go);
+                self.poll(number)?;
+            } else {
+                return Ok(());
+            }
+            if !is_forever {
+                return Ok(());
+            }
+        }
+    }
+
     /// Continues an actor to its next request, or to its end.
     fn poll(&mut self, number: usize) -> Result<(), String> {
+        self.resume(number, Task::resume)
+    }
+
+    /// Continues an actor by `resume`, which returns true if the actor's work has ended.
+    fn resume(&mut self, number: usize, resume: impl FnOnce(&mut Task) -> bool) -> Result<(), String> {
         let acting = &mut self.actors[number];
         let Some(task) = &mut acting.task else { return Ok(()) };
         // Commands read the machine's clock, which must include the jumps.
         clock::set_ahead(self.world.jumped());
-        let polled = catch_unwind(AssertUnwindSafe(|| task.resume()));
+        let polled = catch_unwind(AssertUnwindSafe(|| resume(task)));
         self.world.files.end_step(number);
         match polled {
             Ok(false) => {}

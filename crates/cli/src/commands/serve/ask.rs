@@ -24,7 +24,7 @@ pub(super) const FORMS: &str =
 pub(super) fn of_path(path: &str) -> Option<Object> {
     let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
     match kind {
-        "ip" => parse_address(&decoded(name)?).map(Object::Address),
+        "ip" => parse_address(&decoded(name)?).map(|address| Object::Address(address.to_canonical())),
         "pod" => {
             let (namespace, name) = name.split_once('/')?;
             Some(Object::Pod((decoded(namespace)?, decoded(name)?)))

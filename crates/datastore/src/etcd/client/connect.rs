@@ -8,7 +8,8 @@ use tokio::sync::OnceCell;
 use tonic::service::interceptor::InterceptedService;
 
 use super::{EtcdClient, Token, Transport, endpoint, kv_client, transport};
-use crate::error::{Cause, Error, Failure, Result, Tried};
+use crate::budget::Budget;
+use crate::error::{Error, Failure, Result, Tried};
 use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, Timeouts, TlsSettings};
 use crate::tasks::Pending;
@@ -26,14 +27,29 @@ impl EtcdClient {
     /// Connects like [`Self::connect`]; without `probe`, only the first request shows if the endpoint answers.
     pub(crate) fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
+            let budget = Budget::connecting(settings.timeouts.request);
+            let client = Self::connect_within(settings, probe, budget).await?;
+            client.budget.connected();
+            Ok(client)
+        })
+    }
+
+    fn connect_within<'a>(
+        settings: &'a EtcdSettings,
+        probe: bool,
+        budget: Budget,
+    ) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
             let mut waiting = settings.endpoints.iter();
             let mut running = tokio::task::JoinSet::new();
             let mut tried = Vec::new();
             loop {
                 if let Some(endpoint) = waiting.next() {
-                    let (endpoint, settings) = (endpoint.clone(), settings.clone());
+                    let endpoint = endpoint.clone();
+                    let settings = settings.clone();
+                    let budget = budget.clone();
                     running.spawn(async move {
-                        let result = Self::connect_to(&endpoint, &settings, probe).await;
+                        let result = Self::connect_to(&endpoint, &settings, probe, budget).await;
                         (endpoint, result)
                     });
                 }
@@ -54,31 +70,51 @@ impl EtcdClient {
         })
     }
 
-    async fn connect_to(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
-        match Self::connect_once(endpoint, settings, probe).await {
-            Ok(client) => Ok(client),
-            Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
-        }
+    async fn connect_to(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        probe: bool,
+        budget: Budget,
+    ) -> Result<Self, Failure> {
+        let failure = match Self::connect_once(endpoint, settings, probe, &budget).await {
+            Ok(client) => return Ok(client),
+            Err(failure) => failure,
+        };
+        let explaining = endpoint::explain(endpoint, settings, failure.clone());
+        let explained = budget.wait(&redact_url(endpoint), settings.timeouts.connect, explaining).await;
+        Err(explained.unwrap_or(failure))
     }
 
-    async fn connect_once(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
-        let transport = transport(endpoint::open(endpoint, settings).await?);
-        let client = Self::on(endpoint, settings, transport).await?;
+    async fn connect_once(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        probe: bool,
+        budget: &Budget,
+    ) -> Result<Self, Failure> {
+        let server = redact_url(endpoint);
+        let limit = settings.timeouts.connect;
+        let channel = budget.wait(&server, limit, endpoint::open(endpoint, settings)).await??;
+        let client = Self::on(endpoint, settings, transport(channel), budget.clone()).await?;
         let ready = async {
             client.authenticate().await?;
             // With TLS 1.3, a rejected client certificate shows only at the first request.
             if probe { client.probe().await } else { Ok(()) }
         };
-        let limit = settings.timeouts.connect;
-        tokio::time::timeout(limit, ready).await.unwrap_or(Err(Cause::TimedOut(limit.as_secs()).into()))?;
+        budget.wait(&server, limit, ready).await??;
         Ok(client)
     }
 
-    async fn on(endpoint: &str, settings: &EtcdSettings, transport: Transport) -> Result<Self, Failure> {
+    async fn on(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        transport: Transport,
+        budget: Budget,
+    ) -> Result<Self, Failure> {
         let token = Token::default();
         Ok(Self {
             endpoint: endpoint.to_owned(),
             settings: settings.clone(),
+            budget,
             kv: kv_client(InterceptedService::new(transport.clone(), token.clone())).await?,
             transport,
             second: OnceCell::new(),
@@ -93,15 +129,24 @@ impl EtcdClient {
     pub async fn over(transport: Transport, timeouts: Timeouts) -> Result<Self> {
         let settings =
             EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
-        let on = Self::on("http://etcd", &settings, transport).await;
+        Self::over_within(&settings, transport, Budget::new(timeouts.request)).await
+    }
+
+    async fn over_within(settings: &EtcdSettings, transport: Transport, budget: Budget) -> Result<Self> {
+        let on = Self::on("http://etcd", settings, transport, budget).await;
         on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
     }
 
     /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
+        if self.budget.is_used_up() {
+            let failure = self.budget.used_up().into();
+            return Err(Error::Connect(vec![Tried { endpoint: redact_url(&self.endpoint), failure }]));
+        }
+        let budget = self.budget.clone();
         let mut client = match self.settings.endpoints.as_slice() {
-            [] => Self::over(self.transport.clone(), self.settings.timeouts).await?,
-            _ => Self::connect(&self.settings).await?,
+            [] => Self::over_within(&self.settings, self.transport.clone(), budget).await?,
+            _ => Self::connect_within(&self.settings, true, budget).await?,
         };
         self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
         client.requests = Arc::clone(&self.requests);
@@ -111,7 +156,10 @@ impl EtcdClient {
     /// Opens a second connection to the same endpoint for large reads, since a single connection keeps only one core
     /// busy.
     pub(crate) async fn widen(&self) {
-        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(transport);
+        let open = async || {
+            let opening = endpoint::open(&self.endpoint, &self.settings);
+            self.within_budget(opening).await.ok()?.ok().map(transport)
+        };
         if !self.settings.endpoints.is_empty() {
             self.second.get_or_init(open).await;
         }

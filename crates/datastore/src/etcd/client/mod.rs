@@ -35,7 +35,8 @@ pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
 pub(crate) use self::watch::{Change, Due};
-use crate::error::{Cause, Error, Failure, Result, Server};
+use crate::budget::Budget;
+use crate::error::{Error, Failure, Result, Server};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
 use crate::tasks::Pending;
@@ -45,6 +46,7 @@ pub struct EtcdClient {
     endpoint: String,
     /// The settings, without endpoints if a test has provided the transport.
     settings: EtcdSettings,
+    budget: Budget,
     transport: Transport,
     /// etcd-client's client for keys and transactions.
     kv: KvClient,
@@ -131,6 +133,11 @@ impl EtcdClient {
     /// The current endpoint, without user and password.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// The time that this run may wait for etcd.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// True if another endpoint may answer instead.
@@ -246,7 +253,7 @@ impl EtcdClient {
             client.authenticate(user.clone(), password.reveal().to_owned()).await
         };
 
-        let token = match answer.await {
+        let token = match self.within_budget(answer).await? {
             Ok(response) => Some(response.token().parse().map_err(|_| malformed())?),
             // A server without authentication needs no token. etcd's own client also ignores this error.
             Err(etcd_client::Error::GRpcStatus(status)) if status.message().contains("not enabled") => None,
@@ -285,11 +292,17 @@ impl EtcdClient {
         request: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let limit = self.settings.timeouts.request;
-        match tokio::time::timeout(limit, request).await {
-            Ok(result) => result.map_err(|error| self.classify(&error)),
-            Err(_) => Err(Cause::TimedOut(limit.as_secs()).into()),
+        let result = self.within_budget(request).await?.map_err(|error| self.classify(&error));
+        if !result.as_ref().is_err_and(Failure::is_transient) {
+            self.budget.answered(&redact_url(&self.endpoint));
         }
+        result
+    }
+
+    /// Waits for an answer as long as the budget allows.
+    async fn within_budget<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
+        let limit = self.settings.timeouts.request;
+        Ok(self.budget.wait(&redact_url(&self.endpoint), limit, answer).await?)
     }
 
     fn classify(&self, error: &etcd_client::Error) -> Failure {

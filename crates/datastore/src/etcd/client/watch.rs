@@ -5,9 +5,10 @@ use std::time::Duration;
 
 pub(crate) use calipam_files::recording::Change;
 use etcd_client::{EventType, WatchOptions, WatchResponse};
+use tokio::time::timeout;
 
 use super::{AuthorizedChannel, EtcdClient, PROBE, Range, client_of};
-use crate::error::{Cause, Error, Failure, Result};
+use crate::error::{Error, Failure, Result};
 
 /// Interval between requests for the watch's progress. A watch reaches a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
@@ -47,13 +48,18 @@ impl EtcdClient {
     /// or has not reached the revision `after`.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
-            match self.call(|| first_change(self.channel(), range, after)).await {
-                Ok(()) => return Ok(()),
-                // Nothing was written within the time limit of a request, so the watch starts again.
-                Err(failure)
-                    if failure == Cause::TimedOut(self.settings.timeouts.request.as_secs()).into() => {}
-                Err(failure) => return Err(self.error("the next changes", failure)),
-            }
+            let watched = timeout(self.settings.timeouts.request, first_change(self.channel(), range, after));
+            let failure = match watched.await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => self.classify(&error),
+                // Nothing was written for a while, so the watch starts again. This is no time without an answer.
+                Err(_) => continue,
+            };
+            let renewed = match failure {
+                Failure::AuthNeeded if self.settings.user.is_some() => self.authenticate().await,
+                failure => Err(failure),
+            };
+            renewed.map_err(|failure| self.error("the next changes", failure))?;
         }
     }
 

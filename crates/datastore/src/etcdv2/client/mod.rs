@@ -18,6 +18,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
 
+use crate::budget::Budget;
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::kubernetes::client::transport_failure;
 use crate::pace::Pace;
@@ -46,6 +47,7 @@ pub struct EtcdV2Client {
     members: Vec<Member>,
     current: AtomicUsize,
     settings: EtcdSettings,
+    budget: Budget,
     longest: usize,
     requests: AtomicU64,
 }
@@ -122,10 +124,12 @@ impl EtcdV2Client {
             members,
             current: AtomicUsize::new(0),
             settings: settings.clone(),
+            budget: Budget::connecting(settings.timeouts.request),
             longest,
             requests: AtomicU64::new(0),
         };
         client.probe().await?;
+        client.budget.connected();
         Ok(client)
     }
 
@@ -158,6 +162,11 @@ impl EtcdV2Client {
         redact_url(&self.member().endpoint)
     }
 
+    /// The time that this run may wait for etcd.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
@@ -167,9 +176,11 @@ impl EtcdV2Client {
     /// others.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
         let mut left = self.members.len();
+        // A member that does not answer leaves time for the others.
+        let limit = self.settings.timeouts.request / self.members.len().max(1) as u32;
         loop {
             left -= 1;
-            match self.read_once(path, true, self.settings.timeouts.request).await {
+            match self.read_once(path, true, limit).await {
                 Err(failure) if failure.is_transient() && left > 0 => self.use_next_member(),
                 result => return result.map_err(|failure| self.error(path, failure)),
             }
@@ -235,9 +246,10 @@ impl EtcdV2Client {
         self.requests.fetch_add(1, Ordering::Relaxed);
         tracing::debug!("{}: {} {}", self.endpoint(), request.method(), request.uri());
         let attempt = self.settings.attempt(limit);
-        let mut pace = Pace::new(limit);
+        let mut pace = Pace::new(&self.budget, &self.endpoint(), limit);
         let sent = pace.wait(self.member().client.send(request)).await?;
         let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
+        self.budget.answered(&self.endpoint());
 
         let mut body = Vec::new();
         while let Some(frame) = pace.wait(rest.frame()).await? {

@@ -57,7 +57,10 @@ impl KubeStore {
     /// Sends queries in parallel, and retries temporary failures, except after a timeout.
     async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
         let is_late = |error: &Error| {
-            matches!(error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. })
+            matches!(
+                error,
+                Error::Request { failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)), .. }
+            )
         };
         let mut retries = Retries::new(&ALLOCATIONS);
         loop {

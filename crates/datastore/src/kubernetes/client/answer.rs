@@ -30,8 +30,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, headers: &HeaderMap, timeout: Duration, attempt: Attempt) -> Self {
-        Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
+    pub(super) fn new(body: Body, headers: &HeaderMap, pace: Pace, attempt: Attempt) -> Self {
+        Self { body, encoding: encoding(headers), date: date(headers), pace, attempt }
     }
 
     /// Marks this as the response to a watch, which the server ends after `time`.

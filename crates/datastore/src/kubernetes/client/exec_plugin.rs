@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io::{IsTerminal, stdin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use kube::config::ExecInteractiveMode;
 use kube::{Client, Config};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::error::Failure;
@@ -15,6 +16,9 @@ use crate::error::Failure;
 /// Time limits for a plugin, without and with a person who can answer it. A person may have to log in with a browser.
 const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
+
+/// The time that a killed plugin's run has to end. It takes milliseconds.
+const END: Duration = Duration::from_secs(1);
 
 /// The environment variable that marks a plugin's processes.
 const MARK: &str = "CALIPAM_PLUGIN";
@@ -62,9 +66,10 @@ impl Plugin {
         config: Config,
         make: Make,
     ) -> Result<kube::Result<Client>, Failure> {
-        match timeout(limit, spawn_blocking(move || make(config))).await {
+        let mut making = Making { plugin: self, task: spawn_blocking(move || make(config)) };
+        match timeout(limit, &mut making.task).await {
             Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
-            Err(_) => Err(self.kill_late(limit).unwrap_or_else(|| self.late(limit, ""))),
+            Err(_) => Err(self.late(limit, if making.end() { ", and was killed" } else { "" })),
         }
     }
 
@@ -82,6 +87,34 @@ impl Plugin {
     /// Returns true if it killed processes.
     fn kill(&self) -> bool {
         !self.command.is_empty() && system::kill_children(&format!("{MARK}={}", self.mark))
+    }
+}
+
+/// A client that is being created, perhaps by a plugin.
+struct Making<'p> {
+    plugin: &'p Plugin,
+    task: JoinHandle<kube::Result<Client>>,
+}
+
+impl Making<'_> {
+    /// Kills the plugin until nobody waits for it any more, since kube runs it a second time if the first run fails.
+    /// Returns true if it killed processes.
+    fn end(&self) -> bool {
+        let begun = Instant::now();
+        let mut killed = false;
+        while !self.task.is_finished() && begun.elapsed() < END {
+            killed |= self.plugin.kill();
+            thread::sleep(Duration::from_millis(1));
+        }
+        killed
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        if !self.plugin.command.is_empty() {
+            self.end();
+        }
     }
 }
 
@@ -137,8 +170,6 @@ mod system {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::time::Instant;
-
     use calipam_files::objects::Accept;
     use kube::config::ExecConfig;
     use serde_json::json;

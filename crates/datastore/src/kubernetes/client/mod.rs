@@ -36,7 +36,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 pub(crate) use self::answer::Answer;
 use self::answer::{MAX_ERROR_BODY, MAX_WHOLE};
@@ -46,7 +46,9 @@ pub use self::connect::{KubeconfigNames, context_of_server, credential_plugin};
 use self::discovery::Api;
 use self::exec_plugin::Plugin;
 use self::token_file::TokenFile;
-use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
+use crate::budget::Budget;
+use crate::error::{Attempt, Error, Failure, Result, Server};
+use crate::pace::Pace;
 use crate::settings::{KubernetesSettings, Timeouts};
 use crate::tasks::Pending;
 
@@ -58,6 +60,7 @@ pub struct KubeClient {
     /// The proxy in front of the server, without user and password.
     proxy: Option<String>,
     timeouts: Timeouts,
+    budget: Budget,
     token_file: Option<TokenFile>,
     plugin: Arc<Plugin>,
     has_certificate: bool,
@@ -143,6 +146,7 @@ impl KubeClient {
             server,
             proxy: None,
             timeouts,
+            budget: Budget::new(timeouts.request),
             token_file: None,
             plugin: Arc::default(),
             has_certificate: false,
@@ -161,6 +165,11 @@ impl KubeClient {
     /// The URL of the server, without user and password.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The time that this run may wait for the API server.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// True if the operator named the cluster.
@@ -258,7 +267,9 @@ impl KubeClient {
                     return Err(failure);
                 };
                 tracing::warn!("{}: {failure}; trying again", self.server);
-                tokio::time::sleep(pause).await;
+                if !self.budget.pause(pause).await {
+                    return Err(failure);
+                }
                 remaining -= pause;
                 request = again;
             }
@@ -277,15 +288,18 @@ impl KubeClient {
             has_certificate: self.has_certificate,
         };
         let limit = self.timeouts.request;
-        let response = match timeout(limit, self.client.send(request)).await {
+        let begun = Instant::now();
+        let response = match self.budget.wait(&self.server, limit, self.client.send(request)).await {
             Ok(sent) => sent.map_err(|error| transport_failure(&error, attempt))?,
-            Err(_) => {
-                let login = self.plugin.kill_late(limit);
-                return Err(login.unwrap_or_else(|| Cause::TimedOut(attempt.timeout).into()));
+            Err(cause) => {
+                let login = self.plugin.kill_late(begun.elapsed());
+                return Err(login.unwrap_or_else(|| cause.into()));
             }
         };
+        self.budget.answered(&self.server);
         let (head, body) = response.into_parts();
-        let answer = Answer::new(body, &head.headers, limit, attempt);
+        let pace = Pace::new(&self.budget, &self.server, limit);
+        let answer = Answer::new(body, &head.headers, pace, attempt);
         Ok((head, answer))
     }
 

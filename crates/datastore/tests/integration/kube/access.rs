@@ -149,7 +149,10 @@ async fn a_server_that_hangs_or_is_gone_is_given_up_in_time() {
     let store = Datastore::open(&settings).await.unwrap();
     server.pause().unwrap();
     for result in [store.observe(&quiet()).await.map(drop), Datastore::open(&settings).await.map(drop)] {
-        assert_eq!(failure(result.unwrap_err()), Failure::Connection(Cause::TimedOut(SHORT.as_secs())));
+        let found = failure(result.unwrap_err());
+        // Which limit ends first depends on the requests at the same time.
+        let causes = [Cause::TimedOut(SHORT.as_secs()), Cause::GivenUp(SHORT.as_secs())];
+        assert!(causes.map(Failure::from).contains(&found), "{found}");
     }
     server.resume().unwrap();
     observe(&open(&server).await).await;

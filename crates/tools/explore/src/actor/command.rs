@@ -79,11 +79,11 @@ impl Session {
             self.world.audit().locking.insert(self.actor);
         }
         let datastore = self.open().await;
-        for command in &commands {
+        for (number, command) in commands.iter().enumerate() {
             match command {
                 Command::Undo => self.undo(&datastore).await,
                 Command::Others { create, delete } => self.others(*create, *delete).await,
-                command => self.write(&datastore, command).await,
+                command => self.write(&datastore, command, number > 0).await,
             }
         }
     }
@@ -109,7 +109,8 @@ impl Session {
         (journal, Intent { writing: Some(writing), max_changes: None })
     }
 
-    async fn write(&self, datastore: &Datastore, command: &Command) {
+    /// Carries out a command, which `is_repeated` if an earlier one may have done everything.
+    async fn write(&self, datastore: &Datastore, command: &Command, is_repeated: bool) {
         let (journal, intent) = self.begin(Phase::Repairs);
         self.world.audit().journals.insert(self.actor, journal);
         // If the run is incomplete, the next command has to complete it.
@@ -118,7 +119,7 @@ impl Session {
             // A migration can proceed only after the users of the pool have moved.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
             // There may be nothing left to clean up.
-            Ok(Repaired { run: None, .. }) if self.world.is_free => return,
+            Ok(Repaired { run: None, .. }) if self.world.is_free || is_repeated => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
         };

@@ -95,6 +95,20 @@ impl Task {
     }
 }
 
+impl Task {
+    /// Continues a process until `event`. Returns true if the work has ended.
+    pub(crate) fn resume_until(&mut self, event: impl Future<Output = ()>) -> bool {
+        let (Some(work), Some(runtime)) = (&mut self.work, &self.runtime) else { return false };
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = work => true,
+                () = event => false,
+            }
+        })
+    }
+}
+
 impl Drop for Task {
     fn drop(&mut self) {
         let _inside = self.runtime.as_ref().map(Runtime::enter);

@@ -20,7 +20,7 @@ use self::given::Given;
 use crate::actor::{Actor, Call, Command, pod_object};
 use crate::invariants;
 use crate::invariants::repairs::{BY_HAND, CLUSTER};
-use crate::world::World;
+use crate::world::{Event, World};
 
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub struct Faults {
     pub jumps: &'static [i64],
     /// True if a node's notes file can become unreadable or outdated.
     pub notes: bool,
+    /// The event by which the datastore stops answering a process: [`Event::Hang`] or [`Event::Silence`].
+    pub silence: Option<Event>,
 }
 
 /// A small world.
@@ -85,7 +87,7 @@ const TWO: Cluster =
 const ONE: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO };
 const FOUR: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO };
 /// Lost answers, late writes and kills.
-const ANY: Faults = Faults { failures: true, jumps: &[], notes: false };
+const ANY: Faults = Faults { failures: true, jumps: &[], notes: false, silence: None };
 
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
@@ -149,6 +151,11 @@ impl Scenario {
     /// and nodes have different clocks, so a new record may look old.
     fn with_jumps(self) -> Self {
         Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
+    }
+
+    /// Replaces all faults with a datastore that stops answering.
+    fn with_silence(self, silence: Event) -> Self {
+        Self { kinds: Faults { failures: false, silence: Some(silence), ..ANY }, ..self }
     }
 
     /// Removes lost answers and kills, since a DEL after such a fault would release addresses of the other call.

@@ -10,6 +10,7 @@ use super::{
 use crate::actor::Command::{Configure, Others, Rebuild, Release, ReleaseAddress, Split, Undo};
 use crate::actor::{Actor, add, again, calipam, collect, del, edit, undone, writes_endpoint_late};
 use crate::invariants::repairs::CONFIG;
+use crate::world::Event::{Hang, Silence};
 
 const PART: &str = "/calico/resources/v3/projectcalico.org/ippools/split-pool-0";
 const OTHER_POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/other";
@@ -21,8 +22,27 @@ fn split_beside_others(delete: Option<&'static str>) -> Vec<Actor> {
     vec![calipam(false, &[Split("pool"), others, Undo], &[Undo])]
 }
 
-pub(super) fn all() -> Vec<Scenario> {
+/// Runs that give up on the datastore, which never answers again, or answers after each limit.
+fn unanswered() -> Vec<Scenario> {
+    let twice = || vec![calipam(true, &[Release, Release], &[])];
+    let beside_add = || vec![calipam(true, &[Release, Release], &[]), add(slow("a/p"))];
+    let and_undo = || vec![undone(Release)];
     vec![
+        plain("release-unanswered", ONE, LEAKED, twice).with_silence(Silence),
+        plain("release-answered-late", ONE, LEAKED, twice).with_silence(Hang),
+        large("release-unanswered-beside-add", ONE, LEAKED, beside_add).with_silence(Silence),
+        large("release-answered-late-beside-add", ONE, LEAKED, beside_add).with_silence(Hang),
+        plain("undo-unanswered", ONE, LEAKED, and_undo).with_silence(Silence),
+        plain("undo-answered-late", ONE, LEAKED, and_undo).with_silence(Hang),
+        plain("rebuild-answered-late", ONE, POD_AND_UNCOUNTED, || {
+            vec![calipam(false, &[Rebuild, Rebuild], &[])]
+        })
+        .with_silence(Hang),
+    ]
+}
+
+pub(super) fn all() -> Vec<Scenario> {
+    let commands = vec![
         // A leaked address is released.
         plain("release", ONE, LEAKED, || vec![again(Release)]),
         // The same with the datastore locked.
@@ -92,5 +112,6 @@ pub(super) fn all() -> Vec<Scenario> {
         .with_jumps(),
         // An address is assigned and taken back while a pod wants any.
         large("assign-and-undo", TWO, BY_HAND_ONLY, || vec![undone(assign()), add(slow("a/p"))]),
-    ]
+    ];
+    [commands, unanswered()].concat()
 }

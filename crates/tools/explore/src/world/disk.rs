@@ -104,8 +104,8 @@ impl Disk for OneDisk {
     fn admit(&self, bytes: usize) -> Pending<'_, usize> {
         Box::pin(async move {
             let Self(world, actor) = self;
-            if world.turn(*actor, "write the journal".into(), Footprint::default()).answered().await.is_err()
-            {
+            let turn = world.turn(*actor, "write the journal".into(), Footprint::default()).on_disk();
+            if turn.answered().await.is_err() {
                 return bytes / 2;
             }
             world.record_answer(*actor, "written");

@@ -21,6 +21,7 @@ use calipam_testkit::memory::MemoryStore;
 use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 pub use self::audit::Phase;
 pub(crate) use self::audit::{Audit, NotedWrite};
@@ -65,6 +66,10 @@ pub enum Event {
     Crash,
     /// The clock jumps ahead or back.
     Jump,
+    /// The datastore does not answer a process until the process gives up, and then answers again.
+    Hang,
+    /// The datastore never answers a process again.
+    Silence,
     /// The notes file of a node becomes unreadable.
     TearNotes,
     /// The notes of a node revert to the previous version, as after a power failure.
@@ -84,8 +89,9 @@ pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
 /// Executes a late write, without an answer.
 pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
 
-/// The time limit of all clients. It is never reached, since requests wait until the explorer decides.
-const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
+/// The time that clients wait for an answer before their first write. It is longer than a schedule, so that it is
+/// reached only if the explorer decides so.
+const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// The datastore, its pending requests, and the truth about the cluster.
 #[derive(Default)]
@@ -102,6 +108,8 @@ pub struct World {
     pub(crate) files: Files,
     /// The notes of nodes.
     pub(crate) notes: AllNotes,
+    /// Notified when a request is cancelled.
+    pub(super) cancelled: Notify,
     /// The number of objects on a page of a list, if the values are objects in Kubernetes, stored under their paths on
     /// an API server; 0 means all.
     page: OnceLock<usize>,
@@ -114,6 +122,8 @@ struct State {
     pending: BTreeMap<RequestId, Pending>,
     /// Writes whose senders no longer wait for them.
     late_writes: BTreeMap<RequestId, PendingRequest>,
+    /// Requests that get no answer and no error.
+    hung: Vec<Pending>,
     /// Number of requests that each actor has sent so far.
     numbers: BTreeMap<usize, usize>,
     /// A hash of all answers to each actor. The answers determine the actor's next steps.
@@ -235,7 +245,55 @@ impl World {
 
     /// Forgets the requests that their senders have cancelled.
     pub(crate) fn forget_cancelled(&self) {
-        self.state().pending.retain(|_, pending| !pending.decision.is_closed());
+        let mut state = self.state();
+        state.pending.retain(|_, pending| !pending.decision.is_closed());
+        state.hung.retain(|pending| !pending.decision.is_closed());
+    }
+
+    /// True if an actor has a pending request to the datastore.
+    pub(crate) fn waits_for_datastore(&self, actor: usize) -> bool {
+        self.state().pending.iter().any(|(id, pending)| id.actor == actor && !pending.asked.is_local)
+    }
+
+    /// The first pending write of an actor to its disk.
+    pub(crate) fn pending_on_disk(&self, actor: usize) -> Option<RequestId> {
+        let state = self.state();
+        let mut own =
+            state.pending.iter().filter(|(id, pending)| id.actor == actor && pending.asked.is_local);
+        own.next().map(|(id, _)| *id)
+    }
+
+    /// Leaves the pending requests of an actor to the datastore without an answer. Its writes may take effect at any
+    /// later time, or never.
+    pub(crate) fn hang(&self, actor: usize) {
+        let mut state = self.state();
+        state.waits.remove(&actor);
+        let hangs = |id: &RequestId, pending: &mut Pending| id.actor == actor && !pending.asked.is_local;
+        let pending: Vec<Pending> = state.pending.extract_if(.., hangs).map(|(_, own)| own).collect();
+        pending.iter().for_each(|pending| state.add_late_write(pending.asked.clone()));
+        state.hung.extend(pending);
+    }
+
+    /// Waits until an actor gives up one of its requests that [hang](Self::hang), and then sends another one. That one
+    /// waits for a second at least, so a look each tenth of a second sees it.
+    pub(crate) async fn next_after_giving_up(&self, actor: usize) {
+        const LOOK: Duration = Duration::from_millis(100);
+        const LOOKS: usize = 40_000;
+
+        let has_given_up = || {
+            let state = self.state();
+            let mut own = state.hung.iter().filter(|pending| pending.asked.id.actor == actor);
+            own.any(|pending| pending.decision.is_closed())
+        };
+        while !has_given_up() {
+            self.cancelled.notified().await;
+        }
+        for _ in 0..LOOKS {
+            tokio::time::sleep(LOOK).await;
+            if self.is_waiting(actor) {
+                break;
+            }
+        }
     }
 
     /// Adds to the footprint of the current step.

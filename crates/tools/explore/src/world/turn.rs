@@ -2,7 +2,9 @@
 //! period, which ends after earlier late writes and ADDs.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use calipam_testkit::memory::MemoryStore;
 use tokio::sync::oneshot;
@@ -20,6 +22,8 @@ pub(crate) struct PendingRequest {
     pub lock: Option<String>,
     /// The write; `None` for a read.
     pub write: Option<Write>,
+    /// True if the request is a write to the disk of the actor's machine, which does not need the datastore.
+    pub is_local: bool,
     /// True if an API server may put off the request.
     pub can_be_put_off: bool,
     /// True if the request continues a list whose revision may have been compacted.
@@ -128,6 +132,28 @@ impl State {
     }
 }
 
+/// Waits for the decision on a request. If this is dropped before, the request is cancelled.
+struct Waiting<'w> {
+    world: &'w World,
+    decision: oneshot::Receiver<Event>,
+}
+
+impl Future for Waiting<'_> {
+    type Output = Event;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
+        Pin::new(&mut self.decision).poll(context).map(|decided| decided.unwrap_or(Event::Fail))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // The sender sees that the request is cancelled.
+        self.decision.close();
+        self.world.cancelled.notify_one();
+    }
+}
+
 impl Turn<'_> {
     /// Records the values that the request intends to write, by key.
     pub(crate) fn intends(self, writes: &[(String, Option<Vec<u8>>)]) -> Self {
@@ -137,6 +163,12 @@ impl Turn<'_> {
                 audit.intended.insert((self.asked.id.actor, path.clone()), after.clone());
             }
         }
+        self
+    }
+
+    /// Makes the request one to the disk.
+    pub(crate) fn on_disk(mut self) -> Self {
+        self.asked.is_local = true;
         self
     }
 
@@ -154,7 +186,8 @@ impl Turn<'_> {
         }
         let (id, (sender, decision)) = (asked.id, oneshot::channel());
         world.state().pending.insert(id, Pending { asked, decision: sender });
-        match decision.await.unwrap_or(Event::Fail) {
+        let waiting = Waiting { world, decision };
+        match waiting.await {
             Event::Go => Ok(()),
             refused => {
                 world.record_answer(id.actor, refused);

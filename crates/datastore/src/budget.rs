@@ -1,0 +1,310 @@
+//! The time that a run spends on a server that does not answer. Every request, try, resend and reconnection draws on
+//! the same budget, and every answer renews it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use calipam_model::parallel::lock;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::error::Cause;
+
+/// The target of the events that tell a person which server does not answer.
+pub const SILENCE: &str = "calipam::silence";
+
+/// The time without an answer after which a person is told.
+const TELL: Duration = Duration::from_secs(5);
+/// The time that each further request gets after the budget is used up: the server may be back.
+const LAST: Duration = Duration::from_secs(1);
+/// The time that a server has to answer after an interrupt.
+const INTERRUPTED: Duration = Duration::from_secs(1);
+
+/// The state of a run, which determines how long it waits for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing has been written yet.
+    Reading,
+    /// Writes have begun. The run waits twice as long, since it would end halfway.
+    Writing,
+    /// A person or a signal has asked the run to end.
+    Interrupted,
+}
+
+/// The budget of one server, shared by all connections to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// The budget before the first write.
+    time: Duration,
+    phase: watch::Sender<Phase>,
+    silence: Mutex<Silence>,
+}
+
+/// The time since the last answer, as far as requests have waited for one.
+#[derive(Debug)]
+struct Silence {
+    /// The number of requests that wait now.
+    waiting: usize,
+    /// The start of the wait, if there is one now.
+    since: Instant,
+    /// The earlier waits without an answer.
+    earlier: Duration,
+    is_told: bool,
+    /// True while the first connection is made, which has a short limit of its own.
+    is_connecting: bool,
+}
+
+impl Silence {
+    fn length(&self, now: Instant) -> Duration {
+        let current = if self.waiting > 0 { now.duration_since(self.since) } else { Duration::ZERO };
+        self.earlier + current
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(time: Duration) -> Self {
+        let silence = Silence {
+            waiting: 0,
+            since: Instant::now(),
+            earlier: Duration::ZERO,
+            is_told: false,
+            is_connecting: false,
+        };
+        let phase = watch::Sender::new(Phase::Reading);
+        Self(Arc::new(Shared { time, phase, silence: Mutex::new(silence) }))
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.0.phase.send_replace(phase);
+    }
+
+    /// Like [`Self::new`]; nobody is told before the budget is [connected](Self::connected).
+    pub(crate) fn connecting(time: Duration) -> Self {
+        let budget = Self::new(time);
+        lock(&budget.0.silence).is_connecting = true;
+        budget
+    }
+
+    pub(crate) fn connected(&self) {
+        lock(&self.0.silence).is_connecting = false;
+    }
+
+    /// Waits for an answer, until `limit` or the budget ends. Tells a person if `server` does not answer for a while.
+    /// Whether `answer` is one, the caller [says](Self::answered).
+    pub(crate) async fn wait<T>(
+        &self,
+        server: &str,
+        limit: Duration,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, Cause> {
+        let begun = Instant::now();
+        let _waiting = Waiting::begin(self, begun);
+        let mut phase = self.0.phase.subscribe();
+        let mut answer = std::pin::pin!(answer);
+        loop {
+            let next = self.look(server, begun, limit)?;
+            tokio::select! {
+                biased;
+                answer = &mut answer => return Ok(answer),
+                () = sleep_until(next) => {}
+                // The sender is never dropped.
+                _ = phase.changed() => {}
+            }
+        }
+    }
+
+    /// Returns the time of the next look at a wait that has begun at `begun`, or the reason to end it now.
+    fn look(&self, server: &str, begun: Instant, limit: Duration) -> Result<Instant, Cause> {
+        let phase = *self.0.phase.borrow();
+        let whole = self.whole(phase);
+        let mut silence = lock(&self.0.silence);
+        let now = Instant::now();
+        let length = silence.length(now);
+
+        let last = if phase == Phase::Interrupted { Duration::ZERO } else { LAST };
+        let end = (now + whole.saturating_sub(length)).max(begun + last);
+        if end <= now {
+            return Err(Cause::GivenUp(whole.as_secs().max(1)));
+        }
+        let late = begun + limit;
+        if late <= now {
+            return Err(Cause::TimedOut(limit.as_secs()));
+        }
+
+        if silence.is_told || silence.is_connecting {
+            return Ok(end.min(late));
+        }
+        if length < TELL {
+            return Ok(end.min(late).min(now + (TELL - length)));
+        }
+        silence.is_told = true;
+        let (length, whole) = (length.as_secs(), whole.as_secs());
+        tracing::warn!(target: SILENCE, "no answer from {server} for {length} s; waiting for {whole} s in all");
+        Ok(end.min(late))
+    }
+
+    /// Renews the budget after an answer.
+    pub(crate) fn answered(&self, server: &str) {
+        let mut silence = lock(&self.0.silence);
+        silence.since = Instant::now();
+        silence.earlier = Duration::ZERO;
+        if std::mem::take(&mut silence.is_told) {
+            tracing::warn!(target: SILENCE, "{server} answers again");
+        }
+    }
+
+    /// True if no request is worth a new connection.
+    pub(crate) fn is_used_up(&self) -> bool {
+        let whole = self.whole(*self.0.phase.borrow());
+        lock(&self.0.silence).length(Instant::now()) >= whole
+    }
+
+    /// The failure once the budget is used up.
+    pub(crate) fn used_up(&self) -> Cause {
+        Cause::GivenUp(self.whole(*self.0.phase.borrow()).as_secs().max(1))
+    }
+
+    /// Pauses before a retry. An interrupt ends the pause; returns false in that case.
+    pub(crate) async fn pause(&self, time: Duration) -> bool {
+        let mut phase = self.0.phase.subscribe();
+        tokio::select! {
+            () = sleep(time) => true,
+            _ = phase.wait_for(|phase| *phase == Phase::Interrupted) => false,
+        }
+    }
+
+    fn whole(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::Reading => self.0.time,
+            Phase::Writing => self.0.time * 2,
+            Phase::Interrupted => INTERRUPTED,
+        }
+    }
+}
+
+/// A request that waits.
+struct Waiting<'b>(&'b Budget);
+
+impl<'b> Waiting<'b> {
+    fn begin(budget: &'b Budget, now: Instant) -> Self {
+        let mut silence = lock(&budget.0.silence);
+        if silence.waiting == 0 {
+            silence.since = now;
+        }
+        silence.waiting += 1;
+        Self(budget)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut silence = lock(&self.0.0.silence);
+        if silence.waiting == 1 {
+            silence.earlier = silence.length(Instant::now());
+        }
+        silence.waiting -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    async fn hang(budget: &Budget, limit: Duration) -> Cause {
+        budget.wait("server", limit, pending::<()>()).await.unwrap_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_share_the_budget_and_an_answer_renews_it() {
+        let budget = Budget::new(MINUTE);
+        let begun = Instant::now();
+        for _ in 0..2 {
+            assert_eq!(hang(&budget, MINUTE / 3).await, Cause::TimedOut(20));
+            assert!(!budget.is_used_up());
+        }
+        assert_eq!(hang(&budget, MINUTE).await, Cause::GivenUp(60));
+        assert!(budget.is_used_up() && begun.elapsed().as_secs() == 60);
+        // The server may be back: each further request gets a moment.
+        assert_eq!(hang(&budget, MINUTE).await, Cause::GivenUp(60));
+        assert_eq!(begun.elapsed().as_secs(), 61);
+        assert_eq!(budget.wait("server", MINUTE, async { 7 }).await, Ok(7));
+        budget.answered("server");
+        assert!(!budget.is_used_up());
+
+        budget.enter(Phase::Writing);
+        let begun = Instant::now();
+        let both = tokio::join!(hang(&budget, MINUTE * 9), hang(&budget, MINUTE * 9));
+        assert_eq!(both, (Cause::GivenUp(120), Cause::GivenUp(120)));
+        assert_eq!(begun.elapsed().as_secs(), 120);
+    }
+
+    /// Waiting requests are told apart from a server that answers others.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_to_another_request_extends_a_wait() {
+        let budget = Budget::new(MINUTE);
+        let begun = Instant::now();
+        let answering = async {
+            sleep(MINUTE / 2).await;
+            budget.answered("server");
+        };
+        let (cause, ()) = tokio::join!(hang(&budget, MINUTE * 9), answering);
+        assert_eq!((cause, begun.elapsed().as_secs()), (Cause::GivenUp(60), 90));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_ends_waits_within_a_second() {
+        let budget = Budget::new(MINUTE);
+        let interrupt = |after: u64| {
+            let budget = budget.clone();
+            async move {
+                sleep(Duration::from_secs(after)).await;
+                budget.enter(Phase::Interrupted);
+                Instant::now()
+            }
+        };
+        let (cause, at) = tokio::join!(hang(&budget, MINUTE), interrupt(10));
+        assert_eq!((cause, at.elapsed()), (Cause::GivenUp(1), Duration::ZERO));
+        // No request of a run that should end waits for this server again.
+        assert_eq!(hang(&budget, MINUTE).await, Cause::GivenUp(1));
+        assert!(!budget.pause(MINUTE).await);
+        assert!(at.elapsed().is_zero());
+
+        // A server that answered just before has a second.
+        budget.answered("server");
+        assert_eq!(hang(&budget, MINUTE).await, Cause::GivenUp(1));
+        assert_eq!(at.elapsed().as_secs(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_person_is_told_once_per_silence() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let memory = Arc::clone(&told);
+        let printer = crate::log::Printer {
+            level: tracing::Level::WARN.into(),
+            shown: |metadata| metadata.target() == SILENCE,
+            print: move |_: &tracing::Metadata<'_>, text: &str| lock(&memory).push(text.to_owned()),
+        };
+        let _printing = tracing::subscriber::set_default(printer);
+
+        let budget = Budget::connecting(MINUTE);
+        hang(&budget, TELL).await;
+        hang(&budget, TELL).await;
+        assert!(lock(&told).is_empty());
+        budget.connected();
+        budget.answered("server");
+        tokio::join!(hang(&budget, TELL * 2), hang(&budget, TELL * 2));
+        hang(&budget, MINUTE).await;
+        assert_eq!(*lock(&told), ["no answer from server for 5 s; waiting for 60 s in all"]);
+        budget.answered("server");
+        assert_eq!(lock(&told).last().unwrap(), "server answers again");
+        hang(&budget, MINUTE).await;
+        assert_eq!(lock(&told).len(), 3);
+    }
+}
