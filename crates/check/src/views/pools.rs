@@ -1,6 +1,6 @@
 //! The pools, with their used and free addresses.
 
-use calipam_assign::{Allocatable, Outlook, PoolLimit};
+use calipam_assign::{Allocatable, Outlook, PoolLimit, PoolPassedOver};
 use calipam_model::IpNet;
 use calipam_model::block::Cooling;
 use calipam_model::config::IpamConfig;
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::Count;
 use crate::index::Stored;
+use crate::names::short;
 use crate::occupancy::Occupancy;
 use crate::{Context, Options};
 
@@ -59,6 +60,9 @@ pub struct PoolView {
     /// The share of usable addresses that is taken, in percent, rounded down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
+    /// The reason why Calico does not allocate from the pool, in a few words; `None` if it does.
+    #[serde(skip)]
+    pub closed: Option<String>,
     /// All addresses except those in IP reservations.
     #[serde(skip)]
     pub usable: Count,
@@ -135,11 +139,21 @@ fn view(
         unknown: Count(tally.unknown),
         free: Count(tally.free),
         percent: tally.whole_percent(),
+        closed: PoolPassedOver::of_state(pool).map(closed),
         usable: Count(tally.usable),
         usable_taken: Count(tally.usable_taken),
         allocatable: allocatable.addresses.map(Count),
         by_name: allocatable.by_name.map(Count),
         limited_by: allocatable.limits.iter().map(PoolLimit::to_string).collect(),
+    }
+}
+
+fn closed(why: PoolPassedOver) -> String {
+    match why {
+        PoolPassedOver::Deleting => "being deleted".to_owned(),
+        PoolPassedOver::NotAllocatable(reason) if reason.is_empty() => "not allocatable".to_owned(),
+        PoolPassedOver::NotAllocatable(reason) => format!("not allocatable: {}", short(&reason)),
+        _ => "disabled".to_owned(),
     }
 }
 

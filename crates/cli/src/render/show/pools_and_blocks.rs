@@ -92,7 +92,10 @@ pub(crate) fn cool_down(cooling: &Cooling) -> String {
 }
 
 fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
-    let name = |pool: &PoolView| format!("{}{}", pool.name, if pool.enabled { "" } else { " (disabled)" });
+    let name = |pool: &PoolView| match &pool.closed {
+        Some(why) => format!("{} ({why})", pool.name),
+        None => pool.name.clone(),
+    };
     vec![
         left("POOL", move |row: PoolRow<'_>| match row {
             PoolRow::Pool(pool) => name(pool),
