@@ -63,5 +63,5 @@ fn released(effect: &Effect) -> Option<String> {
         }
         _ => free(*addresses),
     };
-    Some(if *cooldown > 0 { format!("{text} and a cooldown of {cooldown} s") } else { text })
+    Some(if *cooldown > 0 { format!("{text}, each with a cooldown of {cooldown} s") } else { text })
 }

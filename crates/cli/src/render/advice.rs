@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::output::Text;
 use super::wrap::on_page;
-use crate::hints::{Reader, again, cure, remedy};
+use crate::hints::{Reader, cure, remedy};
 
 /// The largest number of lines about causes and cures, unless the page is wide.
 const LINES: usize = 10;
@@ -69,8 +69,7 @@ fn write(entries: &[Entry], text: &mut Text) {
     }
     let left = entries.len() - shown;
     if left > 0 {
-        let wide = again(&["-o", "wide"], &["output"]);
-        text.hanging(INDENT, format!("{:INDENT$}{left} more: {wide}", "…"));
+        text.line(format!("{:INDENT$}{left} more with -o wide", "…"));
     }
     if !entries.is_empty() {
         text.blank();

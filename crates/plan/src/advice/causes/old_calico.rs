@@ -7,7 +7,10 @@ use super::{Facts, Found};
 
 /// The codes of findings that only earlier versions of Calico cause, each with what happened (facts 9).
 const KNOWN: [(Code, &str); 3] = [
-    (Code::HandleCarriageReturn, "Calico before 3.17 wrote handle IDs from Windows with a carriage return"),
+    (
+        Code::HandleCarriageReturn,
+        "Calico before 3.17 wrote handle IDs with a carriage return, and does not find them",
+    ),
     (
         Code::AffinityLabels,
         "Calico before 3.31 wrote affinities without the labels by which later versions find them",
