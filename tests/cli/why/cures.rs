@@ -43,8 +43,9 @@ fn a_check_begins_with_the_cause_and_its_cure() {
     let report = lists.run("check -o json").json();
     let cause = &report["causes"][0];
     assert_eq!((&cause["cause"], &cause["severity"]), (&json!("deleted-nodes"), &json!("critical")));
-    assert_eq!(cause["findings"]["leaked-address"], 48);
-    assert_eq!(cause["findings"]["pod-without-address"], 1, "it waits because of this cause");
+    let codes = cause["codes"].as_array().unwrap();
+    assert!(cause["findings"].as_u64() > Some(48) && codes.contains(&json!("leaked-address")), "{cause}");
+    assert!(codes.contains(&json!("pod-without-address")), "it waits because of this cause: {cause}");
     let cure = &cause["cures"][0];
     assert_eq!((&cure["command"], &cure["tried"]), (&json!(RELEASE), &json!(true)));
     let effect = &cure["effect"];

@@ -152,7 +152,7 @@ impl<'a> Checker<'a> {
 
     fn scope(&self, snapshot: &Snapshot) -> Result<Found<Scope>> {
         let names = self.options.selection.names(self.options.namespace.as_ref());
-        Ok(names.found(&[snapshot])?)
+        names.found(&[snapshot])
     }
 
     /// Removes findings that are accepted or not requested. Returns an error for each name that was not found.

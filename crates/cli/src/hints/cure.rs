@@ -31,9 +31,7 @@ pub(crate) fn outcome(effect: &Effect) -> String {
     }
     match effect.pods.first() {
         Some(pod) if effect.pods.len() == 1 => parts.push(format!("{pod} gets an address")),
-        Some(_) => {
-            parts.push(format!("{} waiting pods get an address", count(effect.pods.len(), "", "").trim()))
-        }
+        Some(_) => parts.push(format!("{} waiting pods get an address", thousands(effect.pods.len()))),
         None => {}
     }
     if effect.serves_request && effect.nodes.is_empty() && effect.pods.is_empty() {

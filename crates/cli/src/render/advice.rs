@@ -1,6 +1,6 @@
 //! Causes and cures: as lines of text, and in documents.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use calipam_check::{Code, FindingKey, Severity};
 use calipam_plan::advice::{Advice, Cause, Cure, Effect, OtherCure};
@@ -96,7 +96,8 @@ pub(super) struct ShownAdvice<'a> {
 #[derive(Serialize)]
 struct ShownOther<'a> {
     severity: Severity,
-    findings: BTreeMap<Code, usize>,
+    findings: usize,
+    codes: BTreeSet<Code>,
     #[serde(flatten)]
     cure: ShownCure<'a>,
 }
@@ -106,8 +107,9 @@ struct ShownCause<'a> {
     cause: &'static str,
     severity: Severity,
     message: &'a str,
-    /// The numbers of its findings by code.
-    findings: BTreeMap<Code, usize>,
+    /// The number of its findings.
+    findings: usize,
+    codes: BTreeSet<Code>,
     cures: Vec<ShownCure<'a>>,
 }
 
@@ -138,11 +140,8 @@ struct ShownEffect<'a> {
     pod_names: Vec<&'a str>,
 }
 
-/// The number of findings of each code.
-fn numbers(findings: &[FindingKey]) -> BTreeMap<Code, usize> {
-    let mut numbers = BTreeMap::new();
-    findings.iter().for_each(|(code, _)| *numbers.entry(*code).or_default() += 1);
-    numbers
+fn codes(findings: &[FindingKey]) -> BTreeSet<Code> {
+    findings.iter().map(|(code, _)| *code).collect()
 }
 
 fn is_zero(number: &i64) -> bool {
@@ -153,7 +152,8 @@ impl<'a> ShownAdvice<'a> {
     pub(super) fn of(advice: &'a Advice) -> Self {
         let other = |other: &'a OtherCure| ShownOther {
             severity: other.severity,
-            findings: numbers(&other.of),
+            findings: other.of.len(),
+            codes: codes(&other.of),
             cure: ShownCure::of(&other.cure),
         };
         let cures = advice.others.iter().map(other).collect();
@@ -167,7 +167,8 @@ impl<'a> ShownCause<'a> {
             cause: cause.name,
             severity: cause.severity,
             message: &cause.says,
-            findings: numbers(&cause.findings),
+            findings: cause.findings.len(),
+            codes: codes(&cause.findings),
             cures: cause.cures.iter().map(ShownCure::of).collect(),
         }
     }

@@ -23,8 +23,11 @@ use super::cure::{Cure, merged};
 use super::trial::Trials;
 use super::worst;
 
+/// Finds the causes of one kind.
+type Find = fn(&Facts<'_>) -> Vec<Found>;
+
 /// The causes, in the order in which they take findings. Each finding belongs to one cause at most.
-const LIST: [(&str, fn(&Facts<'_>) -> Vec<Found>); 12] = [
+const LIST: [(&str, Find); 12] = [
     ("restored-backup", restored::find),
     ("deleted-nodes", deleted_nodes::find),
     ("finished-pods", finished_pods::find),

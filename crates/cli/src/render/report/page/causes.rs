@@ -47,7 +47,7 @@ fn row(cluster: &str, cause: &Cause) -> Markup {
 }
 
 /// The cures of the findings with a code: those of its causes, or else those without a cause.
-pub(super) fn cures_of<'a>(advice: &'a Advice, code: Code) -> Vec<&'a Cure> {
+pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
     let has = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(of, _)| *of == code);
     let of_causes: Vec<&Cure> = advice
         .causes
