@@ -73,7 +73,8 @@ fn selectors_match_nodes_by_label() {
     same(&["--selector", "rack == 'a'", "--node", "node-10,node-2"], "node-10");
     calipam(&["diff", EXAMPLE, &file, "--selector", "has(rack)"]).prints("NEW").completed();
 
-    run(&["check", "--selector", "rack == 'a'"]).says("release --leaked --selector 'rack == '\\''a'\\'''");
+    run(&["check", "-o", "wide", "--selector", "rack == 'a'"])
+        .prints("release --leaked --selector 'rack == '\\''a'\\'''");
     for (words, code, says) in [
         (&["check", "--selector", "rack == 'b'"][..], 1, "the selector matches no node"),
         (&["check", "--selector", "rack=a"], 2, "expected a selector as in a pool's nodeSelector"),

@@ -43,9 +43,9 @@ pub use self::earlier::{
 };
 pub use self::finding::*;
 pub use self::finding_ages::FindingAges;
-pub use self::names::{addresses, and_more, names_of_mentions, names_of_owners};
+pub use self::names::{addresses, and_more, list, names_of_mentions, names_of_owners, short};
 pub use self::places::Places;
-pub use self::remedy::Remedy;
+pub use self::remedy::{PoolChange, Remedy, Topic};
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::scope::Scope;
 pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
@@ -73,10 +73,17 @@ impl Context<'_> {
         self.index.serves_pods(uses_ipam(self.snapshot))
     }
 
+    /// Returns the findings about nodes and pods that get no address, as if the cluster had the blocks, affinities,
+    /// pools and configuration of `changed`. The other rules do not run.
+    pub fn without_addresses(&self, changed: &Snapshot) -> Vec<Finding> {
+        let mut found = Vec::new();
+        rules::without_address::check_on(self, changed, &mut found);
+        found
+    }
+
     /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
-        let mut found = Vec::new();
-        rules::without_address::check(self, &mut found);
+        let mut found = self.without_addresses(self.snapshot);
         found.retain(|finding| {
             finding.code == Code::NodeWithoutAddresses && finding.severity != Severity::Info
         });

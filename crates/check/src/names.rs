@@ -16,7 +16,7 @@ const LONGEST: usize = 100;
 const NAMED: usize = 3;
 
 /// Shortens a string from the datastore to one line for a message.
-pub(crate) fn short(text: &str) -> String {
+pub fn short(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for (position, c) in text.chars().enumerate() {
         if position == LONGEST {
@@ -33,7 +33,7 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// Joins names into a phrase: `a, b and c`, or `a, b, c and 4 more`.
-pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
+pub fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut names = names.into_iter();
     let mut shown: Vec<String> = names.by_ref().take(NAMED).map(|n| short(&n.to_string())).collect();
     let more = names.count();

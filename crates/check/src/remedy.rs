@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::config::IpamSetting;
 
 use crate::claim::Claim;
 use crate::code::Code;
@@ -15,6 +16,8 @@ use crate::finding::{Evidence, Finding, NeededBy, OwnerEvidence, OwnerKind, Subj
 pub enum Remedy {
     /// Release every leaked address whose record names its owner.
     ReleaseLeaked,
+    /// The same for the addresses of one node.
+    ReleaseLeakedOf(String),
     /// Release everything that belongs to these nodes, which no longer exist. The remedy for a single finding names one
     /// node.
     ReleaseNodes(BTreeSet<String>),
@@ -30,6 +33,36 @@ pub enum Remedy {
     RestartCalicoNode(String),
     /// Rebuild these blocks, their handles and their affinities; if empty, rebuild everything.
     Rebuild(BTreeSet<IpNet>),
+    /// Read what helps.
+    Explain(Topic),
+    /// Change settings of the allocator.
+    Configure(Vec<IpamSetting>),
+    /// Change a field of the pool with this name.
+    ChangePool {
+        pool: String,
+        change: PoolChange,
+    },
+}
+
+/// A subject of `explain`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Topic {
+    /// A pod, as `namespace/name`.
+    Pod(String),
+    Node(String),
+    Rule(Code),
+}
+
+/// A change of a pool that makes it serve more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PoolChange {
+    Enable,
+    /// The pool serves all nodes.
+    SelectAllNodes,
+    /// The pool serves pods and tunnels.
+    AllowWorkloads,
+    /// The pool serves requests that name no pool.
+    AssignAutomatically,
 }
 
 impl Finding {

@@ -130,6 +130,21 @@ impl IpamConfig {
         ]
     }
 
+    /// The configuration with these settings.
+    #[must_use]
+    pub fn with(mut self, settings: &[IpamSetting]) -> Self {
+        for setting in settings {
+            match *setting {
+                IpamSetting::StrictAffinity(value) => self.strict_affinity = value,
+                IpamSetting::AutoAllocateBlocks(value) => self.auto_allocate_blocks = value,
+                IpamSetting::MaxBlocksPerHost(number) => self.max_blocks_per_host = number,
+                IpamSetting::Kubevirt(keeps) => self.kubevirt_persistence = Some(keeps),
+                IpamSetting::Cooldown(seconds) => self.cooldown_seconds = seconds,
+            }
+        }
+        self
+    }
+
     pub fn cooldown(&self) -> SignedDuration {
         SignedDuration::from_secs(self.cooldown_seconds)
     }
@@ -141,7 +156,7 @@ impl IpamConfig {
 }
 
 /// A setting of [`IpamConfig`] and its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpamSetting {
     StrictAffinity(bool),
     AutoAllocateBlocks(bool),

@@ -71,15 +71,7 @@ pub fn plan(
     let mut document = stored.map_or_else(|| defaults(snapshot.datastore), |(_, document)| document.clone());
     document.set(settings);
     let after = decode(&document)?;
-    // Calico refuses these combinations.
-    if before != after && !after.strict_affinity {
-        if !after.auto_allocate_blocks {
-            return Err(ConfigureRefusal::NeedsAutoAllocation);
-        }
-        if after.max_blocks_per_host > 0 {
-            return Err(ConfigureRefusal::LimitNeedsStrictAffinity);
-        }
-    }
+    accept(&before, &after)?;
 
     let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
     let mut actions = Vec::new();
@@ -108,6 +100,33 @@ pub fn plan(
         warnings.extend(consequences(snapshot, after).into_iter().map(Hint::from));
     }
     Ok(Plan { warnings, ..plan })
+}
+
+/// Returns a configuration with other settings.
+///
+/// # Errors
+/// If Calico refuses them.
+pub(crate) fn configured(
+    before: IpamConfig,
+    settings: &[IpamSetting],
+) -> Result<IpamConfig, ConfigureRefusal> {
+    settings.iter().try_for_each(in_range)?;
+    let after = before.with(settings);
+    accept(&before, &after)?;
+    Ok(after)
+}
+
+/// Refuses combinations of settings that Calico refuses.
+fn accept(before: &IpamConfig, after: &IpamConfig) -> Result<(), ConfigureRefusal> {
+    if before != after && !after.strict_affinity {
+        if !after.auto_allocate_blocks {
+            return Err(ConfigureRefusal::NeedsAutoAllocation);
+        }
+        if after.max_blocks_per_host > 0 {
+            return Err(ConfigureRefusal::LimitNeedsStrictAffinity);
+        }
+    }
+    Ok(())
 }
 
 /// Describes the findings that the configuration would add: nodes above the block limit, addresses that are borrowed

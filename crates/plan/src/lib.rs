@@ -13,6 +13,7 @@ mod range;
 mod skipped;
 mod trial;
 
+pub mod advice;
 pub mod assign;
 pub mod configure;
 pub mod migrate;

@@ -1,6 +1,7 @@
 //! Pods without an address in `check`, `explain` and `show`: on lists of kubectl, on an API server and on etcd.
 
 mod cases;
+mod cures;
 mod lists;
 mod services;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused, Wanted};
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, PodRequest};
+use calipam_model::snapshot::Snapshot;
 
 pub(crate) use self::configuration::Configurations;
 pub(crate) use self::kinds::{Kind, Kinds};
@@ -25,7 +26,12 @@ pub(crate) struct Answers<'c, 's> {
 impl<'c, 's> Answers<'c, 's> {
     /// Returns `None` if data that the allocator needs was not read or cannot be decoded.
     pub(crate) fn new(context: &'c Context<'s>) -> Option<Self> {
-        let outlook = Outlook::new(context.snapshot)?;
+        Self::on(context, context.snapshot)
+    }
+
+    /// Answers as if the cluster had the blocks, affinities, pools and configuration of `changed`.
+    pub(crate) fn on(context: &'c Context<'s>, changed: &'s Snapshot) -> Option<Self> {
+        let outlook = Outlook::new(changed)?;
         let configurations = Configurations::new(context);
         Some(Self { context, outlook, configurations })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_assign::{Family, Reason, Refused};
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{Snapshot, Source};
 
 use crate::Context;
 use crate::answers::{Answers, Kinds};
@@ -22,10 +22,15 @@ const MOST_NAMED: usize = 20;
 
 /// Checks every node that could run pods, and every waiting pod.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    check_on(context, context.snapshot, out);
+}
+
+/// Like [`check`], as if the cluster had the blocks, affinities, pools and configuration of `changed`.
+pub(crate) fn check_on(context: &Context<'_>, changed: &Snapshot, out: &mut Vec<Finding>) {
     if !context.serves_pods() {
         return;
     }
-    let Some(answers) = Answers::new(context) else { return };
+    let Some(answers) = Answers::on(context, changed) else { return };
     let kinds = Kinds::new(&answers);
     let judge = Judge { context, waiting: waiting(&answers, &kinds), answers, kinds };
     let nodes = judge.nodes();

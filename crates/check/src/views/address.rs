@@ -83,7 +83,7 @@ pub struct PoolOfAddress {
     /// True if Calico allocates from the pool.
     pub enabled: bool,
     /// The state of a pool from which Calico does not allocate, as `disabled` or `terminating`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub closed: Option<String>,
 }
 

@@ -42,7 +42,7 @@ pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, Tunn
 pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::service::explain_service;
-pub use self::why::{Explanation, FamilyAnswer, RequestState, explain_node, explain_pod};
+pub use self::why::{Asking, Explanation, FamilyAnswer, RequestState, explain};
 pub use crate::record::AddressState;
 pub use crate::services::{FamilyOfService, ServiceExplanation, ServiceState};
 

@@ -35,9 +35,6 @@ pub struct PoolView {
     pub block_size: u8,
     /// True if Calico allocates from the pool.
     pub enabled: bool,
-    /// The state of a pool from which Calico does not allocate, as `disabled` or `terminating`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub closed: Option<String>,
     /// True if the pool serves requests that do not name it.
     pub automatic: bool,
     pub allowed_uses: Vec<&'static str>,
@@ -62,6 +59,9 @@ pub struct PoolView {
     /// The share of usable addresses that is taken, in percent, rounded down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
+    /// The state of a pool from which Calico does not allocate, as `disabled` or `terminating`.
+    #[serde(skip)]
+    pub closed: Option<String>,
     /// All addresses except those in IP reservations.
     #[serde(skip)]
     pub usable: Count,
@@ -125,7 +125,6 @@ fn view(
         cidr: pool.cidr,
         block_size: pool.block_size,
         enabled: pool.is_enabled(),
-        closed: pool.closed(),
         automatic: pool.automatic,
         allowed_uses: pool.allowed_uses.iter().map(|used| used.name()).collect(),
         node_selector: pool.node_selector.clone(),
@@ -139,6 +138,7 @@ fn view(
         unknown: Count(tally.unknown),
         free: Count(tally.free),
         percent: tally.whole_percent(),
+        closed: pool.closed(),
         usable: Count(tally.usable),
         usable_taken: Count(tally.usable_taken),
         allocatable: allocatable.addresses.map(Count),

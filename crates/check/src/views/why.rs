@@ -10,10 +10,10 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;
 
+use crate::Context;
 use crate::answers::{Answers, Kinds};
 use crate::names::short;
 use crate::rules::without_address::name_of_pod;
-use crate::{Context, Options};
 
 /// The explanation for a pod, or for a node's next pod.
 #[derive(Clone, Debug)]
@@ -177,11 +177,27 @@ impl Explanation {
     }
 }
 
-/// Explains the addresses of a node's next pod; `None` if there is no such node.
-pub fn explain_node(snapshot: &Snapshot, options: &Options, name: &str) -> Option<Explanation> {
-    let context = Context::new(snapshot, options);
+/// The subject of an explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking<'r> {
+    /// The next pod of this node.
+    Node(&'r str),
+    /// The pod with this namespace and name.
+    Pod(&'r str, &'r str),
+}
+
+/// Explains why a pod, or a node's next pod, does or does not get an address, as if the cluster had the blocks,
+/// affinities, pools and configuration of `changed`. `None` if there is no such node or pod.
+pub fn explain(context: &Context<'_>, changed: &Snapshot, asking: Asking<'_>) -> Option<Explanation> {
+    match asking {
+        Asking::Node(name) => explain_node(context, changed, name),
+        Asking::Pod(namespace, name) => explain_pod(context, changed, namespace, name),
+    }
+}
+
+fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option<Explanation> {
     let node = context.index.node(name)?;
-    let Some(answers) = Answers::new(&context) else {
+    let Some(answers) = Answers::on(context, changed) else {
         return Some(Explanation::new(None, name, RequestState::NotKnown));
     };
     let mut explained = Explanation::new(None, name, RequestState::Asks);
@@ -202,21 +218,19 @@ pub fn explain_node(snapshot: &Snapshot, options: &Options, name: &str) -> Optio
     explained.note_unasked(&answers, &kind.families);
     // Where another IPAM serves pods, tunnels have its addresses.
     if context.index.host_local_pods == 0 {
-        explained.tunnels = answers.outlook.tunnels(node, &TunnelPools::new(snapshot));
+        explained.tunnels = answers.outlook.tunnels(node, &TunnelPools::new(context.snapshot));
     }
     Some(explained)
 }
 
-/// Explains a pod's addresses; `None` if there is no such pod.
-pub fn explain_pod(
-    snapshot: &Snapshot,
-    options: &Options,
+fn explain_pod(
+    context: &Context<'_>,
+    changed: &Snapshot,
     namespace: &str,
     name: &str,
 ) -> Option<Explanation> {
-    let context = Context::new(snapshot, options);
     let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
-    let pod = &snapshot.pods[position as usize].value;
+    let pod = &context.snapshot.pods[position as usize].value;
     let on = context.index.calico_node(pod.node());
     let addresses: Vec<IpAddr> = pod.addresses().collect();
     let state = if pod.finished {
@@ -227,16 +241,16 @@ pub fn explain_pod(
         RequestState::Has(addresses)
     } else if on.is_empty() {
         RequestState::NotBound
-    } else if crate::index::keeps_data_elsewhere(snapshot) {
+    } else if crate::index::keeps_data_elsewhere(context.snapshot) {
         RequestState::Elsewhere
     } else {
-        return Some(explain_waiting(&context, pod, &on));
+        return Some(explain_waiting(context, changed, pod, &on));
     };
     Some(Explanation::new(Some(pod), &on, state))
 }
 
-fn explain_waiting(context: &Context<'_>, pod: &Pod, on: &str) -> Explanation {
-    let Some(answers) = Answers::new(context) else {
+fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str) -> Explanation {
+    let Some(answers) = Answers::on(context, changed) else {
         return Explanation::new(Some(pod), on, RequestState::NotKnown);
     };
     let node = context.index.node(on);

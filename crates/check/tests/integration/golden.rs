@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use calipam_assign::AddressSource;
-use calipam_check::views::{Explanation, FamilyAnswer, RequestState, explain_pod};
+use calipam_check::views::{Asking, Explanation, FamilyAnswer, RequestState, explain};
 use calipam_check::{Code, Context, Options, Subject};
 use calipam_files::objects::kinds::{Group, KINDS};
 use calipam_files::objects::{Encoding, Flavour, KnownKind};
@@ -102,7 +102,8 @@ fn difference(golden: &Golden) -> Option<String> {
         ..Options::default()
     };
     let (namespace, name) = golden.pod.split_once('/').unwrap();
-    let explained = explain_pod(&snapshot, &options, namespace, name).expect("the pod exists");
+    let explained = explain(&Context::new(&snapshot, &options), &snapshot, Asking::Pod(namespace, name))
+        .expect("the pod exists");
     if matches!(explained.state, RequestState::Has(_)) {
         return None;
     }

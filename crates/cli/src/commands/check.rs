@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{
-    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Scope, Severity,
-    Subject, read_document,
+    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Report, Scope, Severity, Subject,
+    read_document,
 };
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
+use calipam_plan::advice::{self, Advice};
 use calipam_plan::release::ReportError;
 use calipam_workflow::{Access, CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     }
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Findings { checked: CheckResult { mut report, snapshot: data, .. }, filter, calicoctl, is_whole } =
+    let Findings { checked: CheckResult { mut report, snapshot: data, .. }, advice, calicoctl, is_whole } =
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
@@ -62,15 +63,18 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     let exit_code = exit::code(&Ok(outcome));
     let (snapshot, took) = (&data, begin.elapsed());
     let removed = if args.reports.only_new { report.keep_new_or_worse() } else { Vec::new() };
-    let checked = Checked { report: &report, snapshot, took, exit_code };
+    let mut of_printed = advice.clone();
+    of_printed.narrow(&report);
+    let checked = Checked { report: &report, advice: &of_printed, snapshot, took, exit_code };
     let mut printed = print(&checked, !report.findings.is_empty(), args, console);
     if printed.is_ok() {
-        advise(&checked, &filter, console);
+        advise(&checked, console);
     }
     // With --only-new, the report that the next call compares with must not contain findings that were not printed.
     if printed.is_ok() || !args.reports.only_new {
         report.restore(removed);
-        printed = printed.and(write_files(&Checked { report: &report, snapshot, took, exit_code }, args));
+        let checked = Checked { report: &report, advice: &advice, snapshot, took, exit_code };
+        printed = printed.and(write_files(&checked, args));
     }
     let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), snapshot);
     console.done_with((report, data, calicoctl));
@@ -90,8 +94,8 @@ pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
 /// The results of a check, with calicoctl's view of them if it is requested.
 struct Findings {
     checked: CheckResult,
-    /// The requested part of the report.
-    filter: Filter,
+    /// The causes of the findings in the requested part of the report.
+    advice: Advice,
     calicoctl: Option<CalicoctlView>,
     /// False if some of the named nodes or pools were not found.
     is_whole: bool,
@@ -109,14 +113,15 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let calicoctl = args.reports.report.is_some().then(in_calicoctl);
         checked.report.changes =
             earlier.map(|earlier| since(earlier, &checked, compared_with)).transpose()?;
-        let Found { found: filter, not_found } =
-            checker.keep(&mut checked.report, &checked.snapshot, console)?;
+        let mut advice = checker.advise(&checked.report, &checked.snapshot)?;
+        let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
+        advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
         not_found.into_iter().for_each(|error| console.failure(&error));
         if let Some(folder) = &args.reports.archive {
             note_last_use(folder, &mut checked.report, access.operator)?;
         }
-        Ok(Findings { checked, filter, calicoctl, is_whole })
+        Ok(Findings { checked, advice, calicoctl, is_whole })
     })
 }
 
@@ -139,32 +144,35 @@ impl<'a> Checker<'a> {
         check_and_confirm(access, &self.criteria(), self.options.confirm).await
     }
 
-    /// Removes findings that are accepted or not requested. Returns the filter, and an error for each name that was not
-    /// found.
+    /// Finds the causes of the findings in a complete report, and what helps in the selected part of the cluster.
+    pub(crate) fn advise(&self, report: &Report, snapshot: &Snapshot) -> Result<Advice> {
+        let scope = self.scope(snapshot)?.found;
+        Ok(advice::advise(snapshot, report, &self.criteria().options, &scope))
+    }
+
+    fn scope(&self, snapshot: &Snapshot) -> Result<Found<Scope>> {
+        let names = self.options.selection.names(self.options.namespace.as_ref());
+        names.found(&[snapshot])
+    }
+
+    /// Removes findings that are accepted or not requested. Returns an error for each name that was not found.
     pub(super) fn keep(
         &self,
         report: &mut Report,
         snapshot: &Snapshot,
         console: &Console,
-    ) -> Result<Found<Filter>> {
-        let names = self.options.selection.names(self.options.namespace.as_ref());
-        let Found { found: scope, not_found } = names.found(&[snapshot])?;
-        let filter = self.filter(&mut [("", report)], scope, console);
-        Ok(Found { found: filter, not_found })
+    ) -> Result<Vec<calipam_workflow::Failure>> {
+        let Found { found: scope, not_found } = self.scope(snapshot)?;
+        self.filter(&mut [("", report)], scope, console);
+        Ok(not_found)
     }
 
     /// Filters the reports of clusters by accepted findings, rules and scope.
-    pub(crate) fn filter(
-        &self,
-        reports: &mut [(&str, &mut Report)],
-        scope: Scope,
-        console: &Console,
-    ) -> Filter {
+    pub(crate) fn filter(&self, reports: &mut [(&str, &mut Report)], scope: Scope, console: &Console) {
         let CheckOptions { rules, skip_rules, .. } = self.options;
         let filter = Filter { rules: rules.clone(), skip: skip_rules.clone(), scope };
         self.ignored.apply(reports).iter().for_each(|said| console.note(said));
         reports.iter_mut().for_each(|(_, report)| report.filter(&filter));
-        filter
     }
 
     pub(super) fn criteria(&self) -> Criteria {
@@ -240,11 +248,11 @@ pub(crate) fn print(
 }
 
 /// Prints hints and notes about the report, if it is printed as a table.
-fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
+fn advise(checked: &Checked<'_>, console: &Console) {
     if !console.format.is_for_people() {
         return;
     }
-    hints(checked.report, filter, console);
+    hints(checked.report, console);
     if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
         let (version, known) = (&cluster.calico_version, newest_known());
         console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): its new features are not checked"));
@@ -263,8 +271,8 @@ fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, consol
     files
 }
 
-/// Prints the next steps, beginning with those for the most severe findings.
-fn hints(report: &Report, filter: &Filter, console: &Console) {
+/// Prints how to learn more about the findings. What helps is part of the report.
+fn hints(report: &Report, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
     let mut steps = vec![match console.format {
@@ -274,7 +282,6 @@ fn hints(report: &Report, filter: &Filter, console: &Console) {
         }
         _ => format!("what it means and what to do: {explain}"),
     }];
-    steps.extend(remedies(report, filter).iter().map(hints::remedy::hint));
     steps.extend(explain_refusal(report));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
@@ -297,36 +304,4 @@ fn explain_refusal(report: &Report) -> Option<String> {
     let Subject::Service(service) = &finding.subject else { return None };
     let explain = hints::command(&["explain", "--service", service]);
     Some(format!("see why {service} lacks an address: {explain}"))
-}
-
-/// Returns the merged remedies for the findings within the filter, the most severe first.
-fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
-    // A hint to rebuild can repeat only the option `--pool`. If the command is limited to a node or namespace, the hint
-    // names the blocks instead.
-    let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
-    let within = |mut remedy: Remedy| match &mut remedy {
-        Remedy::ReleaseNodes(nodes) => {
-            nodes.retain(|node| filter.scope.has_node(node));
-            (!nodes.is_empty()).then_some(remedy)
-        }
-        Remedy::Rebuild(blocks) if blocks.is_empty() && by_block => None,
-        _ => Some(remedy),
-    };
-    hints::remedy::merged(report.findings.iter().filter_map(Finding::remedy).filter_map(within), by_block)
-}
-
-#[cfg(test)]
-mod tests {
-    use calipam_check::{Options, check};
-    use calipam_testkit::cluster::{Cluster, ClusterSpec};
-
-    use super::*;
-
-    #[test]
-    fn one_command_releases_all_nodes_that_are_gone() {
-        let mut snapshot = Cluster::plain(ClusterSpec::new(1), 3, 2).snapshot();
-        let gone = snapshot.nodes.drain(..2).map(|node| node.value.name).collect();
-        let remedies = remedies(&check(&snapshot, &Options::default()), &Filter::default());
-        assert!(remedies.contains(&Remedy::ReleaseNodes(gone)), "{remedies:?}");
-    }
 }

@@ -1,10 +1,11 @@
 //! The `explain` command.
 
-use calipam_check::Options;
-use calipam_check::views::{self, Explanation, PodName, ServiceExplanation};
+use calipam_check::views::{self, Asking, PodName, ServiceExplanation};
+use calipam_check::{Context, Options};
 use calipam_model::CniConfiguration;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::words::quoted;
+use calipam_plan::advice::cures_for;
 use calipam_workflow::nearest;
 
 use crate::args::{ExplainArgs, Global};
@@ -33,17 +34,18 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         console.print(&WhyService::new(&snapshot, &explanation))?;
         return Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean });
     }
-    let explanation = match (&args.pod, &args.node) {
-        (Some(pod), _) => of_pod(&snapshot, &options, pod)?,
-        (None, node) => {
-            let node = node.as_deref().unwrap_or_default();
-            views::explain_node(&snapshot, &options, node).ok_or_else(|| {
-                Failure::refused(format!("node {:?} not found", escape(node)))
-                    .hint(format!("{} lists the nodes", hints::command(&["show", "--nodes"])))
-            })?
-        }
+    let context = Context::new(&snapshot, &options);
+    let asking = match (&args.pod, &args.node) {
+        (Some((namespace, name)), _) => Asking::Pod(namespace, name),
+        (None, node) => Asking::Node(node.as_deref().unwrap_or_default()),
     };
-    console.print(&Why::new(&snapshot, &explanation))?;
+    let explanation =
+        views::explain(&context, &snapshot, asking).ok_or_else(|| not_found(&snapshot, asking))?;
+    let cures = match explanation.is_refused() {
+        true => cures_for(&snapshot, &context.check(), &options, &explanation, asking),
+        false => Vec::new(),
+    };
+    console.print(&Why::new(&snapshot, &explanation, &cures))?;
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
 }
 
@@ -62,19 +64,20 @@ fn cni_configuration(args: &ExplainArgs) -> Result<Option<CniConfiguration>> {
     CniConfiguration::parse(&json).map(Some).map_err(|error| refused(error.to_string()))
 }
 
-/// Explains a pod.
-///
-/// # Errors
-/// If there is no such pod, or pods were not read.
-fn of_pod(snapshot: &Snapshot, options: &Options, (namespace, name): &PodName) -> Result<Explanation> {
-    views::explain_pod(snapshot, options, namespace, name).ok_or_else(|| {
-        Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}")))).hint_if(
-            match snapshot.has_read(Source::Pods) {
+/// The failure for a pod or node that does not exist.
+fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
+    match asking {
+        Asking::Node(node) => Failure::refused(format!("node {:?} not found", escape(node)))
+            .hint(format!("{} lists the nodes", hints::command(&["show", "--nodes"]))),
+        Asking::Pod(namespace, name) => {
+            let failure =
+                Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}"))));
+            failure.hint_if(match snapshot.has_read(Source::Pods) {
                 false => Some(super::show::subject::read_pods()),
                 true => super::show::subject::near_pod(snapshot, namespace, name),
-            },
-        )
-    })
+            })
+        }
+    }
 }
 
 /// Explains a service.

@@ -1,11 +1,12 @@
 //! `check` of many clusters: checks each cluster separately, drops its data, and then looks for problems between
 //! clusters.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use calipam_check::fleet::{Cluster, EarlierFleet, Used, compare, remove_duplicates};
 use calipam_check::{Finding, Report, Scope};
+use calipam_plan::advice::Advice;
 use calipam_workflow::CheckResult;
 use jiff::Timestamp;
 
@@ -42,7 +43,13 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)
     })?;
-    let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = checked_each.into_iter().unzip();
+    let mut advice: BTreeMap<String, Advice> = BTreeMap::new();
+    let (mut clusters, mut dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = Default::default();
+    for one in checked_each {
+        advice.insert(one.cluster.name.clone(), one.advice);
+        clusters.push(one.cluster);
+        dropped.push(one.dropped);
+    }
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
     let taken_at = Timestamp::now();
     let mut notes = remove_duplicates(&mut clusters, taken_at);
@@ -68,7 +75,7 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
         false => Outcome::Clean,
     };
     let exit_code = exit::code(&Ok(outcome));
-    let mut report = FleetReport::new(taken_at, clusters, notes, begin.elapsed(), exit_code);
+    let mut report = FleetReport::new(taken_at, clusters, advice, notes, begin.elapsed(), exit_code);
     let only_new = args.reports.only_new;
     let of_each = report.clusters.iter_mut().filter(|_| only_new);
     let removed: Vec<_> = of_each.map(|cluster| cluster.report.keep_new_or_worse()).collect();
@@ -81,22 +88,36 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     printed.and(write_files(&report, args)).map(|()| outcome)
 }
 
-/// Checks a cluster. Returns the data for the report and the comparison, and the findings that were not confirmed.
+/// A checked cluster.
+struct CheckedOne {
+    /// The data for the report and the comparison.
+    cluster: Cluster,
+    advice: Advice,
+    /// The findings that were not confirmed.
+    dropped: Vec<Finding>,
+}
+
+/// Checks a cluster.
 fn check_one(
     named: &Named,
     checker: &Checker<'_>,
     args: &CheckArgs,
     console: &Console,
-) -> Result<(Cluster, Vec<Finding>)> {
+) -> Result<CheckedOne> {
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |access| {
         let CheckResult { report, snapshot, dropped } = checker.check(access).await?;
+        let advice = checker.advise(&report, &snapshot)?;
         let cluster = Cluster { is_live: access.datastore.is_live(), ..Cluster::of(report, &snapshot) };
-        Ok((cluster, dropped))
+        Ok(CheckedOne { cluster, advice, dropped })
     });
-    let (mut cluster, dropped) = match result? {
+    let CheckedOne { mut cluster, advice, dropped } = match result? {
         Ok(checked) => checked,
-        Err(reason) => (Cluster::unreadable(&named.name, named.source.location(), reason), Vec::new()),
+        Err(reason) => CheckedOne {
+            cluster: Cluster::unreadable(&named.name, named.source.location(), reason),
+            advice: Advice::default(),
+            dropped: Vec::new(),
+        },
     };
     if named.group.is_none() {
         cluster.ranges.used = Used::default();
@@ -104,7 +125,7 @@ fn check_one(
     let findings = count(cluster.report.findings.len(), "finding", "findings");
     console.verbose(&format!("{}: {findings}, in {:.1} s", named.name, begin.elapsed().as_secs_f64()));
     let Named { name, group, labels, services, .. } = named.clone();
-    Ok((Cluster { name, group, labels, services, ..cluster }, dropped))
+    Ok(CheckedOne { cluster: Cluster { name, group, labels, services, ..cluster }, advice, dropped })
 }
 
 /// Sets the changes in each cluster's report, and returns a note for each cluster that is no longer in the fleet.

@@ -2,6 +2,7 @@
 
 mod call;
 mod command;
+pub(crate) mod cure;
 pub(crate) mod plan;
 pub(crate) mod remedy;
 pub(crate) mod service;

@@ -39,7 +39,10 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
                 }
                 Remedy::Rebuild(_) => format!("{command} repairs it"),
                 Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),
-                Remedy::ReleaseLeaked | Remedy::ReleaseNodes(_) => format!("{command} releases it"),
+                Remedy::ReleaseLeaked | Remedy::ReleaseLeakedOf(_) | Remedy::ReleaseNodes(_) => {
+                    format!("{command} releases it")
+                }
+                Remedy::Configure(_) | Remedy::ChangePool { .. } | Remedy::Explain(_) => command,
             }
         }
     };

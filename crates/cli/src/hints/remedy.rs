@@ -1,51 +1,18 @@
 //! The commands that repair findings. `check/src/remedy.rs` chooses the remedy of a finding.
 
-use std::mem::discriminant;
+use std::collections::BTreeSet;
 
-use calipam_check::Remedy;
+use calipam_check::{PoolChange, Remedy, Topic};
+use calipam_model::config::IpamSetting;
 
-use super::Reader;
+use super::{Reader, command_elsewhere};
 use crate::render::text::{joined, shell_word};
-
-/// The maximum number of blocks that a command names.
-const BLOCKS: usize = 6;
-
-/// Formats the purpose of a remedy and its command line.
-pub(crate) fn hint(remedy: &Remedy) -> String {
-    format!("{}: {}", purpose(remedy), line(remedy, Reader::Operator))
-}
-
-/// Merges remedies into one of each kind, in their order: one rebuild covers several blocks, and one release several
-/// nodes. Other kinds keep only the first remedy. If `by_block` is true, a rebuild of several blocks names at most
-/// `BLOCKS` of them. Otherwise it names no blocks, and covers everything.
-pub(crate) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
-    let mut shown: Vec<Remedy> = Vec::new();
-    for remedy in remedies {
-        match (shown.iter_mut().find(|other| discriminant(*other) == discriminant(&remedy)), remedy) {
-            (Some(Remedy::Rebuild(blocks)), Remedy::Rebuild(more)) if by_block || *blocks == more => {
-                blocks.extend(more);
-            }
-            (Some(Remedy::Rebuild(blocks)), _) => blocks.clear(),
-            (Some(Remedy::ReleaseNodes(nodes)), Remedy::ReleaseNodes(more)) => nodes.extend(more),
-            (Some(_), _) => {}
-            (None, remedy) => shown.push(remedy),
-        }
-    }
-    let named = if by_block { BLOCKS } else { 0 };
-    for remedy in &mut shown {
-        if let Remedy::Rebuild(blocks) = remedy
-            && blocks.len() > 1
-        {
-            *blocks = std::mem::take(blocks).into_iter().take(named).collect();
-        }
-    }
-    shown
-}
 
 /// Returns the purpose of a remedy.
 pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
     match remedy {
         Remedy::ReleaseLeaked => "release leaked addresses",
+        Remedy::ReleaseLeakedOf(_) => "release leaked addresses of the node",
         Remedy::ReleaseNodes(nodes) if nodes.len() > 1 => "release the addresses of deleted nodes",
         Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
@@ -57,6 +24,21 @@ pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
             "give the tunnel another address, since this one is recorded for another owner"
         }
         Remedy::Rebuild(_) => "see what a rebuild would change",
+        Remedy::Explain(_) => "see what helps",
+        Remedy::Configure(settings) => match settings.first() {
+            Some(IpamSetting::MaxBlocksPerHost(_)) => "raise the block limit",
+            Some(IpamSetting::StrictAffinity(false)) => "allow borrowing",
+            Some(IpamSetting::StrictAffinity(true)) => "turn strict affinity on",
+            Some(IpamSetting::AutoAllocateBlocks(_)) => "let nodes claim blocks",
+            Some(IpamSetting::Cooldown(_)) => "end the cooldown",
+            Some(IpamSetting::Kubevirt(_)) | None => "change the configuration",
+        },
+        Remedy::ChangePool { change, .. } => match change {
+            PoolChange::Enable => "enable the pool",
+            PoolChange::SelectAllNodes => "let the pool serve all nodes",
+            PoolChange::AllowWorkloads => "let the pool serve pods",
+            PoolChange::AssignAutomatically => "let the pool serve requests that name no pool",
+        },
     }
 }
 
@@ -69,7 +51,8 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     match remedy {
         Remedy::ReleaseLeaked => command(&["release", "--leaked"], &PART),
         Remedy::ReleaseOrphanHandles => command(&["release", "--orphan-handles"], &PART),
-        Remedy::ReleaseNodes(nodes) => command(&["release", "--node", &joined(nodes, ",")], &["pools"]),
+        Remedy::ReleaseLeakedOf(node) => command(&["release", "--leaked", "--node", node], &[]),
+        Remedy::ReleaseNodes(nodes) => command(&["release", "--node", &names(nodes)], &["pools"]),
         Remedy::ReleaseAddress(address) => command(&["release", "--ip", &address.to_string()], &[]),
         Remedy::RestartPod { namespace, pod } => {
             format!("`kubectl delete pod --namespace {} {}`", shell_word(namespace), shell_word(pod))
@@ -80,7 +63,53 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         ),
         Remedy::Rebuild(blocks) if blocks.is_empty() => command(&["rebuild"], &["pools"]),
         Remedy::Rebuild(blocks) => command(&["rebuild", "--block", &joined(blocks, ",")], &[]),
+        Remedy::Explain(Topic::Pod(pod)) => command(&["explain", "--pod", pod], &[]),
+        Remedy::Explain(Topic::Node(node)) => command(&["explain", "--node", node], &[]),
+        Remedy::Explain(Topic::Rule(code)) => command_elsewhere(&["explain", code.name()]),
+        Remedy::Configure(settings) => {
+            let options = settings.iter().flat_map(option);
+            let words: Vec<String> = std::iter::once("configure".to_owned()).chain(options).collect();
+            command(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+        }
+        Remedy::ChangePool { pool, change } => {
+            let spec = match change {
+                PoolChange::Enable => r#"{"spec":{"disabled":false}}"#,
+                PoolChange::SelectAllNodes => r#"{"spec":{"nodeSelector":"all()"}}"#,
+                PoolChange::AllowWorkloads => r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#,
+                PoolChange::AssignAutomatically => r#"{"spec":{"assignmentMode":"Automatic"}}"#,
+            };
+            format!("`calicoctl patch ippool {} -p '{spec}'`", shell_word(pool))
+        }
     }
+}
+
+/// The option of `configure` for a setting, and its value.
+fn option(setting: &IpamSetting) -> [String; 2] {
+    let (name, value) = match setting {
+        IpamSetting::StrictAffinity(is_on) => ("--strict-affinity", is_on.to_string()),
+        IpamSetting::AutoAllocateBlocks(is_on) => ("--auto-allocate-blocks", is_on.to_string()),
+        IpamSetting::MaxBlocksPerHost(number) => ("--max-blocks-per-host", number.to_string()),
+        IpamSetting::Cooldown(seconds) => ("--ip-cooldown-seconds", seconds.to_string()),
+        IpamSetting::Kubevirt(keeps) => {
+            ("--kubevirt-ip-persistence", if *keeps { "Enabled" } else { "Disabled" }.to_owned())
+        }
+    };
+    [name.to_owned(), value]
+}
+
+/// The number of deleted nodes up to which a command names each of them.
+const NODES: usize = 6;
+
+/// The names of deleted nodes, as values of `--node`. Many nodes are named by a pattern: of the nodes that match,
+/// `release` takes only deleted ones.
+fn names(nodes: &BTreeSet<String>) -> String {
+    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else { return String::new() };
+    let same = first.chars().zip(last.chars()).take_while(|(one, other)| one == other);
+    let begin: String = same.map(|(c, _)| c).collect();
+    if nodes.len() <= NODES || begin.is_empty() || begin.contains(['*', '?', ',']) {
+        return joined(nodes, ",");
+    }
+    format!("{begin}*")
 }
 
 /// Formats the command line for a document: the field `repair` of a finding.

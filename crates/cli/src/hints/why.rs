@@ -1,4 +1,4 @@
-//! The commands that help if a pod has no address.
+//! What helps if a pod has no address, and cannot be tried: what a person has to decide or to correct.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, RequestState};
@@ -8,7 +8,7 @@ use crate::render::text::shell_word;
 
 const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
 
-/// Returns the next steps, the most likely one first.
+/// Returns the next steps that cannot be tried, the most likely one first.
 pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;
@@ -40,54 +40,28 @@ pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
 }
 
 fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
-    let leaked = |of: &[&str]| {
-        format!("release what has leaked: {}", command(&[&["release", "--leaked"], of].concat()))
-    };
-    let leaked_of_node = || leaked(&["--node", &explanation.node]);
-    let configure = |words: &[&str]| command(&[&["configure"][..], words].concat());
-    let borrow = || configure(&["--strict-affinity", "false"]);
     let one = match &refused.reason {
         Reason::NoNode => "see whether calico-node is running there: `kubectl get nodes`".to_owned(),
-        Reason::NoPool => ADD_POOL.to_owned(),
-        Reason::NoneEnabled => {
-            let is_disabled = |why: &PoolPassedOver| matches!(why, PoolPassedOver::Disabled);
-            return patches(refused, "enable it", ENABLED, is_disabled);
-        }
+        Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices => ADD_POOL.to_owned(),
         Reason::BlocksTooSmall => {
             "add a pool whose blocks are /29 or larger: `calicoctl create -f POOL.yaml`".to_owned()
         }
         Reason::NoneAutomatic => {
-            let is_manual = |why: &PoolPassedOver| matches!(why, PoolPassedOver::Manual);
-            let patch = r#"{"spec":{"assignmentMode":"Automatic"}}"#;
-            let mut steps = patches(refused, "let it serve all pods", patch, is_manual);
-            steps.push(
-                "or name the pool in the pod's annotation cni.projectcalico.org/ipv4pools or ipv6pools"
-                    .into(),
-            );
-            return steps;
+            "name the pool in the pod's annotation cni.projectcalico.org/ipv4pools or ipv6pools".to_owned()
         }
         Reason::NoneSelectsNode => {
             let label = |(pool, selector)| {
                 format!("label {} so that pool {pool} selects it: {selector}", explanation.node)
             };
-            let selects = |why: &PoolPassedOver| matches!(why, PoolPassedOver::NodeSelector(_));
-            let all = patches(refused, "or let it serve all nodes", ALL_NODES, selects);
-            return selectors(refused).map(label).chain(all).collect();
+            return selectors(refused).map(label).collect();
         }
         Reason::NoneSelectsNamespace => {
             let label =
                 |(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}");
             return selectors(refused).map(label).collect();
         }
-        Reason::NoneForWorkloads => {
-            let is_of_use = |why: &PoolPassedOver| matches!(why, PoolPassedOver::Use(_));
-            let patch = r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#;
-            return patches(refused, "let it serve pods", patch, is_of_use);
-        }
-        Reason::NamedClosed { pool, why: PoolPassedOver::Disabled } => {
-            return vec![patch("enable it", pool, ENABLED), ANOTHER_POOL.to_owned()];
-        }
-        Reason::NamedClosed { .. } | Reason::BrokenPool { .. } => ANOTHER_POOL.trim_start_matches("or ").to_owned(),
+        Reason::NoneForWorkloads => ADD_POOL.to_owned(),
+        Reason::NamedClosed { .. } | Reason::BrokenPool { .. } => "name another pool in the annotation".to_owned(),
         Reason::UnknownPool(_) | Reason::UnknownCidr { .. } | Reason::OtherFamily { .. } => {
             format!("correct its annotation; to list the pools: {}", command(&["show"]))
         }
@@ -122,57 +96,41 @@ fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
         Reason::MachineOutsidePools(address) => {
             format!("see which pool the address is in: {}", command(&["show", "--ip", &address.to_string()]))
         }
-        Reason::NoneForServices => ADD_POOL.to_owned(),
-        Reason::BrokenSelector(pool) => patch("correct its selector", pool, ALL_NODES),
-        Reason::BlockLimit { limit, .. } => {
-            let more = (limit + 1).to_string();
-            let raise = configure(&["--max-blocks-per-host", &more, "--strict-affinity", "true"]);
-            return vec![leaked_of_node(), format!("or raise the limit: {raise}")];
-        }
+        Reason::BrokenSelector(pool) => format!("correct the selector of the pool {}", shell_word(pool)),
+        Reason::BlockLimit { .. } | Reason::NoAutoAllocation | Reason::WindowsNeedsStrictAffinity => return Vec::new(),
         Reason::SingleBlock => {
-            let other = "or move pods to another node: a Windows node has one block while windows_use_single_network is true";
-            return vec![leaked_of_node(), other.to_owned()];
+            "move pods to another node: a Windows node has one block while windows_use_single_network is true".into()
         }
-        Reason::NoAutoAllocation => {
-            format!("let nodes claim blocks: {}", configure(&["--auto-allocate-blocks", "true"]))
-        }
-        Reason::StrictAffinity => {
-            return vec![leaked(&[]), format!("or {ADD_POOL}"), format!("or allow borrowing: {}", borrow())];
-        }
-        Reason::Exhausted(cooling) => {
-            let end = || format!("end the cooldown: {}", configure(&["--ip-cooldown-seconds", "0"]));
-            let steps = cooling.iter().map(|_| end());
-            return steps.chain([leaked(&[]), format!("or {ADD_POOL}")]).collect();
-        }
-        Reason::WindowsNeedsStrictAffinity => {
-            format!("turn strict affinity on: {}", configure(&["--strict-affinity", "true"]))
-        }
-        Reason::Taken(address) => {
+        Reason::StrictAffinity | Reason::Exhausted(_) => return of_full_pools(refused),
+        Reason::Taken(address) | Reason::TakenByEarlier(address) => {
             format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))
         }
-        Reason::TakenByEarlier(address) => {
-            let release = command(&["release", "--ip", &address.to_string()]);
-            return vec![format!("release the record of the earlier container: {release}")];
+        Reason::InClosedPool { .. } | Reason::OutsidePools(_) | Reason::NotForWorkloads { .. } => {
+            format!("name an address of an enabled pool: {}", command(&["show"]))
         }
-        Reason::InClosedPool { pool, why: PoolPassedOver::Disabled, .. } => {
-            return vec![patch("enable the pool", pool, ENABLED), "or name an address of another pool".into()];
-        }
-        Reason::NotForWorkloads { pool, .. } => {
-            return vec![
-                patch("let the pool serve pods", pool, r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#),
-                "or name an address of another pool".into(),
-            ];
-        }
-        Reason::InClosedPool { .. } | Reason::OutsidePools(_) => format!("name an address of an enabled pool: {}", command(&["show"])),
-        Reason::ForeignBlock(_) => format!("allow borrowing: {}", borrow()),
+        Reason::ForeignBlock(_) => "name an address of a block of the node, or none".to_owned(),
         Reason::Other => format!("see what is damaged: {}", command(&["check", "-o", "wide"])),
     };
     vec![one]
 }
 
-const ANOTHER_POOL: &str = "or name another pool in the annotation";
-const ENABLED: &str = r#"{"spec":{"disabled":false}}"#;
-const ALL_NODES: &str = r#"{"spec":{"nodeSelector":"all()"}}"#;
+/// What helps if the pools are full. If the pod names its pool, other pods can be kept out of it.
+fn of_full_pools(refused: &Refused) -> Vec<String> {
+    let is_named = refused.pools.iter().any(|(_, why)| *why == PoolPassedOver::NotRequested);
+    let mut steps = Vec::new();
+    for pool in refused.serving.iter().filter(|_| is_named) {
+        steps.push(format!(
+            "see who holds its addresses: {}",
+            command(&["show", "--node", "*", "--pool", pool])
+        ));
+        steps.push(format!(
+            "keep pods that do not name the pool out of it, and restart those that hold its addresses: `calicoctl patch ippool {} -p '{{\"spec\":{{\"assignmentMode\":\"Manual\"}}}}'` (before Calico 3.30: nodeSelector \"!all()\")",
+            shell_word(pool)
+        ));
+    }
+    steps.push(ADD_POOL.to_owned());
+    steps
+}
 
 /// Returns each pool whose selector does not match, with the selector.
 fn selectors(refused: &Refused) -> impl Iterator<Item = (&str, &str)> {
@@ -182,18 +140,4 @@ fn selectors(refused: &Refused) -> impl Iterator<Item = (&str, &str)> {
         }
         _ => None,
     })
-}
-
-fn patches(
-    refused: &Refused,
-    what: &str,
-    with: &str,
-    is_meant: impl Fn(&PoolPassedOver) -> bool,
-) -> Vec<String> {
-    let meant = refused.pools.iter().filter(|(_, why)| is_meant(why));
-    meant.map(|(pool, _)| patch(what, pool, with)).collect()
-}
-
-fn patch(what: &str, pool: &str, with: &str) -> String {
-    format!("{what}: `calicoctl patch ippool {} -p '{with}'`", shell_word(pool))
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use calipam_check::{Changes, Code, EarlierFinding, Report, Severity, views};
 use calipam_model::snapshot::Snapshot;
+use calipam_plan::advice::Advice;
 use clap::builder::styling::AnsiColor;
 
+use super::advice;
 use super::column::{left, right};
 use super::findings::Found;
 use super::header;
@@ -17,12 +19,13 @@ use super::table::Grid;
 use super::text::{count, dash, joined, thousands};
 
 /// Writes a report as text.
-pub(crate) fn text(report: &Report, snapshot: &Snapshot, text: &mut Text) {
+pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: &mut Text) {
     let wide = text.page.wide;
     text.line(header::cluster(&report.cluster));
     text.line(header::counts(report));
     text.lines(&report.notes);
     text.blank();
+    advice::text(advice, text);
     if wide {
         text.aside(use_of_pools(&views::pools(snapshot), text.page));
     }

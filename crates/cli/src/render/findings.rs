@@ -5,9 +5,11 @@ use std::io::{self, Write};
 
 use calipam_check::{Change, Changes, Code, EarlierFinding, Finding, Report, Severity};
 use calipam_model::snapshot::Source;
+use calipam_plan::advice::Advice;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::advice::ShownAdvice;
 use super::table::by_kind;
 use super::text::escape;
 use crate::hints::remedy;
@@ -20,6 +22,8 @@ pub(super) struct WithFindings<'a, T> {
     pub content: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<ChangesOf<'a>>,
+    #[serde(flatten)]
+    advice: Option<ShownAdvice<'a>>,
     findings: Vec<Found<'a>>,
     /// True if only the objects around an address or handle were read, not everything. `None` for a check.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,14 +31,15 @@ pub(super) struct WithFindings<'a, T> {
 }
 
 impl<'a> WithFindings<'a, Report> {
-    pub(super) fn of_report(report: &'a Report) -> Self {
+    pub(super) fn of_report(report: &'a Report, advice: &'a Advice) -> Self {
         let findings = Found::all_of(report, 0, "").collect();
         let changes = report.changes.as_ref().and_then(|changes| {
             let Changes { not_read_now, not_read_then, .. } = changes;
             let not_read = Some(NotRead { not_read_now, not_read_then });
             Some(ChangesOf { not_read, ..ChangesOf::of(std::iter::once(report))? })
         });
-        Self { content: report, changes, findings, partial: None }
+        let advice = Some(ShownAdvice::of(advice));
+        Self { content: report, changes, advice, findings, partial: None }
     }
 }
 
@@ -43,7 +48,7 @@ impl<'a, T> WithFindings<'a, T> {
     pub(super) fn new(content: &'a T, findings: &'a [Finding], partly_read: &[Source]) -> Self {
         let found = |finding| Found { place: 0, cluster: "", finding, change: None };
         let findings = findings.iter().map(found).collect();
-        Self { content, changes: None, findings, partial: Some(!partly_read.is_empty()) }
+        Self { content, changes: None, advice: None, findings, partial: Some(!partly_read.is_empty()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The output of reports and views.
 
+mod advice;
 mod bar;
 pub(crate) mod check;
 pub(crate) mod column;

@@ -9,14 +9,16 @@ use calipam_check::views::{Explanation, FamilyAnswer};
 use calipam_model::IpNet;
 use calipam_model::node::Node;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_plan::advice::Cure;
 use serde::Serialize;
 
+use super::advice::ShownCure;
 use super::column::{Column, left};
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::output::Text;
 use super::text::{joined, object_in};
-use crate::hints;
+use crate::hints::{self, Reader};
 
 /// The reason why a pod or node will or will not get an address.
 #[derive(Serialize)]
@@ -27,6 +29,9 @@ pub(crate) struct Why<'a> {
     node: &'a str,
     refused: bool,
     answer: String,
+    /// What helps, the fastest cure first.
+    cures: Vec<ShownCure<'a>>,
+    /// The cures, and what helps and cannot be tried.
     steps: Vec<String>,
     families: Vec<ShownFamily<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -77,7 +82,7 @@ struct ShownTunnel<'a> {
 }
 
 impl<'a> Why<'a> {
-    pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation, cures: &'a [Cure]) -> Self {
         let node = Node { name: explanation.node.clone(), ..Node::default() };
         let families = explanation.families.iter().map(|family| ShownFamily::new(snapshot, &node, family));
         Self {
@@ -86,12 +91,24 @@ impl<'a> Why<'a> {
             node: &explanation.node,
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
-            steps: hints::why::steps(explanation),
+            cures: cures.iter().map(ShownCure::of).collect(),
+            steps: steps(explanation, cures),
             families: families.collect(),
             tunnels: explanation.tunnels.iter().map(ShownTunnel::new).collect(),
             calico: calico(explanation),
         }
     }
+}
+
+/// Lists the cures, and then what cannot be tried.
+fn steps(explanation: &Explanation, cures: &[Cure]) -> Vec<String> {
+    let mut steps: Vec<String> =
+        cures.iter().map(|cure| hints::cure::sentence(cure, Reader::Operator)).collect();
+    for step in hints::why::steps(explanation) {
+        let or = if steps.is_empty() || !explanation.is_refused() { "" } else { "or " };
+        steps.push(format!("{or}{step}"));
+    }
+    steps
 }
 
 fn calico(explanation: &Explanation) -> &str {

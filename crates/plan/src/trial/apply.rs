@@ -9,6 +9,7 @@ use calipam_model::edit::{Current, EditError, apply};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::text::Text;
 use calipam_model::writable::Object;
 use jiff::Timestamp;
 
@@ -32,9 +33,9 @@ pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result
     Ok(snapshot)
 }
 
-/// The blocks, handles and affinities that a plan touches, taken out of their snapshot.
+/// The blocks, handles and affinities that a plan touches, taken out of their snapshot or copied from it.
 #[derive(Clone)]
-pub(super) struct Touched {
+pub(crate) struct Touched {
     objects: BTreeMap<Key, Versioned<Object>>,
     /// Objects with the key of a later one, such as wrongly named ones on Kubernetes. Only a deletion changes them.
     doubles: Vec<(Key, Versioned<Object>)>,
@@ -44,7 +45,7 @@ pub(super) struct Touched {
 
 impl Touched {
     /// Takes objects out of a snapshot.
-    pub(super) fn take(snapshot: &mut Snapshot, keys: &HashSet<Key>) -> Self {
+    pub(crate) fn take(snapshot: &mut Snapshot, keys: &HashSet<Key>) -> Self {
         let has_labels = snapshot.labels_affinities();
         let (mut objects, mut doubles) = (BTreeMap::new(), Vec::new());
         let mut add = |key: Key, value: Object, revision: Revision| match objects.entry(key) {
@@ -75,8 +76,32 @@ impl Touched {
         Self { objects, doubles, has_labels }
     }
 
+    /// Copies objects of a snapshot.
+    pub(crate) fn copy(snapshot: &Snapshot, keys: &HashSet<Key>) -> Self {
+        let handles =
+            keys.iter().filter_map(|key| if let Key::Handle(id) = key { Some(Text::new(id)) } else { None });
+        let handles: HashSet<Text> = handles.collect();
+        let handles: HashSet<&[u8]> = handles.iter().map(|id| id.as_ref().packed()).collect();
+        let mut copied = Snapshot {
+            datastore: snapshot.datastore,
+            cluster: snapshot.cluster.clone(),
+            ..Default::default()
+        };
+        let blocks = snapshot.blocks.iter().filter(|block| keys.contains(&Key::Block(block.value.key)));
+        copied.blocks.extend(blocks.cloned());
+        let has_affinity =
+            |affinity: &&Versioned<Affinity>| keys.contains(&Key::Affinity(affinity.value.key.clone()));
+        copied.affinities.extend(snapshot.affinities.iter().filter(has_affinity).cloned());
+        // There may be a million handles to search.
+        if !handles.is_empty() {
+            let has_handle = |handle: &&Versioned<Handle>| handles.contains(handle.value.id().packed());
+            copied.handles.extend(snapshot.handles.iter().filter(has_handle).cloned());
+        }
+        Self { has_labels: snapshot.labels_affinities(), ..Self::take(&mut copied, keys) }
+    }
+
     /// Applies the steps, up to the first one that cannot be applied.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &mut self,
         plan: &Plan,
         datastore: DatastoreKind,
@@ -110,7 +135,7 @@ impl Touched {
     }
 
     /// Puts the objects back into the snapshot, after the objects that the plan does not touch.
-    pub(super) fn put_into(self, snapshot: &mut Snapshot) {
+    pub(crate) fn put_into(self, snapshot: &mut Snapshot) {
         for (key, Versioned { value, revision }) in self.doubles.into_iter().chain(self.objects) {
             match (key, value) {
                 (Key::Block(key), Object::Block(content)) => {

@@ -12,7 +12,7 @@ use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-use self::apply::Touched;
+pub(crate) use self::apply::Touched;
 pub use self::apply::{StepError, apply_plan};
 pub use self::verify::{FindingSet, Refusal};
 use crate::plan::{Action, Plan};

@@ -97,13 +97,15 @@ impl<'a> Checks<'a> {
         self.revision = report.cluster.revision.parse().ok();
         self.datastore = self.live.is_some().then_some(datastore);
         let asked = snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        let mut advice = checker.advise(&report, &asked)?;
         checker.keep(&mut report, &asked, &self.console)?;
+        advice.narrow(&report);
         drop(asked);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
         self.console.quiet = true;
 
         let trends = self.live.as_ref().map(|live| live.trends.clone());
-        Ok(Good::new(report, snapshot, begin.elapsed(), counts, trends))
+        Ok(Good::new(report, advice, snapshot, begin.elapsed(), counts, trends))
     }
 
     /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does

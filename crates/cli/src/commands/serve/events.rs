@@ -8,11 +8,13 @@ use calipam_check::{Code, Evidence, Finding, FindingKey, Severity, Subject};
 use calipam_datastore::settings::KubernetesSettings;
 use calipam_datastore::{Event, Events, Regarding};
 use calipam_model::snapshot::{Revision, Snapshot};
+use calipam_plan::advice::Advice;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::served::{Good, Served};
 use crate::console::Console;
+use crate::hints::{Reader, cure};
 
 /// The pause between two rounds of sending events.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -85,20 +87,22 @@ impl FindingEvents {
         let findings = good.report.findings.iter().take(MOST);
         let unsent = findings.map(|finding| (finding.key(), finding));
         let unsent = unsent.filter(|(key, _)| !self.sent.contains(key));
-        let mut events = unsent.filter_map(|(key, finding)| Some((key, event(finding, &snapshot)?)));
+        let mut events =
+            unsent.filter_map(|(key, finding)| Some((key, event(finding, &good.advice, &snapshot)?)));
         let first = events.by_ref().take(TOGETHER).collect();
         (first, events.next().is_some())
     }
 }
 
 /// Creates the event of a finding; `None` if neither its pod nor its node exists.
-fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
+fn event(finding: &Finding, advice: &Advice, snapshot: &Snapshot) -> Option<Event> {
+    let cure = advice.cure_of(finding).map(|cure| format!("; {}", cure::sentence(cure, Reader::Document)));
     let of_pods = pods(finding).into_iter().find_map(|name| pod(name, snapshot));
     Some(Event {
         regarding: of_pods.or_else(|| node(finding, snapshot))?,
         is_warning: finding.severity != Severity::Info,
         reason: camel_case(finding.code.name()),
-        note: finding.message(),
+        note: finding.message() + &cure.unwrap_or_default(),
         identity: finding.subject.to_string(),
     })
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use calipam_check::Report;
 use calipam_history::trend::Trends;
 use calipam_model::snapshot::Snapshot;
+use calipam_plan::advice::Advice;
 use calipam_workflow::{LiveCounts, SharedSnapshot};
 use jiff::Timestamp;
 
@@ -38,6 +39,7 @@ pub(super) struct Good {
     ended: Instant,
     pub took: Duration,
     pub report: Report,
+    pub advice: Advice,
     /// The checked data, or later data of a followed cluster.
     pub snapshot: SharedSnapshot,
     /// The counters of a followed cluster.
@@ -64,13 +66,14 @@ const TEXTS: usize = Text::Metrics as usize + 1;
 impl Good {
     pub(super) fn new(
         report: Report,
+        advice: Advice,
         snapshot: SharedSnapshot,
         took: Duration,
         counts: Option<LiveCounts>,
         trends: Option<Trends>,
     ) -> Self {
         let (at, ended) = (Timestamp::now(), Instant::now());
-        Self { at, ended, took, report, snapshot, counts, trends, texts: Default::default() }
+        Self { at, ended, took, report, advice, snapshot, counts, trends, texts: Default::default() }
     }
 
     /// Returns the time since the end of the check.
@@ -91,6 +94,7 @@ impl Good {
         let snapshot = self.snapshot();
         let checked = Checked {
             report: &self.report,
+            advice: &self.advice,
             snapshot: &snapshot,
             took: self.took,
             exit_code: exit::code(&Ok(Outcome::Clean)),

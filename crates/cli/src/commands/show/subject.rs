@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use calipam_check::views::{self, AddressView, MapLimits, MapList, PodName};
-use calipam_check::{Options, Scope, check};
+use calipam_check::views::{self, AddressView, Asking, MapLimits, MapList, PodName};
+use calipam_check::{Context, Options, Scope, check};
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{Object, nearest_pod};
@@ -126,7 +126,8 @@ fn addresses(
             let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
             return Err(Failure::refused(message).hint(all));
         }
-        if let Some(explanation) = views::explain_pod(snapshot, &Options::default(), namespace, name) {
+        let context = Context::new(snapshot, &Options::default());
+        if let Some(explanation) = views::explain(&context, snapshot, Asking::Pod(namespace, name)) {
             return Err(Failure::refused(explanation.sentence())
                 .hint(format!("{} explains it", hints::command(&["explain", "--pod", &pod]))));
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Report, Severity};
+use calipam_plan::advice::Advice;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -27,6 +28,8 @@ pub(crate) struct FleetReport {
     pub taken_at: Timestamp,
     /// The clusters, those with the worst findings first.
     pub clusters: Vec<Cluster>,
+    /// The causes and cures of each cluster, in the same order.
+    pub advice: Vec<Advice>,
     pub notes: Vec<String>,
     pub took: Duration,
     /// The exit code of the program.
@@ -37,6 +40,7 @@ impl FleetReport {
     pub(crate) fn new(
         taken_at: Timestamp,
         mut clusters: Vec<Cluster>,
+        mut advice: BTreeMap<String, Advice>,
         notes: Vec<String>,
         took: Duration,
         exit_code: u8,
@@ -46,11 +50,22 @@ impl FleetReport {
             let number = worst.and_then(|worst| cluster.report.counts.findings.get(&worst)).copied();
             (worst.is_none(), worst, std::cmp::Reverse(number), cluster.name.clone())
         });
-        Self { taken_at, clusters, notes, took, exit_code }
+        let mut of_cluster = |cluster: &Cluster| {
+            let mut advice = advice.remove(&cluster.name).unwrap_or_default();
+            advice.narrow(&cluster.report);
+            advice
+        };
+        let advice = clusters.iter().map(&mut of_cluster).collect();
+        Self { taken_at, clusters, advice, notes, took, exit_code }
     }
 
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {
         self.clusters.iter().map(|cluster| &cluster.report)
+    }
+
+    /// Returns the clusters with their causes and cures.
+    fn with_advice(&self) -> impl Iterator<Item = (&Cluster, &Advice)> {
+        self.clusters.iter().zip(&self.advice)
     }
 
     /// Returns the changes in all clusters, if there is an earlier report.
@@ -106,7 +121,7 @@ impl Document for FleetReport {
             }
             Format::Junit => {
                 let codes = Code::ALL.iter().copied();
-                let each = self.clusters.iter().map(|of| (of.name.as_str(), &of.report));
+                let each = self.with_advice().map(|(of, advice)| (of.name.as_str(), &of.report, advice));
                 junit::write(each, codes, self.took, out)
             }
             Format::Html => page::write(self, out),

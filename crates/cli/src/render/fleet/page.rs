@@ -13,6 +13,7 @@ use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
 use crate::render::check::verdict;
 use crate::render::html::{COMMON_SCRIPT, Frame, NO_SERVER, head, long, notice};
+use crate::render::report::page::causes::causes;
 use crate::render::report::page::findings::{controls, filtered, kinds, list, meanings};
 use crate::render::report::page::{sentence, tiles};
 use crate::render::sources::unread;
@@ -33,7 +34,8 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
         }
         main {
             @for note in &report.notes { (notice(note)) }
-            (kinds(&findings))
+            (causes(report.with_advice().map(|(of, advice)| (of.name.as_str(), advice))))
+            (kinds(&findings, &report.advice.iter().collect::<Vec<_>>()))
             (controls())
             (table_of_clusters(report))
             section #findings { h2 { "Findings" } (list(&findings, &["check", "--fleet", "FILE", "-o", "json"])) }

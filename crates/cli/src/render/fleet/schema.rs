@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use calipam_check::fleet::Cluster;
 use calipam_check::views::PoolList;
 use calipam_check::{Report, Severity};
+use calipam_plan::advice::Advice;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::FleetReport;
+use crate::render::advice::ShownAdvice;
 use crate::render::findings::{ChangesOf, Found};
 
 #[derive(Serialize)]
@@ -46,6 +48,8 @@ struct OneCluster<'a> {
     #[serde(flatten)]
     report: &'a Report,
     #[serde(flatten)]
+    advice: ShownAdvice<'a>,
+    #[serde(flatten)]
     pools: &'a PoolList,
 }
 
@@ -62,13 +66,13 @@ impl<'a> FleetReportJson<'a> {
                 findings: report.counts(),
             },
             changes: report.changes(),
-            clusters: clusters.iter().map(|cluster| one(report, cluster)).collect(),
+            clusters: report.with_advice().map(|(cluster, advice)| one(report, cluster, advice)).collect(),
             findings: report.findings(),
         }
     }
 }
 
-fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster) -> OneCluster<'a> {
+fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a Advice) -> OneCluster<'a> {
     OneCluster {
         name: &cluster.name,
         group: cluster.group.as_deref(),
@@ -76,6 +80,7 @@ fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster) -> OneCluster<'a> {
         read: cluster.is_read,
         age: report.age(cluster).map(|age| age.as_secs()),
         report: &cluster.report,
+        advice: ShownAdvice::of(advice),
         pools: &cluster.pools,
     }
 }

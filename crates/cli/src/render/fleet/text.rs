@@ -8,6 +8,7 @@ use calipam_check::{Report, Severity};
 use jiff::SignedDuration;
 
 use super::FleetReport;
+use crate::render::advice;
 use crate::render::check::{color, summary, table};
 use crate::render::column::{left, right};
 use crate::render::output::Text;
@@ -24,6 +25,7 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
     let clean = report.clusters.len() - clusters.len();
     text.aside(clusters_table(report, clusters));
+    advice::text_of_fleet(report.with_advice().map(|(of, advice)| (of.name.as_str(), advice)), text);
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
     let is_whole = |report: &Report| report.changes.as_ref().is_none_or(|changes| changes.removed == 0);

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use calipam_check::{Change, Code, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
+use calipam_plan::advice::Advice;
 use maud::{Markup, html};
 
+use crate::render::advice;
 use crate::render::findings::Found;
 use crate::render::sources::unread;
-use crate::render::text::{count, escape};
+use crate::render::text::{count, escape, joined};
 
 /// The maximum number of findings in the text of a failure, since viewers show the whole text. The failure's message
 /// contains the total number.
@@ -20,13 +22,13 @@ const SHOWN: usize = 1000;
 
 /// Writes a suite for each cluster, with a test case for each code.
 pub(in crate::render) fn write<'a>(
-    clusters: impl Iterator<Item = (&'a str, &'a Report)>,
+    clusters: impl Iterator<Item = (&'a str, &'a Report, &'a Advice)>,
     codes: impl Iterator<Item = Code> + Clone,
     took: Duration,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let all: Vec<Suite<'_>> =
-        clusters.map(|(name, report)| Suite::new(name, report, codes.clone())).collect();
+        clusters.map(|(name, report, advice)| Suite::new(name, report, advice, codes.clone())).collect();
     let time = format!("{:.3}", took.as_secs_f64());
     let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
     let failed: usize = all.iter().map(|suite| suite.failed).sum();
@@ -43,23 +45,24 @@ pub(in crate::render) fn write<'a>(
 struct Suite<'a> {
     name: &'a str,
     report: &'a Report,
+    advice: &'a Advice,
     by_code: BTreeMap<Code, Vec<Found<'a>>>,
     failed: usize,
 }
 
 impl<'a> Suite<'a> {
-    fn new(name: &'a str, report: &'a Report, codes: impl Iterator<Item = Code>) -> Self {
+    fn new(name: &'a str, report: &'a Report, advice: &'a Advice, codes: impl Iterator<Item = Code>) -> Self {
         let mut by_code: BTreeMap<Code, Vec<Found<'_>>> = codes.map(|code| (code, Vec::new())).collect();
         for of in Found::all_of(report, 0, name) {
             by_code.entry(of.finding.code).or_default().push(of);
         }
         let failed = by_code.values().filter(|findings| fails(findings)).count();
-        Self { name, report, by_code, failed }
+        Self { name, report, advice, by_code, failed }
     }
 }
 
 fn one(suite: &Suite<'_>, time: &str) -> Markup {
-    let Suite { name, report, by_code, failed, .. } = suite;
+    let Suite { name, report, advice, by_code, failed } = suite;
     let is_skipped =
         |(code, found): &(&Code, &Vec<Found<'_>>)| found.is_empty() && unread_of(**code, report).is_some();
     let skipped = by_code.iter().filter(is_skipped).count();
@@ -72,6 +75,7 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
             @for (code, findings) in by_code {
                 (case(*code, findings, report))
             }
+            @if !advice.is_empty() { system-out { (printable_lines(&advice::plain(advice))) } "\n" }
         }
         "\n"
     }
@@ -138,6 +142,10 @@ fn lines(findings: &[Found<'_>]) -> String {
         lines.push(format!("and {} more", findings.len() - SHOWN));
     }
     lines.join("\n")
+}
+
+fn printable_lines(lines: &[String]) -> String {
+    joined(lines.iter().map(|line| printable(line)), "\n")
 }
 
 /// Replaces characters that XML does not allow, not even as references.

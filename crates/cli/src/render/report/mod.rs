@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use calipam_check::{Code, Report};
 use calipam_model::snapshot::Snapshot;
+use calipam_plan::advice::Advice;
 use serde::{Serialize, Serializer};
 
 use super::check;
@@ -27,6 +28,8 @@ pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metri
 /// A finished check.
 pub(crate) struct Checked<'a> {
     pub report: &'a Report,
+    /// The causes of the findings, and what helps.
+    pub advice: &'a Advice,
     /// The checked snapshot. Metrics and pages also show the usage of its pools.
     pub snapshot: &'a Snapshot,
     /// The time from the start of the command to the result.
@@ -37,7 +40,7 @@ pub(crate) struct Checked<'a> {
 
 impl Serialize for Checked<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        WithFindings::of_report(self.report).serialize(serializer)
+        WithFindings::of_report(self.report, self.advice).serialize(serializer)
     }
 }
 
@@ -45,7 +48,7 @@ impl Document for Checked<'_> {
     const KIND: &'static str = "CheckReport";
 
     fn text(&self, text: &mut Text) {
-        check::text(self.report, self.snapshot, text);
+        check::text(self.report, self.advice, self.snapshot, text);
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
@@ -54,7 +57,7 @@ impl Document for Checked<'_> {
             Format::Name => write_names(&findings(), out),
             Format::Prometheus => prometheus::write(self, out),
             Format::Junit => {
-                let suite = [("calipam check", self.report)];
+                let suite = [("calipam check", self.report, self.advice)];
                 junit::write(suite.into_iter(), Code::of_one_cluster(), self.took, out)
             }
             Format::Html => page::write(self, out),

@@ -93,7 +93,7 @@ pub(crate) fn cool_down(cooling: &Cooling) -> String {
 
 fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
     let name = |pool: &PoolView| match &pool.closed {
-        Some(closed) => format!("{} ({closed})", pool.name),
+        Some(why) => format!("{} ({why})", pool.name),
         None => pool.name.clone(),
     };
     vec![

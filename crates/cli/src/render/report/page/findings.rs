@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::{Changes, Code, EarlierFinding, Finding, Remedy, Report, Severity, Subject};
+use calipam_plan::advice::Advice;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use super::causes::{self, cures_of};
 use crate::hints::{self, remedy};
 use crate::render::explanation;
 use crate::render::findings::Found;
@@ -21,12 +23,12 @@ const ROWS: usize = 6_000;
 const DETAILED: usize = 1_000;
 
 /// Creates a table with a row for each kind of finding: the count, an example, and what to do.
-pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
+pub(in crate::render) fn kinds(findings: &[Found<'_>], advice: &[&Advice]) -> Markup {
     let kinds = Found::kinds(findings);
     let table = html! {
         table #kinds-table .cards {
             (head(&["Severity", "Code"], &["Count"], &["For example", "What to do"]))
-            tbody { @for kind in &kinds { (row_of_kind(kind)) } }
+            tbody { @for kind in &kinds { (row_of_kind(kind, advice)) } }
         }
     };
     html! {
@@ -39,12 +41,11 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
 
 /// Creates the row of a kind of finding. The commands in it are for the cluster of the example, since other clusters
 /// have other nodes and blocks.
-fn row_of_kind(kind: &[Found<'_>]) -> Markup {
+fn row_of_kind(kind: &[Found<'_>], advice: &[&Advice]) -> Markup {
     let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
     let news = kind.iter().filter(|of| of.is_new_or_worse()).count();
     let clusters = kind.iter().map(|of| of.place).collect::<BTreeSet<_>>().len();
-    let here = kind.iter().filter(|of| of.place == place);
-    let remedies = remedy::merged(here.filter_map(|of| of.finding.remedy()), false);
+    let cures = advice.get(place).map(|advice| cures_of(advice, finding.code)).unwrap_or_default();
     let message = finding.message();
     html! {
         tr {
@@ -56,7 +57,7 @@ fn row_of_kind(kind: &[Found<'_>]) -> Markup {
                 @if clusters > 1 { " in " (thousands(clusters)) " clusters" }
             }
             td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&shorten_handles(&message).unwrap_or(message))) }
-            td { @if remedies.is_empty() { (advice(finding.code)) } @for remedy in &remedies { (repair(remedy, cluster)) } }
+            td { @if cures.is_empty() { (documented(finding.code)) } @for cure in &cures { (causes::repair(cure, cluster)) } }
         }
     }
 }
@@ -76,7 +77,7 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
 }
 
 /// Formats the first sentence of the documentation about what to do, with a link to the rest.
-fn advice(code: Code) -> Markup {
+fn documented(code: Code) -> Markup {
     let advice =
         explanation::text(code).split_once("**What to do.** ").map_or(code.summary(), |(_, advice)| advice);
     let end = [". ", ".\n", ":\n"].iter().filter_map(|end| advice.find(end)).min();
@@ -259,13 +260,13 @@ mod tests {
     #[test]
     fn every_code_has_short_advice() {
         for code in Code::ALL {
-            let text = advice(*code).into_string();
+            let text = documented(*code).into_string();
             assert!(text.starts_with("<p>") && text.contains(".</p>\n"), "{code}: {text}");
             assert!(text.len() < 300, "{code}: {text}");
         }
-        assert_eq!(advice(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
+        assert_eq!(documented(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
         let begun = "<p>Disable the pool.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";
-        assert_eq!(advice(Code::OverlappingBlocks).into_string(), begun);
+        assert_eq!(documented(Code::OverlappingBlocks).into_string(), begun);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! of finding. Then follow the findings, the pools, and a map of every pool. The page has at most a few megabytes,
 //! however large the cluster is.
 
+pub(in crate::render) mod causes;
 pub(in crate::render) mod findings;
 mod pools;
 
@@ -39,7 +40,7 @@ pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Resu
 }
 
 fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Result<()> {
-    let Checked { report, snapshot, .. } = checked;
+    let Checked { report, advice, snapshot, .. } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
     let found: Vec<Found<'_>> = Found::all_of(report, 0, "").collect();
@@ -54,7 +55,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
             p.dim { (header::cluster(&report.cluster)) br;
                 "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) ": " (header::counts(report)) }
             (tiles(counts, pools.pools.iter().map(|pool| ("", pool))))
-            nav { a href="#kinds" { "What to do" } a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !found.is_empty() { a href="#codes" { "Codes" } } }
+            nav { @if !advice.causes.is_empty() { a href="#causes" { "Causes" } } a href="#kinds" { "What to do" } a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !found.is_empty() { a href="#codes" { "Codes" } } }
         }
         @if is_live { (ask()) }
         main {
@@ -64,7 +65,8 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
             @if !report.rechecked && !found.is_empty() {
                 p.dim { "A single read: some findings could be changes in progress." }
             }
-            (findings::kinds(&found))
+            (causes::causes(std::iter::once(("", *advice))))
+            (findings::kinds(&found, &[advice]))
             @if let Some(changes) = &report.changes { (findings::changes(changes, report)) }
             section #findings {
                 h2 { "Findings" }

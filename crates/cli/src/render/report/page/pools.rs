@@ -76,7 +76,7 @@ fn row(pool: &PoolView) -> Markup {
     let share = |number: u128| format!("width:{:.2}%", number as f64 * 100.0 / total);
     html! {
         tr {
-            td class={ "name " (long(&pool.name).unwrap_or_default()) } { (escape(&pool.name)) @if let Some(closed) = &pool.closed { " " span.dim { "(" (escape(closed)) ")" } } }
+            td class={ "name " (long(&pool.name).unwrap_or_default()) } { (escape(&pool.name)) @if let Some(why) = &pool.closed { " " span.dim { "(" (escape(why)) ")" } } }
             td.name.mono { (pool.cidr) }
             @for (head, (number, digits)) in NUMBERS.into_iter().zip(numbers) {
                 td.number data-head=(head) title=[digits] { (number) }

@@ -1,0 +1,65 @@
+//! Cures in words: the command, and the effect that it had when it was tried.
+
+use calipam_check::Remedy;
+use calipam_plan::advice::{Cure, Effect};
+
+use super::{Reader, remedy};
+use crate::render::text::{count, thousands};
+
+/// Formats a cure: purpose, command line and effect. A remedy that was not tried is marked.
+pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
+    let command = remedy::line(&cure.remedy, reader);
+    let purpose = remedy::purpose(&cure.remedy);
+    match &cure.effect {
+        Some(effect) => format!("{purpose}: {command} ({})", outcome(effect)),
+        None if matches!(cure.remedy, Remedy::Explain(_)) => format!("{purpose}: {command}"),
+        None => format!("{purpose} (not tried): {command}"),
+    }
+}
+
+/// Formats the effect of a cure.
+pub(crate) fn outcome(effect: &Effect) -> String {
+    let mut parts: Vec<String> = released(effect).into_iter().collect();
+    let later = effect.second_check.map(|after| format!("after a second check {after:#} later"));
+    if let (0, Some(later)) = (effect.addresses, &later) {
+        parts.push(later.clone());
+    }
+    match effect.nodes.first() {
+        Some(node) if effect.nodes.len() == 1 => parts.push(format!("{node} gets addresses again")),
+        Some(_) => parts.push(format!("{} get addresses again", count(effect.nodes.len(), "node", "nodes"))),
+        None => {}
+    }
+    match effect.pods.first() {
+        Some(pod) if effect.pods.len() == 1 => parts.push(format!("{pod} gets an address")),
+        Some(_) => parts.push(format!("{} waiting pods get an address", thousands(effect.pods.len()))),
+        None => {}
+    }
+    if effect.serves_request && effect.nodes.is_empty() && effect.pods.is_empty() {
+        parts.push("it gets an address then".to_owned());
+    }
+    if !effect.gone.is_empty() {
+        parts.push(count(effect.gone.len(), "finding goes", "findings go"));
+    }
+    parts.join("; ")
+}
+
+/// Formats the addresses that come free, and when.
+fn released(effect: &Effect) -> Option<String> {
+    let Effect { addresses, at_once, second_check, cooldown, .. } = effect;
+    if *addresses == 0 {
+        return None;
+    }
+    let free = |number: usize| format!("frees {}", count(number, "address", "addresses"));
+    let text = match second_check {
+        Some(after) if *at_once == 0 => format!("{} after a second check {after:#} later", free(*addresses)),
+        Some(after) if at_once < addresses => {
+            format!(
+                "{} at once, and {} after a second check {after:#} later",
+                free(*at_once),
+                addresses - at_once
+            )
+        }
+        _ => free(*addresses),
+    };
+    Some(if *cooldown > 0 { format!("{text}, each with a cooldown of {cooldown} s") } else { text })
+}

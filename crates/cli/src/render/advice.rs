@@ -1,0 +1,202 @@
+//! Causes and cures: as lines of text, and in documents.
+
+use std::collections::BTreeSet;
+
+use calipam_check::{Code, FindingKey, Severity};
+use calipam_plan::advice::{Advice, Cause, Cure, Effect, OtherCure};
+use serde::Serialize;
+
+use super::output::Text;
+use super::wrap::on_page;
+use crate::hints::{Reader, cure, remedy};
+
+/// The largest number of lines about causes and cures, unless the page is wide.
+const LINES: usize = 10;
+/// The width of the column with the severity.
+const INDENT: usize = 10;
+/// The largest number of nodes and pods that a document names.
+const NAMED: usize = 20;
+
+/// Writes causes and cures. The short form has at most [`LINES`] lines.
+pub(super) fn text(advice: &Advice, text: &mut Text) {
+    let entries = entries(advice, "", Reader::Operator);
+    write(&entries, text);
+}
+
+/// Writes the causes and cures of clusters, the worst first. The commands are for each cluster alone.
+pub(super) fn text_of_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>, text: &mut Text) {
+    let each = clusters.flat_map(|(name, advice)| entries(advice, &format!("{name}: "), Reader::Document));
+    let mut entries: Vec<Entry> = each.collect();
+    entries.sort_by_key(|entry| entry.severity);
+    write(&entries, text);
+}
+
+/// A cause with its cures, or a cure without a cause.
+struct Entry {
+    severity: Severity,
+    lines: Vec<String>,
+}
+
+/// Returns the entries of a cluster, the worst first; of one severity, causes come first.
+fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
+    let begin = |severity: Severity| format!("{:INDENT$}{cluster}", severity.to_string());
+    let of_cause = |cause: &Cause| {
+        let first = begin(cause.severity) + &cause.says;
+        let cures = cause.cures.iter().map(|of| format!("{:INDENT$}{}", "", cure::sentence(of, reader)));
+        Entry { severity: cause.severity, lines: std::iter::once(first).chain(cures).collect() }
+    };
+    let of_other = |other: &OtherCure| {
+        let line = begin(other.severity) + &cure::sentence(&other.cure, reader);
+        Entry { severity: other.severity, lines: vec![line] }
+    };
+    let causes = advice.causes.iter().map(of_cause);
+    let mut entries: Vec<Entry> = causes.chain(advice.others.iter().map(of_other)).collect();
+    entries.sort_by_key(|entry| entry.severity);
+    entries
+}
+
+fn write(entries: &[Entry], text: &mut Text) {
+    let heights: Vec<usize> = entries.iter().map(|entry| height(&entry.lines, text)).collect();
+    // The last line says how many more there are.
+    let most = if heights.iter().sum::<usize>() > LINES { LINES - 1 } else { LINES };
+    let (mut written, mut shown) = (0, 0);
+    for (entry, height) in entries.iter().zip(heights) {
+        if !text.page.wide && shown > 0 && written + height > most {
+            break;
+        }
+        entry.lines.iter().for_each(|line| text.hanging(INDENT, line));
+        (written, shown) = (written + height, shown + 1);
+    }
+    let left = entries.len() - shown;
+    if left > 0 {
+        text.line(format!("{:INDENT$}{left} more with -o wide", "…"));
+    }
+    if !entries.is_empty() {
+        text.blank();
+    }
+}
+
+fn height(lines: &[String], text: &Text) -> usize {
+    lines.iter().map(|line| on_page(line, INDENT, text.page).lines().count()).sum()
+}
+
+/// Formats causes and cures for a document: a line for each cause and each cure.
+pub(super) fn plain(advice: &Advice) -> Vec<String> {
+    let entries = entries(advice, "", Reader::Document).into_iter();
+    entries.flat_map(|entry| entry.lines).collect()
+}
+
+/// Causes and cures in documents.
+#[derive(Serialize)]
+pub(super) struct ShownAdvice<'a> {
+    causes: Vec<ShownCause<'a>>,
+    cures: Vec<ShownOther<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownOther<'a> {
+    severity: Severity,
+    findings: usize,
+    codes: BTreeSet<Code>,
+    #[serde(flatten)]
+    cure: ShownCure<'a>,
+}
+
+#[derive(Serialize)]
+struct ShownCause<'a> {
+    cause: &'static str,
+    severity: Severity,
+    message: &'a str,
+    /// The number of its findings.
+    findings: usize,
+    codes: BTreeSet<Code>,
+    cures: Vec<ShownCure<'a>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ShownCure<'a> {
+    purpose: &'static str,
+    command: String,
+    tried: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect: Option<ShownEffect<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownEffect<'a> {
+    findings: usize,
+    addresses: usize,
+    addresses_at_once: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second_check_after: Option<i64>,
+    #[serde(skip_serializing_if = "is_zero")]
+    cooldown: i64,
+    nodes: usize,
+    pods: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    node_names: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pod_names: Vec<&'a str>,
+}
+
+fn codes(findings: &[FindingKey]) -> BTreeSet<Code> {
+    findings.iter().map(|(code, _)| *code).collect()
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+impl<'a> ShownAdvice<'a> {
+    pub(super) fn of(advice: &'a Advice) -> Self {
+        let other = |other: &'a OtherCure| ShownOther {
+            severity: other.severity,
+            findings: other.of.len(),
+            codes: codes(&other.of),
+            cure: ShownCure::of(&other.cure),
+        };
+        let cures = advice.others.iter().map(other).collect();
+        Self { causes: advice.causes.iter().map(ShownCause::of).collect(), cures }
+    }
+}
+
+impl<'a> ShownCause<'a> {
+    fn of(cause: &'a Cause) -> Self {
+        Self {
+            cause: cause.name,
+            severity: cause.severity,
+            message: &cause.says,
+            findings: cause.findings.len(),
+            codes: codes(&cause.findings),
+            cures: cause.cures.iter().map(ShownCure::of).collect(),
+        }
+    }
+}
+
+impl<'a> ShownCure<'a> {
+    pub(super) fn of(cure: &'a Cure) -> Self {
+        Self {
+            purpose: remedy::purpose(&cure.remedy),
+            command: remedy::in_document(&cure.remedy),
+            tried: cure.effect.is_some(),
+            effect: cure.effect.as_deref().map(ShownEffect::of),
+        }
+    }
+}
+
+impl<'a> ShownEffect<'a> {
+    fn of(effect: &'a Effect) -> Self {
+        Self {
+            findings: effect.gone.len(),
+            addresses: effect.addresses,
+            addresses_at_once: effect.at_once,
+            second_check_after: effect.second_check.map(|after| after.as_secs()),
+            cooldown: effect.cooldown,
+            nodes: effect.nodes.len(),
+            pods: effect.pods.len(),
+            node_names: effect.nodes.iter().take(NAMED).map(String::as_str).collect(),
+            pod_names: effect.pods.iter().take(NAMED).map(String::as_str).collect(),
+        }
+    }
+}

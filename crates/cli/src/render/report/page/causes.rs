@@ -1,0 +1,79 @@
+//! The section of the page about causes and cures.
+
+use calipam_check::{Code, Severity};
+use calipam_plan::advice::{Advice, Cause, Cure};
+use maud::{Markup, html};
+
+use crate::hints::{cure, remedy};
+use crate::render::html::{compact, head};
+use crate::render::text::{escape, thousands};
+
+/// The largest number of causes in the section.
+const MOST: usize = 200;
+
+/// Creates the section with a row for each cause, the worst first: what happened, and what helps. Each cluster comes with
+/// its name, which is empty if there is only one.
+pub(in crate::render) fn causes<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>) -> Markup {
+    let each = clusters.flat_map(|(name, advice)| advice.causes.iter().map(move |cause| (name, cause)));
+    let mut each: Vec<(&str, &Cause)> = each.collect();
+    each.sort_by_key(|(_, cause)| cause.severity);
+    let table = html! {
+        table #causes-table .cards {
+            (head(&["Severity"], &["Findings"], &["What happened", "What helps"]))
+            tbody { @for (name, cause) in each.iter().take(MOST) { (row(name, cause)) } }
+        }
+    };
+    html! {
+        @if !each.is_empty() {
+            section #causes {
+                h2 { "Causes" }
+                div.scroll { (compact(table)) }
+                @if each.len() > MOST { p.dim { "and " (thousands(each.len() - MOST)) " more" } }
+            }
+        }
+    }
+}
+
+fn row(cluster: &str, cause: &Cause) -> Markup {
+    let severity: Severity = cause.severity;
+    html! {
+        tr {
+            td class=(severity) { (severity) }
+            td.number { (thousands(cause.findings.len())) }
+            td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&cause.says)) }
+            td { @for cure in &cause.cures { (repair(cure, cluster)) } }
+        }
+    }
+}
+
+/// The cures of the findings with a code: those of its causes, or else those without a cause.
+pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
+    let has = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(of, _)| *of == code);
+    let of_causes: Vec<&Cure> = advice
+        .causes
+        .iter()
+        .filter(|cause| has(&cause.findings))
+        .filter_map(|cause| cause.cures.first())
+        .collect();
+    let mut cures = match of_causes.is_empty() {
+        false => of_causes,
+        true => advice.others.iter().filter(|other| has(&other.of)).map(|other| &other.cure).collect(),
+    };
+    cures.dedup_by_key(|cure| &cure.remedy);
+    cures.truncate(3);
+    cures
+}
+
+/// Formats a cure. In a fleet, also names the cluster that the command is for.
+pub(super) fn repair(of: &Cure, cluster: &str) -> Markup {
+    html! {
+        p.repair {
+            @if !cluster.is_empty() { "in " (escape(cluster)) ": " }
+            (remedy::purpose(&of.remedy)) ": " code { (remedy::in_document(&of.remedy)) }
+            @match &of.effect {
+                Some(effect) => { " " span.dim { (escape(&cure::outcome(effect))) } }
+                None => { " " span.dim { "(not tried)" } }
+            }
+        }
+    }
+}

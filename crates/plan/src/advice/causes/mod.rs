@@ -1,0 +1,176 @@
+//! Causes: what happened, each with the findings that it explains. A cause reads only the report and the snapshot. A new
+//! one is a file and a line in [`LIST`].
+
+mod block_size;
+mod broken_off;
+mod by_hand;
+mod collector;
+mod deleted_nodes;
+mod finished_pods;
+mod old_calico;
+mod other_plugin;
+mod pools;
+mod repeated_starts;
+mod restored;
+mod settings;
+
+use std::collections::{BTreeSet, HashSet};
+
+use calipam_check::{Code, Evidence, Finding, FindingKey, Remedy, Report, Severity, Subject, Topic};
+use calipam_model::snapshot::Snapshot;
+
+use super::cure::{Cure, merged};
+use super::trial::Trials;
+use super::worst;
+
+/// Finds the causes of one kind.
+type Find = fn(&Facts<'_>) -> Vec<Found>;
+
+/// The causes, in the order in which they take findings. Each finding belongs to one cause at most.
+const LIST: [(&str, Find); 12] = [
+    ("restored-backup", restored::find),
+    ("deleted-nodes", deleted_nodes::find),
+    ("finished-pods", finished_pods::find),
+    ("leak-at-each-start", repeated_starts::find),
+    ("other-plugin", other_plugin::find),
+    ("block-size-changed", block_size::find),
+    ("edited-by-hand", by_hand::find),
+    ("old-calico", old_calico::find),
+    ("broken-off-operation", broken_off::find),
+    ("collector-off", collector::find),
+    ("unusable-pool", pools::find),
+    ("setting", settings::find),
+];
+
+/// The cause of some findings, and what helps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// A stable name.
+    pub name: &'static str,
+    /// The worst severity of its findings.
+    pub severity: Severity,
+    /// What happened, in one sentence with names and numbers.
+    pub says: String,
+    /// The findings that it explains, in the order of the report.
+    pub findings: Vec<FindingKey>,
+    /// What helps, the fastest cure first; those that cannot be tried come last.
+    pub cures: Vec<Cure>,
+    /// The remedies to try.
+    pub(super) remedies: Vec<Remedy>,
+}
+
+/// A cause that was found, with the positions of its findings in the report.
+pub(super) struct Found {
+    pub says: String,
+    pub findings: Vec<usize>,
+    pub remedies: Vec<Remedy>,
+}
+
+/// A report and its snapshot, with the findings that no cause has taken yet.
+pub(super) struct Facts<'r> {
+    pub snapshot: &'r Snapshot,
+    pub report: &'r Report,
+    taken: Vec<bool>,
+}
+
+impl<'r> Facts<'r> {
+    pub(super) fn new(snapshot: &'r Snapshot, report: &'r Report) -> Self {
+        Self { snapshot, report, taken: vec![false; report.findings.len()] }
+    }
+
+    /// The findings with these codes that no cause has taken, by position.
+    pub(super) fn open(&self, codes: &[Code]) -> impl Iterator<Item = (usize, &'r Finding)> {
+        let findings = self.report.findings.iter().enumerate();
+        findings.filter(|(at, finding)| !self.taken[*at] && codes.contains(&finding.code))
+    }
+
+    /// Makes a cause of what was found, and takes its findings.
+    pub(super) fn cause(&mut self, name: &'static str, found: Found) -> Cause {
+        let Found { says, findings, remedies } = found;
+        let of = || findings.iter().map(|at| &self.report.findings[*at]);
+        let (severity, keys) = (worst(of()), of().map(Finding::key).collect());
+        findings.iter().for_each(|at| self.taken[*at] = true);
+        Cause { name, severity, says, findings: keys, cures: Vec::new(), remedies }
+    }
+}
+
+impl Found {
+    /// A cause whose remedies are those of its findings.
+    fn with_own_remedies(says: String, of: Vec<(usize, &Finding)>) -> Self {
+        let remedies = merged(of.iter().filter_map(|(_, finding)| finding.remedy()), false);
+        Self { says, findings: of.into_iter().map(|(at, _)| at).collect(), remedies }
+    }
+}
+
+/// Finds all causes.
+pub(super) fn all(facts: &mut Facts<'_>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (name, find) in LIST {
+        for found in find(facts) {
+            causes.push(facts.cause(name, found));
+        }
+    }
+    causes
+}
+
+impl Cause {
+    /// Tries the remedies, and keeps those that help.
+    pub(super) fn try_all(&mut self, trials: &mut Trials<'_, '_>) {
+        let remedies = std::mem::take(&mut self.remedies);
+        self.cures = remedies.into_iter().filter_map(|remedy| trials.cure(remedy)).collect();
+        let own: HashSet<&FindingKey> = self.findings.iter().collect();
+        let helps = |cure: &Cure| {
+            let Some(effect) = &cure.effect else { return true };
+            !effect.nodes.is_empty()
+                || !effect.pods.is_empty()
+                || effect.gone.iter().any(|key| own.contains(key))
+        };
+        self.cures.retain(helps);
+        self.cures.sort_by_key(|cure| {
+            cure.effect.as_ref().map_or((true, None), |effect| (false, Some(effect.delay())))
+        });
+    }
+
+    /// Adds where to read what helps, if no remedy does.
+    pub(super) fn add_next_step(&mut self) {
+        let Some((code, subject)) = self.findings.first().filter(|_| self.cures.is_empty()) else { return };
+        let topic = match (code, subject) {
+            (Code::PodWithoutAddress, Subject::Endpoint(pod)) => Topic::Pod(pod.clone()),
+            (Code::NodeWithoutAddresses, Subject::Node(node)) => Topic::Node(node.clone()),
+            (code, _) => Topic::Rule(*code),
+        };
+        self.cures.push(Cure { remedy: Remedy::Explain(topic), effect: None });
+    }
+
+    /// Takes the nodes and pods that get an address with the first cure: they get none because of this cause.
+    pub(super) fn gather_symptoms(&mut self, facts: &mut Facts<'_>) {
+        let Some(effect) = self.cures.first().and_then(|cure| cure.effect.as_ref()) else { return };
+        if effect.nodes.is_empty() && effect.pods.is_empty() {
+            return;
+        }
+        let gone: HashSet<(Code, &Subject)> =
+            effect.gone.iter().map(|(code, subject)| (*code, subject)).collect();
+        let symptoms: Vec<(usize, &Finding)> = facts
+            .open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress])
+            .filter(|(_, finding)| gone.contains(&finding.key_ref()))
+            .collect();
+        for (at, finding) in symptoms {
+            facts.taken[at] = true;
+            self.severity = self.severity.min(finding.severity);
+            self.findings.push(finding.key());
+        }
+    }
+}
+
+/// The names of the nodes that findings concern.
+fn nodes_of<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> BTreeSet<String> {
+    findings.into_iter().flat_map(|finding| finding.nodes.iter().cloned()).collect()
+}
+
+/// The reasons for which a finding's address counts as leaked.
+fn leak_reasons(finding: &Finding) -> &[calipam_check::LeakReason] {
+    match &finding.evidence {
+        Evidence::Address(evidence) => &evidence.reasons,
+        _ => &[],
+    }
+}

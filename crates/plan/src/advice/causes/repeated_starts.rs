@@ -1,0 +1,85 @@
+//! Workloads whose address leaks at each start: several leaked records of one pod or controller on one node.
+
+use std::collections::BTreeMap;
+
+use calipam_check::claim::Claim;
+use calipam_check::{Code, Evidence, Finding, addresses, short};
+use calipam_model::words::thousands;
+use jiff::Timestamp;
+
+use super::{Facts, Found};
+
+/// The number of leaked addresses from which on they have one cause.
+const REPEATED: usize = 3;
+
+/// The leaked records of a workload on a node.
+#[derive(Default)]
+struct Starts<'r> {
+    of: Vec<(usize, &'r Finding)>,
+    first: Option<Timestamp>,
+    last: Option<Timestamp>,
+}
+
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
+    let mut workloads: BTreeMap<(String, String), Starts<'_>> = BTreeMap::new();
+    for (at, finding) in facts.open(&[Code::LeakedAddress]) {
+        let Some((workload, node, allocated)) = recorded(finding) else { continue };
+        let starts = workloads.entry((workload, node)).or_default();
+        starts.of.push((at, finding));
+        starts.first = starts.first.into_iter().chain(allocated).min();
+        starts.last = starts.last.into_iter().chain(allocated).max();
+    }
+    // Several addresses of one start are recorded at the same time.
+    let is_repeated = |starts: &Starts<'_>| starts.of.len() >= REPEATED && starts.first < starts.last;
+    let found = workloads.into_iter().filter(|(_, starts)| is_repeated(starts));
+    found
+        .map(|((workload, node), starts)| {
+            let (first, last) = (starts.first.unwrap_or_default(), starts.last.unwrap_or_default());
+            let says = format!(
+                "{} on {} leaves an address behind at each start: {} since {first:.0}, the last at {last:.0}",
+                short(&workload),
+                short(&node),
+                addresses(thousands(starts.of.len())),
+            );
+            Found::with_own_remedies(says, starts.of)
+        })
+        .collect()
+}
+
+/// The workload and the node that the record of an address names, and the time of the record.
+fn recorded(finding: &Finding) -> Option<(String, String, Option<Timestamp>)> {
+    let Evidence::Address(evidence) = &finding.evidence else { return None };
+    let record = evidence.records.first()?.record.as_ref();
+    let Claim::Pod { namespace, pod, node: Some(node) } = Claim::of(&record) else { return None };
+    let workload = format!("{namespace}/{}", controller_of(&pod.to_string()));
+    Some((workload, node.to_string(), record.allocated_at()))
+}
+
+/// The length of the random end of a pod's name.
+const RANDOM: usize = 5;
+
+/// The name of the controller by the form of a pod's name: without the random end, and without the hash of a
+/// Deployment's template. A name of another form, as of a StatefulSet's pod, stays.
+fn controller_of(pod: &str) -> &str {
+    let is_random = |part: &str| part.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte));
+    let ended = pod.rsplit_once('-').filter(|(_, end)| end.len() == RANDOM && is_random(end));
+    let Some((begin, _)) = ended else { return pod };
+    match begin.rsplit_once('-') {
+        Some((deployment, hash)) if (8..=10).contains(&hash.len()) && is_random(hash) => deployment,
+        _ => begin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::controller_of;
+
+    #[test]
+    fn controllers_are_known_by_the_form_of_names() {
+        assert_eq!(controller_of("web-6799fc88d8-2ssxf"), "web");
+        assert_eq!(controller_of("node-exporter-2ssxf"), "node-exporter");
+        assert_eq!(controller_of("db-0"), "db-0");
+        assert_eq!(controller_of("static-node-1"), "static-node-1");
+        assert_eq!(controller_of("one"), "one");
+    }
+}

@@ -1,0 +1,104 @@
+//! Cures: remedies with the effect that they had when they were tried.
+
+use std::collections::BTreeSet;
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use calipam_check::{FindingKey, Remedy, Severity};
+use jiff::SignedDuration;
+
+/// A remedy that helps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cure {
+    pub remedy: Remedy,
+    /// The effect of the remedy in memory; `None` if it cannot be tried there. Causes share the effect of a remedy that
+    /// helps several of them.
+    pub effect: Option<Arc<Effect>>,
+}
+
+/// A cure of findings without a known cause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherCure {
+    /// The worst severity of the findings.
+    pub severity: Severity,
+    /// The findings for which it is meant.
+    pub of: Vec<FindingKey>,
+    pub cure: Cure,
+}
+
+/// The effect of a remedy that was tried in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effect {
+    /// The findings that are gone then.
+    pub gone: Vec<FindingKey>,
+    /// The number of addresses that are released, all in all.
+    pub addresses: usize,
+    /// The number of those that are released at once. The others are released after a second check.
+    pub at_once: usize,
+    /// The time until the second check; `None` if it needs none.
+    pub second_check: Option<SignedDuration>,
+    /// The cooldown of released addresses, in seconds.
+    pub cooldown: i64,
+    /// The nodes whose next pod gets an address then, and gets none now.
+    pub nodes: BTreeSet<String>,
+    /// The waiting pods that get an address then, and get none now.
+    pub pods: BTreeSet<String>,
+    /// True if the explained request gets an address then.
+    pub serves_request: bool,
+}
+
+impl Effect {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.gone.is_empty()
+            && self.addresses == 0
+            && self.nodes.is_empty()
+            && self.pods.is_empty()
+            && !self.serves_request
+    }
+
+    /// The time until the whole effect.
+    pub fn delay(&self) -> SignedDuration {
+        let cooldown = if self.addresses > 0 { self.cooldown } else { 0 };
+        self.second_check.unwrap_or_default() + SignedDuration::from_secs(cooldown)
+    }
+}
+
+/// The largest number of blocks that a command names.
+const BLOCKS: usize = 6;
+
+/// Merges remedies into one of each kind, in their order: one release covers several nodes, and one rebuild several
+/// blocks. Other kinds keep only the first remedy. If `by_block` is true, a rebuild of several blocks names at most
+/// `BLOCKS` of them. Otherwise it names no blocks, and covers everything.
+pub(super) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
+    let mut merged: Vec<Remedy> = Vec::new();
+    for remedy in remedies {
+        let known = merged.iter_mut().find(|other| discriminant(*other) == discriminant(&remedy));
+        match (known, remedy) {
+            (Some(Remedy::Rebuild(blocks)), Remedy::Rebuild(more)) if by_block || *blocks == more => {
+                blocks.extend(more);
+            }
+            (Some(Remedy::Rebuild(blocks)), _) => blocks.clear(),
+            (Some(Remedy::ReleaseNodes(nodes)), Remedy::ReleaseNodes(more)) => nodes.extend(more),
+            (Some(_), _) => {}
+            (None, remedy) => merged.push(remedy),
+        }
+    }
+    let named = if by_block { BLOCKS } else { 0 };
+    for remedy in &mut merged {
+        if let Remedy::Rebuild(blocks) = remedy
+            && blocks.len() > 1
+        {
+            *blocks = std::mem::take(blocks).into_iter().take(named).collect();
+        }
+    }
+    merged
+}
+
+/// True if the merged remedy `whole` covers this one.
+pub(super) fn is_part_of(remedy: &Remedy, whole: &Remedy) -> bool {
+    match (remedy, whole) {
+        (Remedy::Rebuild(blocks), Remedy::Rebuild(all)) => all.is_empty() || blocks.is_subset(all),
+        (Remedy::ReleaseNodes(nodes), Remedy::ReleaseNodes(all)) => nodes.is_subset(all),
+        _ => remedy == whole,
+    }
+}

@@ -1,0 +1,147 @@
+//! Causes and cures: what happened to a cluster, and what helps.
+//!
+//! A cause gathers findings of a report. A cure is a remedy that was tried in memory: the planners that carry it out
+//! make the edits, and the allocator is asked again on the changed data. A remedy without an effect is no cure.
+
+mod causes;
+mod cure;
+mod refusal;
+mod trial;
+
+use std::collections::HashSet;
+
+use calipam_check::views::{Asking, Explanation};
+use calipam_check::{Code, Finding, FindingKey, Options, Remedy, Report, Scope, Severity};
+use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
+
+pub use self::causes::Cause;
+use self::causes::Facts;
+pub use self::cure::{Cure, Effect, OtherCure};
+use self::trial::Trials;
+use crate::basis::Basis;
+use crate::release::Observations;
+
+/// The largest number of remedies that are tried for one report.
+const MOST_TRIALS: usize = 16;
+
+/// The causes of a report's findings, and the cures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Advice {
+    /// The causes, the worst and largest first.
+    pub causes: Vec<Cause>,
+    /// The cures of findings without a known cause, the worst first.
+    pub others: Vec<OtherCure>,
+}
+
+impl Advice {
+    pub fn is_empty(&self) -> bool {
+        self.causes.is_empty() && self.others.is_empty()
+    }
+
+    /// Keeps the causes and cures of findings that are still in the report.
+    pub fn narrow(&mut self, report: &Report) {
+        let left: HashSet<_> = report.findings.iter().map(Finding::key_ref).collect();
+        let is_left = |key: &FindingKey| left.contains(&(key.0, &key.1));
+        self.causes.retain(|cause| cause.findings.iter().any(is_left));
+        self.others.retain(|other| other.of.iter().any(is_left));
+    }
+
+    /// The first cure of a finding.
+    pub fn cure_of(&self, finding: &Finding) -> Option<&Cure> {
+        let has = |keys: &[FindingKey]| keys.iter().any(|key| (key.0, &key.1) == finding.key_ref());
+        let of_cause = self.causes.iter().find(|cause| has(&cause.findings));
+        let other = || self.others.iter().find(|other| has(&other.of)).map(|other| &other.cure);
+        of_cause.map_or_else(other, |cause| cause.cures.first())
+    }
+}
+
+/// Finds causes and cures. `report` must be complete: not filtered yet. Commands are limited to `scope`.
+pub fn advise(snapshot: &Snapshot, report: &Report, options: &Options, scope: &Scope) -> Advice {
+    if report.findings.is_empty() {
+        return Advice::default();
+    }
+    let seen = seen_before(report, options, snapshot);
+    let basis = Basis::new(snapshot, report, options).with(&[], cooldown(snapshot));
+    let mut trials = Trials::new(basis, &seen, scope);
+    let mut facts = Facts::new(snapshot, report);
+
+    let mut causes = causes::all(&mut facts);
+    for cause in &mut causes {
+        cause.try_all(&mut trials);
+    }
+    causes.iter_mut().for_each(|cause| cause.gather_symptoms(&mut facts));
+    for mut cause in refusal::causes(&mut facts, &trials) {
+        cause.try_all(&mut trials);
+        cause.gather_symptoms(&mut facts);
+        causes.push(cause);
+    }
+    causes.iter_mut().for_each(Cause::add_next_step);
+    let others = others(&facts, &mut trials);
+    causes.sort_by_key(|cause| (cause.severity, std::cmp::Reverse(cause.findings.len())));
+    Advice { causes, others }
+}
+
+/// The cures for a request that gets no address, in the order in which they help: those that act at once come first.
+/// `report` must be complete. Empty if the request gets an address.
+pub fn cures_for(
+    snapshot: &Snapshot,
+    report: &Report,
+    options: &Options,
+    explained: &Explanation,
+    asking: Asking<'_>,
+) -> Vec<Cure> {
+    if !explained.is_refused() {
+        return Vec::new();
+    }
+    let seen = seen_before(report, options, snapshot);
+    let basis = Basis::new(snapshot, report, options).with(&[], cooldown(snapshot));
+    let scope = Scope::default();
+    let mut trials = Trials::new(basis, &seen, &scope).asking(asking);
+    let remedies = refusal::remedies(explained, report);
+    let mut cures: Vec<Cure> = remedies.into_iter().filter_map(|remedy| trials.cure(remedy)).collect();
+    cures.retain(|cure| cure.effect.as_ref().is_none_or(|effect| effect.serves_request));
+    cures.sort_by_key(|cure| cure.effect.as_ref().map(|effect| effect.delay()));
+    cures
+}
+
+/// Tries the remedies of the findings that no cause explains.
+fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
+    let open: Vec<(&Finding, Remedy)> =
+        facts.open(Code::ALL).filter_map(|(_, finding)| Some((finding, finding.remedy()?))).collect();
+    let remedies = open.iter().map(|(_, remedy)| remedy.clone());
+    let mut others = Vec::new();
+    for remedy in cure::merged(remedies, trials.names_blocks()) {
+        let is_meant = |own: &Remedy| cure::is_part_of(own, &remedy);
+        let of: Vec<&Finding> =
+            open.iter().filter(|(_, own)| is_meant(own)).map(|(finding, _)| *finding).collect();
+        if let Some(cure) = trials.cure(remedy) {
+            let severity = worst(of.iter().copied());
+            others.push(OtherCure { severity, of: of.into_iter().map(Finding::key).collect(), cure });
+        }
+    }
+    others.sort_by_key(|other| (other.severity, std::cmp::Reverse(other.of.len())));
+    others
+}
+
+/// Returns the findings as if an earlier read had seen them, as in the second read of `release` and `rebuild`.
+fn seen_before(report: &Report, options: &Options, snapshot: &Snapshot) -> Vec<Observations> {
+    let observations = Observations::of_report(report);
+    let grace = calipam_check::grace(snapshot, options);
+    let at = snapshot.taken_at.saturating_sub(grace).unwrap_or(Timestamp::MIN);
+    vec![Observations { at, ..observations }]
+}
+
+fn cooldown(snapshot: &Snapshot) -> i64 {
+    snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0))
+}
+
+/// The worst severity of findings.
+fn worst<'f>(findings: impl Iterator<Item = &'f Finding>) -> Severity {
+    findings.map(|finding| finding.severity).min().unwrap_or(Severity::Info)
+}
+
+/// True for what cannot be tried: the effect is outside the datastore.
+fn is_outside(remedy: &Remedy) -> bool {
+    matches!(remedy, Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) | Remedy::Explain(_))
+}

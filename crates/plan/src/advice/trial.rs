@@ -1,0 +1,308 @@
+//! Tries remedies in memory. Nothing is copied but what an edit touches and, if nodes or pods get no address now, what
+//! the allocator reads.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use calipam_check::views::{Asking, explain};
+use calipam_check::{Code, Finding, PoolChange, Remedy, Scope, Severity, Subject};
+use calipam_model::pool::PoolUse;
+use calipam_model::snapshot::Snapshot;
+use jiff::SignedDuration;
+
+use super::cure::{Cure, Effect};
+use super::{MOST_TRIALS, is_outside};
+use crate::basis::Basis;
+use crate::plan::{Plan, Verb};
+use crate::release::{self, Observations};
+use crate::skipped::SkipReason;
+use crate::trial::Touched;
+use crate::{configure, rebuild};
+
+/// The trials of remedies for one report.
+pub(super) struct Trials<'b, 's> {
+    basis: Basis<'s>,
+    /// The findings as an earlier read, for remedies that need a second check.
+    seen: &'s [Observations],
+    /// The part of the cluster to which commands are limited.
+    scope: &'b Scope,
+    /// The nodes and pods that get no address now.
+    refused: Unserved,
+    /// The request that is explained and gets no address.
+    asking: Option<Asking<'b>>,
+    /// What the allocator reads, copied for the first trial that asks it.
+    world: Option<Snapshot>,
+    tried: Vec<(Remedy, Option<Arc<Effect>>)>,
+}
+
+/// Nodes and pods without addresses.
+#[derive(Debug, Default)]
+struct Unserved {
+    nodes: BTreeSet<String>,
+    pods: BTreeSet<String>,
+}
+
+impl Unserved {
+    fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
+        let mut found = Self::default();
+        for finding in findings.filter(|finding| finding.severity != Severity::Info) {
+            match (finding.code, &finding.subject) {
+                (Code::NodeWithoutAddresses, _) => found.nodes.extend(finding.nodes.iter().cloned()),
+                (Code::PodWithoutAddress, Subject::Endpoint(pod)) => drop(found.pods.insert(pod.clone())),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.pods.is_empty()
+    }
+}
+
+impl<'b, 's> Trials<'b, 's> {
+    /// Prepares trials on a basis without observations.
+    pub(super) fn new(basis: Basis<'s>, seen: &'s [Observations], scope: &'b Scope) -> Self {
+        let refused = Unserved::of(basis.report.findings.iter());
+        Self { basis, seen, scope, refused, asking: None, world: None, tried: Vec::new() }
+    }
+
+    /// Also asks for the address of a request that gets none now.
+    pub(super) fn asking(self, asking: Asking<'b>) -> Self {
+        Self { asking: Some(asking), ..self }
+    }
+
+    /// True if a rebuild has to name its blocks, since its command takes no node and no namespace.
+    pub(super) fn names_blocks(&self) -> bool {
+        !self.scope.nodes.is_empty() || self.scope.namespace.is_some()
+    }
+
+    pub(super) fn basis(&self) -> &Basis<'s> {
+        &self.basis
+    }
+
+    /// Tries a remedy. Returns the cure; `None` if it has no effect. A remedy outside the datastore cannot be tried.
+    pub(super) fn cure(&mut self, remedy: Remedy) -> Option<Cure> {
+        let remedy = self.within_scope(remedy)?;
+        if is_outside(&remedy) {
+            return Some(Cure { remedy, effect: None });
+        }
+        if let Some((_, effect)) = self.tried.iter().find(|(known, _)| *known == remedy) {
+            let effect = Some(effect.clone()?);
+            return Some(Cure { remedy, effect });
+        }
+        if self.tried.len() >= MOST_TRIALS {
+            return Some(Cure { remedy, effect: None });
+        }
+        let effect = self.effect(&remedy).filter(|effect| !effect.is_nothing()).map(Arc::new);
+        self.tried.push((remedy.clone(), effect.clone()));
+        Some(Cure { remedy, effect: Some(effect?) })
+    }
+
+    /// Limits a remedy to the nodes in scope. A rebuild is limited to a node or namespace only by its blocks.
+    fn within_scope(&self, mut remedy: Remedy) -> Option<Remedy> {
+        match &mut remedy {
+            Remedy::ReleaseNodes(nodes) => {
+                nodes.retain(|node| self.scope.has_node(node));
+                (!nodes.is_empty()).then_some(remedy)
+            }
+            Remedy::Rebuild(blocks) if blocks.is_empty() && self.names_blocks() => None,
+            _ => Some(remedy),
+        }
+    }
+
+    fn effect(&mut self, remedy: &Remedy) -> Option<Effect> {
+        match remedy {
+            Remedy::Configure(settings) => {
+                let before = self.basis.snapshot.effective_ipam_config()?;
+                let after = configure::configured(before, settings).ok().filter(|after| *after != before)?;
+                Some(self.with_world(|world| world.ipam_config = Some(after)))
+            }
+            Remedy::ChangePool { pool, change } => {
+                let pools = self.basis.snapshot.pools.iter();
+                let at = pools.clone().position(|stored| stored.value.name == *pool)?;
+                Some(self.with_world(|world| change_pool(&mut world.pools[at].value, *change)))
+            }
+            _ => self.of_plan(remedy),
+        }
+    }
+
+    /// Tries a remedy that the planners carry out.
+    fn of_plan(&mut self, remedy: &Remedy) -> Option<Effect> {
+        let at_once = self.plan(remedy)?;
+        let seen_once =
+            |plan: &Plan| plan.skipped.iter().any(|skipped| skipped.reason == SkipReason::SeenOnce);
+        let (plan, first, second_check) = if seen_once(&at_once) {
+            self.basis.observations = self.seen;
+            let all = self.plan(remedy);
+            self.basis.observations = &[];
+            (all?, released(&at_once), Some(self.basis.context.grace))
+        } else {
+            let number = released(&at_once);
+            (at_once, number, None)
+        };
+        if plan.is_empty() {
+            return None;
+        }
+
+        let (snapshot, keys) = (self.basis.snapshot, plan.keys());
+        let mut touched = Touched::copy(snapshot, &keys);
+        touched.apply(&plan, snapshot.datastore, snapshot.taken_at).ok()?;
+        let served = if self.asks_allocator() {
+            let cooldown = SignedDuration::from_secs(self.basis.cooldown);
+            let world = self.world();
+            let (now, original) = (world.taken_at, Touched::take(world, &keys));
+            touched.put_into(world);
+            // Released addresses are free only after the cooldown.
+            world.taken_at = now.saturating_add(cooldown).unwrap_or(now);
+            let served = self.served();
+            let world = self.world();
+            drop(Touched::take(world, &keys));
+            original.put_into(world);
+            world.taken_at = now;
+            served
+        } else {
+            Effect::default()
+        };
+
+        let repaired: HashSet<(Code, &Subject)> = plan
+            .changes()
+            .flat_map(|change| &change.repairs)
+            .map(|(code, subject)| (*code, subject))
+            .collect();
+        let mut effect = Effect {
+            addresses: released(&plan),
+            at_once: first,
+            second_check,
+            cooldown: self.basis.cooldown,
+            ..served
+        };
+        let findings = self.basis.report.findings.iter();
+        let repaired = findings.filter(|finding| repaired.contains(&finding.key_ref()));
+        effect.gone.extend(repaired.map(Finding::key));
+        Some(effect)
+    }
+
+    /// Plans a remedy as its command does; `None` if its command makes no plan of blocks.
+    fn plan(&self, remedy: &Remedy) -> Option<Plan> {
+        let within = |request| release::plan(&self.basis, &request);
+        let scope = self.scope.clone();
+        Some(match remedy {
+            Remedy::ReleaseLeaked => within(release::Request { leaked: true, scope, ..Default::default() }),
+            Remedy::ReleaseLeakedOf(node) => {
+                let scope = Scope { nodes: [node.clone()].into(), ..scope };
+                within(release::Request { leaked: true, scope, ..Default::default() })
+            }
+            Remedy::ReleaseNodes(nodes) => {
+                let scope = Scope { nodes: nodes.clone(), namespace: None, ..scope };
+                within(release::Request { scope, ..Default::default() })
+            }
+            Remedy::ReleaseOrphanHandles => {
+                within(release::Request { orphan_handles: true, scope, ..Default::default() })
+            }
+            Remedy::ReleaseAddress(address) => {
+                within(release::Request { addresses: vec![*address], ..Default::default() })
+            }
+            Remedy::Rebuild(blocks) => {
+                let scope = Scope { nodes: BTreeSet::new(), namespace: None, ..scope };
+                let request = rebuild::Request {
+                    scope,
+                    blocks: blocks.iter().copied().collect(),
+                    endpoints_only: false,
+                };
+                rebuild::plan(&self.basis, &request)
+            }
+            Remedy::Configure(_)
+            | Remedy::ChangePool { .. }
+            | Remedy::RestartPod { .. }
+            | Remedy::RestartCalicoNode(_)
+            | Remedy::Explain(_) => return None,
+        })
+    }
+
+    fn asks_allocator(&self) -> bool {
+        !self.refused.is_empty() || self.asking.is_some()
+    }
+
+    /// Changes what the allocator reads, asks it, and undoes the change.
+    fn with_world(&mut self, change: impl FnOnce(&mut Snapshot)) -> Effect {
+        let world = self.world();
+        let (pools, config) = (world.pools.clone(), world.ipam_config);
+        change(world);
+        let served = self.served();
+        let world = self.world();
+        (world.pools, world.ipam_config) = (pools, config);
+        served
+    }
+
+    fn world(&mut self) -> &mut Snapshot {
+        let snapshot = self.basis.snapshot;
+        self.world.get_or_insert_with(|| copy_for_allocator(snapshot))
+    }
+
+    /// Asks the allocator which of the refused nodes, pods and requests get an address in the changed world.
+    fn served(&self) -> Effect {
+        let Some(world) = &self.world else { return Effect::default() };
+        let context = &self.basis.context;
+        let mut effect = Effect::default();
+        if let Some(explained) = self.asking.and_then(|asking| explain(context, world, asking)) {
+            effect.serves_request = !explained.is_refused();
+        }
+        if self.refused.is_empty() {
+            return effect;
+        }
+        let still = Unserved::of(context.without_addresses(world).iter());
+        effect.nodes = self.refused.nodes.difference(&still.nodes).cloned().collect();
+        effect.pods = self.refused.pods.difference(&still.pods).cloned().collect();
+        let is_served = |finding: &&Finding| match (finding.code, &finding.subject) {
+            _ if finding.severity == Severity::Info => false,
+            (Code::NodeWithoutAddresses, _) => finding.nodes.iter().all(|node| effect.nodes.contains(node)),
+            (Code::PodWithoutAddress, Subject::Endpoint(pod)) => effect.pods.contains(pod),
+            _ => false,
+        };
+        effect.gone = self.basis.report.findings.iter().filter(is_served).map(Finding::key).collect();
+        effect
+    }
+}
+
+/// The number of addresses that a plan releases.
+fn released(plan: &Plan) -> usize {
+    let released = plan.changes().filter(|change| change.action == Verb::ReleaseAddress);
+    released.filter_map(|change| change.subject.address()).collect::<HashSet<_>>().len()
+}
+
+fn change_pool(pool: &mut calipam_model::pool::Pool, change: PoolChange) {
+    match change {
+        PoolChange::Enable => pool.disabled = false,
+        PoolChange::SelectAllNodes => pool.node_selector = "all()".to_owned(),
+        PoolChange::AllowWorkloads => pool.allowed_uses = vec![PoolUse::Workload, PoolUse::Tunnel],
+        PoolChange::AssignAutomatically => pool.automatic = true,
+    }
+}
+
+/// Copies what the allocator reads. Only virtual machines need handles.
+fn copy_for_allocator(snapshot: &Snapshot) -> Snapshot {
+    let handles = if snapshot.machines.is_empty() { Vec::new() } else { snapshot.handles.clone() };
+    Snapshot {
+        datastore: snapshot.datastore,
+        is_native: snapshot.is_native,
+        taken_at: snapshot.taken_at,
+        newest_creation: snapshot.newest_creation,
+        coverage: snapshot.coverage.clone(),
+        cluster: snapshot.cluster.clone(),
+        cluster_revision: snapshot.cluster_revision.clone(),
+        ipam_config: snapshot.ipam_config,
+        ipam_configuration: snapshot.ipam_configuration,
+        kube_controllers: snapshot.kube_controllers.clone(),
+        blocks: snapshot.blocks.clone(),
+        affinities: snapshot.affinities.clone(),
+        handles,
+        pools: snapshot.pools.clone(),
+        reservations: snapshot.reservations.clone(),
+        nodes: snapshot.nodes.clone(),
+        machines: snapshot.machines.clone(),
+        namespaces: snapshot.namespaces.clone(),
+        defects: snapshot.defects.clone(),
+        ..Snapshot::default()
+    }
+}
