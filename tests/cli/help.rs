@@ -139,7 +139,7 @@ fn hints_repeat_the_name_and_the_connection() {
         ("ipam", "check", "ipam"),
     ] {
         called(name, &format!("{check} --datastore {EXAMPLE}"))
-            .says(&format!("`{typed} release --leaked --datastore {EXAMPLE}`\n"))
+            .prints(&format!("`{typed} release --leaked --datastore {EXAMPLE}`"))
             .says(&format!("`{typed} explain duplicate-address`;"));
     }
 }

@@ -124,7 +124,7 @@ fn hints_name_no_more_than_the_call() {
         let check = site.run(&[&["check", "--settle", "0", "--grace", "0"], &scope_words[..]].concat());
         let found = site.findings(&scope_words);
         assert!(!found.is_empty() && found.len() < all.len(), "{scope}: {found:?}");
-        let hints = check.stderr.split('`').skip(1).step_by(2).map(|line| line.replace('\'', ""));
+        let hints = check.stdout.split('`').skip(1).step_by(2).map(|line| line.replace('\'', ""));
         let repairs: Vec<String> =
             hints.filter(|line| line.contains(" release ") || line.contains(" rebuild ")).collect();
         assert!(!repairs.is_empty(), "{check:?}");

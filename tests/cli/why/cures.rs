@@ -133,7 +133,7 @@ fn a_pool_that_calico_closed_is_not_called_disabled() {
         json!({"conditions": [{"type": "Allocatable", "status": "False", "reason": "CIDROverlap"}]});
     let pools = [
         (closed("team-b", overlap, Value::Null), "not allocatable: CIDROverlap"),
-        (closed("team-b", json!({}), json!("2026-06-01T08:30:00Z")), "being deleted"),
+        (closed("team-b", json!({}), json!("2026-06-01T08:30:00Z")), "terminating"),
     ];
     for (closed, why) in pools {
         let mut lists = Lists::of_pool("default", "10.54.0.0/16", json!({}));

@@ -198,7 +198,7 @@ impl Outlook<'_> {
     /// The CIDR of a pool that a pod requests by name or CIDR.
     fn named_pool(&self, name: &str, family: Family) -> Result<IpNet, Refused> {
         let by_name = || self.pools().filter(|pool| pool.name == name).last().map(|pool| pool.cidr);
-        let Some(cidr) = go_cidr(name).or_else(by_name) else {
+        let Some(cidr) = cidr::parse_pool(name).or_else(by_name) else {
             if let Some(cidr) = self.broken_cidr(name) {
                 let calico = format!("failed to parse IP pool cidr: invalid CIDR address: {cidr}");
                 return Err(Refused::new(Reason::BrokenPool { pool: name.to_owned(), cidr }, calico));
@@ -261,11 +261,6 @@ impl Outlook<'_> {
     }
 }
 
-/// Reads a CIDR as Go's `net.ParseCIDR` does, which wants a prefix length.
-fn go_cidr(text: &str) -> Option<IpNet> {
-    Some(text).filter(|text| text.contains('/')).and_then(cidr::parse_cidr)
-}
-
 /// Checks the annotations that Calico's main plugin reads after IPAM has assigned addresses.
 ///
 /// # Errors
@@ -302,7 +297,7 @@ pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
         return Ok(());
     }
     for prefix in string_list(text).map_err(|error| not_json(SOURCE_PREFIXES, text, &error))? {
-        if go_address(&prefix).is_none() && go_cidr(&prefix).is_none() {
+        if go_address(&prefix).is_none() && cidr::parse_pool(&prefix).is_none() {
             let calico = format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
             let reason = Reason::BadEntry { annotation: SOURCE_PREFIXES, entry: prefix };
             return Err(Refused::new(reason, calico));

@@ -84,7 +84,7 @@ pub struct TunnelAnswer {
     pub next: TunnelStep,
 }
 
-/// What calico-node does with a tunnel address.
+/// A step that calico-node takes for a tunnel address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TunnelStep {
     /// The address stays.

@@ -36,8 +36,8 @@ pub(crate) struct KubectlArgs {
     /// Group to impersonate; can be repeated
     #[arg(long = "as-group", global = true, value_name = "GROUP", requires = "as_user")]
     pub as_groups: Vec<String>,
-    /// How long to wait for a server that does not answer, such as `30s`, or a number of seconds; 0
-    /// for no limit [default: 1m]
+    /// Time to wait for a server that does not answer, such as `30s`, or a number of seconds; 0 for
+    /// no limit [default: 1m]
     #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
     pub request_timeout: Option<Duration>,
     /// Skip TLS verification of the API server

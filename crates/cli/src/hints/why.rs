@@ -1,4 +1,4 @@
-//! What helps if a pod has no address, and cannot be tried: what a person has to decide or to correct.
+//! Advice for a pod without an address that cannot be tried: a person has to decide or to correct something.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, RequestState};
@@ -114,7 +114,7 @@ fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
     vec![one]
 }
 
-/// What helps if the pools are full. If the pod names its pool, other pods can be kept out of it.
+/// Advice if the pools are full. If the pod names its pool, other pods can be kept out of it.
 fn of_full_pools(refused: &Refused) -> Vec<String> {
     let is_named = refused.pools.iter().any(|(_, why)| *why == PoolPassedOver::NotRequested);
     let mut steps = Vec::new();

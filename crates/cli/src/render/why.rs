@@ -29,7 +29,7 @@ pub(crate) struct Why<'a> {
     node: &'a str,
     refused: bool,
     answer: String,
-    /// What helps, the fastest cure first.
+    /// The cures, the fastest first.
     cures: Vec<ShownCure<'a>>,
     /// The cures, and what helps and cannot be tried.
     steps: Vec<String>,
@@ -69,7 +69,7 @@ struct ShownTunnel<'a> {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<IpAddr>,
-    /// What calico-node does with it.
+    /// The step that calico-node takes.
     next: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     new_address: Option<IpAddr>,

@@ -107,7 +107,7 @@ impl Datastore {
         self.backend.request_count() + self.beside.as_ref().map_or(0, |client| client.request_count())
     }
 
-    /// Tells the connections how far this run is, which determines how long they wait for a server.
+    /// Passes the progress of this run to the connections, since it determines the time for which they wait for a server.
     pub fn enter(&self, phase: Phase) {
         let beside = self.beside.as_ref().map(|client| KubeClient::budget(client));
         self.backend.budget().into_iter().chain(beside).for_each(|budget| budget.enter(phase));

@@ -30,7 +30,7 @@ pub(super) struct Trials<'b, 's> {
     refused: Unserved,
     /// The request that is explained and gets no address.
     asking: Option<Asking<'b>>,
-    /// What the allocator reads, copied for the first trial that asks it.
+    /// The objects that the allocator reads, copied for the first trial that asks it.
     world: Option<Snapshot>,
     tried: Vec<(Remedy, Option<Arc<Effect>>)>,
 }
@@ -104,7 +104,8 @@ impl<'b, 's> Trials<'b, 's> {
         match &mut remedy {
             Remedy::ReleaseNodes(nodes) => {
                 nodes.retain(|node| self.scope.has_node(node));
-                (!nodes.is_empty()).then_some(remedy)
+                // All addresses of a node are more than those of a namespace.
+                (!nodes.is_empty() && self.scope.namespace.is_none()).then_some(remedy)
             }
             Remedy::Rebuild(blocks) if blocks.is_empty() && self.names_blocks() => None,
             _ => Some(remedy),

@@ -110,8 +110,10 @@ fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
         ..small()
     };
     let shown = run(&scenario).unwrap();
-    assert_eq!((shown.waiting_pods, shown.pods, shown.adds.failed + shown.adds.too_long), (0, 30, 0));
+    assert_eq!((shown.waiting_pods, shown.pods), (0, 30));
     assert!(shown.simulated > scenario.end(), "{}", shown.simulated);
+    // A call with a claim takes 72 s, longer than its limit of a minute. The kubelet's next call has a block.
+    assert!(shown.adds.failed + shown.adds.too_long > 0, "{:?}", shown.adds);
     // A run with a given duration ends after that time.
     let shown = run(&Scenario { duration: Some(Micros::from_mins(1)), ..scenario }).unwrap();
     assert_eq!(shown.simulated, Micros::from_mins(1));

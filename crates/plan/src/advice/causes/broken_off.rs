@@ -5,7 +5,7 @@ use calipam_model::words::count;
 
 use super::{Facts, Found};
 
-/// What an operation leaves that ends between two of its writes (facts 3.14, 3.15).
+/// The leftovers of an operation that ended between two of its writes (facts 3.14, 3.15).
 const LEFT: [Code; 5] = [
     Code::UnsettledAffinity,
     Code::HalfDeleted,

@@ -49,11 +49,11 @@ pub struct Cause {
     pub name: &'static str,
     /// The worst severity of its findings.
     pub severity: Severity,
-    /// What happened, in one sentence with names and numbers.
+    /// The event, in one sentence with names and numbers.
     pub says: String,
     /// The findings that it explains, in the order of the report.
     pub findings: Vec<FindingKey>,
-    /// What helps, the fastest cure first; those that cannot be tried come last.
+    /// The cures, the fastest first; those that cannot be tried come last.
     pub cures: Vec<Cure>,
     /// The remedies to try.
     pub(super) remedies: Vec<Remedy>,

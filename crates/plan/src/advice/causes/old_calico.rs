@@ -1,4 +1,4 @@
-//! What earlier versions of Calico left behind.
+//! Leftovers of earlier versions of Calico.
 
 use calipam_check::Code;
 use calipam_model::words::count;
