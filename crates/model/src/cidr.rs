@@ -27,8 +27,8 @@ fn parse_any(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
 }
 
-/// Reads a pool's CIDR as Go's `net.ParseCIDR` does: it needs a prefix length. Like Calico, reads IPv4-mapped IPv6 (`::ffff:192.0.2.0/120`) as
-/// IPv4.
+/// Reads a pool's CIDR as Go's `net.ParseCIDR` does: it needs a prefix length. Like Calico, reads IPv4-mapped IPv6
+/// (`::ffff:192.0.2.0/120`) as IPv4.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
     Some(text).filter(|text| text.contains('/')).and_then(parse_cidr).map(to_canonical)
 }

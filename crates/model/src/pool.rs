@@ -127,23 +127,6 @@ impl Pool {
         !self.disabled && !self.deleting && self.not_allocatable.is_none()
     }
 
-    /// The state of a pool from which Calico does not allocate: `disabled`, `terminating`, or `not allocatable` with the
-    /// reason in the pool's status. `None` for an enabled pool.
-    pub fn closed(&self) -> Option<String> {
-        if self.disabled {
-            return Some("disabled".to_owned());
-        }
-        if self.deleting {
-            return Some("terminating".to_owned());
-        }
-        let reason = self.not_allocatable.as_ref()?;
-        Some(if reason.is_empty() {
-            "not allocatable".to_owned()
-        } else {
-            format!("not allocatable: {reason}")
-        })
-    }
-
     /// True if the pool is too small for even one block.
     pub fn is_smaller_than_block(&self) -> bool {
         self.block_size < self.cidr.prefix_len()

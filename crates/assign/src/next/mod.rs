@@ -81,6 +81,20 @@ impl<'r> NextAddress<'r> {
     pub fn new(node: &'r str, family: Family, pools: &'r [IpNet]) -> Self {
         Self { node, family, pools, namespace_labels: None, machine: None }
     }
+
+    /// The allocator's request for one address of the family from the named pools, for this use.
+    fn for_use(&self, intended_use: PoolUse) -> AutoAssign {
+        let pools = self.pools.to_vec();
+        let asked = AutoAssign {
+            host: self.node.to_owned(),
+            intended_use: Some(intended_use),
+            ..AutoAssign::default()
+        };
+        match self.family {
+            Family::V4 => AutoAssign { v4: 1, pools_v4: pools, ..asked },
+            Family::V6 => AutoAssign { v6: 1, pools_v6: pools, ..asked },
+        }
+    }
 }
 
 /// The data that a node's refusal depends on. Nodes with equal keys get the same answer.
@@ -251,23 +265,16 @@ impl<'s> Outlook<'s> {
     /// Answers a request for any address. If the first attempt fails but changes something, such as a stale affinity,
     /// tries again, as the kubelet does.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
-        let NextAddress { node, family, pools, namespace_labels, machine } = *request;
+        let NextAddress { node, family, namespace_labels, machine, .. } = *request;
         let known = self.indexed.node(node).map(|node| &node.value);
-        let named = |wanted| if family == wanted { pools.to_vec() } else { Vec::new() };
         let single_block = known.is_some_and(|node| self.has_single_block(node, family));
         let asked = AutoAssign {
-            host: node.to_owned(),
-            v4: u32::from(family == Family::V4),
-            v6: u32::from(family == Family::V6),
             handle: machine.map(str::to_owned),
-            pools_v4: named(Family::V4),
-            pools_v6: named(Family::V6),
-            intended_use: Some(PoolUse::Workload),
             max_blocks_per_host: self.most_blocks(single_block),
             max_per_handle: u32::from(machine.is_some()),
             namespace_labels: namespace_labels.cloned(),
             windows: known.is_some_and(Node::is_windows),
-            ..AutoAssign::default()
+            ..request.for_use(PoolUse::Workload)
         };
         self.run(|allocator, events| {
             let answer = |result| Answer::of_any(self, request, single_block, result, events());

@@ -57,11 +57,15 @@ impl<'s> TunnelPools<'s> {
 
     /// The pools from which a node takes an address for a kind of tunnel.
     pub fn of(&self, node: &Node, kind: TunnelKind) -> impl Iterator<Item = &'s Pool> {
-        let family = if kind.is_v6() { Family::V6 } else { Family::V4 };
+        let family = family_of(kind);
         let of_family = self.pools.iter().filter(move |(pool, _)| Family::of(pool.cidr) == family);
         let encapsulating = of_family.filter(move |(pool, _)| encapsulates(pool, kind, node));
         encapsulating.filter(|(_, selector)| selector.selects(&node.labels)).map(|(pool, _)| *pool)
     }
+}
+
+fn family_of(kind: TunnelKind) -> Family {
+    if kind.is_v6() { Family::V6 } else { Family::V4 }
 }
 
 /// True if the node needs a tunnel address because of the pool. WireGuard does not depend on pools: every node that has
@@ -97,6 +101,16 @@ pub enum TunnelStep {
     Refuse { refused: Refused, why: TunnelLack },
     /// calico-node fails at an earlier kind of tunnel, so it does not look after this one.
     NotReached,
+}
+
+impl TunnelStep {
+    /// The refusal, if no address can be assigned.
+    pub fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::Refuse { refused, .. } => Some(refused),
+            _ => None,
+        }
+    }
 }
 
 /// The reason why a node gets a new tunnel address.
@@ -136,7 +150,7 @@ impl Outlook<'_> {
                     true => TunnelStep::NotReached,
                     false => self.tunnel_step(node, kind, has, &offering, allocator, events),
                 };
-                fails |= matches!(next, TunnelStep::Refuse { .. });
+                fails |= next.refused().is_some();
                 found.push(TunnelAnswer { kind, has, next });
             }
             found
@@ -160,10 +174,10 @@ impl Outlook<'_> {
             Some(address) => match self.lack_of(node, kind, address, offering) {
                 None => return TunnelStep::Keep,
                 Some(TunnelLack::Cooling) => {
-                    let calico = format!(
-                        "failed to reconcile tunnel address: failed to get assignment attributes for CIDR '{address}': address {address} is in cooldown"
+                    let error = format!(
+                        "failed to get assignment attributes for CIDR '{address}': address {address} is in cooldown"
                     );
-                    let refused = Refused::new(Reason::Other, calico);
+                    let refused = Refused::new(Reason::Other, error).of_calico_node();
                     return TunnelStep::Refuse { refused, why: TunnelLack::Cooling };
                 }
                 Some(why) => why,
@@ -176,24 +190,13 @@ impl Outlook<'_> {
             && let Err(error) = without_waiting(allocator.release_by_handle(&handle))
             && !matches!(error, Error::NoHandle(_))
         {
-            let calico = format!("failed to reconcile tunnel address: {}", self.calico_text(&error));
-            let refused = Refused::new(Reason::Other, calico);
+            let refused = Refused::new(Reason::Other, self.calico_text(&error)).of_calico_node();
             return TunnelStep::Refuse { refused, why };
         }
 
-        let family = if kind.is_v6() { Family::V6 } else { Family::V4 };
+        let family = family_of(kind);
         let request = NextAddress::new(&node.name, family, offering);
-        let named = |wanted| if family == wanted { offering.to_vec() } else { Vec::new() };
-        let asked = AutoAssign {
-            host: node.name.clone(),
-            v4: u32::from(family == Family::V4),
-            v6: u32::from(family == Family::V6),
-            handle: Some(handle),
-            pools_v4: named(Family::V4),
-            pools_v6: named(Family::V6),
-            intended_use: Some(PoolUse::Tunnel),
-            ..AutoAssign::default()
-        };
+        let asked = AutoAssign { handle: Some(handle), ..request.for_use(PoolUse::Tunnel) };
         let result = without_waiting(allocator.auto_assign(&asked));
         match Answer::of_any(self, &request, false, result, events()).outcome {
             Ok(given) => TunnelStep::Assign { given, why },
@@ -202,8 +205,7 @@ impl Outlook<'_> {
                 if let Some(shortage) = refused.calico.strip_prefix(&of_pods) {
                     refused.calico = shortage.to_owned();
                 }
-                refused.calico.insert_str(0, "failed to reconcile tunnel address: ");
-                TunnelStep::Refuse { refused, why }
+                TunnelStep::Refuse { refused: refused.of_calico_node(), why }
             }
         }
     }
@@ -236,5 +238,13 @@ impl Outlook<'_> {
             return (!stays).then_some(TunnelLack::OtherPool);
         }
         (!record.attribute.is_anonymous()).then_some(TunnelLack::OfAnother)
+    }
+}
+
+impl Refused {
+    /// The refusal as calico-node passes it on.
+    fn of_calico_node(mut self) -> Self {
+        self.calico.insert_str(0, "failed to reconcile tunnel address: ");
+        self
     }
 }

@@ -1,4 +1,4 @@
-//! What calico-node does with tunnel addresses, on hand-made snapshots.
+//! The steps of calico-node for tunnel addresses, on hand-made snapshots.
 
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::node::TunnelKind;

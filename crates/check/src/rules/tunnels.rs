@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::collections::HashSet;
 
-use calipam_assign::{TunnelAnswer, TunnelPools, TunnelStep};
+use calipam_assign::{TunnelAnswer, TunnelPools};
 use calipam_model::cidr::is_v4;
 use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
@@ -47,19 +47,15 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         let lacking: Vec<TunnelKind> = lacking.copied().collect();
         if !lacking.is_empty() && !is_broken(node) {
             let tunnels = answers.as_ref().map(|answers| answers.outlook.tunnels(node, &pools));
-            out.push(finding(node, &lacking, refusal(tunnels.unwrap_or_default(), &lacking)));
+            out.push(finding(node, &lacking, refusal(&tunnels.unwrap_or_default(), &lacking)));
         }
     }
 }
 
 /// Returns the reason why calico-node cannot assign one of the addresses that a node lacks.
-fn refusal(tunnels: Vec<TunnelAnswer>, lacking: &[TunnelKind]) -> Option<String> {
-    tunnels.into_iter().find_map(|tunnel| match tunnel.next {
-        TunnelStep::Refuse { refused, .. } if lacking.contains(&tunnel.kind) => {
-            Some(refused.reason.to_string())
-        }
-        _ => None,
-    })
+fn refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
+    let mut meant = tunnels.iter().filter(|tunnel| lacking.contains(&tunnel.kind));
+    meant.find_map(|tunnel| Some(tunnel.next.refused()?.reason.to_string()))
 }
 
 fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {

@@ -144,7 +144,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
                 name: pool.name.clone(),
                 cidr: pool.cidr,
                 enabled: pool.is_enabled(),
-                closed: pool.closed(),
+                closed: super::pools::closed(pool),
             })
             .collect(),
         reserved,

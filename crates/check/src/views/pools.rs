@@ -1,6 +1,6 @@
 //! The pools, with their used and free addresses.
 
-use calipam_assign::{Allocatable, Outlook, PoolLimit};
+use calipam_assign::{Allocatable, Outlook, PoolLimit, PoolPassedOver};
 use calipam_model::IpNet;
 use calipam_model::block::Cooling;
 use calipam_model::config::IpamConfig;
@@ -138,13 +138,23 @@ fn view(
         unknown: Count(tally.unknown),
         free: Count(tally.free),
         percent: tally.whole_percent(),
-        closed: pool.closed(),
+        closed: closed(pool),
         usable: Count(tally.usable),
         usable_taken: Count(tally.usable_taken),
         allocatable: allocatable.addresses.map(Count),
         by_name: allocatable.by_name.map(Count),
         limited_by: allocatable.limits.iter().map(PoolLimit::to_string).collect(),
     }
+}
+
+/// The state of a pool from which Calico does not allocate, as tables name it; `None` if it does.
+pub(super) fn closed(pool: &Pool) -> Option<String> {
+    Some(match PoolPassedOver::of_state(pool)? {
+        PoolPassedOver::Deleting => "terminating".to_owned(),
+        PoolPassedOver::NotAllocatable(reason) if reason.is_empty() => "not allocatable".to_owned(),
+        PoolPassedOver::NotAllocatable(reason) => format!("not allocatable: {reason}"),
+        _ => "disabled".to_owned(),
+    })
 }
 
 /// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::{Answer, Family, Reason, Refused, TunnelAnswer, TunnelPools, TunnelStep};
+use calipam_assign::{Answer, Family, Reason, Refused, TunnelAnswer, TunnelPools};
 use calipam_model::node::Node;
 use calipam_model::pod::Pod;
 use calipam_model::pool::PoolUse;
@@ -95,7 +95,7 @@ impl Explanation {
         let mut needed = self.families.iter().filter(|family| family.is_needed);
         let mut tunnels = self.tunnels.iter();
         needed.any(|family| family.refused().is_some())
-            || tunnels.any(|tunnel| matches!(tunnel.next, TunnelStep::Refuse { .. }))
+            || tunnels.any(|tunnel| tunnel.next.refused().is_some())
     }
 
     /// Returns the answer in one sentence.
@@ -218,7 +218,7 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
     explained.note_unasked(&answers, &kind.families);
     // Where another IPAM serves pods, tunnels have its addresses.
     if context.index.host_local_pods == 0 {
-        explained.tunnels = answers.outlook.tunnels(node, &TunnelPools::new(context.snapshot));
+        explained.tunnels = answers.outlook.tunnels(node, &TunnelPools::new(changed));
     }
     Some(explained)
 }

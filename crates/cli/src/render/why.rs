@@ -175,11 +175,11 @@ impl<'a> ShownTunnel<'a> {
                 ("not-reached", format!("its {name} tunnel stays as it is, since calico-node fails before"))
             }
         };
-        let (given, refused) = match &tunnel.next {
-            TunnelStep::Assign { given, .. } => (Some(given), None),
-            TunnelStep::Refuse { refused, .. } => (None, Some(refused)),
-            _ => (None, None),
+        let given = match &tunnel.next {
+            TunnelStep::Assign { given, .. } => Some(given),
+            _ => None,
         };
+        let refused = tunnel.next.refused();
         Self {
             kind: tunnel.kind.attribute(),
             address: tunnel.has,

@@ -31,7 +31,7 @@ async fn an_address_takes_a_few_keys() {
     }
 }
 
-/// What is read of a cluster does not depend on its size: not even of a small one are all endpoints read.
+/// The same is read whatever the size of the cluster: not even of a small one are all endpoints read.
 #[tokio::test]
 async fn a_small_cluster_is_read_as_a_large_one() {
     let etcd = start(&entries(50));
