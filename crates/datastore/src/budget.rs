@@ -141,7 +141,8 @@ impl Budget {
             return Ok(end.min(late).min(now + (TELL - length)));
         }
         silence.is_told = true;
-        let (length, whole) = (length.as_secs(), whole.as_secs());
+        let length = length.as_secs();
+        let whole = whole.as_secs();
         tracing::warn!(target: SILENCE, "no answer from {server} for {length} s; waiting for {whole} s in all");
         Ok(end.min(late))
     }

@@ -28,7 +28,8 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(budget: &Budget, server: &str, limit: Duration) -> Self {
-        let (budget, server) = (budget.clone(), server.to_owned());
+        let budget = budget.clone();
+        let server = server.to_owned();
         Self { budget, server, limit, whole: limit, begun: None, bytes: 0, is_watch: false }
     }
 

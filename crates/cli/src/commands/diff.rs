@@ -88,7 +88,8 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
 }
 
 async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side> {
-    let (datastore, shown_as) = (Some(name.datastore.clone()), name.shown_as.clone());
+    let datastore = Some(name.datastore.clone());
+    let shown_as = name.shown_as.clone();
     let global = Global { datastore, shown_as, ..global.clone() };
     Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
 }

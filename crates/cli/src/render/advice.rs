@@ -59,7 +59,8 @@ fn write(entries: &[Entry], text: &mut Text) {
     let heights: Vec<usize> = entries.iter().map(|entry| height(&entry.lines, text)).collect();
     // The last line says how many more there are.
     let most = if heights.iter().sum::<usize>() > LINES { LINES - 1 } else { LINES };
-    let (mut written, mut shown) = (0, 0);
+    let mut written = 0;
+    let mut shown = 0;
     for (entry, height) in entries.iter().zip(heights) {
         if !text.page.wide && shown > 0 && written + height > most {
             break;

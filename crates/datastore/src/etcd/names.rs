@@ -91,7 +91,8 @@ async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<St
     if found.is_empty() {
         return folders(&keys, begin).await;
     }
-    let (mut start, mut gaps) = (begin.as_bytes().to_vec(), Vec::new());
+    let mut start = begin.as_bytes().to_vec();
+    let mut gaps = Vec::new();
     for name in &found {
         let own = format!("{name}/");
         gaps.push(keys.range(&start, own.as_bytes(), MOST));

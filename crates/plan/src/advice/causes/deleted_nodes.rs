@@ -27,8 +27,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     }
 
     let number = |code| each().filter(|finding| finding.code == code).count();
-    let (leaked, blocks) = (number(Code::LeakedAddress), number(Code::BlockOfMissingNode));
-    let (affinities, endpoints) = (number(Code::AffinityOfMissingNode), number(Code::EndpointOfMissingNode));
+    let leaked = number(Code::LeakedAddress);
+    let blocks = number(Code::BlockOfMissingNode);
+    let affinities = number(Code::AffinityOfMissingNode);
+    let endpoints = number(Code::EndpointOfMissingNode);
     let mut held: Vec<String> = Vec::new();
     if leaked > 0 {
         held.push(addresses(thousands(leaked)));

@@ -88,7 +88,8 @@ impl<'r> Facts<'r> {
     pub(super) fn cause(&mut self, name: &'static str, found: Found) -> Cause {
         let Found { says, findings, remedies } = found;
         let of = || findings.iter().map(|at| &self.report.findings[*at]);
-        let (severity, keys) = (worst(of()), of().map(Finding::key).collect());
+        let severity = worst(of());
+        let keys = of().map(Finding::key).collect();
         findings.iter().for_each(|at| self.taken[*at] = true);
         Cause { name, severity, says, findings: keys, cures: Vec::new(), remedies }
     }

@@ -19,6 +19,6 @@ fn remedy(finding: &Finding) -> Option<Remedy> {
     let Evidence::Pool(evidence) = &finding.evidence else { return None };
     let is_of_nodes =
         evidence.invalid_selector.as_ref().is_some_and(|invalid| invalid.field == "nodeSelector");
-    let (pool, change) = (evidence.name.clone(), PoolChange::SelectAllNodes);
-    is_of_nodes.then_some(Remedy::ChangePool { pool, change })
+    let change = PoolChange::SelectAllNodes;
+    is_of_nodes.then(|| Remedy::ChangePool { pool: evidence.name.clone(), change })
 }
