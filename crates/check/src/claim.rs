@@ -3,10 +3,8 @@
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::node::TunnelKind;
 use calipam_model::service::Service;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::text::TextRef;
-
-use crate::owner::{Unread, unread};
 
 /// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
@@ -135,6 +133,26 @@ impl<'s> Claim<'s> {
     /// not stored in etcd.
     pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
         matches!(unread(snapshot, self), Some(Unread::Services | Unread::Machines))
+    }
+}
+
+/// Sources that could show an owner, but were not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    Services,
+    Machines,
+    /// Nodes, or both endpoints and pods.
+    Users,
+}
+
+/// Returns the sources that could show a record's owner, if they were not read in full.
+pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
+    let read = |source| snapshot.has_read(source);
+    match claim {
+        Claim::Service if !read(Source::Services) => Some(Unread::Services),
+        Claim::Machine if !read(Source::Machines) => Some(Unread::Machines),
+        _ if (read(Source::Endpoints) || read(Source::Pods)) && read(Source::Nodes) => None,
+        _ => Some(Unread::Users),
     }
 }
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::code::{Code, Severity};
+use crate::filter::Filter;
 use crate::finding::{Finding, Subject};
-use crate::report::{Filter, Report};
 
 /// The reason why a file is not a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -198,7 +198,7 @@ pub struct Changes {
     /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
-    /// The number of findings with [`Change::Stays`] that [`Report::keep_new_or_worse`] has removed.
+    /// The number of findings with [`Change::Stays`] that [`keep_new_or_worse`](crate::Report::keep_new_or_worse) has removed.
     pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
@@ -214,16 +214,22 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Compares an earlier report with `report`, which must not be filtered yet, since findings that a filter hides
-    /// would count as gone. `dropped` are the findings whose objects had changed by the second read.
-    pub fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Self {
-        let now = report.coverage.iter().filter(|(_, coverage)| **coverage == Coverage::Read);
+    /// Compares an earlier report with the coverage and the findings of this one. They must not be filtered yet, since
+    /// findings that a filter hides would count as gone. `dropped` are the findings whose objects had changed by the
+    /// second read.
+    pub fn since(
+        earlier: EarlierReport,
+        coverage: &BTreeMap<Source, Coverage>,
+        findings: &[Finding],
+        dropped: &[Finding],
+    ) -> Self {
+        let now = coverage.iter().filter(|(_, coverage)| **coverage == Coverage::Read);
         let now: BTreeSet<Source> = now.map(|(source, _)| *source).collect();
         let then = earlier.read.unwrap_or_else(|| now.clone());
         let not_read_now: Vec<Source> = then.difference(&now).copied().collect();
         let not_read_then = now.difference(&then).copied().collect();
 
-        let found: HashSet<Identity> = report.findings.iter().map(identity).collect();
+        let found: HashSet<Identity> = findings.iter().map(identity).collect();
         let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
         let before = earlier.findings.iter().map(|f| (f.identity(), f.severity)).collect();
         let absent = earlier.findings.into_iter().filter(|finding| !found.contains(&finding.identity()));
@@ -244,18 +250,18 @@ impl Changes {
     }
 
     /// The number of findings by change, including removed ones.
-    pub fn counts(&self, report: &Report) -> BTreeMap<Change, usize> {
+    pub fn counts(&self, findings: &[Finding]) -> BTreeMap<Change, usize> {
         let mut counts =
             BTreeMap::from([(Change::New, 0), (Change::Worse, 0), (Change::Stays, self.removed)]);
-        for finding in &report.findings {
+        for finding in findings {
             *counts.entry(self.of(finding)).or_default() += 1;
         }
         counts
     }
 
     /// The worst severity among the findings that are new or worse than before.
-    pub fn worst_new_or_worse(&self, report: &Report) -> Option<Severity> {
-        let news = report.findings.iter().filter(|finding| self.of(finding).is_new_or_worse());
+    pub fn worst_new_or_worse(&self, findings: &[Finding]) -> Option<Severity> {
+        let news = findings.iter().filter(|finding| self.of(finding).is_new_or_worse());
         news.map(|finding| finding.severity).min()
     }
 

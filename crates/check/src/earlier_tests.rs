@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::finding::{Evidence, HandleEvidence};
-use crate::{Options, check};
+use crate::{Options, Report, check};
 
 /// A report with findings about handles.
 fn report(findings: &[(Code, &str)]) -> Report {
@@ -31,6 +31,10 @@ fn earlier(report: &Report) -> EarlierReport {
     EarlierReport::decode(&written(report)).unwrap()
 }
 
+fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Changes {
+    Changes::since(earlier, &report.coverage, &report.findings, dropped)
+}
+
 fn names(findings: &[EarlierFinding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.subject.name.as_str()).collect()
 }
@@ -44,12 +48,12 @@ fn code_and_subject_identify_a_finding() {
         ..HandleEvidence::default()
     }));
     now.findings[2].severity = Severity::Critical;
-    let changes = Changes::since(earlier(&before), &now, &[]);
+    let changes = since(earlier(&before), &now, &[]);
     let of: Vec<Change> = now.findings.iter().map(|finding| changes.of(finding)).collect();
     assert_eq!(of, [Change::Stays, Change::New, Change::Worse]);
     assert_eq!(names(&changes.gone), ["b"]);
-    assert_eq!(changes.worst_new_or_worse(&now), Some(Severity::Critical));
-    let counts: Vec<usize> = changes.counts(&now).into_values().collect();
+    assert_eq!(changes.worst_new_or_worse(&now.findings), Some(Severity::Critical));
+    let counts: Vec<usize> = changes.counts(&now.findings).into_values().collect();
     assert_eq!(counts, [1, 1, 1]);
     assert_eq!((changes.not_checked.len(), changes.since), (0, before.cluster.taken_at));
 }
@@ -64,19 +68,19 @@ fn findings_that_were_not_checked_again_are_not_gone() {
     let mut then = before.clone();
     then.coverage.insert(Source::Pods, Coverage::Read);
     unread(&mut now, Source::Pods);
-    let changes = Changes::since(earlier(&then), &now, &[]);
+    let changes = since(earlier(&then), &now, &[]);
     assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["own"], vec!["users"]));
     let expected = (&[Source::Pods][..], &[][..]);
     assert_eq!((changes.not_read_now.as_slice(), changes.not_read_then.as_slice()), expected);
-    let changes = Changes::since(earlier(&now), &then, &[]);
+    let changes = since(earlier(&now), &then, &[]);
     assert_eq!(changes.not_read_then, [Source::Pods]);
 
     unread(&mut now, Source::Blocks);
-    let changes = Changes::since(earlier(&then), &now, &[]);
+    let changes = since(earlier(&then), &now, &[]);
     assert_eq!((names(&changes.gone), changes.not_checked.len()), (vec![], 2));
 
     let dropped = report(&[(Code::OrphanHandle, "own")]).findings;
-    let changes = Changes::since(earlier(&before), &report(&[]), &dropped);
+    let changes = since(earlier(&before), &report(&[]), &dropped);
     assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["users"], vec!["own"]));
 }
 
@@ -88,7 +92,7 @@ fn findings_of_unknown_rules_are_not_checked_and_filters_apply() {
     value["coverage"]["clouds"] = "read".into();
     let earlier = EarlierReport::decode(&value).unwrap();
     assert_eq!(earlier.findings[0].severity, None);
-    let mut changes = Changes::since(earlier, &report(&[]), &[]);
+    let mut changes = since(earlier, &report(&[]), &[]);
     assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["b"], vec!["a"]));
     changes.narrow(&Filter { rules: vec![Code::OrphanHandle], ..Filter::default() });
     assert_eq!((changes.gone.len(), changes.not_checked.len()), (0, 0));
@@ -119,7 +123,7 @@ fn other_documents_are_refused_and_missing_coverage_is_accepted() {
     assert!(decode(&whole).is_ok());
     let mut older = whole;
     older.as_object_mut().unwrap().remove("coverage");
-    let changes = Changes::since(decode(&older).unwrap(), &report(&[(Code::OrphanHandle, "a")]), &[]);
+    let changes = since(decode(&older).unwrap(), &report(&[(Code::OrphanHandle, "a")]), &[]);
     assert_eq!((changes.not_read_now.len(), changes.not_read_then.len(), changes.gone.len()), (0, 0, 0));
     let parses = |text: &str| read_document::<Value>(Cursor::new(text.to_owned())).is_ok();
     assert_eq!(["a: 1", "{}", "{"].map(parses), [true, true, false]);

@@ -372,3 +372,7 @@ mod tests {
         assert_eq!(finding.message(), format!("10.0.0.1 {text}{seen}"));
     }
 }
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}

@@ -18,6 +18,7 @@ use calipam_model::endpoint::{Endpoint, EndpointTexts};
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::node::TunnelKind;
+use calipam_model::pod::Pod;
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{DefectKind, Snapshot};
@@ -25,8 +26,8 @@ use calipam_model::text::TextRef;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
-pub use self::blocks::IndexedBlock;
 use self::blocks::index_blocks;
+pub use self::blocks::{IndexedBlock, Record};
 pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
 use self::nodes::{departed_nodes, nodes_in_pools};
@@ -35,8 +36,6 @@ pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::{is_for_services_only, is_live};
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
-use crate::owner::texts_of_pod;
-use crate::record::Record;
 use crate::{FastMap, FastSet};
 
 /// The user of an address.
@@ -365,5 +364,16 @@ impl<'s> Index<'s> {
 
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {
         self.uses_in(address.into())
+    }
+}
+
+/// Returns a pod's names and IDs in the same form as those of an endpoint.
+pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
+    EndpointTexts {
+        namespace: pod.namespace(),
+        node: pod.node(),
+        pod: pod.name(),
+        container_id: pod.container_id(),
+        workload: TextRef::EMPTY,
     }
 }

@@ -8,6 +8,7 @@ pub mod claim;
 mod code;
 mod context;
 mod earlier;
+mod filter;
 mod finding;
 mod finding_ages;
 #[cfg(test)]
@@ -41,12 +42,13 @@ pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options,
 pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, read_document,
 };
+pub use self::filter::Filter;
 pub use self::finding::*;
 pub use self::finding_ages::FindingAges;
 pub use self::names::{addresses, and_more, list, names_of_mentions, names_of_owners, short};
 pub use self::places::Places;
 pub use self::remedy::{PoolChange, Remedy, Topic};
-pub use self::report::{ClusterIdentity, Counts, Filter, Report};
+pub use self::report::{ClusterIdentity, Counts, Report};
 pub use self::scope::Scope;
 pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 

@@ -10,14 +10,13 @@ use calipam_model::IpNet;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
-pub(crate) use self::identity::texts_of_pod;
 use self::identity::{claimed_identities, each_identity};
 use self::undecodable::{has_broken_tunnel, may_be_any_container, protects};
-use crate::claim::{Claim, machines_of, names_service};
+use crate::claim::{Claim, machines_of, names_service, unread};
 use crate::context::Context;
 use crate::finding::LeakReason;
-use crate::index::{Index, Owner};
-use crate::record::{Record, is_on_machine, names_owner, names_workload};
+use crate::index::{Index, Owner, Record, texts_of_pod};
+use crate::record::{is_on_machine, names_owner, names_workload};
 
 /// The state of the owner that a record names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,26 +52,6 @@ pub enum UnknownReason {
     NodeInUse,
     /// The record belongs to a virtual machine, but does not name it or has only a hash of its name.
     NoName,
-}
-
-/// Sources that could show an owner, but were not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
-    Services,
-    Machines,
-    /// Nodes, or both endpoints and pods.
-    Users,
-}
-
-/// Returns the sources that could show a record's owner, if they were not read in full.
-pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
-    let read = |source| snapshot.has_read(source);
-    match claim {
-        Claim::Service if !read(Source::Services) => Some(Unread::Services),
-        Claim::Machine if !read(Source::Machines) => Some(Unread::Machines),
-        _ if (read(Source::Endpoints) || read(Source::Pods)) && read(Source::Nodes) => None,
-        _ => Some(Unread::Users),
-    }
 }
 
 impl Context<'_> {

@@ -1,32 +1,11 @@
-//! Address records in blocks, and the owners that they name.
+//! The state that a record gives its address, and whether it names a given owner.
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
-use calipam_model::block::Allocation;
 use calipam_model::text::TextRef;
 use serde::Serialize;
 
 use crate::claim::{Claim, container_ids, is_launcher, machines_of, may_be_launcher_of, names_service};
-use crate::finding::RecordEvidence;
-use crate::index::{Index, IndexedBlock, Owner, Workload};
-
-/// One block's record of an address.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'c, 's> {
-    pub block: &'c IndexedBlock<'s>,
-    pub allocation: Allocation<'s>,
-}
-
-impl Record<'_, '_> {
-    pub(crate) fn evidence(&self) -> RecordEvidence {
-        RecordEvidence {
-            block: self.block.key,
-            block_owner: self.block.owner.cloned(),
-            ordinal: self.allocation.ordinal,
-            record: self.allocation.attribute.to_packed(),
-            sequence_number: self.allocation.sequence,
-        }
-    }
-}
+use crate::index::{Index, Owner, Workload};
 
 /// The recorded state of an address. If the records of overlapping blocks disagree, the first in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::code::{Code, Severity};
 use crate::earlier::Changes;
+use crate::filter::Filter;
 use crate::finding::Finding;
-use crate::scope::Scope;
 
 /// The identity of the cluster that was read, and the location and time of the read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -82,28 +82,6 @@ pub struct Report {
     /// The changes since an earlier report, if this one was compared with one.
     #[serde(skip)]
     pub changes: Option<Changes>,
-}
-
-/// A selection of findings to show.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only these codes; all if empty.
-    pub rules: Vec<Code>,
-    /// None of these codes.
-    pub skip: Vec<Code>,
-    /// Only findings in this part of the cluster.
-    pub scope: Scope,
-}
-
-impl Filter {
-    pub fn admits(&self, finding: &Finding) -> bool {
-        self.admits_rule(finding.code) && self.scope.has(finding)
-    }
-
-    /// Returns true unless the filter excludes every finding with the code.
-    pub fn admits_rule(&self, code: Code) -> bool {
-        (self.rules.is_empty() || self.rules.contains(&code)) && !self.skip.contains(&code)
-    }
 }
 
 impl Report {

@@ -3,7 +3,7 @@
 use calipam_model::IpNet;
 use serde::Serialize;
 
-use super::owner::is_zero;
+use super::is_zero;
 use crate::fleet::Cluster;
 use crate::names::list;
 

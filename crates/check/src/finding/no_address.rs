@@ -4,7 +4,7 @@ use calipam_assign::{Family, PoolPassedOver, Refused};
 use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
-use super::owner::is_zero;
+use super::is_zero;
 
 /// Evidence about nodes whose next pod gets no address, or about a pod that is waiting for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -9,6 +9,7 @@ use calipam_model::node::TunnelKind;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::is_zero;
 use super::no_address::RefusalEvidence;
 use crate::claim::Claim;
 
@@ -144,10 +145,6 @@ pub struct OwnerEvidence {
 /// The maximum number of an owner's addresses in a finding about one of them. A pod whose annotation names thousands of
 /// addresses can have a finding for each.
 pub(crate) const LISTED_FIELDS: usize = 16;
-
-pub(super) fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
 
 impl OwnerEvidence {
     /// Creates an owner with only a kind and a name.

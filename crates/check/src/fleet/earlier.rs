@@ -64,7 +64,8 @@ impl EarlierFleet {
             read: Some(BTreeSet::new()),
             findings: Vec::new(),
         });
-        let mut changes = Changes::since(earlier, &cluster.report, dropped);
+        let mut changes =
+            Changes::since(earlier, &cluster.report.coverage, &cluster.report.findings, dropped);
         let is_between = |finding: &mut EarlierFinding| {
             let code = finding.code.parse::<Code>();
             code.is_ok_and(|code| code.is_of_fleet() && code != Code::ClusterUnreadable)

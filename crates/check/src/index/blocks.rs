@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
+use calipam_model::block::{Allocation, Block, BlockContent, BlockOwner, BlockProblem};
 use calipam_model::cidr::block_around;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
+
+use crate::finding::RecordEvidence;
 
 /// A stored block that is not marked deleted.
 #[derive(Debug)]
@@ -36,6 +38,25 @@ impl<'s> IndexedBlock<'s> {
     /// Returns a sound block as an allocator sees it: addresses that have cooled down are free.
     pub(crate) fn current(&self) -> Option<&Block> {
         self.cooled.as_deref().or(self.sound)
+    }
+}
+
+/// One block's record of an address.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'c, 's> {
+    pub block: &'c IndexedBlock<'s>,
+    pub allocation: Allocation<'s>,
+}
+
+impl Record<'_, '_> {
+    pub(crate) fn evidence(&self) -> RecordEvidence {
+        RecordEvidence {
+            block: self.block.key,
+            block_owner: self.block.owner.cloned(),
+            ordinal: self.allocation.ordinal,
+            record: self.allocation.attribute.to_packed(),
+            sequence_number: self.allocation.sequence,
+        }
     }
 }
 

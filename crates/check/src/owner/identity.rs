@@ -1,7 +1,6 @@
 //! Identities of pods and containers, as byte strings: those of an endpoint or pod, and those that a record claims.
 
 use calipam_model::endpoint::EndpointTexts;
-use calipam_model::pod::Pod;
 use calipam_model::text::{Text, TextRef};
 
 use crate::claim::{Claim, container_ids};
@@ -30,17 +29,6 @@ pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
     {
         identity(key, Text::new(namespace).as_ref(), Text::new(name).as_ref());
         visit(key);
-    }
-}
-
-/// Returns a pod's names and IDs in the same form as those of an endpoint.
-pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
-    EndpointTexts {
-        namespace: pod.namespace(),
-        node: pod.node(),
-        pod: pod.name(),
-        container_id: pod.container_id(),
-        workload: TextRef::EMPTY,
     }
 }
 

@@ -6,8 +6,7 @@ use calipam_model::snapshot::DefectKind;
 
 use crate::claim::Claim;
 use crate::context::Context;
-use crate::index::BrokenWorkload;
-use crate::record::Record;
+use crate::index::{BrokenWorkload, Record};
 
 /// Returns true if a node's tunnel address cannot be decoded.
 pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {

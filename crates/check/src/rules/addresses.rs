@@ -2,25 +2,14 @@
 
 use std::net::IpAddr;
 
+use calipam_model::IpNet;
 use calipam_model::cidr_set::runs;
-use calipam_model::{IpNet, cidr};
 
+use super::address::Address;
 use super::{in_use, leaks, owners};
 use crate::Context;
-use crate::finding::{AddressEvidence, Finding};
-use crate::index::{Index, IndexedBlock, Use};
-use crate::record::Record;
-
-/// An address that is recorded or in use, and not in a block whose records cannot be read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Address<'a, 'c, 's> {
-    pub address: IpAddr,
-    /// The address's records in readable blocks; several where blocks overlap.
-    pub records: &'a [Record<'c, 's>],
-    pub uses: &'a [Use],
-    /// The largest block that contains the address, and all blocks inside of that one.
-    pub blocks: &'c [IndexedBlock<'s>],
-}
+use crate::finding::Finding;
+use crate::index::{Index, Record, Use};
 
 /// Checks the addresses for which `is_wanted` is true.
 pub(crate) fn check(
@@ -97,27 +86,5 @@ fn merge<'c, 's>(
         visit(address, &records[..here], &uses[..users]);
         records = &records[here..];
         uses = &uses[users..];
-    }
-}
-
-impl<'a, 'c, 's> Address<'a, 'c, 's> {
-    /// Returns the records of the address, except those in which it is cooling down.
-    pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
-        self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
-    }
-
-    pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
-        AddressEvidence {
-            pool: context.index.pools_around(self.address.into()).next().map(|p| p.name.clone()),
-            owners: context.index.describe_users(self.address, self.uses),
-            records: self.records.iter().map(Record::evidence).collect(),
-            ..AddressEvidence::default()
-        }
-    }
-
-    /// Returns the readable blocks that contain the address.
-    pub(crate) fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
-        let address = self.address;
-        self.blocks.iter().filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())
     }
 }

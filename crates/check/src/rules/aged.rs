@@ -12,6 +12,7 @@ use calipam_model::block::BlockProblem;
 use calipam_model::pod::evidence;
 use jiff::Timestamp;
 
+use super::address::Address;
 use super::{addresses, run, services, without_address, workloads};
 use crate::Context;
 use crate::code::Code;
@@ -66,7 +67,7 @@ fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Find
         .collect();
     let blocks = || context.index.blocks.iter().filter_map(|block| block.usable);
     if !leaving.is_empty() || blocks().any(|block| block.attributes().any(|record| has_aged(&record))) {
-        let is_wanted = |address: &addresses::Address<'_, '_, '_>| {
+        let is_wanted = |address: &Address<'_, '_, '_>| {
             leaving.contains(&address.address)
                 || address.records.iter().any(|record| has_aged(&record.allocation.attribute))
         };

@@ -1,61 +1,15 @@
 //! Addresses that are in use but not allocated, or have several owners or records.
 
 use calipam_model::attributes::AttributeRef;
-use calipam_model::cidr::block_around;
-use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_model::words::joined;
 
-use super::addresses::Address;
+use super::address::{Address, finding};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AddressEvidence, Evidence, Finding, RecordEvidence, Subject};
+use crate::finding::{AddressEvidence, Finding, RecordEvidence};
 use crate::index::{Index, Owner, Use};
 use crate::record::is_on_machine;
-
-/// Makes a finding about an address. `says` makes its message from the evidence.
-pub(crate) fn finding(
-    context: &Context<'_>,
-    code: Code,
-    address: &Address<'_, '_, '_>,
-    says: impl FnOnce(&AddressEvidence) -> String,
-) -> Finding {
-    let evidence = address.evidence(context);
-    let (says, nodes) = (says(&evidence), evidence.nodes());
-    Finding::new(code, Subject::Address(address.address), says, Evidence::Address(Box::new(evidence)))
-        .on_nodes(nodes)
-        .depending_on(dependencies(context, address))
-}
-
-/// Returns the objects that would have changed if the address had been allocated or released between two list requests:
-/// the block and the users. Kubernetes is read with several list requests, so its objects are from different points in
-/// time. If only etcd was read, there are no such objects: everything has the same revision, and no Calico operation
-/// leaves an address in use unrecorded at any revision.
-fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
-    let snapshot = context.snapshot;
-    if !snapshot.has_read(Source::Pods) {
-        return Vec::new();
-    }
-    let mut keys: Vec<Key> = address.containing_blocks().map(|block| Key::Block(block.key)).collect();
-    if keys.is_empty() {
-        // The block could have been claimed after blocks were listed.
-        let pools = context.index.pools_around(address.address.into());
-        keys.extend(pools.filter_map(|pool| block_around(address.address, pool.block_size)).map(Key::Block));
-    }
-    keys.extend(address.uses.iter().map(|used| key_of(&context.index, used.owner)));
-    let node = context.index.node_of_own_address(address.address);
-    keys.extend(node.map(|node| Key::Node(node.name.clone())));
-    keys
-}
-
-fn key_of(index: &Index<'_>, owner: Owner) -> Key {
-    match owner {
-        Owner::Endpoint(position) => index.endpoint(position).key(),
-        Owner::Pod(position) => index.snapshot.pods[position as usize].value.key(),
-        Owner::Tunnel(position, _) => Key::Node(index.snapshot.nodes[position as usize].value.name.clone()),
-        Owner::Service(position) => index.service(position).key(),
-    }
-}
 
 /// Returns true if a source was read in full or in part. A partial read is about one address, and includes all objects
 /// that concern it.

@@ -10,13 +10,12 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
 use crate::Context;
-use crate::claim::{Claim, names_service};
+use crate::claim::{Claim, names_service, unread};
 use crate::code::{Code, Severity};
 use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason, OwnerEvidence, Subject};
-use crate::index::Owner;
+use crate::index::{Owner, Record};
 use crate::names::name_of_claim;
-use crate::owner::{self, Owners, RecordedOwner};
-use crate::record::Record;
+use crate::owner::{Owners, RecordedOwner};
 
 /// Returns true if an unused allocation could be leaked: it is old enough, no object names its address, and everything
 /// that could show its owner was read.
@@ -24,7 +23,7 @@ pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bo
     let attribute = &record.allocation.attribute;
     !context.is_young(attribute)
         && !context.index.is_mentioned(record.allocation.address)
-        && owner::unread(context.snapshot, &Claim::of(attribute)).is_none()
+        && unread(context.snapshot, &Claim::of(attribute)).is_none()
 }
 
 pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut Vec<Finding>) {

@@ -1,5 +1,6 @@
 //! The rules, one module per subject. Each checks the entire snapshot and adds its findings.
 
+mod address;
 #[cfg(test)]
 mod address_tests;
 mod addresses;

@@ -1,14 +1,13 @@
 //! Addresses used by an owner other than the one recorded, and addresses on the wrong node.
 
-use super::addresses::Address;
-use super::in_use::finding;
+use super::address::{Address, finding};
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{AddressEvidence, Finding, RecordEvidence};
-use crate::index::{Owner, Use};
+use crate::index::{Owner, Record, Use};
 use crate::names::short;
-use crate::record::{Naming, Record, is_same_node, naming};
+use crate::record::{Naming, is_same_node, naming};
 
 /// Checks whether an address in use is recorded for one of its users. One such record is enough.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {

@@ -9,15 +9,13 @@ use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use calipam_model::text::Text;
 
-use super::addresses::Address;
-use super::in_use::finding;
+use super::address::{Address, finding};
 use super::without_address::name_of_pod;
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::Finding;
-use crate::index::{IndexedBlock, Owner, Use};
+use crate::index::{IndexedBlock, Owner, Record, Use};
 use crate::names::{names_of_owners, short};
-use crate::record::Record;
 use crate::{Context, FastSet};
 
 /// Checks addresses of pods and services that Calico does not know to be in use.

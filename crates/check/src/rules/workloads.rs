@@ -10,14 +10,14 @@ use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Source;
 use calipam_model::words::joined;
 
-use super::addresses::Address;
+use super::address::Address;
 use super::owners::wrong_node;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, PodState, Subject};
-use crate::index::Owner;
+use crate::index::{Owner, Record};
 use crate::names::{list, short};
-use crate::record::{Naming, Record, is_same_node, naming};
+use crate::record::{Naming, is_same_node, naming};
 
 /// The orchestrator in the names of pods' endpoints.
 const KUBERNETES: &str = "k8s";

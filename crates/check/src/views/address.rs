@@ -16,10 +16,10 @@ use super::partly_read;
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject, shared};
-use crate::index::{IndexedBlock, Mention};
+use crate::index::{IndexedBlock, Mention, Record};
 use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
-use crate::record::{AddressState, Record};
+use crate::record::AddressState;
 use crate::{Context, Options};
 
 /// The view of an address. The CLI writes the findings, with their remedies in words.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::blocks::pool_of;
 use crate::claim::{Claim, describe};
-use crate::record::Record;
+use crate::index::Record;
 use crate::{Context, Options, Scope};
 
 pub type PodName = (String, String);

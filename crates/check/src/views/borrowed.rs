@@ -8,7 +8,7 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use crate::claim::{Claim, describe};
-use crate::record::Record;
+use crate::index::Record;
 use crate::{Context, Options, Scope};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

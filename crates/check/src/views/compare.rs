@@ -9,7 +9,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use serde::Serialize;
 
 use crate::claim::Claim;
-use crate::record::Record;
+use crate::index::Record;
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -85,7 +85,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
     match &report.changes {
         Some(changes) if args.reports.fail_on_new || args.reports.only_new => {
-            changes.worst_new_or_worse(report)
+            changes.worst_new_or_worse(&report.findings)
         }
         _ => report.worst(),
     }
@@ -215,7 +215,7 @@ fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> 
         return Err(Failure::usage(format!("cannot compare with {name}: {other}"))
             .hint("keep the reports of different clusters apart"));
     }
-    Ok(Changes::since(earlier, &checked.report, &checked.dropped))
+    Ok(Changes::since(earlier, &checked.report.coverage, &checked.report.findings, &checked.dropped))
 }
 
 /// Writes the report in calicoctl's format.

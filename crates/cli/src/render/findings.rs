@@ -79,7 +79,7 @@ impl<'a> ChangesOf<'a> {
     pub(super) fn of(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<Self> {
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
         let each = reports.filter_map(|report| Some((report.changes.as_ref()?, report)));
-        for (change, number) in each.clone().flat_map(|(changes, report)| changes.counts(report)) {
+        for (change, number) in each.clone().flat_map(|(changes, report)| changes.counts(&report.findings)) {
             *counts.entry(change).or_default() += number;
         }
         let number = |change| counts.get(&change).copied().unwrap_or_default();

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
+use calipam_check::claim::{Unread, unread};
 use calipam_check::index::Index;
-use calipam_check::owner::{Unread, unread};
 use calipam_check::{
     AddressEvidence, Code, Evidence, Finding, LeakReason, NeededBy, OwnerKind, RecordEvidence, Subject,
     names_of_mentions, names_of_owners,

@@ -16,8 +16,8 @@ use calipam_model::text::{Text, TextRef};
 use foldhash::fast::FixedState;
 use serde_json::Value;
 
+use crate::index::Record;
 use crate::parallel::{BLOCKS, OBJECTS, in_parts};
-use crate::record::Record;
 use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;

@@ -17,8 +17,8 @@ use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
+use crate::index::Record;
 use crate::names::{addresses, and_more, list, short};
-use crate::record::Record;
 
 /// Checks every handle that is stored or that a block records.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {

@@ -12,7 +12,7 @@ use crate::render::text::{escape, join, joined, thousands};
 /// could not be compared.
 pub(crate) fn lines(report: &Report) -> Vec<String> {
     let Some(changes) = &report.changes else { return Vec::new() };
-    let counts = changes.counts(report);
+    let counts = changes.counts(&report.findings);
     let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
     let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];
     if counts[&Change::Worse] > 0 {

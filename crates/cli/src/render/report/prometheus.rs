@@ -217,7 +217,8 @@ impl Metrics<'_> {
     /// Adds the changes since the earlier report.
     fn changes(&mut self, changes: &Changes, report: &Report) {
         self.set("compared_report_timestamp_seconds", &[], seconds(changes.since));
-        let counts = changes.counts(report).into_iter().map(|(change, number)| (change.to_string(), number));
+        let counts =
+            changes.counts(&report.findings).into_iter().map(|(change, number)| (change.to_string(), number));
         let others = [("gone", changes.gone.len()), ("not_checked", changes.not_checked.len())];
         let others = others.map(|(change, number)| (change.to_owned(), number));
         for (change, number) in counts.chain(others) {
