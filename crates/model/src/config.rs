@@ -197,6 +197,20 @@ impl IpamSetting {
     }
 }
 
+impl Document {
+    /// Sets allocator settings.
+    pub fn set(&mut self, settings: &[IpamSetting]) {
+        for setting in settings {
+            let (name, value) = setting.field();
+            self.set_field(name, value);
+        }
+    }
+
+    pub fn ipam_config(&self) -> Result<IpamConfig, DecodeError> {
+        IpamConfig::parse(&serde_json::to_vec(self)?)
+    }
+}
+
 impl std::fmt::Display for IpamSetting {
     /// Prints the value.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -4,7 +4,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::DecodeError;
-use crate::config::{IpamConfig, IpamSetting};
 use crate::resource::METADATA;
 
 /// A JSON object.
@@ -103,20 +102,14 @@ impl Document {
         }
     }
 
-    /// Sets allocator settings. Like Calico, omits values that are false or zero (facts 1.6).
-    pub fn set(&mut self, settings: &[IpamSetting]) {
-        for setting in settings {
-            let (name, value) = setting.field();
-            match value {
-                Value::Bool(false) => drop(self.0.remove(name)),
-                Value::Number(number) if number.as_i64() == Some(0) => drop(self.0.remove(name)),
-                value => drop(self.0.insert(name.into(), value)),
-            }
+    /// Sets a field of the object itself. Like Calico, omits a value that is false or zero (facts 1.6).
+    pub(crate) fn set_field(&mut self, name: &str, value: Value) {
+        let is_omitted = value == Value::Bool(false) || value.as_i64() == Some(0);
+        if is_omitted {
+            self.0.remove(name);
+        } else {
+            self.0.insert(name.into(), value);
         }
-    }
-
-    pub fn ipam_config(&self) -> Result<IpamConfig, DecodeError> {
-        IpamConfig::parse(&serde_json::to_vec(self)?)
     }
 }
 
@@ -183,22 +176,5 @@ mod tests {
         assert_eq!(annotations(&plain), Some(json!({"own": "3"})));
         plain.annotate("own", None);
         assert_eq!(annotations(&plain), None);
-    }
-
-    #[test]
-    fn false_and_zero_values_are_left_out() {
-        let mut config =
-            Document::parse(br#"{"strict_affinity":true,"maxBlocksPerHost":4,"future":1}"#).unwrap();
-        config.set(&[
-            IpamSetting::MaxBlocksPerHost(0),
-            IpamSetting::Cooldown(30),
-            IpamSetting::Kubevirt(false),
-        ]);
-        assert_eq!(
-            serde_json::to_string(&config).unwrap(),
-            r#"{"future":1,"ipCooldownSeconds":30,"kubeVirtVMAddressPersistence":"Disabled","strict_affinity":true}"#
-        );
-        config.set(&[IpamSetting::StrictAffinity(false)]);
-        assert!(!config.ipam_config().unwrap().strict_affinity);
     }
 }

@@ -9,10 +9,10 @@ use crate::DecodeError;
 use crate::cidr;
 use crate::key::Key;
 use crate::names::{is_endpoint_name, push_endpoint_name};
-use crate::packing::{boxed_texts, take_sized, text_at};
+use crate::packing::take_sized;
 use crate::resource::Parsed;
-use crate::snapshot::FieldDefect;
-use crate::text::TextRef;
+use crate::stored::FieldDefect;
+use crate::text::{TextRef, boxed_texts, text_at};
 use crate::time::parse_time;
 
 /// A workload endpoint, reduced to its addresses and the user of the addresses.

@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::DecodeError;
 use crate::cidr;
 use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
-use crate::snapshot::DatastoreKind;
+use crate::stored::DatastoreKind;
 use crate::text::{Text, TextRef};
 
 /// Cuts a handle ID at the first carriage return, as Calico does for lookups (facts 3.13).

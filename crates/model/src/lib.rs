@@ -35,6 +35,7 @@ mod resource;
 pub mod selector;
 pub mod service;
 pub mod snapshot;
+mod stored;
 pub mod text;
 pub mod time;
 pub mod words;

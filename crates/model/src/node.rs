@@ -11,7 +11,7 @@ use crate::IpNet;
 use crate::cidr;
 use crate::plugin::INSTALLED;
 use crate::resource::{Parsed, read};
-use crate::snapshot::FieldDefect;
+use crate::stored::FieldDefect;
 
 /// The five kinds of tunnel addresses that a node can have (facts 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::packing::{push_text, take_number, take_sized};
-use crate::text::TextRef;
+use crate::packing::{take_number, take_sized};
+use crate::text::{TextRef, push_text};
 
 /// Keys of owner maps that are stored as one byte (facts 4.3). New keys must be added at the end.
 const KNOWN_KEYS: [&str; 12] = [

@@ -1,11 +1,7 @@
-//! Numbers and strings in one buffer, with a length before each string.
+//! Numbers and runs of bytes in one buffer, with a length before each run.
 
 use std::cell::RefCell;
 
-use crate::text::{TextRef, pack_into};
-
-/// Strings of at least this length need more than one byte for their length.
-const SHORT: usize = 0x80;
 /// The size to which a thread's working memory shrinks before it is used again, in bytes.
 const SCRATCH: usize = 1 << 12;
 
@@ -21,33 +17,6 @@ pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
         write(space);
         space.as_slice().into()
     })
-}
-
-/// Packs several strings into one buffer.
-pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
-    boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
-}
-
-/// The string at this index in the result of [`boxed_texts`].
-pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
-    for _ in 0..place {
-        take_sized(&mut texts);
-    }
-    TextRef::from_packed(take_sized(&mut texts))
-}
-
-/// Appends a string in packed form.
-pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
-    if text.len() >= SHORT {
-        let mut packed = Vec::with_capacity(text.len());
-        pack_into(&mut packed, text);
-        return push_sized(out, &packed);
-    }
-    // The packed form is never longer than the string, so its length also fits into one byte.
-    let place = out.len();
-    out.push(0);
-    pack_into(out, text);
-    out[place] = (out.len() - place - 1) as u8;
 }
 
 /// Appends the number of bytes, and the bytes.

@@ -11,9 +11,8 @@ pub use self::request::{Annotations, MachineReference, Namespace, PodRequest};
 
 use self::named::Named;
 use crate::key::Key;
-use crate::packing::{boxed_texts, text_at};
-use crate::snapshot::FieldDefect;
-use crate::text::TextRef;
+use crate::stored::FieldDefect;
+use crate::text::{TextRef, boxed_texts, text_at};
 
 /// Bits for the sources in a pod that name its addresses. Several sources can name the same address.
 pub mod evidence {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::DecodeError;
 use crate::cidr;
 use crate::resource::{Condition, Metadata, Parsed, read};
-use crate::snapshot::FieldDefect;
+use crate::stored::FieldDefect;
 
 /// A permitted use of a pool's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

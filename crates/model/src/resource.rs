@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::DecodeError;
 use crate::json;
-use crate::snapshot::FieldDefect;
+use crate::stored::FieldDefect;
 use crate::time::parse_time;
 
 /// The annotation with Calico's own metadata on Kubernetes (facts 2.8).

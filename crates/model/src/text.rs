@@ -5,7 +5,7 @@
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 
-use crate::packing::boxed;
+use crate::packing::{boxed, push_sized, take_sized};
 use crate::time::{format_go_utc, parse_go_utc_canonical};
 
 /// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. The marker does not occur in UTF-8.
@@ -21,6 +21,8 @@ const MIN_RUN: usize = 16;
 /// Minimum length of a string that is packed. Shorter strings, such as most node and namespace names, contain nothing
 /// to pack.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
+/// Strings of at least this length need more than one byte for their length.
+const SHORT: usize = 0x80;
 /// Digits in a container ID. Nearly all strings with a long run of digits are such an ID, or [`NETWORK`] and an ID.
 const ID_DIGITS: usize = 64;
 
@@ -187,6 +189,33 @@ impl From<&str> for Text {
     fn from(text: &str) -> Self {
         Self::new(text)
     }
+}
+
+/// Packs several strings into one buffer.
+pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
+    boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
+}
+
+/// The string at this index in the result of [`boxed_texts`].
+pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
+    for _ in 0..place {
+        take_sized(&mut texts);
+    }
+    TextRef::from_packed(take_sized(&mut texts))
+}
+
+/// Appends a string in packed form.
+pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
+    if text.len() >= SHORT {
+        let mut packed = Vec::with_capacity(text.len());
+        pack_into(&mut packed, text);
+        return push_sized(out, &packed);
+    }
+    // The packed form is never longer than the string, so its length also fits into one byte.
+    let place = out.len();
+    out.push(0);
+    pack_into(out, text);
+    out[place] = (out.len() - place - 1) as u8;
 }
 
 /// Appends the packed form of `text`, which is never longer than `text` itself.

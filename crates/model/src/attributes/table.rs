@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{Attribute, AttributeRef, HAS_ALTERNATE, HAS_HANDLE, HAS_OWNER, HAS_RELEASED, HAS_UNKNOWN};
 use crate::json::Unknown;
 use crate::owner_map::{OwnerKey, push_entry};
-use crate::packing::{push_number, push_sized, push_text, take_sized};
-use crate::text::TextRef;
+use crate::packing::{push_number, push_sized, take_sized};
+use crate::text::{TextRef, push_text};
 
 /// All owner records of a block, packed into one buffer.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,5 +1,7 @@
 //! Reads a block's JSON, and determines whether the block is sound or corrupt.
 
+use std::borrow::Cow;
+
 use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};
 
@@ -8,6 +10,7 @@ use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras, usable};
 use crate::DecodeError;
 use crate::cidr;
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
+use crate::words::joined;
 
 /// The level of detail at which owner records are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl BlockContent {
         }
         let owner = raw.owner();
         let raw_text = String::from_utf8_lossy(json).into_owned().into_boxed_str();
-        let usable = usable::without_unreferenced(&raw_text, &problems).map(Box::new);
+        let usable = usable::without_unreferenced(&raw_text, &problems).and_then(|json| parse_sound(&json));
         Ok(Self::Corrupt(Box::new(CorruptBlock {
             cidr,
             owner,
@@ -96,6 +99,48 @@ impl BlockContent {
             Self::Sound(block) => Some(block),
             Self::Corrupt(_) => None,
         }
+    }
+
+    /// The block as an allocator uses it: sound, or without its unreferenced records if they are its only problem.
+    /// Calico drops such records with its next write (3.33 and later), so a release must not fail because of them.
+    pub fn usable(&self) -> Option<&Block> {
+        match self {
+            Self::Sound(block) => Some(block),
+            Self::Corrupt(block) => block.usable.as_deref(),
+        }
+    }
+
+    pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
+        match self {
+            Self::Sound(block) => Ok(block),
+            Self::Corrupt(block) => block.usable.ok_or_else(|| DecodeError(joined(&block.problems, "; "))),
+        }
+    }
+
+    /// The block as Calico's allocator takes addresses from it. Calico looks at the free list alone: an address in the
+    /// list is free even if it has a record, and any other one is taken. `None` if more is broken than the free list.
+    ///
+    /// It predicts what Calico does. calipam's own allocator takes nothing from such a block.
+    pub fn as_calico_takes(&self) -> Option<Cow<'_, Block>> {
+        match self {
+            Self::Sound(block) => Some(Cow::Borrowed(block)),
+            Self::Corrupt(block) => match &block.usable {
+                Some(usable) => Some(Cow::Borrowed(usable)),
+                None => {
+                    let json = usable::by_free_list(&block.raw, &block.problems)?;
+                    let block = Self::parse(&json).ok()?.into_usable().ok()?;
+                    Some(Cow::Owned(*block))
+                }
+            },
+        }
+    }
+}
+
+/// Reads a block; `None` if it is not sound.
+fn parse_sound(json: &[u8]) -> Option<Box<Block>> {
+    match BlockContent::parse(json).ok()? {
+        BlockContent::Sound(block) => Some(block),
+        BlockContent::Corrupt(_) => None,
     }
 }
 

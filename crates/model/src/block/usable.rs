@@ -1,48 +1,14 @@
-//! Corrupt blocks that an allocator can still use.
+//! The JSON of corrupt blocks, rewritten into that of the block that an allocator still uses.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Block, BlockContent, BlockProblem};
-use crate::DecodeError;
-use crate::words::joined;
+use super::BlockProblem;
 
-impl BlockContent {
-    /// The block as an allocator uses it: sound, or without its unreferenced records if they are its only problem.
-    /// Calico drops such records with its next write (3.33 and later), so a release must not fail because of them.
-    pub fn usable(&self) -> Option<&Block> {
-        match self {
-            Self::Sound(block) => Some(block),
-            Self::Corrupt(block) => block.usable.as_deref(),
-        }
-    }
-
-    pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
-        match self {
-            Self::Sound(block) => Ok(block),
-            Self::Corrupt(block) => block.usable.ok_or_else(|| DecodeError(joined(&block.problems, "; "))),
-        }
-    }
-
-    /// The block as Calico's allocator takes addresses from it. Calico looks at the free list alone: an address in the
-    /// list is free even if it has a record, and any other one is taken. `None` if more is broken than the free list.
-    ///
-    /// It predicts what Calico does. calipam's own allocator takes nothing from such a block.
-    pub fn as_calico_takes(&self) -> Option<Cow<'_, Block>> {
-        match self {
-            Self::Sound(block) => Some(Cow::Borrowed(block)),
-            Self::Corrupt(block) => match &block.usable {
-                Some(usable) => Some(Cow::Borrowed(usable)),
-                None => by_free_list(&block.raw, &block.problems).map(Cow::Owned),
-            },
-        }
-    }
-}
-
-/// The block in which an ordinal is free exactly if the free list names it.
-fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Block> {
+/// The block in which an ordinal is free exactly if the free list names it. `None` if more is broken than the free
+/// list.
+pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<u8>> {
     let is_of_free_list = |problem: &BlockProblem| {
         matches!(
             problem,
@@ -78,7 +44,7 @@ fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Block> {
     fields.insert("attributes".to_owned(), records);
     fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
     fields.insert("unallocated".to_owned(), to_raw_value(&free).ok()?);
-    BlockContent::parse(&serde_json::to_vec(&fields).ok()?).ok()?.into_usable().ok().map(|block| *block)
+    serde_json::to_vec(&fields).ok()
 }
 
 /// The fields of a block. `None` if names differ only in case: the last field counts, but the order of fields is lost
@@ -91,7 +57,7 @@ fn fields(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
 
 /// The block without the records that no ordinal refers to. `None` if it has any other problem, or if duplicate field
 /// names make its meaning unclear.
-pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Option<Block> {
+pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Option<Vec<u8>> {
     let index = |problem: &BlockProblem| match problem {
         BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),
         _ => None,
@@ -106,18 +72,15 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
     let moved = |index: u64| index - unused.partition_point(|unused| *unused < index) as u64;
     let allocations: Vec<_> = allocations.into_iter().map(|index| index.map(moved)).collect();
 
-    let (used, allocations) = (to_raw_value(&used).ok()?, to_raw_value(&allocations).ok()?);
+    let used = to_raw_value(&used).ok()?;
     fields.insert("attributes".to_owned(), used);
-    fields.insert("allocations".to_owned(), allocations);
-    match BlockContent::parse(&serde_json::to_vec(&fields).ok()?).ok()? {
-        BlockContent::Sound(block) => Some(*block),
-        BlockContent::Corrupt(_) => None,
-    }
+    fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
+    serde_json::to_vec(&fields).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::BlockContent;
 
     /// A block with four addresses, of which the first two are allocated.
     fn block(allocations: &str, attributes: &str) -> BlockContent {

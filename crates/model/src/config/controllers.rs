@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{AssignIps, ClusterInformation, parse_go_duration};
 use crate::DecodeError;
 use crate::json;
-use crate::snapshot::FieldDefect;
+use crate::stored::FieldDefect;
 
 /// The kube-controllers settings that matter to IPAM: the active ones in the status, or else those in `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -97,3 +97,15 @@ fn status_determines_which_controllers_run() {
     let (_, defects) = KubeControllersConfiguration::parse(json).unwrap();
     assert_eq!(defects[0].field, "status.runningConfig.controllers.node.leakGracePeriod");
 }
+
+#[test]
+fn false_and_zero_values_are_left_out() {
+    let mut config = Document::parse(br#"{"strict_affinity":true,"maxBlocksPerHost":4,"future":1}"#).unwrap();
+    config.set(&[IpamSetting::MaxBlocksPerHost(0), IpamSetting::Cooldown(30), IpamSetting::Kubevirt(false)]);
+    assert_eq!(
+        serde_json::to_string(&config).unwrap(),
+        r#"{"future":1,"ipCooldownSeconds":30,"kubeVirtVMAddressPersistence":"Disabled","strict_affinity":true}"#
+    );
+    config.set(&[IpamSetting::StrictAffinity(false)]);
+    assert!(!config.ipam_config().unwrap().strict_affinity);
+}

@@ -1,26 +1,17 @@
 //! Applies edits to objects in memory.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 
+use super::current::{Current, is_absent, is_version};
 use super::error::{CHANGED, GONE, UNDECODABLE};
 use super::{Edit, EditError, HandleEdit, PoolEdit, block};
 use crate::affinity::Affinity;
 use crate::document::Document;
 use crate::handle::Handle;
 use crate::key::Key;
-use crate::snapshot::Revision;
 use crate::writable::Object;
-
-/// The current state of an object.
-#[derive(Clone, Debug)]
-pub struct Current<'a> {
-    pub revision: &'a Revision,
-    /// `None` if it cannot be decoded. It can still be replaced or deleted, but not edited.
-    pub object: Option<Cow<'a, Object>>,
-}
 
 /// Applies edits, and returns the changed objects in the order of their first edit; `None` for a deleted object.
 /// `current` reads the object under a key. `now` becomes the start of cooldowns and the claim time of new owners.
@@ -58,19 +49,6 @@ pub(super) fn by_object<T>(items: impl IntoIterator<Item = (Key, T)>) -> Vec<(Ke
         objects[index].1.push(item);
     }
     objects
-}
-
-/// Checks that the object is still the version that was read.
-pub(super) fn is_version(key: &Key, stored: Option<&Revision>, version: &Revision) -> Result<(), EditError> {
-    match stored {
-        Some(stored) if stored.to_string() == version.to_string() => Ok(()),
-        Some(_) => Err(EditError::of(key, CHANGED)),
-        None => Err(EditError::of(key, GONE)),
-    }
-}
-
-pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), EditError> {
-    stored.map_or(Ok(()), |_| Err(EditError::of(key, "already exists")))
 }
 
 /// Applies an edit to an object other than a block. `changed` is the result of earlier edits. Returns `Some(None)`
@@ -177,7 +155,10 @@ fn may_be_deleted(key: &Key, pool: &Document) -> Result<(), EditError> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
+    use crate::stored::Revision;
 
     fn pool(text: &str) -> Document {
         Document::parse(text.as_bytes()).unwrap()

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::apply::{Current, is_absent, is_version};
+use super::current::{Current, is_absent, is_version};
 use super::{AllocationGuard, BlockEdit, Edit, EditError};
 use crate::block::{AssignError, Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::attributes::Attribute;
     use crate::block::BlockContent;
-    use crate::snapshot::Revision;
+    use crate::stored::Revision;
 
     /// The cooldown of an address can end between the plan and its execution.
     #[test]

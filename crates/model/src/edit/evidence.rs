@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::service::Service;
-use crate::snapshot::Revision;
+use crate::stored::Revision;
 use crate::writable::Object;
 
 /// A precondition of a write about one key.

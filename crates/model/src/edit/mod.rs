@@ -5,6 +5,7 @@
 
 mod apply;
 mod block;
+mod current;
 mod error;
 mod evidence;
 
@@ -12,7 +13,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-pub use self::apply::{Current, apply};
+pub use self::apply::apply;
+pub use self::current::Current;
 pub use self::error::EditError;
 pub use self::evidence::{Condition, Evidence, Found, Precondition, User};
 use crate::affinity::{AffinityKey, AffinityState};
@@ -21,7 +23,7 @@ use crate::block::{Allocation, BlockOwner};
 use crate::cidr::address_at;
 use crate::document::Document;
 use crate::key::Key;
-use crate::snapshot::Revision;
+use crate::stored::Revision;
 use crate::writable::Object;
 
 /// The changes of one decision in a plan. The parts of a step are written together if the datastore supports that.

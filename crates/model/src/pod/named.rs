@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::{PodParts, evidence};
 use crate::cidr;
 use crate::json::string_list;
-use crate::snapshot::FieldDefect;
+use crate::stored::FieldDefect;
 
 /// The number of addresses up to which a scan is faster than a lookup.
 const FEW: usize = 16;
