@@ -12,6 +12,7 @@ mod pools;
 mod refusal;
 mod survey;
 mod temporary;
+mod users;
 
 use calipam_check::Subject;
 use calipam_model::IpNet;
@@ -23,6 +24,7 @@ use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse, TEMPORARY_FOR};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
 use calipam_model::writable::Object;
+use serde::Serialize;
 use serde_json::json;
 
 pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in};
@@ -32,11 +34,34 @@ pub use self::pools::{has_room, leaving, may_become};
 use self::pools::{of_another_size, serves};
 pub use self::refusal::MigrateRefusal;
 pub(crate) use self::refusal::Result;
-pub use self::survey::{Leftovers, Phase, Survey, User, UserKind, objects_in, survey};
+pub use self::survey::{Leftovers, Survey, objects_in, survey};
 pub use self::temporary::{Detour, Leg, find};
+pub use self::users::{User, UserKind};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range;
 use crate::split::identify;
+
+/// A phase of a migration; the variants are in chronological order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The new pool is created, or enabled if it exists.
+    Create,
+    /// The old pool is disabled.
+    Disable,
+    /// Users of the old pool get other addresses. The plan of this phase is empty: the workloads have to be restarted.
+    Move,
+    /// Leaked addresses of the old pool are released; its blocks and affinities are deleted.
+    CleanUp,
+    /// The old pool is deleted.
+    Delete,
+}
+
+impl Phase {
+    pub const ALL: [Self; 5] = [Self::Create, Self::Disable, Self::Move, Self::CleanUp, Self::Delete];
+}
+
+calipam_model::display_serialized!(Phase);
 
 /// The destination of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]

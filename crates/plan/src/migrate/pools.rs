@@ -6,7 +6,7 @@ use calipam_model::cidr::{is_v4, overlap};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 
-use super::survey::users;
+use super::users::users;
 use super::{MigrateRefusal, NodeCapacity, Result, User};
 
 /// Checks the pools after a change.

@@ -82,3 +82,15 @@ pub(super) fn moved(blocks: &BlockPlans<'_>) -> BTreeMap<String, BTreeMap<IpNet,
     moved.retain(|_, blocks| !blocks.is_empty());
     moved
 }
+
+/// Edits of handles in the step that writes a block.
+#[derive(Default)]
+pub(super) struct Counting {
+    /// Edits that raise counts, by clean ID. They are written before the block.
+    pub up: BTreeMap<String, Edit>,
+    /// Edits that lower counts, with their preconditions. They are written after the block.
+    pub down: BTreeMap<String, (Edit, Vec<(Key, Precondition)>)>,
+    pub changes: Vec<Change>,
+}
+
+pub(super) type Countings = BTreeMap<IpNet, Counting>;

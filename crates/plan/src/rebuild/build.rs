@@ -10,9 +10,8 @@ use calipam_model::edit::{BlockEdit, Condition, Edit, Evidence, Part, Preconditi
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
 
-use super::block_plan::{AddressPlan, BlockPlan, RecordEdit};
+use super::block_plan::{AddressPlan, BlockPlan, Counting, Countings, RecordEdit};
 use super::corrupt::{CorruptBlocks, Repaired};
-use super::handles::{Counting, Countings};
 use super::planner::Planner;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affinity};

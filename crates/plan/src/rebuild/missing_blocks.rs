@@ -18,7 +18,8 @@ use calipam_model::snapshot::Versioned;
 
 use super::affinities::{create_affinity, is_unreadable};
 use super::block_plan::{AddressPlan, RecordEdit};
-use super::planner::{Planner, blocks_around, hidden_blocks, overlapping};
+use super::planner::Planner;
+use super::stored::{blocks_around, hidden_blocks, overlapping};
 use crate::basis::Basis;
 use crate::plan::{Change, Verb};
 use crate::skipped::{Result, SkipReason, Skipped};

@@ -17,6 +17,7 @@ mod networks;
 mod planner;
 mod record;
 mod request;
+mod stored;
 mod unplanned;
 
 use std::collections::HashSet;

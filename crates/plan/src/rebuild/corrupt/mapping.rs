@@ -10,20 +10,10 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use calipam_model::cidr::address_at;
 
-use super::raw::RawBlock;
+use super::raw::{RawBlock, Slot};
 use super::{beyond, is_users};
 use crate::basis::Basis;
 use crate::skipped::{Refusal, Result, SkipReason};
-
-/// The state of an ordinal after the repair of its block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    Free,
-    /// Held by the record with this index.
-    Held(usize),
-    /// Held for an unknown owner. The ordinal gets an empty record, which is released only by hand.
-    Unknown,
-}
 
 /// The states of all ordinals.
 pub(super) struct SlotMapping {

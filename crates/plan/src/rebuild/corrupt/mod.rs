@@ -17,8 +17,8 @@ use calipam_model::snapshot::{Revision, Snapshot, StoredBlock};
 
 use self::mapping::SlotMapping;
 use self::raw::RawBlock;
-use super::planner::{hidden_blocks, overlapping};
 use super::request::Request;
+use super::stored::{hidden_blocks, overlapping};
 use crate::basis::Basis;
 use crate::skipped::{Refusal, Result, SkipReason, Skipped};
 
@@ -122,7 +122,7 @@ fn repair(basis: &Basis<'_>, broken: &IndexedBlock<'_>, content: &BlockContent) 
     }
 
     let mapping = SlotMapping::new(basis, key, &raw, &records)?;
-    raw.write(&mapping, basis.snapshot.taken_at);
+    raw.write(&mapping.slots, basis.snapshot.taken_at);
     match BlockContent::parse(serde_json::Value::Object(raw.fields).to_string().as_bytes()) {
         Ok(BlockContent::Sound(mut block)) => {
             block.update(|edit| edit.touch());

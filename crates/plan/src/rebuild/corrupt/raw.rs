@@ -8,11 +8,20 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::beyond;
-use super::mapping::{Slot, SlotMapping};
 use crate::skipped::Result;
 
 /// The number of addresses in the largest block that Calico allows.
 const MOST: usize = 4096;
+
+/// The state of an ordinal after the repair of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    Free,
+    /// Held by the record with this index.
+    Held(usize),
+    /// Held for an unknown owner. The ordinal gets an empty record, which is released only by hand.
+    Unknown,
+}
 
 /// The fields of a block as they are stored.
 pub(super) struct RawBlock {
@@ -80,11 +89,11 @@ impl RawBlock {
         }
     }
 
-    /// Replaces the lists with those of the mapping, and `cidr` with the key. Other fields stay unchanged.
-    pub(super) fn write(&mut self, mapping: &SlotMapping, now: Timestamp) {
+    /// Replaces the lists with those that the slots make, and `cidr` with the key. Other fields stay unchanged.
+    pub(super) fn write(&mut self, slots: &[Slot], now: Timestamp) {
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
-        for slot in &mapping.slots {
+        for slot in slots {
             if let Slot::Held(index) = slot
                 && indices[*index].is_none()
             {
@@ -94,7 +103,7 @@ impl RawBlock {
         }
 
         let unknown = kept.len();
-        if mapping.slots.contains(&Slot::Unknown) {
+        if slots.contains(&Slot::Unknown) {
             kept.push(json!({}));
         }
 
@@ -103,9 +112,9 @@ impl RawBlock {
             Slot::Unknown => Some(unknown),
             Slot::Free => None,
         };
-        let allocations: Vec<Option<usize>> = mapping.slots.iter().map(index).collect();
+        let allocations: Vec<Option<usize>> = slots.iter().map(index).collect();
 
-        let is_free = |ordinal: &u32| mapping.slots[*ordinal as usize] == Slot::Free;
+        let is_free = |ordinal: &u32| slots[*ordinal as usize] == Slot::Free;
         let listed = self.free.iter().copied().filter(is_free);
         let others = (0..self.size).filter(is_free).filter(|ordinal| !self.free.contains(ordinal));
         let unallocated: Vec<u32> = listed.chain(others).collect();

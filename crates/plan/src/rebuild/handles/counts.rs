@@ -8,31 +8,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
-use calipam_model::edit::{Edit, Precondition};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
 
-use super::super::block_plan::moved;
+use super::super::block_plan::{Countings, moved};
 use super::super::planner::Planner;
 use super::super::request::blocks_of;
 use super::handle_plan::{HandlePlan, Observed};
 use crate::basis::handles::{HandleAllocations, clean};
-use crate::plan::Change;
 use crate::release::may_release::{too_early_orphan, too_early_unsettled};
 use crate::skipped::{Refusal, SkipReason, Skipped};
-
-/// Edits of handles in the step that writes a block.
-#[derive(Default)]
-pub(in crate::rebuild) struct Counting {
-    /// Edits that raise counts, by clean ID. They are written before the block.
-    pub up: BTreeMap<String, Edit>,
-    /// Edits that lower counts, with their preconditions. They are written after the block.
-    pub down: BTreeMap<String, (Edit, Vec<(Key, Precondition)>)>,
-    pub changes: Vec<Change>,
-}
-
-pub(in crate::rebuild) type Countings = BTreeMap<IpNet, Counting>;
 
 /// Codes of the findings that this part of the plan repairs.
 const CODES: [Code; 5] = [

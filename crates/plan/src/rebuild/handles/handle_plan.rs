@@ -11,8 +11,8 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
 use calipam_model::writable::Object;
 
+use super::super::block_plan::Countings;
 use super::super::planner::Planner;
-use super::counts::Countings;
 use crate::basis::handles::{MOST_NAMED, recorded};
 use crate::plan::{Action, Change, Verb};
 

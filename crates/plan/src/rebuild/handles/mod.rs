@@ -12,7 +12,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, DefectKind};
 
 pub(super) use self::carriage_returns::plan_carriage_returns;
-pub(super) use self::counts::{Counting, Countings, plan};
+pub(super) use self::counts::plan;
 use crate::basis::Basis;
 use crate::basis::handles::clean;
 use crate::skipped::{Refusal, SkipReason};

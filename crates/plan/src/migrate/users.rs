@@ -1,0 +1,70 @@
+//! The users of addresses in a pool, who move with a migration.
+
+use std::net::IpAddr;
+
+use calipam_check::index::{Index, Owner, Use};
+use calipam_model::IpNet;
+use serde::Serialize;
+
+/// A kind of user of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserKind {
+    Pod,
+    /// An endpoint of an orchestrator other than Kubernetes.
+    Endpoint,
+    /// A node's tunnel. Calico's agent on the node moves it.
+    Tunnel,
+    /// A service of the type LoadBalancer.
+    Service,
+}
+
+calipam_model::display_serialized!(UserKind);
+
+/// A user of an address in a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct User {
+    pub address: IpAddr,
+    pub kind: UserKind,
+    /// Empty for services.
+    pub node: String,
+    /// `namespace/name`; for a tunnel, the node.
+    pub name: String,
+}
+
+/// Returns the users of addresses in `cidr`, ascending.
+pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
+    let mut users: Vec<User> = Vec::new();
+    for used in index.uses_in(cidr) {
+        let user = user(index, used);
+        // An endpoint and its pod are one user.
+        let of_address = users.iter().rev().take_while(|other| other.address == user.address);
+        if !of_address.into_iter().any(|other| *other == user) {
+            users.push(user);
+        }
+    }
+    users
+}
+
+fn user(index: &Index<'_>, used: &Use) -> User {
+    let address = used.address;
+    match (used.owner, index.workload(used.owner)) {
+        (Owner::Endpoint(position), Some(workload)) if workload.pod.is_empty() => {
+            let name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
+            User { address, kind: UserKind::Endpoint, node: index.calico_node(workload.node), name }
+        }
+        (_, Some(workload)) => {
+            let name = format!("{}/{}", workload.namespace, workload.pod);
+            User { address, kind: UserKind::Pod, node: index.calico_node(workload.node), name }
+        }
+        (Owner::Service(position), None) => {
+            let name = index.service(position).full_name();
+            User { address, kind: UserKind::Service, node: String::new(), name }
+        }
+        (Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position), None) => {
+            let node = index.snapshot.nodes.get(position as usize).map(|node| node.value.name.clone());
+            let node = node.unwrap_or_default();
+            User { address, kind: UserKind::Tunnel, node: node.clone(), name: node }
+        }
+    }
+}
