@@ -1,5 +1,5 @@
 //! The second read. If a half-done Calico operation could explain a finding (facts 3.14), the finding's objects are
-//! read again some seconds later. If they have changed, the finding is dropped. `workflow/src/second_read/settle.rs`
+//! read again some seconds later. If they have changed, the finding is dropped. `workflow/src/check.rs`
 //! waits and reads.
 
 use std::borrow::Cow;

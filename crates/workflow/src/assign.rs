@@ -5,9 +5,9 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::Plan;
 use calipam_plan::assign;
 
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
 use crate::operator::Access;
-use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope;
 use crate::write::Repaired;

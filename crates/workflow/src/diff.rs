@@ -13,13 +13,13 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::check::recheck;
 use crate::failure::{Failure, Result};
 use crate::operator::{Access, Operator};
 use crate::read::{read_at, read_two};
 use crate::scope::{
     Names, is_known_block, is_known_network, nothing_in_common, unknown_block, unknown_network,
 };
-use crate::second_read::settle::recheck;
 
 /// One of the two states to compare, and its datastore.
 pub struct Side {

@@ -4,6 +4,7 @@
 
 mod archive;
 mod assign;
+mod check;
 mod configure;
 mod diff;
 mod failure;
@@ -30,6 +31,7 @@ pub use self::archive::{
     ArchivedState, Archiving, archive, archive_history, export, note_last_use, state_at, states_around,
 };
 pub use self::assign::{AssignRequest, assign};
+pub use self::check::{CheckResult, Criteria};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::failure::{Failure, FailureForm, Kind, Result};
@@ -41,7 +43,7 @@ pub use self::migrate::{
 pub use self::object::Object;
 pub use self::operator::{Access, Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};
-pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_as, read_sources};
+pub use self::read::{read, read_around, read_around_handle, read_as, read_sources};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};

@@ -14,9 +14,10 @@ use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::check::Criteria;
 use crate::failure::Result;
 use crate::operator::{Access, Activity};
-use crate::read::{Criteria, name_unread, wait, watched};
+use crate::read::{name_unread, wait, watched};
 
 /// The time after which everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);

@@ -1,67 +1,27 @@
-//! Reads and checks a cluster, and reads again the objects that could be half-changed.
+//! Reads a cluster, or a part of it.
 
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use calipam_check::ClusterIdentity;
 use calipam_check::views::handle_ids;
-use calipam_check::{ClusterIdentity, Finding, Options, Report};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
-use calipam_plan::{Basis, FailedTrial, Plan, try_plan};
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use crate::failure::Result;
 use crate::operator::{Access, Activity, Event, Meter, Operator};
 use crate::scope::only_handle;
-use crate::second_read::settle;
-
-/// The options of a check.
-#[derive(Clone, Debug, Default)]
-pub struct Criteria {
-    pub options: Options,
-    /// The time after which suspicious objects are read again; zero to read nothing again.
-    pub recheck_after: SignedDuration,
-}
-
-/// The result of a check.
-pub struct CheckResult {
-    pub snapshot: Snapshot,
-    /// The findings that remain after the second read.
-    pub report: Report,
-    /// Findings whose objects had changed when they were read again.
-    pub dropped: Vec<Finding>,
-}
-
-impl CheckResult {
-    pub(crate) fn basis(&self, criteria: &Criteria) -> Basis<'_> {
-        Basis::new(&self.snapshot, &self.report, &criteria.options)
-    }
-
-    /// Tries a plan in memory, and returns it without the steps that fail there.
-    pub(crate) fn try_plan(mut self, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
-        // The trial starts from data that still contains the findings that the recheck dropped. Without them in the
-        // report, the trial would treat them as new.
-        self.report.findings.extend(self.dropped);
-        try_plan(self.snapshot, self.report, plan, &criteria.options)
-    }
-}
 
 /// The cooldown of released addresses in this cluster, in seconds; 0 if the datastore does not store the release time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
     let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
-}
-
-/// Reads and checks the cluster. Objects whose findings a half-done Calico operation could explain are read again, and
-/// findings whose objects have changed are dropped.
-pub(crate) async fn read_and_check(access: Access<'_>, criteria: &Criteria) -> Result<CheckResult> {
-    let snapshot = read(access).await?;
-    settle::check_twice(access, snapshot, criteria).await
 }
 
 /// Reads everything that a check needs.

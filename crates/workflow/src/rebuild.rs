@@ -16,9 +16,9 @@ use calipam_model::words::{count, quoted};
 use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::{Basis, FailedTrial, Plan};
 
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
 use crate::operator::{Access, Event, Operator};
-use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_known_block, unknown_block};
 use crate::second_read::{warn_of_short_grace, write_in_parts};

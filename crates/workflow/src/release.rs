@@ -9,9 +9,9 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, Request};
 use calipam_plan::{Basis, Plan};
 
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::Result;
 use crate::operator::Access;
-use crate::read::{CheckResult, Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_pattern};
@@ -37,11 +37,14 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
     let criteria = &request.criteria;
     let run = Run::new(access, &request.intent);
     let mut files = reports::open(&request.reports)?;
+    let read = |files, cluster: &Snapshot| {
+        reports::read(files, cluster, request.targets.force, request.lock, access.operator)
+    };
     let mut observations = None;
     if access.datastore.is_live() && !files.is_empty() {
         // A report that does not fit is refused before the cluster is read.
         let cluster = reports::cluster(access.datastore).await?;
-        observations = Some(reports::read(request, std::mem::take(&mut files), &cluster, access.operator)?);
+        observations = Some(read(std::mem::take(&mut files), &cluster)?);
     }
     let seen = read_and_check(access, criteria).await?;
     run.refuse_doubtful(&seen.snapshot)?;
@@ -51,7 +54,7 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
     let targets = targets(request, &seen.snapshot)?;
     let observations = match observations {
         Some(observations) => observations,
-        None => reports::read(request, files, &seen.snapshot, access.operator)?,
+        None => read(files, &seen.snapshot)?,
     };
     let plan = |basis: &Basis<'_>| release::plan(basis, &targets);
     let tried = |seen: CheckResult, plan: Plan, _| Ok(seen.try_plan(plan, criteria)?);

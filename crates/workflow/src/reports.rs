@@ -16,7 +16,6 @@ use jiff::Timestamp;
 
 use crate::failure::{Failure, Kind, Result};
 use crate::operator::Operator;
-use crate::release::ReleaseRequest;
 
 /// The error for a report that does not fit the cluster or the request.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,16 +60,17 @@ pub(crate) async fn cluster(datastore: &Datastore) -> Result<Snapshot> {
     Ok(Snapshot { cluster, cluster_revision, ..Snapshot::default() })
 }
 
-/// Returns the observations in the reports of a request. Fails if a report has an objection that forbids using it in
-/// this cluster.
+/// Returns the observations in reports. Fails if a report has an objection that forbids using it in this cluster, unless
+/// `force` overrides it. `locks` is true if the run locks the datastore.
 pub(crate) fn read(
-    request: &ReleaseRequest,
     files: Vec<OpenReport>,
     cluster: &Snapshot,
+    force: Force,
+    locks: bool,
     operator: &dyn Operator,
 ) -> Result<Vec<Observations>> {
     let is_locked = cluster.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
-    let locked = request.lock || is_locked;
+    let locked = locks || is_locked;
     let read = |OpenReport { path, content, written }| {
         let name = path.display().to_string();
         read_report(&name, content, written, cluster, locked).map_err(|error| no_report(&path, &error))
@@ -78,7 +78,7 @@ pub(crate) fn read(
     let reports: Vec<ReadReport> = files.into_iter().map(read).collect::<Result<_, _>>()?;
 
     for (report, objection) in objections(&reports) {
-        if !objection.can_be_forced() || request.targets.force != Force::Reported {
+        if !objection.can_be_forced() || force != Force::Reported {
             let unusable = UnusableReport { report: report.to_owned(), objection: objection.clone() };
             return Err(Failure::of(Kind::Refused, unusable, Some(objection.hint())));
         }

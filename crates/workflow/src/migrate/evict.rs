@@ -6,36 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calipam_datastore::workloads::{Controller, Evicted, WorkloadPod, Workloads};
-use calipam_model::IpNet;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
 use calipam_model::words::count;
-use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
+use super::Eviction;
+use super::eviction::{MACHINE, Moves};
 use super::moving::Pins;
 use crate::failure::{Failure, Result};
 use crate::operator::{Activity, Operator};
 
-/// The settings of an eviction.
-#[derive(Clone, Debug)]
-pub struct Eviction {
-    /// The maximum number of pods that are evicted and not yet back.
-    pub batch: usize,
-    /// The pause between two batches.
-    pub pause: SignedDuration,
-    /// The time to wait for evicted pods to be back, and for budgets to allow evictions.
-    pub patience: SignedDuration,
-    /// Evicts only pods on these nodes; on all nodes if empty.
-    pub nodes: Vec<String>,
-    pub namespace: Option<String>,
-}
-
 /// The time between two reads of the pods.
 const POLL: Duration = Duration::from_secs(1);
-
-/// The kind of the controller of a virtual machine's pods.
-const MACHINE: &str = "VirtualMachineInstance";
 
 /// A namespace and a controller in it.
 type Owner = (String, Controller);
@@ -134,12 +117,6 @@ impl Eviction {
         Ok(batch)
     }
 
-    /// True for a pod on the requested nodes and in the requested namespace.
-    fn is_selected(&self, pod: &WorkloadPod) -> bool {
-        (self.nodes.is_empty() || self.nodes.contains(&pod.node))
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
-    }
-
     /// The error if no pod moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
     fn stopped(&self, example: &WorkloadPod, left: usize, ending: usize) -> Failure {
         let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
@@ -203,36 +180,6 @@ impl Eviction {
             }
             sleep(POLL).await;
         }
-    }
-
-    fn patience(&self) -> Duration {
-        Duration::try_from(self.patience).unwrap_or_default()
-    }
-}
-
-/// The kinds of pods that get another address by an eviction or a live migration.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moves {
-    /// True if virtual machines get other addresses as well. Since Calico 3.32, they keep their addresses.
-    pub machines: bool,
-}
-
-impl Moves {
-    /// True for a pod of the old pool that a controller recreates after its eviction, unlike static pods and pods of jobs.
-    pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
-        let comes_back =
-            pod.controller.as_ref().is_some_and(|controller| moves(&controller.kind, self.machines));
-        let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
-        comes_back && !pod.finished && !pod.host_network && is_of_old()
-    }
-}
-
-/// Returns true for kinds of controllers that recreate a pod after its eviction, with another address.
-pub(super) fn moves(kind: &str, machines: bool) -> bool {
-    match kind {
-        "Node" | "Job" => false,
-        MACHINE => machines,
-        _ => true,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod estimate;
 mod evict;
+mod eviction;
 mod moving;
 
 use calipam_check::Subject;
@@ -18,13 +19,14 @@ use calipam_plan::{Basis, Plan, PlanKind, SkipReason, Skipped};
 use jiff::SignedDuration;
 
 pub use self::estimate::Estimate;
-pub use self::evict::Eviction;
-use self::evict::Moves;
-pub use self::moving::{Group, Moving, Pin};
+pub use self::eviction::Eviction;
+use self::eviction::Moves;
+pub use self::moving::{Group, Moving, Pin, Surveyed};
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
 use crate::operator::{Access, Activity, Proposal};
 use crate::preflight::Passed;
-use crate::read::{CheckResult, Criteria, read_and_check, wait};
+use crate::read::wait;
 use crate::run::{Intent, Run};
 use crate::scope::unknown_pool;
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
@@ -44,14 +46,6 @@ pub struct MigrateRequest {
     pub criteria: Criteria,
     /// The intent to only plan the next phase, or to execute it.
     pub intent: Intent,
-}
-
-/// The surveyed state of a migration.
-#[derive(Clone, Debug)]
-pub struct Surveyed {
-    pub survey: Survey,
-    /// The controllers of the pods, and annotations that pin them to the pool; `None` without Kubernetes.
-    pub moving: Option<Moving>,
 }
 
 /// The result of a run.

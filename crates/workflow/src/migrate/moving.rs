@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Eviction;
 use super::estimate::Estimate;
-use super::evict::{Moves, moves};
+use super::eviction::{Moves, moves};
 
 /// Pods of the old pool that have the same controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +43,14 @@ pub struct Pin {
     pub subject: String,
     pub annotation: &'static str,
     pub value: String,
+}
+
+/// The surveyed state of a migration.
+#[derive(Clone, Debug)]
+pub struct Surveyed {
+    pub survey: Survey,
+    /// The controllers of the pods, and annotations that pin them to the pool; `None` without Kubernetes.
+    pub moving: Option<Moving>,
 }
 
 /// Kubernetes data about the users that move.

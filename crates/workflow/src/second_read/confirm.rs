@@ -2,9 +2,10 @@
 
 use jiff::SignedDuration;
 
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::Result;
 use crate::operator::{Access, Activity};
-use crate::read::{CheckResult, Criteria, read_and_check, wait};
+use crate::read::wait;
 
 /// Reads and checks the cluster. With `confirm`, checks it again after that pause, and keeps only findings that both
 /// checks report.

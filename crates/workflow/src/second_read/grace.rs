@@ -6,10 +6,11 @@ use calipam_plan::release::Observations;
 use calipam_plan::{Basis, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::Result;
 use crate::operator::{Activity, Event, Operator, Proposal};
 use crate::preflight::Passed;
-use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
+use crate::read::{cooldown, wait};
 use crate::run::Run;
 use crate::write::sources;
 

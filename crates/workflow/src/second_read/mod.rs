@@ -1,10 +1,8 @@
-//! Second reads: `--settle` for findings that a half-done Calico operation could explain, `--confirm` for all findings,
-//! and `--grace` before an address is released.
+//! Second reads of everything: `--confirm` for all findings, and `--grace` before an address is released.
 
 mod confirm;
 mod grace;
 mod parts;
-pub(crate) mod settle;
 
 pub use self::confirm::check_and_confirm;
 pub(crate) use self::grace::{Planned, plan_after_grace, warn_of_short_grace};

@@ -7,9 +7,10 @@ use calipam_plan::{Basis, Plan};
 use calipam_repair::{Interrupt, RepairError};
 
 use super::grace::{Planned, plan_after_grace, seen_once};
+use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
 use crate::operator::Event;
-use crate::read::{CheckResult, Criteria, cooldown, read_and_check};
+use crate::read::cooldown;
 use crate::run::Run;
 use crate::write::{Repaired, WritingNow};
 
