@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use calipam_assign::plugin::OPERATION;
 use serde_json::json;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::call::Call;
@@ -19,13 +18,10 @@ use crate::failure;
 use crate::install;
 use crate::log;
 use crate::netns;
+use crate::process::{FAILURE, SUCCESS, USAGE, runtime, version};
 use crate::protocol::environment::{self, invalid};
 use crate::protocol::{CniError, Code, Command, Environment, Version, result, to_json};
 use crate::upgrade;
-
-pub(crate) const SUCCESS: u8 = 0;
-pub(crate) const FAILURE: u8 = 1;
-pub(crate) const USAGE: u8 = 2;
 
 /// Runs the plugin with the arguments, environment and streams of its process.
 pub fn main() -> ExitCode {
@@ -89,11 +85,6 @@ pub fn run(
 const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
     install, uninstall\n    \tReplace Calico's plugin, or restore it; `install -h` has the options";
 
-/// The program's name and version, as in its annotation of a node.
-pub(crate) fn version() -> String {
-    format!("calipam {}", env!("CARGO_PKG_VERSION"))
-}
-
 /// Handles one call from a runtime, and returns the text for stdout.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
     let Some(command) = environment::command(variables) else {
@@ -128,12 +119,6 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         command.text()
     );
     perform(command, configuration, environment, variables)
-}
-
-/// Creates a runtime with one thread, which is enough: a call mostly waits for the network.
-pub(crate) fn runtime() -> Result<Runtime, String> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| format!("cannot start: {error}"))
 }
 
 fn perform(

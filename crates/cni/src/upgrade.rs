@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::call::{CallAllocator, connect};
 use crate::config::Log;
 use crate::log;
-use crate::run::runtime;
+use crate::process::runtime;
 
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";

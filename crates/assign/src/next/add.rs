@@ -3,30 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
-use calipam_model::pod::PodRequest;
 use calipam_model::snapshot::{DatastoreKind, Defect, Source};
-use calipam_model::{CniConfiguration, IpNet};
 
 use super::answer::{Answer, Refused};
 use super::machine::MachineAddresses;
 use super::reason::Reason;
-use super::request::{Asked, Wanted, check_rest, check_source_prefixes};
+use super::request::{Asked, PodAdd, Wanted, check_rest, check_source_prefixes};
 use super::{NextAddress, NotKnown, Outlook};
 use crate::family::Family;
-
-/// An ADD of a pod.
-#[derive(Clone, Copy, Debug)]
-pub struct PodAdd<'r> {
-    /// Calico's name of the node.
-    pub node: &'r str,
-    pub namespace: &'r str,
-    pub name: &'r str,
-    /// The pod's request; `None` for a pod that requests nothing in particular.
-    pub request: Option<&'r PodRequest>,
-    pub configuration: &'r CniConfiguration,
-}
 
 /// The state of an ADD when the plugins turn to the allocator.
 enum Step {

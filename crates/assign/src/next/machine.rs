@@ -6,9 +6,9 @@ use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Source};
 
 use super::Outlook;
-use super::add::PodAdd;
 use super::answer::{Answer, Refused};
 use super::reason::Reason;
+use super::request::PodAdd;
 use crate::error::Error;
 use crate::on_snapshot::without_waiting;
 use crate::owners::{NewOwner, OwnerConditions, OwnerUpdates};

@@ -36,12 +36,11 @@ use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Versioned};
 
-pub use self::add::PodAdd;
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Refused};
 use self::open_pool::{OpenPool, open_pools};
 pub use self::reason::Reason;
-pub use self::request::Wanted;
+pub use self::request::{PodAdd, Wanted};
 pub use self::service::{NotAsked, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome};
 pub use self::tunnel::{TunnelAnswer, TunnelLack, TunnelPools, TunnelStep};
 use crate::allocator::Allocator;

@@ -11,10 +11,21 @@ use calipam_model::string_list;
 use calipam_model::{CniConfiguration, DecodeError, IpNet};
 
 use super::Outlook;
-use super::add::PodAdd;
 use super::answer::Refused;
 use super::reason::Reason;
 use crate::family::Family;
+
+/// An ADD of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct PodAdd<'r> {
+    /// Calico's name of the node.
+    pub node: &'r str,
+    pub namespace: &'r str,
+    pub name: &'r str,
+    /// The pod's request; `None` for a pod that requests nothing in particular.
+    pub request: Option<&'r PodRequest>,
+    pub configuration: &'r CniConfiguration,
+}
 
 const POOLS: [&str; 2] = ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools"];
 const FAMILIES: &str = "cni.projectcalico.org/ipFamilies";

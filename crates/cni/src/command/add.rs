@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use crate::call::Call;
 use crate::failure;
 use crate::host::CallHost;
-use crate::machine::{self, Owner};
+use crate::machine::Owner;
+use crate::ownership;
 use crate::protocol::{Arguments, CniError};
 
 /// Assigns addresses to the container.
@@ -17,7 +18,7 @@ use crate::protocol::{Arguments, CniError};
 /// If the arguments are invalid, the call is refused, too few addresses are free, or the datastore fails.
 pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
     let allocator = call.connect().await?;
-    let found = machine::find(call, allocator).await?;
+    let found = ownership::find(call, allocator).await?;
     if let Some(refusal) = found.refusal {
         return Err(refusal);
     }

@@ -7,7 +7,8 @@ use calipam_assign::plugin::OPERATION;
 
 use crate::call::{Call, CallAllocator, within};
 use crate::failure;
-use crate::machine::{self, Owner};
+use crate::machine::Owner;
+use crate::ownership;
 use crate::protocol::CniError;
 
 /// Checks that the container or its machine has each address in `prevResult` or, if none is listed there, at least one
@@ -17,7 +18,7 @@ use crate::protocol::CniError;
 /// If an address is missing or has another owner, the machine's addresses are not for this pod, or the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let found = machine::find(call, allocator).await?;
+    let found = ownership::find(call, allocator).await?;
     let handle = match (found.owner, found.refusal) {
         (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
         (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),

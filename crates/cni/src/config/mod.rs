@@ -118,7 +118,7 @@ impl<'a> Document<'a> {
             return Err(error.with_details(&name));
         }
         let version = Version::parse_configuration(&version)?;
-        command.map_or(Ok(()), |command| version.allow(command))?;
+        command.map_or(Ok(()), |command| command.check_version(version))?;
         Ok(Self { fields, name, version })
     }
 

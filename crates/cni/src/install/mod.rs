@@ -27,7 +27,7 @@ use self::serve::State;
 use self::watch::Changes;
 use crate::config::Log;
 use crate::log;
-use crate::run::{self, FAILURE, SUCCESS, USAGE};
+use crate::process::{self, FAILURE, SUCCESS, USAGE};
 
 pub use self::folders::{Folders, KNOWN as KNOWN_FOLDERS};
 
@@ -69,7 +69,7 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
         return restore(&place);
     }
     let installer = Installer { place, configuration, options, variables };
-    let runtime = run::runtime().map_err(Problem::new)?;
+    let runtime = process::runtime().map_err(Problem::new)?;
     if !options.watch {
         return runtime.block_on(installer.once());
     }
@@ -208,7 +208,7 @@ impl Installer<'_> {
     /// Annotates the node with this program's version, or removes the annotation if this program is not in place.
     async fn annotate(&self, in_place: bool) -> Result<()> {
         let Some(node) = &self.options.node else { return Ok(()) };
-        let text = in_place.then(run::version);
+        let text = in_place.then(process::version);
         let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
         let settings = KubernetesSettings { kubeconfig, ..KubernetesSettings::default() };
         let noted = async {

@@ -38,6 +38,15 @@ impl Command {
         }
     }
 
+    /// Refuses a command that a later version of the specification added.
+    pub fn check_version(self, version: Version) -> Result<(), CniError> {
+        if version >= self.since() {
+            return Ok(());
+        }
+        let text = format!("config version does not allow {}", self.text());
+        Err(CniError::new(Code::IncompatibleVersion, text))
+    }
+
     /// The variables that must not be empty, in the order in which errors list them.
     fn needs(self) -> &'static [&'static str] {
         match self {
@@ -185,5 +194,20 @@ mod tests {
         assert_eq!(command(&variables(&[(COMMAND, "")])), None);
         assert_eq!(command(&variables(&[(COMMAND, "GC")])), Some(Some(Command::Gc)));
         assert_eq!(command(&variables(&[(COMMAND, "add")])), Some(None));
+    }
+
+    #[test]
+    fn commands_need_their_version() {
+        assert!(
+            Command::Add.check_version(Version::V0_1_0).is_ok()
+                && Command::Check.check_version(Version::V0_4_0).is_ok()
+        );
+        assert!(
+            Command::Gc.check_version(Version::V1_1_0).is_ok()
+                && Command::Status.check_version(Version::V1_1_0).is_ok()
+        );
+        let error = Command::Check.check_version(Version::V0_3_1).unwrap_err();
+        assert_eq!(error, CniError::new(Code::IncompatibleVersion, "config version does not allow CHECK"));
+        assert!(Command::Gc.check_version(Version::V1_0_0).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CniError, Code, Command};
+use super::{CniError, Code};
 
 /// A supported version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,15 +45,6 @@ impl Version {
             CniError::new(Code::IncompatibleVersion, "incompatible CNI versions").with_details(details)
         })
     }
-
-    /// Refuses a command that was added in a later version of the specification.
-    pub fn allow(self, command: Command) -> Result<(), CniError> {
-        if self >= command.since() {
-            return Ok(());
-        }
-        let text = format!("config version does not allow {}", command.text());
-        Err(CniError::new(Code::IncompatibleVersion, text))
-    }
 }
 
 impl fmt::Display for Version {
@@ -78,14 +69,5 @@ mod tests {
             assert_eq!((error.code, error.msg.as_str()), expected);
             assert!(error.details.contains(text) && error.details.contains("0.4.0"), "{}", error.details);
         }
-    }
-
-    #[test]
-    fn commands_need_their_version() {
-        assert!(Version::V0_1_0.allow(Command::Add).is_ok() && Version::V0_4_0.allow(Command::Check).is_ok());
-        assert!(Version::V1_1_0.allow(Command::Gc).is_ok() && Version::V1_1_0.allow(Command::Status).is_ok());
-        let error = Version::V0_3_1.allow(Command::Check).unwrap_err();
-        assert_eq!(error, CniError::new(Code::IncompatibleVersion, "config version does not allow CHECK"));
-        assert!(Version::V1_0_0.allow(Command::Gc).is_err());
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::run::{median, simulate};
+use super::ranks::median;
+use super::run::simulate;
 use super::several::in_parallel;
 use crate::scenario::{Event, Planned, Result, Scenario};
 use crate::time::Micros;

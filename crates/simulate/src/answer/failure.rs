@@ -2,26 +2,12 @@
 
 use serde::Serialize;
 
-use super::Range;
+use super::ranks::{AtRank, of_fields, of_several};
 use super::run::simulate;
-use super::several::{in_parallel, of_several, variants};
+use super::several::{in_parallel, variants};
+use super::{Point, Range};
 use crate::scenario::{GRACE, Result, Scenario};
 use crate::time::Micros;
-
-/// The state at some time after a failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Point {
-    /// The time since the failure.
-    pub after: Micros,
-    /// The number of addresses that the failed node holds.
-    pub held: u64,
-    /// The number of blocks that the failed node holds.
-    pub blocks: u64,
-    /// The number of pods that should be running but are not: they have no addresses, or their node failed and they
-    /// have not been replaced yet.
-    pub waiting: u64,
-}
 
 /// The course of events after a failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -97,4 +83,19 @@ fn course(scenario: &Scenario) -> Result<Course> {
 fn since(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
     let first = points.iter().rposition(|point| !holds(point)).map_or(0, |last| last + 1);
     points.get(first).map(|point| point.after)
+}
+
+of_fields! {
+    Point { after, held, blocks, waiting }
+    Course { points, addresses_free_after, blocks_free_after, max_pending, all_running_after }
+    Failure { held, with_collector, without_collector; node, removed_after, range }
+}
+
+/// Ranks each point. All runs have the same number of points.
+impl AtRank for Vec<Point> {
+    fn at_rank(all: &[&Self], permille: usize) -> Self {
+        let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
+        let at = |place: usize| all.iter().map(|points| &points[place]).collect::<Vec<_>>();
+        (0..count).map(|place| Point::at_rank(&at(place), permille)).collect()
+    }
 }

@@ -5,6 +5,7 @@ mod block_size;
 mod clash;
 mod eviction;
 mod failure;
+mod ranks;
 mod run;
 mod scale;
 mod several;
@@ -18,10 +19,11 @@ pub use self::advise::{Advice, Candidate, Drawback, Tipping, advise};
 pub use self::block_size::block_sizes;
 pub use self::clash::{Cause, CauseRow, Clashes, Sighting, clashes};
 pub use self::eviction::{Evicted, Eviction, evict};
-pub use self::failure::{Course, Failure, Point, failure};
-pub use self::run::{run, runs};
+pub use self::failure::{Course, Failure, failure};
+pub use self::run::run;
 pub use self::scale::{scale, sizes_up_to};
-pub use self::several::SPREAD;
+pub use self::several::{SPREAD, runs};
+pub use crate::cluster::Point;
 use crate::time::Micros;
 
 /// Statistics of durations: half of all cases took at most the median, 90 of 100 at most `p90`, 99 at most `p99`.

@@ -8,7 +8,7 @@ use calipam_check::views::Count;
 use calipam_check::{Context, Options};
 use calipam_model::cidr;
 
-use super::several::run_each;
+use super::ranks::rank;
 use super::{Adds, BlockUse, Requests, Run, Times, percent};
 use crate::cluster::{Measured, Pod, Timed, World};
 use crate::scenario::{Result, Scenario};
@@ -17,11 +17,6 @@ use crate::time::Micros;
 /// Runs a scenario once.
 pub fn run(scenario: &Scenario) -> Result<Run> {
     simulate(scenario, |_| ()).map(|world| world.show())
-}
-
-/// Runs a scenario `runs` times, and returns the median of each number with its range.
-pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run> {
-    run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
 }
 
 /// Runs a scenario after `prepare` has planned more events. Returns the world at the end.
@@ -136,17 +131,6 @@ fn times(found: impl Iterator<Item = u32>) -> Times {
     Times { count, mean, median: at(500), p90: at(900), p99: at(990), worst: at(1_000) }
 }
 
-/// Returns the smallest value such that at least `permille` thousandths of all values are no larger.
-pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
-    let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
-    sorted.get(place).copied()
-}
-
-pub(super) fn median(mut found: Vec<Micros>) -> Option<Micros> {
-    found.sort_unstable();
-    rank(&found, 500)
-}
-
 fn requests<'a>(found: impl Iterator<Item = &'a Timed>) -> Requests {
     let mut found: Vec<u16> = found.map(|add| add.requests).collect();
     found.sort_unstable();
@@ -170,6 +154,5 @@ mod tests {
         assert_eq!((found.count, found.mean), (200, Micros(100)));
         assert_eq!(times([7].into_iter()).p99, Micros(7));
         assert_eq!(times(std::iter::empty()), Times::default());
-        assert_eq!(median(vec![Micros(3), Micros(1), Micros(2)]), Some(Micros(2)));
     }
 }

@@ -1,19 +1,21 @@
 //! Several runs of one cluster, with different seeds and numbers of pods.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use calipam_check::views::Count;
 use calipam_model::parallel;
 
-use super::run::{rank, run};
-use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times};
+use super::Run;
+use super::ranks::of_several;
+use super::run::run;
 use crate::scenario::{Result, Scenario};
-use crate::time::Micros;
 
 /// The maximum variation of pod counts in repeated runs, in percent. The average number of pods per node varies by up
 /// to this percentage, since it is not known in advance. The pods of each node vary around the average by up to this
 /// percentage or the scenario's spread, whichever is larger, since schedulers do not place pods evenly.
 pub const SPREAD: u32 = 12;
+
+/// Runs a scenario `runs` times, and returns the median of each number with its range.
+pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run> {
+    run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
+}
 
 /// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before the first run.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>> {
@@ -69,104 +71,13 @@ impl Run {
     }
 }
 
-/// Returns the median of each number, and the range if there are several results.
-pub(super) fn of_several<T: AtRank>(shown: &[T]) -> (T, Option<Box<Range<T>>>) {
-    let all: Vec<&T> = shown.iter().collect();
-    let [lowest, median, highest] = [0, 500, 1_000].map(|permille| T::at_rank(&all, permille));
-    let range = Range { runs: all.len() as u64, lowest, highest };
-    (median, (all.len() > 1).then(|| Box::new(range)))
-}
-
-/// Results whose numbers can be ranked among those of other runs.
-pub(super) trait AtRank: Sized {
-    /// Returns a result in which each number is the one at this rank; see [`rank`].
-    fn at_rank(all: &[&Self], permille: usize) -> Self;
-}
-
-macro_rules! of_numbers {
-    ($($number:ty),*) => {
-        $(impl AtRank for $number {
-            fn at_rank(all: &[&Self], permille: usize) -> Self {
-                let mut sorted: Vec<Self> = all.iter().map(|number| **number).collect();
-                sorted.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-                rank(&sorted, permille).unwrap_or_default()
-            }
-        })*
-    };
-}
-
-of_numbers!(u32, u64, f64, Count, Micros);
-
-/// Ranks each field. Fields after the semicolon are copied from the first run.
-macro_rules! of_fields {
-    ($($name:ident { $($field:ident),* $(; $($first:ident),*)? })*) => {
-        $(impl AtRank for $name {
-            fn at_rank(all: &[&Self], permille: usize) -> Self {
-                Self {
-                    $($field: AtRank::at_rank(&all.iter().map(|one| &one.$field).collect::<Vec<_>>(), permille),)*
-                    $($($first: all.first().map(|one| one.$first.clone()).unwrap_or_default(),)*)?
-                }
-            }
-        })*
-    };
-}
-
-of_fields! {
-    Times { count, mean, median, p90, p99, worst }
-    Requests { mean, median, most }
-    Adds {
-        started, failed, too_long, reasons, time, time_in_own_block, time_with_list, waited, requests, requests_in_own_block,
-        requests_with_list, conflicts
-    }
-    BlockUse {
-        blocks, pool_addresses, addresses, allocated, wasted, wasted_percent, routes, borrowed, borrowed_percent,
-        max_blocks_of_node, stranded_nodes
-    }
-    Run {
-        nodes, pods, waiting_pods, time_to_address, simulated, adds, deleted, datastore_requests, blocks, clashes;
-        seed, range
-    }
-}
-
-of_fields! {
-    Point { after, held, blocks, waiting }
-    Course { points, addresses_free_after, blocks_free_after, max_pending, all_running_after }
-    Failure { held, with_collector, without_collector; node, removed_after, range }
-}
-
-/// Ranks each point. All runs have the same number of points.
-impl AtRank for Vec<Point> {
-    fn at_rank(all: &[&Self], permille: usize) -> Self {
-        let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
-        let at = |place: usize| all.iter().map(|points| &points[place]).collect::<Vec<_>>();
-        (0..count).map(|place| Point::at_rank(&at(place), permille)).collect()
-    }
-}
-
-/// Ranks `None` after all times.
-impl AtRank for Option<Micros> {
-    fn at_rank(all: &[&Self], permille: usize) -> Self {
-        let mut sorted: Vec<Self> = all.iter().map(|time| **time).collect();
-        sorted.sort_unstable_by_key(|time| (time.is_none(), *time));
-        rank(&sorted, permille).flatten()
-    }
-}
-
-/// Counts a missing name as 0.
-impl AtRank for BTreeMap<String, u64> {
-    fn at_rank(all: &[&Self], permille: usize) -> Self {
-        let names: BTreeSet<&String> = all.iter().flat_map(|one| one.keys()).collect();
-        let count = |name: &String| {
-            let counts: Vec<u64> = all.iter().map(|one| one.get(name).copied().unwrap_or(0)).collect();
-            u64::at_rank(&counts.iter().collect::<Vec<_>>(), permille)
-        };
-        names.into_iter().map(|name| (name.clone(), count(name))).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::answer::Adds;
+    use crate::time::Micros;
 
     #[test]
     fn each_number_has_its_own_median_and_range() {

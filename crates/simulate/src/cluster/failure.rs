@@ -3,14 +3,29 @@
 use std::rc::Rc;
 
 use calipam_model::IpNet;
+use serde::Serialize;
 
 use super::World;
-use crate::answer::Point;
 use crate::scenario::{DETECTION, EVICTION};
 use crate::time::Micros;
 
 /// The time from a node's removal until Kubernetes' garbage collector removes its pods.
 const ORPHANS: Micros = Micros::from_secs(40);
+
+/// The state at some time after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Point {
+    /// The time since the failure.
+    pub after: Micros,
+    /// The number of addresses that the failed node holds.
+    pub held: u64,
+    /// The number of blocks that the failed node holds.
+    pub blocks: u64,
+    /// The number of pods that should be running but are not: they have no addresses, or their node failed and they
+    /// have not been replaced yet.
+    pub waiting: u64,
+}
 
 /// The addresses and blocks that a node held when it failed.
 pub(crate) struct HeldByFailed {

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::failure::HeldByFailed;
-use crate::answer::Point;
+use super::failure::{HeldByFailed, Point};
 use crate::time::Micros;
 
 /// The measurements of a run.

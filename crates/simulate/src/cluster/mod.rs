@@ -21,6 +21,7 @@ use std::sync::Arc;
 use calipam_assign::{Family, Record};
 use calipam_model::pool::Pool;
 
+pub use self::failure::Point;
 pub(crate) use self::ledger::Ledger;
 pub(crate) use self::measure::{Measured, Timed};
 use self::nodes::Nodes;

@@ -10,9 +10,10 @@ use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
 
 use super::caches::Kind;
+use super::costs::Work;
 use super::data::Listing;
 use super::limiter::Limiter;
-use super::server::{Server, Work};
+use super::server::Server;
 use crate::engine::Answer;
 use crate::time::Micros;
 

@@ -3,10 +3,10 @@
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
 
+use super::caches::Kind;
 use super::data::Listing;
 use super::latency::Latency;
 use super::profiles::{self, PROFILES};
-use super::server::Work;
 use crate::time::Micros;
 
 /// The costs of requests to a datastore. Times are for an idle server.
@@ -42,6 +42,22 @@ pub struct Costs {
     pub controllers_qps: u64,
     /// The number of requests that kube-controllers may send before the limit takes effect.
     pub controllers_burst: u64,
+}
+
+/// The work of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A read of a single object, or on etcd of several.
+    Read,
+    /// A list of one kind of object on Kubernetes.
+    List(Kind),
+    Write(Kind),
+}
+
+impl Work {
+    pub(super) fn is_write(self) -> bool {
+        matches!(self, Self::Write(_))
+    }
 }
 
 /// The parts of a request's time: the way to the server, the server's work, and the way back.

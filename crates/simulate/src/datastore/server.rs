@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use calipam_model::snapshot::DatastoreKind;
 
-use super::caches::{Caches, Kind};
-use super::costs::{Costs, Parts};
+use super::caches::Caches;
+use super::costs::{Costs, Parts, Work};
 use super::data::{Data, Listing};
 use super::latency::Latency;
 use crate::engine::{Answer, Engine, Slot, Watch};
@@ -17,22 +17,6 @@ use crate::time::Micros;
 /// The time that a processor works on one request before the next one's turn, as in Go's scheduler. A long list thus
 /// slows down reads and writes without stopping them.
 const SLICE: Micros = Micros::from_millis(10);
-
-/// The work of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
-    /// A read of a single object, or on etcd of several.
-    Read,
-    /// A list of one kind of object on Kubernetes.
-    List(Kind),
-    Write(Kind),
-}
-
-impl Work {
-    pub(super) fn is_write(self) -> bool {
-        matches!(self, Self::Write(_))
-    }
-}
 
 /// The server's processors, and the requests that wait for them.
 struct Processors {
@@ -186,6 +170,7 @@ impl Processors {
 
 #[cfg(test)]
 mod tests {
+    use super::super::caches::Kind;
     use super::*;
     use crate::engine::within;
 
