@@ -120,7 +120,8 @@ impl Operator for Person<'_> {
     }
 
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {
-        progress::start(self.console, activity)
+        let cluster = self.console.fleet.as_ref().map(|of| &*of.name);
+        progress::start(activity, self.console.progress, cluster)
     }
 
     /// Shows a plan with [`preview::preview`]. For a script, shows only the warnings of the plan.

@@ -6,24 +6,26 @@ use std::sync::{Arc, LazyLock};
 use calipam_workflow::{Activity, Meter};
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::console::Console;
 use crate::render::text::escape;
 
 /// The progress lines on stderr, above which messages are printed.
 pub(crate) static LINES: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
 
-/// Starts a progress bar on stderr. Without a terminal, the bar is invisible.
-pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
+/// Starts a progress bar on stderr, or an invisible one. In a fleet, the bar begins with the name of the `cluster`.
+pub(crate) fn start(activity: Activity, is_visible: bool, cluster: Option<&str>) -> Arc<dyn Meter> {
     let (template, prefix) = words(activity);
-    let bar = match console.progress {
-        true => LINES.add(ProgressBar::no_length()),
-        false => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+    let bar = if is_visible {
+        LINES.add(ProgressBar::no_length())
+    } else {
+        ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
     };
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    let cluster = console.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name)));
-    bar.set_prefix(cluster.map_or_else(|| prefix.to_owned(), |cluster| cluster + prefix));
+    bar.set_prefix(match cluster {
+        Some(cluster) => format!("{}: {prefix}", escape(cluster)),
+        None => prefix.to_owned(),
+    });
     if activity == Activity::CheckingCluster {
         // The answer above it is not all, which a person should see before the server answers.
         bar.tick();

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use calipam_files::export::export_file;
 use calipam_files::recording::Positions;
 use calipam_files::{DataFile, Extent, FileKind, ProgressFn};
 use calipam_model::key::Key;
@@ -46,6 +45,6 @@ impl Backend for DataFile {
 
     async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
         let (file, path, progress) = (self.clone(), path.to_owned(), Arc::clone(progress));
-        blocking(move || Ok((export_file(&file, &path, &progress)?, Positions::new()))).await
+        blocking(move || Ok((file.export(&path, &progress)?, Positions::new()))).await
     }
 }

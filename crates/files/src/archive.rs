@@ -1,28 +1,22 @@
 //! A folder with dated exports from one cluster.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX};
-use calipam_model::names::EndpointName;
-use calipam_model::snapshot::Snapshot;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::ProgressFn;
-use crate::data_file::DataFile;
+use crate::archived::END;
+pub use crate::archived::{Archived, Part};
 use crate::error::{Error, FileError, Result};
-use crate::export::{self, Header};
-use crate::recording::{self, write_state};
+use crate::recording::write_state;
 use crate::regular;
 
-/// Prefix and suffix of export names; the time is between them.
+/// The prefix of export names. The time and [`END`] follow.
 const BEGIN: &str = "calipam-";
-const END: &str = ".jsonl.zst";
 /// The format of the time in a name, in UTC.
 const NAMED: &str = "%Y%m%dT%H%M%S%.fZ";
 /// The name of the folder with an incomplete export.
@@ -35,61 +29,6 @@ pub struct Archive {
     folder: PathBuf,
     /// The exports, in ascending order of the time of their data.
     exports: Vec<Archived>,
-}
-
-/// The part of an export to read.
-#[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
-    Whole,
-    /// Blocks, affinities, and the handle with this ID, if one is given. Exports of etcd also include the allocator's
-    /// configuration.
-    Records {
-        handle: Option<&'a str>,
-    },
-    /// The pods with these namespaces and names, and their workload endpoints.
-    Users(&'a BTreeSet<(String, String)>),
-}
-
-impl Part<'_> {
-    /// True for the keys in this part, in exports of both etcd and Kubernetes.
-    pub fn holds(&self, key: &[u8]) -> bool {
-        let Ok(key) = std::str::from_utf8(key) else { return false };
-        match self {
-            Self::Whole => true,
-            Self::Records { handle } => match (key.strip_prefix(HANDLE_PREFIX), key.split_once('/')) {
-                (Some(id), _) => *handle == Some(id),
-                (None, Some(("ipamhandles", name))) => handle.is_some_and(|id| id.eq_ignore_ascii_case(name)),
-                (None, plural) => {
-                    key.starts_with(IPAM_PREFIX)
-                        || matches!(plural, Some(("ipamblocks" | "blockaffinities", _)))
-                }
-            },
-            Self::Users(pods) => pod_of(key).is_some_and(|pod| pods.contains(&pod)),
-        }
-    }
-}
-
-/// A pod's namespace and name, from its own key or that of its endpoint.
-fn pod_of(key: &str) -> Option<(String, String)> {
-    let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
-    let (namespace, name) = is_endpoint.or_else(|| key.strip_prefix("pods/"))?.split_once('/')?;
-    let pod = match is_endpoint {
-        Some(_) => EndpointName::parse(name)?.workload,
-        None => name.to_owned(),
-    };
-    Some((namespace.to_owned(), pod))
-}
-
-/// One export in an archive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Archived {
-    pub path: PathBuf,
-    /// The time at which the data was read.
-    pub taken_at: Timestamp,
-    /// The revision of the data; empty if there is none.
-    pub revision: String,
-    /// The cluster's GUID; empty if it had none.
-    pub guid: String,
 }
 
 impl Archive {
@@ -107,7 +46,7 @@ impl Archive {
             if !is_export(&name) {
                 continue;
             }
-            match archived(path) {
+            match Archived::open(path) {
                 Ok(export) => exports.push(export),
                 // Another run has removed the file.
                 Err(error) if error.is_missing_file() => {}
@@ -158,11 +97,6 @@ impl Archive {
 fn is_export(name: &str) -> bool {
     let time = name.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
     time.is_some_and(|time| DateTime::strptime(NAMED, time).is_ok())
-}
-
-fn archived(path: PathBuf) -> Result<Archived> {
-    let Header { taken_at, revision, guid, .. } = export::header_of(&path).map_err(Error::of_archive)?;
-    Ok(Archived { path, taken_at, revision, guid })
 }
 
 /// The result of adding to an archive.
@@ -248,7 +182,7 @@ impl Adding {
     /// # Errors
     /// The same as in [`Self::finish`].
     pub fn finish_last(self, entries: u64, last: Option<Timestamp>) -> Result<Added> {
-        let export = archived(self.path())?;
+        let export = Archived::open(self.path())?;
         let newest = self.archive.exports.last().map(|newest| newest.taken_at).max(last);
         if let Some(newest) = newest.filter(|newest| *newest >= export.taken_at) {
             let taken_at = newest + SignedDuration::from_millis(1);
@@ -264,7 +198,7 @@ impl Adding {
     /// # Errors
     /// If the export cannot be read, is from another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
-        let mut export = archived(self.path())?;
+        let mut export = Archived::open(self.path())?;
         self.archive.require(&export.guid)?;
         let exports = &self.archive.exports;
         let newest = exports.last().map(|newest| newest.taken_at);
@@ -287,40 +221,6 @@ impl Drop for Adding {
     }
 }
 
-impl Archived {
-    /// Reads a part of the export; `None` if another run has removed the export.
-    pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
-        let opened = DataFile::open(&self.path).map_err(Error::of_archive);
-        let Some(file) = unless_missing(opened)? else { return Ok(None) };
-        let read = match part {
-            Part::Whole => file.observe(progress),
-            part => file.observe_some(&|key| part.holds(key), progress),
-        };
-        unless_missing(read.map_err(Error::of_archive))
-    }
-
-    /// The path of the file with the changes after this export. The file can be missing.
-    pub fn changes(&self) -> PathBuf {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        self.path.with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), recording::END))
-    }
-
-    /// Removes the export and the changes after it, unless another run has already done so.
-    pub fn remove(&self) -> Result<()> {
-        let changes = self.changes();
-        regular::remove(&changes).map_err(|error| Error::new(&changes, error))?;
-        regular::remove(&self.path).map_err(|error| Error::new(&self.path, error))
-    }
-}
-
-pub(crate) fn unless_missing<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_missing_file() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,36 +239,6 @@ mod tests {
             ".calipam-20261120T031200Z.jsonl.zst",
         ] {
             assert!(!is_export(other), "{other}");
-        }
-    }
-
-    #[test]
-    fn parts_of_exports_of_both_datastores() {
-        let pods = BTreeSet::from([("shop".to_owned(), "web-0".to_owned())]);
-        let records = Part::Records { handle: Some("net.Web-0") };
-        let users = Part::Users(&pods);
-        let endpoint = |rest: &str| format!("{ENDPOINT_PREFIX}{rest}");
-        for (part, wanted, key) in [
-            (records, true, "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26"),
-            (records, true, "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-26"),
-            (records, true, "/calico/ipam/v2/handle/net.Web-0"),
-            (records, false, "/calico/ipam/v2/handle/net.web-0"),
-            (Part::Records { handle: None }, false, "/calico/ipam/v2/handle/net.Web-0"),
-            (records, true, "ipamblocks/10-0-0-0-26"),
-            (records, true, "blockaffinities/node-1-10-0-0-0-26"),
-            (records, true, "ipamhandles/net.web-0"),
-            (records, false, "ipamhandles/net.web-1"),
-            (records, false, "pods/shop/web-0"),
-            (records, false, "/calico/resources/v3/projectcalico.org/nodes/node-1"),
-            (users, true, "pods/shop/web-0"),
-            (users, false, "pods/shop/web-1"),
-            (users, false, "services/shop/web-0"),
-            (users, true, &endpoint("shop/node--1-k8s-web--0-eth0")),
-            (users, false, &endpoint("shop/node--1-k8s-web--1-eth0")),
-            (users, false, "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26"),
-            (Part::Whole, true, "services/shop/web-0"),
-        ] {
-            assert_eq!(part.holds(key.as_bytes()), wanted, "{part:?}: {key}");
         }
     }
 }

@@ -14,7 +14,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::{Error, FileError, Result};
 use crate::etcd_snapshot::{self, SnapshotInfo, looks_like_snapshot, sort_by_key};
-use crate::export::{self, Export, Header, Tally, looks_like_export};
+use crate::export::{self, Export, Header, Tally, Writer, looks_like_export};
 use crate::extent::{Extent, skip};
 use crate::kubectl;
 use crate::raw::{RawEntry, is_read};
@@ -234,6 +234,20 @@ impl DataFile {
             FileKind::EtcdSnapshot => etcd_snapshot::read(&self.path, is_read, take).map(drop),
             FileKind::KubernetesObjects => kubectl::read_entries(&self.files()?, take),
         }
+    }
+
+    /// Exports the content: converts an etcd snapshot or Kubernetes objects, or compresses or decompresses an export.
+    /// Returns the number of entries.
+    pub fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
+        let mut writer = Writer::create(path, &Header::of_snapshot(&self.observe(progress)?))?;
+        let mut result = Ok(());
+        self.entries(|entry| {
+            if result.is_ok() && (is_read(entry.key) || kubectl::is_exported(entry.key)) {
+                result = writer.entry(entry);
+            }
+        })?;
+        result?;
+        writer.finish()
     }
 
     fn files(&self) -> Result<Vec<PathBuf>> {

@@ -3,6 +3,7 @@
 //! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
 pub mod archive;
+mod archived;
 mod data_file;
 mod error;
 mod etcd_snapshot;

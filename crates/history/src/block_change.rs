@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
+use calipam_check::Scope;
 use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Allocation, Block};
+use calipam_model::text::TextRef;
 use serde::Serialize;
-
-use crate::diff::NodeName;
 
 /// A change of an address, a block, or another object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -68,6 +68,33 @@ impl Change {
             (None, Some(_)) => Some(Self::New),
             (Some(_), None) => Some(Self::Gone),
             (Some(before), Some(after)) => (before != after).then_some(Self::Changed),
+        }
+    }
+}
+
+/// The node of an address: the node in its record, or else the owner of the block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum NodeName<'s> {
+    Recorded(TextRef<'s>),
+    Host(&'s str),
+    Unknown,
+}
+
+impl<'s> NodeName<'s> {
+    pub(crate) fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
+        let host = || block.host().map_or(Self::Unknown, Self::Host);
+        record.get("node").filter(|node| !node.is_empty()).map_or_else(host, Self::Recorded)
+    }
+
+    pub(crate) fn is_in(self, scope: &Scope) -> bool {
+        scope.nodes.is_empty() || self != Self::Unknown && scope.nodes.contains(&self.text())
+    }
+
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Recorded(name) => name.to_string(),
+            Self::Host(name) => name.to_owned(),
+            Self::Unknown => String::new(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Errors that stop a repair.
 
+use std::fmt;
+
 use calipam_model::hint::{Call, Hint};
 
 use crate::journal::JournalError;
-use crate::lock::{LockAction, LockFailure};
 
 /// The result of a part of a repair.
 pub type Result<T, E = RepairError> = std::result::Result<T, E>;
@@ -62,4 +63,40 @@ impl RepairError {
             ),
         })
     }
+}
+
+/// An operation on the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockAction {
+    Take,
+    Restore,
+}
+
+impl LockAction {
+    pub(crate) fn failed(self, reason: LockFailure) -> RepairError {
+        RepairError::Lock { action: self, reason: Box::new(reason) }
+    }
+}
+
+impl fmt::Display for LockAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Take { "take" } else { "restore" })
+    }
+}
+
+/// The reason why the lock cannot be taken or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum LockFailure {
+    #[error("there is no ClusterInformation")]
+    NoInformation,
+    #[error("{0}")]
+    Undecodable(String),
+    #[error("it is already locked, by another run or by a person")]
+    Taken,
+    #[error("it is not known whether it is locked now: {0}")]
+    Unsure(calipam_datastore::Error),
+    #[error("others keep changing ClusterInformation")]
+    Contended,
+    #[error(transparent)]
+    GivenUp(RepairError),
 }

@@ -14,9 +14,9 @@ mod step;
 mod undo;
 
 pub use self::engine::{Conflict, Event, EventFn, Execution};
-pub use self::error::{RepairError, Result};
+pub use self::error::{LockAction, LockFailure, RepairError, Result};
 pub use self::interrupt::Interrupt;
-pub use self::lock::{LockAction, LockFailure, set_lock};
+pub use self::lock::set_lock;
 pub use self::session::{Options, execute};
 pub use self::stale_lock::{LockState, StaleLock, stale_lock, stale_locks};
 pub use self::undo::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep, undo};

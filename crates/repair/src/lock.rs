@@ -1,6 +1,5 @@
 //! The datastore lock: `datastoreReady` of ClusterInformation. While it is false, Calico starts and stops no pods.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use calipam_model::snapshot::{DatastoreKind, Revision};
 use serde_json::Value;
 
 use crate::engine::RETRIES;
-use crate::error::{RepairError, Result};
+use crate::error::{LockAction, LockFailure, Result};
 use crate::interrupt::Interrupt;
 use crate::journal::{Header, Journal, LockMark};
 
@@ -56,42 +55,6 @@ pub(crate) struct HeldLock {
 
 pub(crate) fn key() -> Key {
     Key::ClusterInformation("default".into())
-}
-
-/// An operation on the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockAction {
-    Take,
-    Restore,
-}
-
-impl LockAction {
-    pub(crate) fn failed(self, reason: LockFailure) -> RepairError {
-        RepairError::Lock { action: self, reason: Box::new(reason) }
-    }
-}
-
-impl fmt::Display for LockAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Take { "take" } else { "restore" })
-    }
-}
-
-/// The reason why the lock cannot be taken or restored.
-#[derive(Debug, thiserror::Error)]
-pub enum LockFailure {
-    #[error("there is no ClusterInformation")]
-    NoInformation,
-    #[error("{0}")]
-    Undecodable(String),
-    #[error("it is already locked, by another run or by a person")]
-    Taken,
-    #[error("it is not known whether it is locked now: {0}")]
-    Unsure(calipam_datastore::Error),
-    #[error("others keep changing ClusterInformation")]
-    Contended,
-    #[error(transparent)]
-    GivenUp(RepairError),
 }
 
 /// The stored ClusterInformation.

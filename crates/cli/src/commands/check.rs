@@ -1,5 +1,7 @@
 //! The `check` command.
 
+mod of_fleet;
+
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -21,7 +23,7 @@ use serde_json::Value;
 use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
 use crate::console::{Console, READER_IS_GONE};
 use crate::exit::{self, Failure, Kind, Outcome, Result};
-use crate::fleet::{self, Fleet};
+use crate::fleet::Fleet;
 use crate::format::Format;
 use crate::ignore::Ignored;
 use crate::output_file::{self, OutputFile};
@@ -38,7 +40,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
             .hint("use --output-file, which always writes all findings"));
     }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
-        return fleet::check::run(args, &fleet, begin, console);
+        return of_fleet::run(args, &fleet, begin, console);
     }
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);

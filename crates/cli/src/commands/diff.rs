@@ -1,12 +1,14 @@
 //! The `diff` command.
 
+mod of_fleet;
+
 use calipam_history::diff::{Change, Difference};
 use calipam_workflow::{ArchivedState, Side, diff, read_pair, scope, states_around};
 
 use crate::args::{DiffArgs, Global, StateName};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{self, Fleet};
+use crate::fleet::Fleet;
 use crate::format::Format;
 use crate::operator::Person;
 use crate::past::shown_as;
@@ -17,7 +19,7 @@ use crate::{connect, hints};
 /// Compares two states, and prints the differences; exit code 1 if there are any.
 pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
-        return fleet::diff::run(args, &fleet, console);
+        return of_fleet::run(args, &fleet, console);
     }
     // This variable keeps the archive's temporary files until the end.
     let archived = match (&args.archive, args.at) {

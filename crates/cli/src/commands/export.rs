@@ -1,5 +1,7 @@
 //! The `export` command.
 
+mod of_fleet;
+
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -10,7 +12,7 @@ use calipam_workflow::{Archiving, archive};
 use crate::args::{ExportArgs, Global};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{self, Fleet};
+use crate::fleet::Fleet;
 use crate::render::text::count;
 use crate::{connect, hints};
 
@@ -20,7 +22,7 @@ const OTHER_COMPRESSIONS: [&str; 14] =
 
 pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
-        return fleet::export::run(args, &fleet, console);
+        return of_fleet::run(args, &fleet, console);
     }
     if let Some(folder) = &args.archive {
         return to_archive(folder, args.keep.as_ref(), global, console);

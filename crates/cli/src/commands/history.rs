@@ -1,18 +1,20 @@
 //! The `history` command.
 
+mod of_fleet;
+
 use calipam_workflow::{History, Reach, archive_history, history};
 
 use crate::args::{Global, HistoryArgs, journals_folder};
 use crate::console::Console;
 use crate::exit::{Outcome, Result};
-use crate::fleet::{self, Fleet};
+use crate::fleet::Fleet;
 use crate::operator::Person;
 use crate::{connect, hints};
 
 /// Prints the events of an address, handle, block, node or pod; exit code 1 if there are none.
 pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
-        return fleet::history::run(args, &fleet, console);
+        return of_fleet::run(args, &fleet, console);
     }
     let journals = journals_folder();
     let found = match &args.archive {

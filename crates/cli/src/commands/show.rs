@@ -1,6 +1,7 @@
 //! The `show` command.
 
-pub(crate) mod of_cluster;
+mod of_cluster;
+mod of_fleet;
 pub(super) mod subject;
 
 use calipam_workflow::Found;
@@ -9,7 +10,7 @@ use crate::args::{Global, ShowArgs};
 use crate::connect;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{self, Fleet};
+use crate::fleet::Fleet;
 use crate::past::Past;
 
 /// Reads the data of the subject, and prints it.
@@ -25,7 +26,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     }
     args.check_table(&subject)?;
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
-        return fleet::show::run(args, &fleet, console);
+        return of_fleet::run(args, &fleet, console);
     }
     if args.find_range.is_some() {
         return Err(Failure::usage("--find-range needs several clusters")

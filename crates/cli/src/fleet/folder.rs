@@ -46,7 +46,7 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
 
 /// Returns the path of a cluster's file in the folder of a fleet or, if `ending` is empty, the path of its archive.
 /// Each group has a subfolder.
-pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
+pub(crate) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
     // A name must not turn into a path, or into the name of an unfinished file, which would not be read.

@@ -1,14 +1,9 @@
-//! Commands on many clusters, which are read in parallel.
+//! The clusters of a command that works on many, which are read in parallel.
 
-pub(crate) mod check;
 mod contexts;
-pub(crate) mod diff;
-pub(crate) mod export;
 mod file;
 mod folder;
-pub(crate) mod history;
 mod run;
-pub(crate) mod show;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +13,8 @@ use std::path::{Path, PathBuf};
 use calipam_datastore::settings::Overrides;
 use calipam_model::IpNet;
 
-pub(crate) use self::run::each;
+pub(crate) use self::folder::place;
+pub(crate) use self::run::{documents, each, read};
 pub(crate) use self::source::{Named, Source};
 use crate::args::{FleetArgs, Global};
 use crate::exit::{Failure, Result};
@@ -82,7 +78,7 @@ impl Fleet {
     /// Reads the clusters as they were at an earlier time, from a file or folder like the one for `--fleet`.
     pub(crate) fn earlier(path: &Path) -> Result<Earlier> {
         let fleet = Self::read(path, &unattended())?;
-        let at = |cluster: Named| (place(&cluster), cluster);
+        let at = |cluster: Named| (place_in_fleet(&cluster), cluster);
         Ok(Earlier(fleet.clusters.into_iter().map(at).collect()))
     }
 }
@@ -94,23 +90,23 @@ pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 impl Earlier {
     /// Returns the earlier state of a cluster; `None` if there is none.
     pub(crate) fn of(&self, cluster: &Named) -> Option<&Named> {
-        self.0.get(&place(cluster))
+        self.0.get(&place_in_fleet(cluster))
     }
 
     /// Returns the names of the earlier clusters that are not in `clusters`.
     pub(crate) fn others(&self, clusters: &[Named]) -> Vec<&str> {
-        let places: BTreeSet<PathBuf> = clusters.iter().map(place).collect();
+        let places: BTreeSet<PathBuf> = clusters.iter().map(place_in_fleet).collect();
         let others = self.0.iter().filter(|(place, _)| !places.contains(*place));
         others.map(|(_, cluster)| cluster.name.as_str()).collect()
     }
 }
 
-fn place(cluster: &Named) -> PathBuf {
-    folder::place(Path::new(""), cluster, "")
+fn place_in_fleet(cluster: &Named) -> PathBuf {
+    place(Path::new(""), cluster, "")
 }
 
 /// Refuses options that only make sense for one cluster. The bool is true if the option is given.
-fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<()> {
+pub(crate) fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<()> {
     match options.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((option, _)) => {
@@ -120,7 +116,7 @@ fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<()> {
 }
 
 /// Returns settings for connections that cannot ask questions.
-fn unattended() -> Overrides {
+pub(crate) fn unattended() -> Overrides {
     Overrides { unattended: true, ..Overrides::default() }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn each<T: Send>(
 ///
 /// # Errors
 /// If ctrl-c interrupts the command.
-pub(super) fn read<T>(
+pub(crate) fn read<T>(
     cluster: &Named,
     args: &FleetArgs,
     console: &Console,
@@ -81,7 +81,7 @@ pub(super) fn read<T>(
 ///
 /// # Errors
 /// If ctrl-c interrupts the command.
-pub(super) fn documents<T: Send>(
+pub(crate) fn documents<T: Send>(
     fleet: &Fleet,
     args: &FleetArgs,
     console: &Console,

@@ -32,13 +32,13 @@ pub(crate) struct Source {
 
 impl Source {
     /// Creates the source of a data file.
-    pub(super) fn of_file(path: PathBuf, base: &Overrides) -> Self {
+    pub(crate) fn of_file(path: PathBuf, base: &Overrides) -> Self {
         let overrides = Overrides { datastore: Some(named_file(&path)), ..base.clone() };
         Self { overrides, is_entry: true }
     }
 
     /// Returns the location for reports, such as a path, a URL, or `context prod`.
-    pub(super) fn location(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &self.overrides;
         let config = config.as_ref().map(|path| path.display().to_string());
         let context = context.as_ref().map(|name| format!("context {name}"));
@@ -48,7 +48,7 @@ impl Source {
     }
 
     /// Resolves the settings of the datastore.
-    pub(super) fn settings(&self) -> Result<Settings> {
+    pub(crate) fn settings(&self) -> Result<Settings> {
         let settings = match self.is_entry {
             false => Settings::resolve(&self.overrides, &connect::environment(), &LocalFiles),
             true => Settings::resolve(&self.overrides, &BTreeMap::new(), &OnlyNamed),

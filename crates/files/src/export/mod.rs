@@ -10,17 +10,10 @@ mod read;
 mod write;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use crate::ProgressFn;
-use crate::data_file::DataFile;
-use crate::error::Result;
-use crate::kubectl::is_exported;
-use crate::raw::is_read;
 
 pub(crate) use self::read::read_some;
 pub use self::read::{Export, Tally, header_of, looks_like_export, read};
@@ -74,20 +67,6 @@ impl Header {
         let (guid, coverage) = (snapshot.guid().to_owned(), snapshot.coverage.clone());
         Self { guid, coverage, ..Self::new(*datastore, location, revision, *taken_at) }
     }
-}
-
-/// Exports a file's content: converts an etcd snapshot or Kubernetes objects, or compresses or decompresses an export.
-/// Returns the number of entries.
-pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
-    let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
-    let mut result = Ok(());
-    file.entries(|entry| {
-        if result.is_ok() && (is_read(entry.key) || is_exported(entry.key)) {
-            result = writer.entry(entry);
-        }
-    })?;
-    result?;
-    writer.finish()
 }
 
 #[cfg(test)]

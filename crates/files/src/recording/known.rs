@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::read::{Changes, Wanted};
+use super::changes::{Changes, Wanted};
 use super::{Change, Group, Header, Positions, kind_of};
-use crate::archive::Archived;
+use crate::archived::Archived;
 use crate::error::{Error, Result};
 
 /// The period that an export and its changes cover.

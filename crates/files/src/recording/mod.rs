@@ -7,6 +7,7 @@
 //! its time. An incomplete frame at the end was never durable, and is discarded before the next group is appended. Any
 //! other damage ends the recording, and is reported with its position.
 
+mod changes;
 mod codec;
 mod delta;
 mod known;
@@ -18,12 +19,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+pub use self::changes::Changes;
 pub use self::known::{Known, Reached};
-pub use self::read::{Changes, StateUpdate, States, Version, each_version, write_state};
+pub use self::read::{StateUpdate, States, Version, each_version, write_state};
 pub use self::write::{Journal, Recorder};
 
-/// The extension of the file with the changes, which replaces the export's extension.
-pub(crate) const END: &str = ".changes";
 /// The kind of file and its version in the header.
 const FORMAT: &str = "calipam-changes";
 const VERSION: u32 = 1;

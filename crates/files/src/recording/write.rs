@@ -10,8 +10,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tempfile::NamedTempFile;
 
+use super::changes::{Changes, load};
 use super::codec::{Codec, has_deltas};
-use super::read::{Changes, load, write_state};
+use super::read::write_state;
 use super::{Change, FORMAT, Group, Header, Positions, VERSION};
 use crate::archive::{Added, Adding, Archive, Archived, Lock};
 use crate::error::{Error, Result};

@@ -22,7 +22,6 @@ pub use self::blocks::{BlockChange, BlockState};
 pub use self::findings::{FindingChanges, FindingSummary};
 pub use self::objects::{FieldChange, ObjectChange};
 pub use self::owned::{AffinityChange, HandleChange};
-pub(crate) use self::sums::NodeName;
 pub use self::sums::{NamedSum, Sum, Sums};
 use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};

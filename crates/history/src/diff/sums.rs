@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_check::Scope;
 use calipam_model::IpNet;
-use calipam_model::attributes::AttributeRef;
-use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
-use calipam_model::text::TextRef;
 use serde::Serialize;
 
 use crate::FastMap;
-use crate::block_change::Change;
+use crate::block_change::{Change, NodeName};
 
 /// Numbers of addresses that were allocated before and after, and numbers of changed addresses. Addresses that are
 /// cooling down or reserved for Windows are not counted.
@@ -45,33 +41,6 @@ pub struct Sums {
     pub total: Sum,
     pub by_pool: Vec<NamedSum>,
     pub by_node: Vec<NamedSum>,
-}
-
-/// The node of an address: the node in its record, or else the owner of the block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum NodeName<'s> {
-    Recorded(TextRef<'s>),
-    Host(&'s str),
-    Unknown,
-}
-
-impl<'s> NodeName<'s> {
-    pub(crate) fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
-        let host = || block.host().map_or(Self::Unknown, Self::Host);
-        record.get("node").filter(|node| !node.is_empty()).map_or_else(host, Self::Recorded)
-    }
-
-    pub(crate) fn is_in(self, scope: &Scope) -> bool {
-        scope.nodes.is_empty() || self != Self::Unknown && scope.nodes.contains(&self.text())
-    }
-
-    pub(crate) fn text(self) -> String {
-        match self {
-            Self::Recorded(name) => name.to_string(),
-            Self::Host(name) => name.to_owned(),
-            Self::Unknown => String::new(),
-        }
-    }
 }
 
 /// The sums of the addresses that were counted so far.

@@ -8,10 +8,11 @@ use calipam_files::frames::MAGIC;
 use calipam_files::regular;
 
 use super::entry::{Entry, Header, LockMark};
+use super::error::JournalError;
 use super::file::{is_alive, open_own};
 use super::frames::{FrameWriter, last_frame};
 use super::line::{LENGTH as SUM, Lines};
-use super::read::{JournalError, header};
+use super::read::header;
 
 /// The beginning of a header.
 const BEGIN: &[u8] = b"{\"header\":";

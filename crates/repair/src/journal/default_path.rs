@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::read::JournalError;
+use super::error::JournalError;
 
 /// The environment variable for the user's state directory.
 const STATE: &str = "XDG_STATE_HOME";

@@ -16,9 +16,9 @@ use calipam_model::parallel::lock;
 use tokio::sync::oneshot;
 
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
+use super::error::JournalError;
 use super::frames::FrameWriter;
 use super::line::{LENGTH as SUM, LONGEST, Sum};
-use super::read::JournalError;
 
 /// The largest number of lines that are written together.
 const MOST_TOGETHER: usize = 1024;

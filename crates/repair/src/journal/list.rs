@@ -9,9 +9,10 @@ use serde::Serialize;
 
 use super::append::{headers, journals};
 use super::entry::{Entry, Header, LockMark};
+use super::error::JournalError;
 use super::file::{is_alive, open_own};
 use super::line::Lines;
-use super::read::{JournalError, Recorded, header};
+use super::read::{Recorded, header};
 
 /// The state of the run that wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

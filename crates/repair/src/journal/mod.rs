@@ -6,6 +6,7 @@
 mod append;
 mod default_path;
 mod entry;
+mod error;
 mod file;
 mod frames;
 mod line;
@@ -20,8 +21,9 @@ pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
+pub use self::error::{JournalError, LineFault};
 pub use self::file::{Disk, Journal};
 pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
-pub use self::read::{JournalError, LineFault, Recorded};
+pub use self::read::Recorded;
 pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};
 pub(crate) use self::resolve::{compared_by_value, intent_outcome, key_of};

@@ -6,88 +6,11 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
-use calipam_model::hint::{Call, Hint};
 
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
+use super::error::{JournalError, LineFault};
 use super::file::{is_alive, open_own};
 use super::line::Lines;
-
-/// The reason why a journal cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JournalError {
-    #[error("cannot write the journal {}: {reason}", path.display())]
-    Write { path: PathBuf, reason: String },
-    #[error("cannot read the journal {}: {reason}", path.display())]
-    Read { path: PathBuf, reason: String },
-    /// The file does not begin like a journal.
-    #[error("{} is not a calipam journal", path.display())]
-    NoJournal { path: PathBuf },
-    /// A different version of calipam wrote the journal.
-    #[error("the journal {} has format {found}; this program reads format {FORMAT}", path.display())]
-    OtherFormat { path: PathBuf, found: u32 },
-    #[error("the run that is writing the journal {} has not ended", path.display())]
-    Alive { path: PathBuf },
-    /// A line, numbered from 1, has a fault.
-    #[error("line {line} of the journal {}: {reason}", path.display())]
-    Line { path: PathBuf, line: usize, reason: LineFault },
-}
-
-impl JournalError {
-    pub fn hint(&self) -> Hint {
-        match self {
-            Self::Write { .. } => Hint::new(
-                "nothing is written to the datastore without a journal: {}",
-                [Call::JournalPlace],
-            ),
-            Self::Read { .. } | Self::NoJournal { .. } => {
-                Hint::new("name the journal that the repair printed; {} lists the journals", [Call::Journals])
-            }
-            Self::Alive { .. } => "wait until it has ended, or stop it".into(),
-            Self::OtherFormat { .. } => {
-                "use the version of calipam that wrote it: `zstdcat JOURNAL | head -1` names it".into()
-            }
-            Self::Line { .. } => {
-                "the file was changed after it was written, and a damaged journal cannot be undone: use an unchanged copy".into()
-            }
-        }
-    }
-}
-
-/// The fault in a line of a journal.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineFault {
-    #[error("it is not the line that was written here")]
-    Changed,
-    /// The decoder's error.
-    #[error("{0}")]
-    Undecodable(String),
-    #[error("it comes after the end of the run")]
-    AfterEnd,
-    #[error("there is a second header")]
-    SecondHeader,
-    #[error("intent {0} is repeated")]
-    SecondIntent(u64),
-    #[error("there is an outcome of intent {0}, but no such intent")]
-    OutcomeOfNothing(u64),
-    #[error("the outcome of intent {0} has a different number of objects")]
-    OutcomeOfOthers(u64),
-    #[error("intent {0} has two different outcomes")]
-    SecondOutcome(u64),
-    #[error("one intent changes {0} twice")]
-    ChangedTwice(String),
-    #[error("a value of {0} is not base64")]
-    NotBase64(String),
-}
-
-impl JournalError {
-    pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
-        Self::Write { path: path.to_owned(), reason: error.to_string() }
-    }
-
-    fn read(path: &Path, error: &io::Error) -> Self {
-        Self::Read { path: path.to_owned(), reason: error.to_string() }
-    }
-}
 
 /// A journal that was read.
 #[derive(Clone, Debug)]

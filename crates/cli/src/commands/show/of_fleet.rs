@@ -6,12 +6,11 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use calipam_workflow::{Found, Object};
 
-use super::run::{documents, read};
-use super::{Fleet, Named, refuse};
+use super::of_cluster::show;
 use crate::args::{ShowArgs, Subject};
-use crate::commands::show::of_cluster::show;
 use crate::console::Console;
 use crate::exit::{Failure, Kind, Outcome, Result};
+use crate::fleet::{Fleet, Named, documents, read, refuse};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 

@@ -6,13 +6,11 @@ use calipam_datastore::settings::Overrides;
 use calipam_workflow::{Side, state_at};
 use jiff::Timestamp;
 
-use super::folder::place;
-use super::run::{documents, read};
-use super::{Earlier, Fleet, Source, refuse, unattended};
+use super::compare;
 use crate::args::DiffArgs;
-use crate::commands::diff::compare;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
+use crate::fleet::{Earlier, Fleet, Source, documents, place, read, refuse, unattended};
 use crate::format::Format;
 use crate::operator::Person;
 use crate::past::shown_as;

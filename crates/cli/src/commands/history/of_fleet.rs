@@ -8,13 +8,11 @@ use calipam_datastore::read::Lookup;
 use calipam_history::timeline::{HistorySubject, recorded_in};
 use calipam_workflow::{Access, History, Object, Reach, archive_history, history, read_around};
 
-use super::Fleet;
-use super::folder::place;
-use super::run::{documents, read};
+use super::print;
 use crate::args::{HistoryArgs, journals_folder};
-use crate::commands::history::print;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
+use crate::fleet::{Fleet, documents, place, read};
 use crate::operator::Person;
 use crate::render::text::count;
 

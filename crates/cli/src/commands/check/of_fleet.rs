@@ -10,13 +10,11 @@ use calipam_plan::advice::Advice;
 use calipam_workflow::CheckResult;
 use jiff::Timestamp;
 
-use super::run::read;
-use super::{Fleet, Named, each, refuse};
+use super::{Checker, print, worst, write_files};
 use crate::args::{CheckArgs, CheckOptions};
-use crate::commands;
-use crate::commands::check::{Checker, print, worst, write_files};
 use crate::console::Console;
 use crate::exit::{self, Outcome, Result};
+use crate::fleet::{Fleet, Named, each, read, refuse};
 use crate::render::fleet::FleetReport;
 use crate::render::text::count;
 
@@ -38,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     ];
     refuse(&of_one, "check that cluster alone")?;
     let checker = Checker::new(&args.options)?;
-    let earlier = commands::check::earlier(&args.reports, console, EarlierFleet::decode)?;
+    let earlier = super::earlier(&args.reports, console, EarlierFleet::decode)?;
 
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)

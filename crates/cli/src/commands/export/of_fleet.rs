@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folder::place;
-use super::run::read;
-use super::{Fleet, each};
 use crate::args::ExportArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
+use crate::fleet::{Fleet, each, place, read};
 use crate::hints;
 use crate::render::text::count;
 
