@@ -7,6 +7,7 @@ use clap::Args;
 use clap::ValueHint::FilePath;
 use jiff::SignedDuration;
 
+use super::cni_config::CniConfigArgs;
 use super::code::CodeParser;
 use super::duration;
 use super::selection::{SELECTION, SelectionArgs};
@@ -63,6 +64,8 @@ pub(crate) struct CheckOptions {
         help_heading = CHECKING
     )]
     pub pool_threshold: f64,
+    #[command(flatten)]
+    pub cni_config: CniConfigArgs,
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -4,6 +4,7 @@ mod address;
 mod assign;
 mod check;
 mod check_options;
+mod cni_config;
 mod code;
 mod configure;
 mod diff;
@@ -36,6 +37,7 @@ pub(crate) use self::address::address;
 pub(crate) use self::assign::AssignArgs;
 pub(crate) use self::check::{CheckArgs, ReportArgs};
 pub(crate) use self::check_options::CheckOptions;
+pub(crate) use self::cni_config::CniConfigArgs;
 pub(crate) use self::configure::ConfigureArgs;
 pub(crate) use self::diff::{DiffArgs, StateName};
 pub(crate) use self::fleet::FleetArgs;
@@ -234,7 +236,8 @@ pub(crate) struct ExplainArgs {
         value_name = "RULE",
         value_delimiter = ',',
         value_parser = code::CodeParser,
-        hide_possible_values = true
+        hide_possible_values = true,
+        conflicts_with = "cni_config"
     )]
     pub rules: Vec<calipam_check::Code>,
     /// Explain why this pod gets an address, or none
@@ -251,10 +254,8 @@ pub(crate) struct ExplainArgs {
     /// Explain why the next pod on this node gets an address, or none
     #[arg(long, value_name = "NODE", conflicts_with = "rules")]
     pub node: Option<String>,
-    /// The CNI configuration of the node, such as a copy of /etc/cni/net.d/10-calico.conflist. Without it, the pods of the
-    /// cluster show which families the nodes ask for
-    #[arg(long, value_name = "FILE", value_hint = FilePath, conflicts_with = "rules")]
-    pub cni_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub cni_config: CniConfigArgs,
 }
 
 /// Options of `version`.

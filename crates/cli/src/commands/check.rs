@@ -13,6 +13,7 @@ use calipam_check::{
     read_document,
 };
 use calipam_files::regular;
+use calipam_model::CniConfiguration;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::advice::{self, Advice};
@@ -131,6 +132,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
 pub(crate) struct Checker<'a> {
     options: &'a CheckOptions,
     ignored: Ignored,
+    cni_configuration: Option<CniConfiguration>,
 }
 
 impl<'a> Checker<'a> {
@@ -139,7 +141,7 @@ impl<'a> Checker<'a> {
             return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
         }
         let ignored = options.ignore.as_deref().map(Ignored::read).transpose()?.unwrap_or_default();
-        Ok(Self { options, ignored })
+        Ok(Self { options, ignored, cni_configuration: options.cni_config.read()? })
     }
 
     pub(crate) async fn check(&self, access: Access<'_>) -> Result<CheckResult> {
@@ -182,7 +184,7 @@ impl<'a> Checker<'a> {
             options: Options {
                 grace: self.options.grace,
                 pool_threshold: self.options.pool_threshold,
-                ..Options::default()
+                cni_configuration: self.cni_configuration.clone(),
             },
             recheck_after: self.options.recheck.settle,
         }

@@ -2,9 +2,7 @@
 
 use calipam_check::views::{self, Asking, PodName, ServiceExplanation};
 use calipam_check::{Context, Options};
-use calipam_model::CniConfiguration;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_model::words::quoted;
 use calipam_plan::advice::cures_for;
 use calipam_workflow::nearest;
 
@@ -27,7 +25,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
-    let options = Options { cni_configuration: cni_configuration(args)?, ..Options::default() };
+    let options = Options { cni_configuration: args.cni_config.read()?, ..Options::default() };
     let snapshot = connect::with(global, console, async |access| calipam_workflow::read(access).await)?;
     if let Some(service) = &args.service {
         let explanation = of_service(&snapshot, service)?;
@@ -47,21 +45,6 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     };
     console.print(&Why::new(&snapshot, &explanation, &cures))?;
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
-}
-
-/// Reads the CNI configuration that the operator names.
-///
-/// # Errors
-/// If the file cannot be read, or is not the configuration of Calico's plugin.
-fn cni_configuration(args: &ExplainArgs) -> Result<Option<CniConfiguration>> {
-    let Some(path) = &args.cni_config else { return Ok(None) };
-    let refused = |reason: String| {
-        let failure =
-            Failure::refused(format!("cannot read the CNI configuration {}: {reason}", quoted(path)));
-        failure.hint("it is a file in /etc/cni/net.d on the node, such as 10-calico.conflist")
-    };
-    let json = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
-    CniConfiguration::parse(&json).map(Some).map_err(|error| refused(error.to_string()))
 }
 
 /// The failure for a pod or node that does not exist.
