@@ -53,6 +53,9 @@ pub struct Context<'s> {
 
 impl<'s> Context<'s> {
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
+        if options.cni_configuration.is_some() {
+            return Self::of_nodes(snapshot, options);
+        }
         Self::with(Index::new(snapshot, snapshot.taken_at), options)
     }
 

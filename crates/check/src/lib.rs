@@ -70,9 +70,10 @@ impl Context<'_> {
         Report::new(self.snapshot, vec![note.to_owned()], findings)
     }
 
-    /// Returns true if Calico IPAM gives pods their addresses, or would give them.
+    /// Returns true if Calico IPAM gives pods their addresses, or would give them. The CNI configuration is one of Calico
+    /// IPAM, or it would not have been read.
     pub(crate) fn serves_pods(&self) -> bool {
-        self.index.serves_pods(uses_ipam(self.snapshot))
+        self.cni_configuration.is_some() || self.index.serves_pods(uses_ipam(self.snapshot))
     }
 
     /// Returns the findings about nodes and pods that get no address, as if the cluster had the blocks, affinities,

@@ -1,6 +1,7 @@
 //! Findings about nodes and pods without addresses.
 
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
+use calipam_model::CniConfiguration;
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pod::{Annotations, Pod, PodParts, PodRequest};
 use calipam_model::pool::PoolUse;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::pool_tests::{FULL, open, small, strict};
 use super::structure_tests::{evidence, findings, only};
 use crate::test_cluster::Cluster;
-use crate::{Code, Finding, Severity};
+use crate::{Code, Finding, Options, Severity, check};
 
 /// The nodes whose next pod gets no address, each as `node reason`, with `(info)` if that could be intended.
 fn stranded(cluster: &Cluster) -> Vec<String> {
@@ -207,4 +208,21 @@ fn a_node_is_stranded_where_the_allocator_gives_it_nothing() {
         }
     }
     assert!(stranded_nodes > 10 && served_nodes > 10, "{stranded_nodes} {served_nodes}");
+}
+
+#[test]
+fn a_known_cni_configuration_says_that_calico_serves_pods() {
+    let mut cluster = small(open(), &[]);
+    let manual = json!({"cidr": "10.244.0.0/16", "blockSize": 30, "assignmentMode": "Manual"});
+    cluster.only_pool("manual", manual);
+    cluster.block("10.244.0.0/30", "virtual:load-balancer", [0; 4].map(|_| Value::Null));
+    cluster.affinity("virtual/load-balancer", "10.244.0.0/30", json!({}));
+    waiting(&mut cluster, "new", PodParts { node: "node-1", ..PodParts::default() });
+    let stranded = |cni_configuration| {
+        let options = Options { cni_configuration, ..Options::default() };
+        let found = check(&cluster.0, &options).findings;
+        found.iter().filter(|finding| finding.code == Code::PodWithoutAddress).count()
+    };
+    assert_eq!(stranded(None), 0, "services alone have a block");
+    assert_eq!(stranded(Some(CniConfiguration::default())), 1);
 }
