@@ -50,7 +50,7 @@ impl<S: Store> Allocator<S> {
         }
         self.trace.record(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
         let config = allocator::config(config)?;
-        if request.windows && !config.strict_affinity {
+        if request.windows && !config.serves_windows() {
             return Err(Error::WindowsNeedsStrictAffinity);
         }
         let cidr = cidr::block_around(address, pool.block_size).ok_or(Error::AddressOutsidePools(address))?;
@@ -104,7 +104,7 @@ impl<S: Store> Allocator<S> {
             }
         };
         let cidr = block.value.cidr();
-        if config.strict_affinity {
+        if !config.may_borrow() {
             check_owner(&block.value, &key.owner())?;
         }
 

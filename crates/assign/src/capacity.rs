@@ -23,8 +23,3 @@ impl ClaimDecision {
         }
     }
 }
-
-/// True if addresses may come from other holders' blocks.
-pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
-    !config.strict_affinity
-}

@@ -46,7 +46,6 @@ pub use next::{
 };
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
-pub use pools::NodeSelector;
 pub use record::Record;
 pub use release::{Release, Released};
 pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};

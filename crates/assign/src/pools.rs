@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::selector::Selector;
+use calipam_model::selector::SelectorError;
 
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
@@ -139,36 +139,19 @@ impl PoolRequest<'_> {
         if !pool.automatic {
             return Ok(Some(PoolPassedOver::Manual));
         }
-        if !NodeSelector::of(pool)?.selects(self.node_labels) {
+        let broken = |reason| broken_selector(pool, reason);
+        if !pool.selected_nodes().map_err(broken)?.matches(self.node_labels) {
             return Ok(Some(PoolPassedOver::NodeSelector(pool.node_selector.clone())));
         }
-        if !parse(pool, &pool.namespace_selector)?.matches(self.namespace_labels.unwrap_or(&none)) {
+        let namespaces = pool.selected_namespaces().map_err(broken)?;
+        if !namespaces.matches(self.namespace_labels.unwrap_or(&none)) {
             return Ok(Some(PoolPassedOver::NamespaceSelector(pool.namespace_selector.clone())));
         }
         Ok(None)
     }
 }
 
-/// The node selector of a pool, for requests that name no pool.
-#[derive(Debug)]
-pub struct NodeSelector(Selector);
-
-impl NodeSelector {
-    pub fn of(pool: &Pool) -> Result<Self> {
-        parse(pool, &pool.node_selector).map(Self)
-    }
-
-    /// True if the selector selects a node with these labels.
-    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.matches(labels)
-    }
-
-    /// True if the selector selects every node, whatever its labels.
-    pub fn selects_all(&self) -> bool {
-        self.0.selects_all()
-    }
-}
-
-fn parse(pool: &Pool, selector: &str) -> Result<Selector> {
-    Selector::parse(selector).map_err(|reason| Error::Selector { pool: pool.name.clone(), reason })
+/// The error for a pool's selector that does not parse.
+pub(crate) fn broken_selector(pool: &Pool, reason: SelectorError) -> Error {
+    Error::Selector { pool: pool.name.clone(), reason }
 }

@@ -38,6 +38,8 @@ enum Trait {
     Users,
     /// See [`Code::is_rebuilt`].
     Rebuilt,
+    /// See [`Code::has_other_severities`].
+    Varies,
 }
 
 /// Declares the codes: variant, name, severity, properties, the sources that the rule requires besides Calico's own
@@ -59,7 +61,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The usual severity. Some findings have another one, depending on their evidence.
+            /// The usual severity. If the code [has others](Self::has_other_severities), its rule decides.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)* }
             }
@@ -85,7 +87,7 @@ codes! {
     DuplicateAddress "duplicate-address" Critical [Users] () "two or more live owners use the same address",
     AddressInSeveralBlocks "address-in-several-blocks" Critical [] () "two or more overlapping blocks record the address as allocated",
     UnallocatedInUse "unallocated-in-use" Critical [Users Rebuilt] () "a live owner uses a pool address that no block records as allocated",
-    LeakedAddress "leaked-address" Error [Users] () "an address has been allocated for longer than the grace period, but is not in use",
+    LeakedAddress "leaked-address" Error [Users Varies] () "an address has been allocated for longer than the grace period, but is not in use",
     InUseOutsidePools "in-use-outside-pools" Error [Users] () "a live owner uses an address that is in no pool",
     UnrecordedAddress "unrecorded-address" Warning [Users] (Pods Services) "a pod or service has an address of an enabled pool that is free in IPAM: Calico did not assign it",
     OwnerMismatch "owner-mismatch" Error [Users Rebuilt] () "an address is used by an owner other than the recorded one",
@@ -108,11 +110,11 @@ codes! {
     UnsettledAffinity "unsettled-affinity" Warning [Rebuilt] () "the affinity is still pending or pendingDeletion after a recheck",
     AffinityOfMissingNode "affinity-of-missing-node" Warning [Users] () "the affinity's node does not exist",
     UnexpectedAffinityType "unexpected-affinity-type" Warning [Rebuilt] () "the affinity's type is neither host nor virtual",
-    AffinityLabels "affinity-labels" Warning [Rebuilt] () "the labels by which Calico finds an affinity are missing or wrong",
+    AffinityLabels "affinity-labels" Warning [Rebuilt Varies] () "the labels by which Calico finds an affinity are missing or wrong",
     NodeOverBlockLimit "node-over-block-limit" Info [] () "in one pool alone, the node holds more blocks than maxBlocksPerHost (20 if not set)",
     OrphanHandle "orphan-handle" Warning [] () "no allocation refers to the handle object",
     MissingHandle "missing-handle" Error [Rebuilt] () "allocations refer to a handle that has no object",
-    HandleCount "handle-count" Warning [Rebuilt] () "the handle's counts differ from what the blocks record",
+    HandleCount "handle-count" Warning [Rebuilt Varies] () "the handle's counts differ from what the blocks record",
     HandleCarriageReturn "handle-carriage-return" Warning [] () "the handle ID contains a carriage return",
     HandleCaseCollision "handle-case-collision" Error [] () "two handle IDs differ only in case and share one object",
     HalfDeleted "half-deleted" Warning [Rebuilt] () "a block, affinity or handle is marked deleted, but still exists",
@@ -129,15 +131,15 @@ codes! {
     PoolOverlapsServices "pool-overlaps-services" Error [] (Services) "an enabled pool covers addresses of the cluster's services",
     InvalidPoolSelector "invalid-pool-selector" Error [] () "a selector of an enabled pool does not parse, so Calico refuses requests for addresses",
     PoolSmallerThanBlock "pool-smaller-than-block" Error [] () "an enabled pool is smaller than one of its blocks, so that no block fits into it",
-    PoolNearlyFull "pool-nearly-full" Warning [] () "nearly all addresses in an enabled pool are taken",
-    NodeWithoutAddresses "node-without-addresses" Error [] () "the next pod on one or more nodes gets no address",
-    PodWithoutAddress "pod-without-address" Error [Users] (Pods) "a pod is waiting for an address that IPAM does not give it",
-    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info [Users] (Pods Nodes) "pods have addresses from host-local, not from Calico IPAM",
+    PoolNearlyFull "pool-nearly-full" Warning [Varies] () "nearly all addresses in an enabled pool are taken",
+    NodeWithoutAddresses "node-without-addresses" Error [Varies] () "the next pod on one or more nodes gets no address",
+    PodWithoutAddress "pod-without-address" Error [Users Varies] (Pods) "a pod is waiting for an address that IPAM does not give it",
+    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info [Users Varies] (Pods Nodes) "pods have addresses from host-local, not from Calico IPAM",
     AutoAllocationOff "auto-allocation-off" Warning [] () "nodes cannot claim blocks: autoAllocateBlocks is false",
     ConfigurationMismatch "configuration-mismatch" Warning [] () "the two copies of the IPAM configuration in etcd differ",
     DatastoreLocked "datastore-locked" Error [] () "the datastore is locked: datastoreReady is false",
     UndecodableObject "undecodable-object" Error [Users] () "a key or value does not parse",
-    AddressInSeveralClusters "address-in-several-clusters" Critical [] () "clusters that route to each other use the same address",
+    AddressInSeveralClusters "address-in-several-clusters" Critical [Varies] () "clusters that route to each other use the same address",
     OverlappingClusterPools "overlapping-cluster-pools" Error [] () "pools of clusters that route to each other overlap",
     PoolCoversOtherCluster "pool-covers-other-cluster" Error [] () "a pool covers addresses of another cluster's nodes, tunnels or services",
     DisabledPoolMismatch "disabled-pool-mismatch" Warning [] () "a disabled pool covers only part of another cluster's pool",
@@ -159,6 +161,11 @@ impl Code {
     /// True if the rule looks at pods, endpoints, services or virtual machines. If these were not read, it finds less.
     pub fn looks_at_users(self) -> bool {
         self.traits().contains(&Trait::Users)
+    }
+
+    /// True if the rule gives a finding another severity than the usual one, depending on the state that it found.
+    pub(crate) fn has_other_severities(self) -> bool {
+        self.traits().contains(&Trait::Varies)
     }
 
     /// True if a rebuild is the remedy for the rule's findings. The rebuild repairs them, or its plan contains the

@@ -216,7 +216,9 @@ impl Finding {
         self
     }
 
-    pub fn with_severity(mut self, severity: Severity) -> Self {
+    /// Sets a severity that depends on the state. The table of codes names the rules that do this.
+    pub(crate) fn with_severity(mut self, severity: Severity) -> Self {
+        debug_assert!(self.code.has_other_severities(), "{} has one severity", self.code.name());
         self.severity = severity;
         self
     }

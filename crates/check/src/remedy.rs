@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::config::IpamSetting;
+use calipam_model::names::namespaced;
 
 use crate::claim::Claim;
 use crate::code::Code;
@@ -107,7 +108,7 @@ impl Finding {
         };
         let mut others = evidence.owners.iter().filter(|owner| !is_recorded(owner));
         let other = others.next().filter(|_| evidence.owners.iter().any(|owner| is_recorded(owner)))?;
-        if let Some((namespace, pod)) = other.pod.split_once('/') {
+        if let Some((namespace, pod)) = namespaced(&other.pod) {
             return Some(Remedy::RestartPod { namespace: namespace.to_owned(), pod: pod.to_owned() });
         }
         (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))

@@ -104,6 +104,16 @@ impl IpamConfig {
         Ok(config)
     }
 
+    /// True if a node may take addresses from blocks of other holders, which strict affinity forbids.
+    pub fn may_borrow(&self) -> bool {
+        !self.strict_affinity
+    }
+
+    /// True if Windows nodes get addresses: they have no routes to borrowed ones, so strict affinity must be on.
+    pub fn serves_windows(&self) -> bool {
+        self.strict_affinity
+    }
+
     /// True if stopped KubeVirt machines keep their addresses.
     pub fn keeps_addresses_of_machines(&self) -> bool {
         self.kubevirt_persistence.unwrap_or(true)

@@ -1,4 +1,12 @@
-//! Names of workload endpoints: node, orchestrator, pod and interface in one string (facts 1.10).
+//! Names with several parts: `NAMESPACE/NAME`, and workload endpoints with node, orchestrator, pod and interface in one
+//! string (facts 1.10).
+
+/// Splits `NAMESPACE/NAME`; `None` for a text of another form.
+pub fn namespaced(text: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = text.split_once('/')?;
+    let is_whole = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+    is_whole.then_some((namespace, name))
+}
 
 /// The parts of a workload endpoint's name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::DecodeError;
 use crate::cidr;
 use crate::resource::{Condition, Metadata, Parsed, read};
+use crate::selector::{Selector, SelectorError};
 use crate::stored::FieldDefect;
 
 /// A permitted use of a pool's addresses.
@@ -130,6 +131,22 @@ impl Pool {
     /// True if the pool is too small for even one block.
     pub fn is_smaller_than_block(&self) -> bool {
         self.block_size < self.cidr.prefix_len()
+    }
+
+    /// The nodes that get addresses from the pool if a request names no pool.
+    ///
+    /// # Errors
+    /// If the selector does not parse. Calico then refuses every request that names no pool.
+    pub fn selected_nodes(&self) -> Result<Selector, SelectorError> {
+        Selector::parse(&self.node_selector)
+    }
+
+    /// The namespaces whose pods get addresses from the pool if a request names no pool.
+    ///
+    /// # Errors
+    /// As in [`Self::selected_nodes`].
+    pub fn selected_namespaces(&self) -> Result<Selector, SelectorError> {
+        Selector::parse(&self.namespace_selector)
     }
 
     /// True if the pool permits the use.

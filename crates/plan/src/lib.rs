@@ -18,12 +18,13 @@ pub mod assign;
 pub mod configure;
 pub mod migrate;
 pub mod rebuild;
+mod refusal;
 pub mod release;
 pub mod split;
 
 pub use self::basis::Basis;
 pub use self::kinship::{Doubt, doubt};
 pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb};
-pub use self::range::RangeRefusal;
+pub use self::refusal::Refused;
 pub use self::skipped::{SkipReason, Skipped, SuggestedAction};
 pub use self::trial::{FailedTrial, FindingSet, Refusal, StepError, apply_plan, try_plan};

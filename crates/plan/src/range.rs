@@ -1,21 +1,11 @@
 //! Ranges that no pool can have: special ones, and ranges of the cluster's own nodes and services.
 
-use calipam_check::{Place, Places};
+use calipam_check::Places;
 use calipam_model::IpNet;
 use calipam_model::cidr::{overlap, parse_cidr};
 use calipam_model::snapshot::Snapshot;
 
-/// A reason why no pool can have a certain range.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RangeRefusal {
-    /// Routers do not forward packets to the range, or several machines share its addresses.
-    #[error("{cidr} overlaps {special}, which is for {purpose}")]
-    Special { cidr: IpNet, special: &'static str, purpose: &'static str },
-    #[error("{cidr} covers {place}, a node in this cluster")]
-    Node { cidr: IpNet, place: Place },
-    #[error("{cidr} covers {place}, a service in this cluster")]
-    Service { cidr: IpNet, place: Place },
-}
+use crate::refusal::{Refused, Result};
 
 /// Ranges whose addresses no pod can have, each with its purpose.
 const SPECIAL: [(&str, &str); 7] = [
@@ -29,15 +19,19 @@ const SPECIAL: [(&str, &str); 7] = [
 ];
 
 /// Refuses a range that is special, or covers addresses of nodes or services of the cluster.
-pub(crate) fn is_free(snapshot: &Snapshot, cidr: IpNet) -> Result<(), RangeRefusal> {
+pub(crate) fn is_free(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
     let overlaps = |special: &str| parse_cidr(special).is_some_and(|special| overlap(special, cidr));
     if let Some((special, purpose)) = SPECIAL.into_iter().find(|(special, _)| overlaps(special)) {
-        return Err(RangeRefusal::Special { cidr, special, purpose });
+        return Err(Refused::new(format!("{cidr} overlaps {special}, which is for {purpose}")));
     }
     let Places { nodes, services } = Places::of(snapshot, [cidr]);
-    let node = nodes.into_iter().map(|place| RangeRefusal::Node { cidr, place });
-    let service = services.into_iter().map(|place| RangeRefusal::Service { cidr, place });
-    node.chain(service).next().map_or(Ok(()), Err)
+    if let Some(place) = nodes.first() {
+        return Err(Refused::new(format!("{cidr} covers {place}, a node in this cluster")));
+    }
+    if let Some(place) = services.first() {
+        return Err(Refused::new(format!("{cidr} covers {place}, a service in this cluster")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

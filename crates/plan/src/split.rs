@@ -13,90 +13,37 @@ use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
-use crate::range::{self, RangeRefusal};
+use crate::range;
+use crate::refusal::{Refused, Result, can_be_copied};
 
 /// The largest number of parts: each is an object that every node watches.
 pub const MOST_PARTS: u32 = 4096;
 
-/// A reason not to split a pool. Nothing was changed.
+/// A reason not to split a pool. The command of calicoctl's form prints some of them in its own way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitRefusal {
     /// The number of parts is not a power of two above 1.
-    // calicoctl's message.
-    #[error(
-        "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of 2: {parts}"
-    )]
-    NotPowerOfTwo { cidr: IpNet, parts: u32 },
-    /// There are more parts than [`MOST_PARTS`], or than addresses in the pool.
-    #[error("error splitting the CIDR {cidr} into {parts} CIDRs: {}", too_many(*cidr, *parts))]
-    TooManyParts { cidr: IpNet, parts: u32 },
-    /// A part would not hold a single block.
-    #[error("a part such as {part} would be smaller than the pool's blocks, which are /{block_size}")]
-    SmallerThanBlock { part: IpNet, block_size: u8 },
     #[error(transparent)]
-    Range(#[from] RangeRefusal),
-    /// A block is larger than a part, so it would be in no pool.
-    #[error("the block {block} is larger than a part such as {part}, and would be in no pool")]
-    BlockTooLarge { block: IpNet, part: IpNet },
-    /// The name of a part is taken.
-    #[error("the pool {0} already exists")]
-    NameTaken(String),
-    /// A finalizer requires another program to agree before the pool is deleted. Calico's pool controller would first
-    /// release the affinities of all blocks.
-    #[error(
-        "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release its blocks' \
-         affinities, and keep the pool until all blocks are gone"
-    )]
-    Finalizer { pool: String, finalizer: String },
-    /// The parts would have a namespace selector and be usable for tunnels. Calico refuses to create such pools.
-    #[error(
-        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses to create a pool with both"
-    )]
-    NamespaceSelectorOfTunnels(String),
-    /// The pool is being deleted already.
-    #[error("the pool {0} is being deleted")]
-    BeingDeleted(String),
+    NotPowerOfTwo(Refused),
     /// The request needs a locked datastore, but the datastore is not locked.
-    #[error("the datastore is not locked")]
-    NotLocked,
+    #[error(transparent)]
+    NotLocked(Refused),
+    #[error(transparent)]
+    Other(#[from] Refused),
 }
 
-impl SplitRefusal {
-    pub fn hint(&self) -> Option<Hint> {
-        Some(match self {
-            Self::NotPowerOfTwo { .. } => "2, 4, 8 and so on are possible".into(),
-            Self::TooManyParts { .. } | Self::SmallerThanBlock { .. } => "split it into fewer parts".into(),
-            Self::BlockTooLarge { .. } => {
-                "the block dates from before the pool's block size was changed; split into fewer parts, or wait until it is gone".into()
-            }
-            Self::NameTaken(_) => Hint::new(
-                "if an earlier attempt left it behind, undo that attempt; {} names its journal",
-                [Call::Journals],
-            ),
-            Self::Finalizer { .. } => {
-                "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts".into()
-            }
-            Self::Range(_) => "move its users to a pool with another range, with `migrate`".into(),
-            Self::NamespaceSelectorOfTunnels(_) => {
-                "set its allowedUses to Workload alone, or remove the namespaceSelector".into()
-            }
-            Self::NotLocked => {
-                "lock it with `calicoctl datastore migrate lock`; `calipam split` locks it itself".into()
-            }
-            Self::BeingDeleted(_) => return None,
-        })
-    }
-}
-
-fn too_many(cidr: IpNet, parts: u32) -> String {
-    match parts {
-        ..=MOST_PARTS => format!("the CIDR {cidr} is not large enough to be split into {parts} parts"),
-        _ => format!("that is more than {MOST_PARTS}"),
+impl From<SplitRefusal> for Refused {
+    fn from(refusal: SplitRefusal) -> Self {
+        match refusal {
+            SplitRefusal::NotPowerOfTwo(refused)
+            | SplitRefusal::NotLocked(refused)
+            | SplitRefusal::Other(refused) => refused,
+        }
     }
 }
 
@@ -110,20 +57,24 @@ pub struct Split {
 /// Plans to split a pool. `stored` is its document in the datastore.
 pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -> Result<Plan, SplitRefusal> {
     if pool.deleting {
-        return Err(SplitRefusal::BeingDeleted(pool.name.clone()));
+        return Err(Refused::new(format!("the pool {} is being deleted", pool.name)).into());
     }
     if let Some(finalizer) = stored.finalizers().first() {
-        let finalizer = (*finalizer).to_owned();
-        return Err(SplitRefusal::Finalizer { pool: pool.name.clone(), finalizer });
+        // Calico's pool controller would first release the affinities of all blocks.
+        let message = format!(
+            "the pool {} has the finalizer {finalizer}: if it were deleted now, Calico would release its blocks' \
+             affinities, and keep the pool until all blocks are gone",
+            pool.name
+        );
+        let hint = "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts";
+        return Err(Refused::new(message).hint(hint).into());
     }
 
-    if !pool.namespace_selector.is_empty() && pool.allows(PoolUse::Tunnel) {
-        return Err(SplitRefusal::NamespaceSelectorOfTunnels(pool.name.clone()));
-    }
-
+    can_be_copied(pool)?;
     let cidrs = parts_of(pool, split.parts)?;
     blocks_fit(snapshot, pool.cidr, cidrs[0])?;
-    range::is_free(snapshot, pool.cidr)?;
+    range::is_free(snapshot, pool.cidr)
+        .map_err(|refused| refused.hint("move its users to a pool with another range, with `migrate`"))?;
     let reason = format!("split of pool {}", pool.name);
     let mut actions = Vec::new();
     let mut old = stored.clone();
@@ -139,7 +90,9 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     for (index, cidr) in cidrs.into_iter().enumerate() {
         let name = part_name(&pool.name, index);
         if snapshot.pools.iter().any(|other| other.value.name == name) {
-            return Err(SplitRefusal::NameTaken(name));
+            let hint = "if an earlier attempt left it behind, undo that attempt; {} names its journal";
+            let refused = Refused::new(format!("the pool {name} already exists"));
+            return Err(refused.hint(Hint::new(hint, [Call::Journals])).into());
         }
         let mut part = stored.child(&name, [("cidr", cidr.to_string().into())]);
         identify(&mut part, snapshot, &name);
@@ -164,28 +117,45 @@ fn change(action: Verb, cidr: IpNet, detail: String) -> Change {
 /// Returns the CIDRs of the parts, lowest first; at least two.
 fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
     let cidr = pool.cidr;
+    // calicoctl's message.
+    let failed = |why: String| format!("error splitting the CIDR {cidr} into {parts} CIDRs: {why}");
     if parts < 2 || !parts.is_power_of_two() {
-        return Err(SplitRefusal::NotPowerOfTwo { cidr, parts });
+        let why = format!("number to split CIDR into is not a valid power of 2: {parts}");
+        let refused = Refused::new(failed(why)).hint("2, 4, 8 and so on are possible");
+        return Err(SplitRefusal::NotPowerOfTwo(refused));
     }
 
+    let fewer = "split it into fewer parts";
+    if parts > MOST_PARTS {
+        return Err(Refused::new(failed(format!("that is more than {MOST_PARTS}"))).hint(fewer).into());
+    }
     let length = u32::from(cidr.prefix_len()) + parts.ilog2();
     let length = u8::try_from(length).ok().filter(|length| *length <= cidr.max_prefix_len());
-    let subnets = length.filter(|_| parts <= MOST_PARTS).and_then(|length| cidr.subnets(length).ok());
-    let cidrs: Vec<IpNet> = subnets.ok_or(SplitRefusal::TooManyParts { cidr, parts })?.collect();
+    let Some(subnets) = length.and_then(|length| cidr.subnets(length).ok()) else {
+        let why = format!("the CIDR {cidr} is not large enough to be split into {parts} parts");
+        return Err(Refused::new(failed(why)).hint(fewer).into());
+    };
 
+    let cidrs: Vec<IpNet> = subnets.collect();
     match cidrs.first() {
-        Some(part) if part.prefix_len() > pool.block_size => {
-            Err(SplitRefusal::SmallerThanBlock { part: *part, block_size: pool.block_size })
-        }
+        Some(part) if part.prefix_len() > pool.block_size => Err(Refused::new(format!(
+            "a part such as {part} would be smaller than the pool's blocks, which are /{}",
+            pool.block_size
+        ))
+        .hint(fewer)
+        .into()),
         _ => Ok(cidrs),
     }
 }
 
-/// Refuses blocks that span several parts. A pool whose block size was changed can have some.
-fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), SplitRefusal> {
+/// Refuses blocks that span several parts, and would be in no pool. A pool whose block size was changed can have some.
+fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<()> {
     let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
-    let block = snapshot.block_cidrs().find(spans);
-    block.map_or(Ok(()), |block| Err(SplitRefusal::BlockTooLarge { block, part }))
+    let Some(block) = snapshot.block_cidrs().find(spans) else { return Ok(()) };
+    let message = format!("the block {block} is larger than a part such as {part}, and would be in no pool");
+    Err(Refused::new(message).hint(
+        "the block dates from before the pool's block size was changed; split into fewer parts, or wait until it is gone",
+    ))
 }
 
 /// Returns `split-<pool>-<index>`, as calicoctl names parts. The pool's name is cut if it is too long for a part, since

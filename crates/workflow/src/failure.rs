@@ -6,10 +6,9 @@ use std::io;
 use std::path::Path;
 
 use calipam_model::hint::{Call, Hint};
-use calipam_plan::FailedTrial;
 use calipam_plan::configure::ConfigureRefusal;
-use calipam_plan::migrate::MigrateRefusal;
 use calipam_plan::split::SplitRefusal;
+use calipam_plan::{FailedTrial, Refused};
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
@@ -173,15 +172,22 @@ impl From<FailedTrial> for Failure {
     }
 }
 
-macro_rules! refusals {
-    ($($refusal:ty),*) => {$(
-        impl From<$refusal> for Failure {
-            fn from(refusal: $refusal) -> Self {
-                let hint = refusal.hint();
-                Self::of(Kind::Refused, refusal, hint)
-            }
-        }
-    )*};
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::refused(refused.to_string()).hint_if(refused.hint)
+    }
 }
 
-refusals!(SplitRefusal, ConfigureRefusal, MigrateRefusal);
+impl From<SplitRefusal> for Failure {
+    fn from(refusal: SplitRefusal) -> Self {
+        let hint = Refused::from(refusal.clone()).hint;
+        Self::of(Kind::Refused, refusal, hint)
+    }
+}
+
+impl From<ConfigureRefusal> for Failure {
+    fn from(refusal: ConfigureRefusal) -> Self {
+        let hint = refusal.hint();
+        Self::of(Kind::Refused, refusal, hint)
+    }
+}

@@ -8,6 +8,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::{parse_cidr, to_canonical};
 use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
+use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 
 use crate::failure::{Failure, Result};
@@ -40,11 +41,9 @@ impl Object {
         if let Some(cidr) = parse_cidr(text) {
             return Self::Network(to_canonical(cidr));
         }
-        match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-                Self::Pod((namespace.to_owned(), name.to_owned()))
-            }
-            _ => self,
+        match namespaced(text) {
+            Some((namespace, name)) => Self::Pod((namespace.to_owned(), name.to_owned())),
+            None => self,
         }
     }
 

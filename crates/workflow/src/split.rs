@@ -6,6 +6,7 @@ use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
+use calipam_plan::Refused;
 use calipam_plan::split::{self, Split, SplitRefusal};
 
 use crate::failure::{Failure, Result};
@@ -44,7 +45,9 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
     let snapshot = read(access).await?;
     let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
     if request.needs_lock && !is_locked {
-        return Err(SplitRefusal::NotLocked.into());
+        let refused = Refused::new("the datastore is not locked")
+            .hint("lock it with `calicoctl datastore migrate lock`; `calipam split` locks it itself");
+        return Err(SplitRefusal::NotLocked(refused).into());
     }
 
     let pool = pool(&snapshot, &request.pool)?;

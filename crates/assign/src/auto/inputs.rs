@@ -57,7 +57,7 @@ impl<S: Store> Allocator<S> {
         let mut answers = self.store().read(&queries).await?;
         let mut take = |at: usize| answers.get_mut(at).map(std::mem::take).unwrap_or_default();
         let config = allocator::config(take(0))?;
-        if request.windows && !config.strict_affinity {
+        if request.windows && !config.serves_windows() {
             return Err(Error::WindowsNeedsStrictAffinity);
         }
         let node = match node_at {

@@ -28,13 +28,13 @@ use self::survey::Survey;
 use self::take::TakeOutcome;
 use crate::affinity::InUse;
 use crate::allocator::{Allocator, RETRIES};
-use crate::capacity::{ClaimDecision, may_borrow};
+use crate::capacity::ClaimDecision;
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
 use crate::full::{FullBlocks, is_recent};
 use crate::handle::Known;
-use crate::pools::{self, NodeSelector, PoolRequest, ServingPools};
+use crate::pools::{self, PoolRequest, ServingPools};
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::store::{Query, Store};
 use crate::walk;
@@ -186,7 +186,7 @@ impl<S: Store> Allocator<S> {
         labels: &BTreeMap<String, String>,
     ) -> Result<()> {
         let Some(pool) = pools::enabled_pool_of(&inputs.pools, key.cidr.addr()) else { return Ok(()) };
-        if !NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(labels)) {
+        if !pool.selected_nodes().is_ok_and(|nodes| !nodes.matches(labels)) {
             return Ok(());
         }
         match self.give_up_retrying(key, &inputs.config, InUse::Refuse).await {
@@ -280,7 +280,7 @@ impl<S: Store> Search<'_, S> {
             self.take_all(block, assigned, handle, false).await?;
         }
         if assigned.missing() > 0 {
-            if may_borrow(&self.config) {
+            if self.config.may_borrow() {
                 self.borrow(assigned, handle).await?;
             } else {
                 self.allocator.trace.record(|| Event::NothingBorrowed);
@@ -342,7 +342,7 @@ impl<S: Store> Search<'_, S> {
         let found = if self.known.was_exhausted(self.began) { None } else { self.claim().await? };
         match &found {
             Some(_) => self.owned += 1,
-            None if !may_borrow(&self.config) => assigned.note(Message::StrictAffinity),
+            None if !self.config.may_borrow() => assigned.note(Message::StrictAffinity),
             None => {}
         }
         Ok(found)

@@ -13,7 +13,6 @@ use super::Search;
 use super::vacant::Vacancy;
 use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::RETRIES;
-use crate::capacity::may_borrow;
 use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed};
 use crate::store::Store;
@@ -83,7 +82,7 @@ impl<S: Store> Search<'_, S> {
                 break Some(Candidate { cidr, is_new: true });
             }
             // If addresses can be borrowed from blocks in use, not all blocks have to be read.
-            let is_enough = survey.unread.is_empty() || may_borrow(&self.config) && !survey.free.is_empty();
+            let is_enough = survey.unread.is_empty() || self.config.may_borrow() && !survey.free.is_empty();
             if (is_enough || !batch.empty.is_empty()) && !std::mem::replace(&mut is_reported, true) {
                 self.report_searched(&survey.passed);
             }

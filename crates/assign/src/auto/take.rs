@@ -46,7 +46,7 @@ impl<S: Store> Search<'_, S> {
         handle: &mut Known,
     ) -> Result<TakeOutcome> {
         let (cidr, count) = (block.value.cidr(), assigned.missing());
-        if self.config.strict_affinity {
+        if !self.config.may_borrow() {
             check_owner(&block.value, &self.holder(cidr).owner())?;
         }
         let record = attribute(self.request.handle.as_deref(), self.request.attributes.as_ref());

@@ -12,7 +12,7 @@ use calipam_model::{IpNet, cidr};
 use super::claims::{Holder, key_of};
 use super::{Outlook, reclaims_empty_blocks};
 use crate::auto::assignable;
-use crate::capacity::{ClaimDecision, may_borrow};
+use crate::capacity::ClaimDecision;
 use crate::event::PoolPassedOver;
 use crate::family::Family;
 
@@ -264,7 +264,7 @@ impl<'s> Outlook<'s> {
                 let left = claimable - claims;
                 let existing = usize::try_from(left).unwrap_or(usize::MAX).min(room.existing.len());
                 let at_limit = left == existing as u128;
-                let is_borrowed = !at_limit && may_borrow(config);
+                let is_borrowed = !at_limit && config.may_borrow();
                 let from_existing = room.existing[..existing].iter().map(|(free, _)| free).sum();
                 (claims, if is_borrowed { room.foreign } else { from_existing }, at_limit)
             }
@@ -279,7 +279,7 @@ impl<'s> Outlook<'s> {
             (PoolLimit::SmallerThanBlock, pool.is_smaller_than_block()),
             (PoolLimit::AutoAllocationOff, !config.auto_allocate_blocks && is_left),
             (PoolLimit::BlockLimit, config.auto_allocate_blocks && at_limit && is_left),
-            (PoolLimit::StrictAffinity, config.strict_affinity && missed),
+            (PoolLimit::StrictAffinity, !config.may_borrow() && missed),
             (PoolLimit::BlockSize, room.other_size > 0),
         ];
         let limits = limits.into_iter().filter(|(_, applies)| *applies && addresses < free);

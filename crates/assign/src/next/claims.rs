@@ -56,7 +56,7 @@ impl<'s> Outlook<'s> {
     /// True if this pool can serve the holder's requests that name no pool.
     pub(super) fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
         let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
-        open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.selector.selects(holder.labels()))
+        open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.nodes.matches(holder.labels()))
     }
 
     /// True if the node has a block of the family, or is about to create one.
@@ -113,7 +113,7 @@ impl<'s> Outlook<'s> {
         let by_name = !self.serves(pool, holder);
         let open = self.open[family as usize].iter().flatten().filter(|_| !by_name);
         let joins = open.filter(|open| {
-            !open.is_special && open.pool.allows(wanted) && open.selector.selects(holder.labels())
+            !open.is_special && open.pool.allows(wanted) && open.nodes.matches(holder.labels())
         });
         let pools: Vec<IpNet> = joins.map(|open| open.pool.cidr).chain([pool.cidr]).collect();
         let counts = |held: &IpNet| pools.iter().any(|pool| pool.contains(&held.network()));

@@ -215,7 +215,7 @@ impl<'s> Outlook<'s> {
             return Ok(ask());
         };
         let selects = |open: &OpenPool<'_>| {
-            open.selector.selects(&node.labels) && labels.is_none_or(|labels| open.namespaces.matches(labels))
+            open.nodes.matches(&node.labels) && labels.is_none_or(|labels| open.namespaces.matches(labels))
         };
         let selecting: Vec<usize> = (0..open.len()).filter(|at| selects(&open[*at])).collect();
         let pools = match named {
@@ -363,7 +363,7 @@ impl<'s> Outlook<'s> {
         let Some(open) = self.open[family as usize].as_ref().filter(|_| answer.outcome.is_err()) else {
             return answer;
         };
-        let usable = open.iter().filter(|open| open.is_usable() && open.selector.selects(&node.labels));
+        let usable = open.iter().filter(|open| open.is_usable() && open.nodes.matches(&node.labels));
         let (special, general): (Vec<_>, Vec<_>) = usable.partition(|open| open.is_special);
         for special in special {
             let pools = general.iter().copied().chain([special]).map(|open| open.pool.cidr);

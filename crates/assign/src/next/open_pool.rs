@@ -8,12 +8,12 @@ use calipam_model::snapshot::Snapshot;
 
 use crate::event::PoolPassedOver;
 use crate::family::Family;
-use crate::pools::NodeSelector;
 
 /// A pool that serves requests that name no pool.
 pub(super) struct OpenPool<'s> {
     pub pool: &'s Pool,
-    pub selector: NodeSelector,
+    /// The nodes that the pool selects.
+    pub nodes: Selector,
     /// True if the pool serves only namespaces with certain labels.
     pub is_special: bool,
     /// The pool's namespace selector.
@@ -29,21 +29,24 @@ impl OpenPool<'_> {
     }
 }
 
-/// The enabled pools of a family that serve requests that name no pool; `None` if a selector does not parse.
-pub(super) fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
-    let no_labels = BTreeMap::new();
-    let open_pool = |pool| {
-        let selector = NodeSelector::of(pool).ok()?;
-        let namespaces = Selector::parse(&pool.namespace_selector).ok()?;
-        let is_special = !namespaces.matches(&no_labels);
+impl<'s> OpenPool<'s> {
+    /// Looks at a pool that is open; `None` if a selector does not parse.
+    fn of(pool: &'s Pool, snapshot: &Snapshot) -> Option<Self> {
+        let nodes = pool.selected_nodes().ok()?;
+        let namespaces = pool.selected_namespaces().ok()?;
+        let is_special = !namespaces.matches(&BTreeMap::new());
         let known = snapshot.namespaces.as_ref().filter(|_| is_special);
         let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
-        Some(OpenPool { pool, selector, is_special, namespaces, serves_some })
-    };
+        Some(Self { pool, nodes, is_special, namespaces, serves_some })
+    }
+}
+
+/// The enabled pools of a family that serve requests that name no pool; `None` if a selector does not parse.
+pub(super) fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
     let pools = snapshot.pools.iter().map(|stored| &stored.value);
     pools
         .filter(|pool| Family::of(pool.cidr) == family)
         .filter(|pool| PoolPassedOver::of_state(pool).is_none() && pool.automatic)
-        .map(open_pool)
+        .map(|pool| OpenPool::of(pool, snapshot))
         .collect()
 }

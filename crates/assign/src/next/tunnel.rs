@@ -8,6 +8,7 @@ use calipam_model::IpNet;
 use calipam_model::block::BlockContent;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::selector::Selector;
 use calipam_model::snapshot::Snapshot;
 
 use super::answer::{Answer, Given, Refused};
@@ -18,7 +19,6 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::family::Family;
 use crate::on_snapshot::{SnapshotStore, without_waiting};
-use crate::pools::NodeSelector;
 use crate::request::AutoAssign;
 
 /// The order in which calico-node looks after the kinds of tunnels.
@@ -32,7 +32,7 @@ const ORDER: [TunnelKind; 5] = [
 
 /// The pools that offer tunnel addresses.
 pub struct TunnelPools<'s> {
-    pools: Vec<(&'s Pool, NodeSelector)>,
+    pools: Vec<(&'s Pool, Selector)>,
     /// The kinds of which some node has an address.
     used: HashSet<TunnelKind>,
 }
@@ -43,7 +43,7 @@ impl<'s> TunnelPools<'s> {
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let pools = snapshot.pools.iter().map(|stored| &stored.value);
         let offering = pools.filter(|pool| !pool.disabled && !pool.deleting && pool.allows(PoolUse::Tunnel));
-        let selecting = offering.filter_map(|pool| Some((pool, NodeSelector::of(pool).ok()?)));
+        let selecting = offering.filter_map(|pool| Some((pool, pool.selected_nodes().ok()?)));
         let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
         Self { pools: selecting.collect(), used: tunnels.map(|(kind, _)| *kind).collect() }
     }
@@ -60,7 +60,7 @@ impl<'s> TunnelPools<'s> {
         let family = family_of(kind);
         let of_family = self.pools.iter().filter(move |(pool, _)| Family::of(pool.cidr) == family);
         let encapsulating = of_family.filter(move |(pool, _)| encapsulates(pool, kind, node));
-        encapsulating.filter(|(_, selector)| selector.selects(&node.labels)).map(|(pool, _)| *pool)
+        encapsulating.filter(|(_, selector)| selector.matches(&node.labels)).map(|(pool, _)| *pool)
     }
 }
 

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::affinity::{InUse, ReleaseAffinity, ignoring_gone};
 use crate::allocator::{Allocator, block_entry};
 use crate::error::{Error, Result};
-use crate::pools::{self, NodeSelector};
+use crate::pools;
 use crate::record::Record;
 use crate::store::Store;
 
@@ -93,12 +93,12 @@ impl<S: Store> Allocator<S> {
         let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else { return Ok(()) };
         let pools = self.pools_of(settings).await?;
         let Some(pool) = pools::enabled_pool_of(pools, block.cidr().addr()) else { return Ok(()) };
-        let selector = NodeSelector::of(pool)?;
+        let selector = pool.selected_nodes().map_err(|reason| pools::broken_selector(pool, reason))?;
         if selector.selects_all() {
             return Ok(());
         }
         let Some(found) = self.get::<Node>(Key::Node(node.clone())).await? else { return Ok(()) };
-        if selector.selects(&found.value.labels) {
+        if selector.matches(&found.value.labels) {
             return Ok(());
         }
         let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };

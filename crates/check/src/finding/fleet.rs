@@ -4,7 +4,6 @@ use calipam_model::IpNet;
 use serde::Serialize;
 
 use super::is_zero;
-use crate::fleet::Cluster;
 use crate::names::list;
 
 /// Evidence about objects in other clusters of a fleet.
@@ -46,8 +45,8 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    pub(crate) fn new(cluster: &Cluster, kind: ElsewhereKind, name: &str, cidr: IpNet) -> Self {
-        Self { cluster: cluster.name.clone(), kind, name: name.to_owned(), cidr, in_use: None }
+    pub(crate) fn new(cluster: &str, kind: ElsewhereKind, name: &str, cidr: IpNet) -> Self {
+        Self { cluster: cluster.to_owned(), kind, name: name.to_owned(), cidr, in_use: None }
     }
 }
 

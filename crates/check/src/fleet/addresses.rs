@@ -74,7 +74,7 @@ fn finding(
     let others: Vec<Elsewhere> = of_others
         .map(|(address, cluster, user)| {
             let kind = if is_live(*cluster) { ElsewhereKind::User } else { ElsewhereKind::Leaked };
-            Elsewhere::new(group[*cluster], kind, user, (*address).into())
+            Elsewhere::new(&group[*cluster].name, kind, user, (*address).into())
         })
         .collect();
     let user = uses.iter().find(|(_, cluster, _)| *cluster == here).map_or("", |(.., user)| *user);

@@ -140,7 +140,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
         let others: Vec<Elsewhere> = all
             .filter(is_other)
             .take(LISTED)
-            .map(|place| Elsewhere::new(group[place.cluster], place.kind, place.name, place.cidr))
+            .map(|place| Elsewhere::new(&group[place.cluster].name, place.kind, place.name, place.cidr))
             .collect();
         let further = number - others.len();
         let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place));
@@ -155,7 +155,7 @@ fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
 }
 
 fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
-    Elsewhere::new(group[of.cluster], ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
+    Elsewhere::new(&group[of.cluster].name, ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
 }
 
 /// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `says`.

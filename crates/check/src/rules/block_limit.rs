@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use calipam_assign::NodeSelector;
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
@@ -21,7 +20,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     // If a pool's selector does not parse, its nodes are not known.
     let pools = context.snapshot.pools.iter().map(|p| &p.value);
-    let mut pools: Vec<&Pool> = pools.filter(|p| NodeSelector::of(p).is_ok()).collect();
+    let mut pools: Vec<&Pool> = pools.filter(|p| p.selected_nodes().is_ok()).collect();
     pools.sort_by_key(|pool| &pool.name);
     let mut owned: FastMap<&str, Vec<IpNet>> = FastMap::default();
     for block in context.index.blocks.iter().filter(|block| block.sound.is_some()) {

@@ -1,5 +1,6 @@
 //! Options of `show`.
 
+use calipam_model::names::namespaced;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -96,21 +97,18 @@ pub(super) fn whole(id: &str) -> String {
 
 /// Reads a pod as `NAMESPACE/NAME`.
 pub(super) fn pod(text: &str) -> Result<PodName, String> {
-    namespaced(text, "default/web-0")
+    owned(text, "default/web-0")
 }
 
 /// Reads a service as `NAMESPACE/NAME`.
 pub(super) fn service(text: &str) -> Result<PodName, String> {
-    namespaced(text, "default/web")
+    owned(text, "default/web")
 }
 
-fn namespaced(text: &str, example: &str) -> Result<(String, String), String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !(namespace.is_empty() || name.is_empty() || name.contains('/')) => {
-            Ok((namespace.to_owned(), name.to_owned()))
-        }
-        _ => Err(format!("expected NAMESPACE/NAME, such as `{example}`")),
-    }
+fn owned(text: &str, example: &str) -> Result<(String, String), String> {
+    let (namespace, name) =
+        namespaced(text).ok_or_else(|| format!("expected NAMESPACE/NAME, such as `{example}`"))?;
+    Ok((namespace.to_owned(), name.to_owned()))
 }
 
 /// The subject of the command.

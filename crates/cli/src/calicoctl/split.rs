@@ -56,10 +56,10 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     let split = call.with(async |access| calipam_workflow::split(access, &request).await);
     let repaired = split.map_err(|failure| match failure.cause() {
         _ if failure.cause::<UnknownPool>().is_some() => not_found(),
-        Some(SplitRefusal::NotLocked) => plain_failure(
+        Some(SplitRefusal::NotLocked(_)) => plain_failure(
             "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
         ),
-        Some(refusal @ SplitRefusal::NotPowerOfTwo { .. }) => plain_failure(refusal.to_string()),
+        Some(SplitRefusal::NotPowerOfTwo(refused)) => plain_failure(refused.to_string()),
         _ => failure,
     })?;
     let text = message(&repaired);

@@ -2,6 +2,7 @@
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, RequestState};
+use calipam_model::names::namespaced;
 
 use super::command;
 use crate::render::text::shell_word;
@@ -11,7 +12,7 @@ const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
 /// Returns the next steps that cannot be tried, the most likely one first.
 pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
     let describe = || {
-        let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;
+        let (namespace, name) = namespaced(explanation.pod.as_deref()?)?;
         let (namespace, name) = (shell_word(namespace), shell_word(name));
         Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
     };

@@ -7,9 +7,7 @@ mod refusal;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-use calipam_assign::{
-    Allocator, AssignIp, AutoAssign, Family, NodeSelector, SnapshotStore, Write, without_waiting,
-};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Family, SnapshotStore, Write, without_waiting};
 use calipam_check::owner::RecordedOwner;
 use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
 use calipam_model::IpNet;
@@ -241,7 +239,7 @@ impl Planner<'_, '_> {
     fn warn_about(&mut self, address: IpAddr) {
         let pool = self.basis.context.index.enabled_pool_around(address);
         let excludes =
-            |pool: &&Pool| NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(&self.node.labels));
+            |pool: &&Pool| pool.selected_nodes().is_ok_and(|nodes| !nodes.matches(&self.node.labels));
         if let Some(pool) = pool.filter(excludes) {
             let (pool, selector) = (&pool.name, &pool.node_selector);
             self.plan.warnings.push(format!(

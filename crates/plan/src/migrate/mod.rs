@@ -9,7 +9,6 @@ mod capacity;
 mod clean_up;
 mod differences;
 mod pools;
-mod refusal;
 mod survey;
 mod temporary;
 mod users;
@@ -20,8 +19,9 @@ use calipam_model::cidr::{is_v4, overlap};
 use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit, Precondition};
 use calipam_model::handle::is_storable_id;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
-use calipam_model::pool::{Pool, PoolUse, TEMPORARY_FOR};
+use calipam_model::pool::{Pool, TEMPORARY_FOR};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
 use calipam_model::writable::Object;
 use serde::Serialize;
@@ -30,15 +30,14 @@ use serde_json::json;
 pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in};
 pub use self::clean_up::clean_up;
 pub use self::differences::{Difference, differences};
+use self::pools::{OTHER_POOL_FIRST, block_in_the_way, of_another_size, serves};
 pub use self::pools::{has_room, leaving, may_become};
-use self::pools::{of_another_size, serves};
-pub use self::refusal::MigrateRefusal;
-pub(crate) use self::refusal::Result;
 pub use self::survey::{Leftovers, Survey, objects_in, survey};
 pub use self::temporary::{Detour, Leg, find};
 pub use self::users::{User, UserKind};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range;
+use crate::refusal::{Refused, Result, can_be_copied};
 use crate::split::identify;
 
 /// A phase of a migration; the variants are in chronological order.
@@ -95,7 +94,7 @@ impl Migration {
     /// finish.
     pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self> {
         if old.deleting {
-            return Err(MigrateRefusal::BeingDeleted(old.name.clone()));
+            return Err(Refused::new(format!("the pool {} is being deleted", old.name)));
         }
         overlaps_none(snapshot, old, old.cidr)?;
 
@@ -106,15 +105,19 @@ impl Migration {
             }
             Target::Unstated => return Ok(Self { old: old.clone(), new: None, creates: false }),
             Target::Pool(name) => {
-                let found = pools.find(|pool| pool.name == *name);
-                (found.cloned().ok_or_else(|| MigrateRefusal::NoSuchPool(name.clone()))?, false)
+                let Some(found) = pools.find(|pool| pool.name == *name) else {
+                    let hint = Hint::new("{} lists the pools; --to-cidr creates one", [Call::Show]);
+                    return Err(Refused::new(format!("pool {name} not found")).hint(hint));
+                };
+                (found.clone(), false)
             }
             Target::Network { cidr, block_size, name } => {
                 let found = pools.find(|pool| pool.cidr == *cidr && pool.name != old.name);
                 match (found, name) {
                     (Some(pool), Some(wanted)) if pool.name != *wanted => {
-                        let (pool, wanted) = (pool.name.clone(), wanted.clone());
-                        return Err(MigrateRefusal::OtherName { cidr: *cidr, pool, wanted });
+                        let message =
+                            format!("{cidr} is the CIDR of the pool {}, not of {wanted}", pool.name);
+                        return Err(Refused::new(message).hint("omit --to-name: the pool exists"));
                     }
                     (Some(pool), _) => (pool.clone(), false),
                     (None, name) => {
@@ -127,11 +130,10 @@ impl Migration {
         if let (Target::Network { block_size: Some(wanted), .. }, false) = (target, creates)
             && *wanted != new.block_size
         {
-            return Err(MigrateRefusal::OtherBlockSize {
-                pool: new.name,
-                size: new.block_size,
-                wanted: *wanted,
-            });
+            let message =
+                format!("the pool {} has blocks of /{}, not of /{wanted}", new.name, new.block_size);
+            let hint = "a pool has one block size; name another CIDR, or omit --block-size";
+            return Err(Refused::new(message).hint(hint));
         }
         suits(snapshot, old, &new)?;
         Ok(Self { old: old.clone(), new: Some(new), creates })
@@ -146,12 +148,10 @@ impl Migration {
 /// Returns the pool to create: the old one with another name, CIDR and block size.
 fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8, name: Option<&str>) -> Result<Pool> {
     if cidr == old.cidr {
-        return Err(MigrateRefusal::SameCidr { pool: old.name.clone(), cidr, block_size });
+        return Err(has_same_cidr(old, block_size));
     }
     takes_blocks(cidr, block_size)?;
-    if !old.namespace_selector.is_empty() && old.allows(PoolUse::Tunnel) {
-        return Err(MigrateRefusal::NamespaceSelectorOfTunnels(old.name.clone()));
-    }
+    can_be_copied(old)?;
 
     let name = match (name, &old.temporary_for) {
         (Some(name), _) => name.to_owned(),
@@ -160,32 +160,61 @@ fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8, name: O
     };
     // The name may come from an annotation, which can contain anything.
     if !is_storable_id(&name, DatastoreKind::Kubernetes) || name.contains(|c: char| c.is_ascii_uppercase()) {
-        return Err(MigrateRefusal::NoName(name));
+        let message = format!(
+            "{name:?} cannot be a pool name: only lower-case letters, digits, `-` and `.` are allowed"
+        );
+        return Err(Refused::new(message).hint("name the new pool with --to-name"));
     }
     if snapshot.pools.iter().any(|pool| pool.value.name == name) {
-        return Err(MigrateRefusal::NameTaken(name));
+        return Err(Refused::new(format!("the pool {name} already exists, with another CIDR")));
     }
-    let (created, temporary_for) = (None, None);
     Ok(Pool {
         name,
         cidr,
         block_size,
         disabled: false,
         not_allocatable: None,
-        created,
-        temporary_for,
+        created: None,
+        temporary_for: None,
         ..old.clone()
     })
+}
+
+/// The refusal of a new pool with the CIDR of the old one: two pools cannot have the same CIDR, and one pool cannot have
+/// blocks of two sizes.
+fn has_same_cidr(old: &Pool, block_size: u8) -> Refused {
+    let Pool { name, cidr, .. } = old;
+    let message = format!(
+        "{cidr} is the CIDR of the pool {name} itself: blocks of /{block_size} can only be created there once its present blocks are gone"
+    );
+    let hint = format!(
+        "move its users to a temporary pool and back: {{}}, where OTHER-CIDR is free and has room for all of them; or, if \
+         one half of {cidr} has room, split the pool, and move from half to half (docs/migrate.md)"
+    );
+    let through = Call::MigrateThrough { pool: name.clone(), block_size };
+    Refused::new(message).hint(Hint::new(hint, [through]))
+}
+
+fn smaller_than_block(cidr: IpNet, block_size: u8) -> Refused {
+    Refused::new(format!("{cidr} is smaller than one block of /{block_size}"))
+}
+
+/// Refuses a range that something else in the cluster uses, or that no pool can have.
+fn has_free_range(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
+    let hint = "name a range that nothing else uses, in this cluster or around it";
+    range::is_free(snapshot, cidr).map_err(|refused| refused.hint(hint))
 }
 
 /// Refuses block sizes that Calico does not accept (facts section 8), or that do not fit into the CIDR.
 fn takes_blocks(cidr: IpNet, size: u8) -> Result<()> {
     let sizes = if is_v4(cidr) { 20..=32 } else { 116..=128 };
     if !sizes.contains(&size) {
-        return Err(MigrateRefusal::NoBlockSize { size, least: *sizes.start(), most: *sizes.end() });
+        let (least, most) = sizes.into_inner();
+        let message = format!("Calico does not allow blocks of /{size}, only /{least} to /{most}");
+        return Err(Refused::new(message));
     }
     if size < cidr.prefix_len() {
-        return Err(MigrateRefusal::SmallerThanBlock { cidr, block_size: size });
+        return Err(smaller_than_block(cidr, size));
     }
     Ok(())
 }
@@ -204,35 +233,36 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.
 fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     if new.name == old.name {
-        return Err(MigrateRefusal::SamePool(old.name.clone()));
+        return Err(Refused::new(format!("{} is both the old and the new pool", old.name)));
     }
     if is_v4(new.cidr) != is_v4(old.cidr) {
-        return Err(MigrateRefusal::OtherFamily { old: old.cidr, new: new.cidr });
+        let message = format!("{} and {} are from different IP families", old.cidr, new.cidr);
+        return Err(Refused::new(message));
     }
     // Calico also marks a disabled pool as not allocatable.
     if !new.is_enabled() && (new.deleting || !new.disabled) {
-        return Err(MigrateRefusal::NewPoolUnusable(new.name.clone()));
+        let message = format!(
+            "the new pool {} is being deleted, or Calico says that nothing can be allocated from it",
+            new.name
+        );
+        return Err(Refused::new(message).hint(
+            "its condition Allocatable says why; if it was only just enabled, wait a moment, or name another pool",
+        ));
     }
     if new.is_smaller_than_block() {
-        return Err(MigrateRefusal::SmallerThanBlock { cidr: new.cidr, block_size: new.block_size });
+        return Err(smaller_than_block(new.cidr, new.block_size));
     }
     overlaps_none(snapshot, new, new.cidr)?;
-    range::is_free(snapshot, new.cidr)?;
-
-    match of_another_size(snapshot, new).next() {
-        Some(block) => {
-            Err(MigrateRefusal::BlockInTheWay { block, cidr: new.cidr, block_size: new.block_size })
-        }
-        None => Ok(()),
-    }
+    has_free_range(snapshot, new.cidr)?;
+    of_another_size(snapshot, new).next().map_or(Ok(()), |block| Err(block_in_the_way(block, new)))
 }
 
 /// Refuses a CIDR that overlaps a pool other than `pool`.
 fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<()> {
     let mut others = snapshot.pools.iter().map(|other| &other.value).filter(|other| other.name != pool.name);
     match others.find(|other| overlap(other.cidr, cidr)) {
-        Some(other) => {
-            Err(MigrateRefusal::Overlaps { cidr, other: other.name.clone(), other_cidr: other.cidr })
+        Some(Pool { name, cidr: other, .. }) => {
+            Err(Refused::new(format!("{cidr} overlaps {other}, the pool {name}")))
         }
         None => Ok(()),
     }
@@ -259,7 +289,10 @@ pub fn plan_pools(
     let Migration { old, new, .. } = migration;
     may_become(snapshot, &pools_after(snapshot, migration, phase))?;
     let action = match (phase, new, &stored.new) {
-        (Phase::Create, None, _) => return Err(MigrateRefusal::NoOtherPool(old.name.clone())),
+        (Phase::Create, None, _) => {
+            let message = format!("there is no other enabled pool of its family to replace {}", old.name);
+            return Err(Refused::new(message).hint(OTHER_POOL_FIRST));
+        }
         (Phase::Create, Some(new), None) => {
             is_free(old, &stored.old)?;
             create(snapshot, old, new, &stored.old)
@@ -278,8 +311,12 @@ pub fn plan_pools(
         (Phase::Delete, ..) => {
             is_free(old, &stored.old)?;
             if let Some(finalizer) = stored.old.finalizers().first() {
-                let finalizer = (*finalizer).to_owned();
-                return Err(MigrateRefusal::Finalizer { pool: old.name.clone(), finalizer });
+                let message = format!(
+                    "the pool {} has the finalizer {finalizer}: Calico itself deletes the pool, after looking for blocks",
+                    old.name
+                );
+                let hint = "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it";
+                return Err(Refused::new(message).hint(Hint::new(hint, [Call::Name(old.name.clone())])));
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
             let delete = Edit::Pool(old.name.clone(), PoolEdit::Delete(stored.old.clone()));
@@ -335,7 +372,11 @@ const OPERATOR: &str = "tigera-operator";
 fn is_free(pool: &Pool, stored: &Document) -> Result<()> {
     match stored.label(MANAGED_BY).filter(|manager| *manager == OPERATOR) {
         Some(manager) => {
-            Err(MigrateRefusal::ManagedBy { pool: pool.name.clone(), manager: manager.to_owned() })
+            let message =
+                format!("the pool {} is managed by {manager}, which reverts changes by others", pool.name);
+            Err(Refused::new(message).hint(
+                "change spec.calicoNetwork.ipPools in its Installation resource: the operator then changes the pools",
+            ))
         }
         None => Ok(()),
     }

@@ -1,13 +1,29 @@
 //! Conditions on the pools after a phase of `migrate` or an undo.
 
+use std::fmt;
+
 use calipam_check::index::Index;
 use calipam_model::IpNet;
 use calipam_model::cidr::{is_v4, overlap};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 
 use super::users::users;
-use super::{MigrateRefusal, NodeCapacity, Result, User};
+use super::{NodeCapacity, User};
+use crate::refusal::{Refused, Result};
+
+/// The hint if the cluster would be left without a pool that serves the users.
+pub(super) const OTHER_POOL_FIRST: &str = "create or enable another pool first, with --to-cidr or --to";
+
+/// The refusal of a pool in whose CIDR a block of another size exists: Calico would use blocks of both sizes, and assign
+/// addresses twice.
+pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
+    let Pool { cidr, block_size, .. } = pool;
+    let message = format!("the block {block} still exists in {cidr}, where blocks must be /{block_size}");
+    let hint = format!("Calico assigns addresses twice where blocks overlap; {{}} shows what {block} holds");
+    Refused::new(message).hint(Hint::new(hint, [Call::ShowBlock(block)]))
+}
 
 /// Checks the pools after a change.
 ///
@@ -17,7 +33,8 @@ pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
     let before = || snapshot.pools.iter().map(|pool| &pool.value);
     for pool in before().filter(|pool| pool.is_enabled()) {
         if !after.iter().any(|other| serves(other, pool.cidr)) {
-            return Err(MigrateRefusal::LastPool(pool.name.clone()));
+            let message = format!("without {}, no pool of its family would be enabled", pool.name);
+            return Err(Refused::new(message).hint(OTHER_POOL_FIRST));
         }
     }
 
@@ -37,8 +54,7 @@ pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
             })
         };
         if let Some(block) = of_another_size(snapshot, pool).find(|block| !was_there(block)) {
-            let Pool { cidr, block_size, .. } = *pool;
-            return Err(MigrateRefusal::BlockInTheWay { block, cidr, block_size });
+            return Err(block_in_the_way(block, pool));
         }
     }
     Ok(())
@@ -75,21 +91,26 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
 /// # Errors
 /// If a user does not find one.
 pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
-    match shortage(capacity) {
-        Some(Shortage { needed, missing, node, reason }) => {
-            Err(MigrateRefusal::NoRoom { pool: pool.to_owned(), missing, needed, node, reason })
-        }
-        None => Ok(()),
-    }
+    let Some(shortage) = shortage(capacity) else { return Ok(()) };
+    let hint = "name a larger pool; the table shows each node, and {} continues anyway";
+    Err(Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
+        .hint(Hint::new(hint, [Call::Forced])))
 }
 
 /// A shortage of addresses.
 pub(super) struct Shortage {
-    pub needed: u32,
-    pub missing: u32,
+    needed: u32,
+    missing: u32,
     /// The first node that lacks addresses.
-    pub node: String,
-    pub reason: String,
+    node: String,
+    reason: String,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needed, missing, node, reason } = self;
+        write!(f, "{missing} of {needed} users, first on {node}: {reason}")
+    }
 }
 
 pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {

@@ -5,14 +5,17 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
+use calipam_model::pool::Successor;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::pools::{Shortage, serves, shortage};
+use super::pools::{serves, shortage};
 use super::users::users;
-use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, Phase, Result, User, has_room};
+use super::{Detour, Difference, Migration, NodeCapacity, Phase, User, has_room};
 use crate::basis::Basis;
+use crate::refusal::{Refused, Result};
 
 /// The leftovers in the old pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -103,9 +106,13 @@ impl Survey {
         }
         has_room(&self.migration.old.name, &self.capacity)?;
         match (shortage(&self.capacity_back), self.migration.detour()) {
-            (Some(Shortage { needed, missing, node, reason }), Some(Detour { successor, .. })) => {
-                let (cidr, block_size) = (successor.cidr, successor.block_size);
-                Err(MigrateRefusal::NoRoomBack { cidr, block_size, missing, needed, node, reason })
+            (Some(shortage), Some(Detour { successor, .. })) => {
+                let Successor { cidr, block_size, .. } = successor;
+                let hint = "choose another block size, or fix the problem above; {} continues anyway";
+                Err(Refused::new(format!(
+                    "with blocks of /{block_size}, {cidr} has no addresses for {shortage}"
+                ))
+                .hint(Hint::new(hint, [Call::Forced])))
             }
             _ => Ok(()),
         }

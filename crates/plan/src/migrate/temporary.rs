@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 
 use calipam_model::IpNet;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::{Pool, Successor};
 use calipam_model::snapshot::Snapshot;
+use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
-use super::{MigrateRefusal, Migration, Result, Target, made_of, name_of, takes_blocks};
+use super::{Migration, Target, has_free_range, has_same_cidr, made_of, name_of, takes_blocks};
+use crate::refusal::{Refused, Result};
 
 /// One half of a migration to another block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,15 +57,19 @@ impl Migration {
 /// Returns the temporary pool to create: the old one with another name and CIDR.
 pub(super) fn made_for(snapshot: &Snapshot, old: &Pool, block_size: u8, via: Option<IpNet>) -> Result<Pool> {
     if block_size == old.block_size {
-        return Err(MigrateRefusal::SameBlockSize { pool: old.name.clone(), size: block_size });
+        let message = format!("the pool {} already has blocks of /{block_size}", old.name);
+        return Err(Refused::new(message));
     }
     takes_blocks(old.cidr, block_size)?;
-    crate::range::is_free(snapshot, old.cidr)?;
+    has_free_range(snapshot, old.cidr)?;
     let Some(cidr) = via else {
-        return Err(MigrateRefusal::SameCidr { pool: old.name.clone(), cidr: old.cidr, block_size });
+        return Err(has_same_cidr(old, block_size));
     };
     if let Some(other) = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
-        return Err(MigrateRefusal::NotTemporary { pool: other.value.name.clone(), cidr });
+        // The pool has users of its own, which would have to move away together with those of the old pool.
+        let message = format!("{cidr} is the CIDR of the pool {}, which is not temporary", other.value.name);
+        let hint = "name a CIDR that no pool has; or move to that pool permanently, with --to";
+        return Err(Refused::new(message).hint(hint));
     }
     let successor = Successor { name: old.name.clone(), cidr: old.cidr, block_size };
     Ok(Pool { temporary_for: Some(successor), ..made_of(snapshot, old, cidr, old.block_size, None)? })
@@ -108,8 +115,14 @@ impl<'s> Begun<'s> {
             Target::SameNetwork { block_size, via }
                 if *block_size != successor.block_size || via.is_some_and(|via| via != temporary.cidr) =>
             {
-                let (cidr, block_size) = (successor.cidr, successor.block_size);
-                Err(MigrateRefusal::OtherBegun { temporary: temporary.name.clone(), cidr, block_size })
+                let Successor { cidr, block_size, .. } = successor;
+                let name = &temporary.name;
+                let message = format!(
+                    "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {name}, has already begun"
+                );
+                let hint = "continue with {}; or abandon it, while the old pool still exists: {}";
+                let ways = [Call::ApplyMigration(name.clone()), Call::MigrateBack(name.clone())];
+                Err(Refused::new(message).hint(Hint::new(hint, ways)))
             }
             _ => Ok(()),
         }
@@ -156,9 +169,14 @@ pub fn find<'s>(
     // If a pool was found more than once, the last target counts: that of a temporary pool, if there is one.
     let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
     if left.len() > 1 {
-        return Err(MigrateRefusal::SeveralBegun(left.into_keys().map(str::to_owned).collect()));
+        let names = joined(left.into_keys(), ", ");
+        let message = format!("several pools are being migrated, or are disabled and have blocks: {names}");
+        return Err(Refused::new(message).hint("name one of them with --from"));
     }
-    left.into_values().next().map(Some).ok_or(MigrateRefusal::NoneBegun)
+    let begun = left.into_values().next().ok_or_else(|| {
+        Refused::new("no pool shows that a migration has begun").hint("name the pool to leave with --from")
+    })?;
+    Ok(Some(begun))
 }
 
 /// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool refers to it.

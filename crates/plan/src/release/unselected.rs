@@ -1,7 +1,6 @@
 //! Blocks whose pool no longer selects their node. Calico gives up such a block when its last address is released
 //! (facts 3.11).
 
-use calipam_assign::NodeSelector;
 use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
@@ -29,7 +28,7 @@ pub(super) fn unselected<'s>(
 
     let pool = index.enabled_pool_around(block.key.addr())?;
     let labels = &index.node(node)?.labels;
-    if NodeSelector::of(pool).ok()?.selects(labels) {
+    if pool.selected_nodes().ok()?.matches(labels) {
         return None;
     }
 

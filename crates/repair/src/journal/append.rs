@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use calipam_files::frames::MAGIC;
 use calipam_files::regular;
 
+use super::disk::{is_alive, open_own};
 use super::entry::{Entry, Header, LockMark};
 use super::error::JournalError;
-use super::file::{is_alive, open_own};
 use super::frames::{FrameWriter, last_frame};
 use super::line::{LENGTH as SUM, Lines};
 use super::read::header;

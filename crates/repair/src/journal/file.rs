@@ -1,8 +1,7 @@
-//! Writes journals.
+//! Writes journals: the lines, in order, by a thread of their own.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use calipam_datastore::Pending;
-use calipam_files::regular;
 use calipam_model::parallel::lock;
 use tokio::sync::oneshot;
 
+use super::disk::{Disk, JournalFile};
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
 use super::error::JournalError;
 use super::frames::FrameWriter;
@@ -43,19 +41,13 @@ pub struct Journal {
 #[derive(Debug)]
 enum LineWriter {
     Thread(Option<(Sender<Line>, JoinHandle<()>)>),
-    /// Writes each line immediately.
+    /// The given disk writes each line immediately.
     OnDisk(Arc<dyn Disk>, Mutex<Pen>),
-}
-
-/// A disk for tests, which can be full or let other tasks run first.
-pub trait Disk: fmt::Debug + Send + Sync {
-    /// Returns the number of bytes of the next line that fit on the disk. The rest is cut off.
-    fn admit(&self, bytes: usize) -> Pending<'_, usize>;
 }
 
 /// The open file.
 struct Pen {
-    file: File,
+    file: JournalFile,
     sum: Sum,
     frames: FrameWriter,
     /// The failure after which nothing more is written.
@@ -83,7 +75,7 @@ impl Journal {
         Ok(Self::new(path, LineWriter::Thread(Some((queue, thread)))))
     }
 
-    /// Creates a journal on a test's disk.
+    /// Creates a journal that the given disk writes.
     pub fn create_on(disk: &Arc<dyn Disk>, path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         Ok(Self::new(path, LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen))))
@@ -148,10 +140,9 @@ impl Journal {
             }
             LineWriter::OnDisk(disk, pen) => {
                 let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
-                let room = disk.admit(text.len()).await;
-                let is_cut = room < text.len();
+                disk.turn().await;
                 let mut pen = lock(pen);
-                pen.write(&[Line { text, done: None }], is_cut.then_some(room));
+                pen.write_by(&[Line { text, done: None }], |file, bytes| disk.append(file, bytes));
                 pen.failure.clone().map_or(Ok(()), Err)
             }
         };
@@ -170,7 +161,7 @@ impl Journal {
             LineWriter::Thread(Some((queue, _))) => queue.send(line).map_err(|_| self.gone()),
             LineWriter::Thread(None) => Err(self.gone()),
             LineWriter::OnDisk(_, pen) => {
-                lock(pen).write(&[line], None);
+                lock(pen).write(&[line]);
                 Ok(())
             }
         }
@@ -211,24 +202,10 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
 impl Pen {
     fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::write(path, &error);
-        let folder = regular::folder_of(path);
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        // Only the user can read the file. On Windows the access rights of the folder apply.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
-
-        // The file stays locked while the run lasts: an unlocked journal belongs to a run that is over.
-        file.lock().map_err(failed)?;
         let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
         let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
-        let begun = file.write_all(first).and_then(|()| file.sync_all());
-
-        // The name of a new file is durable only after its folder is synced. Windows cannot open folders.
-        let named = || if cfg!(windows) { Ok(()) } else { File::open(folder)?.sync_all() };
-        begun.and_then(|()| named()).map_err(failed)?;
+        let file = JournalFile::create(path, first).map_err(failed)?;
         Ok(Self { file, sum, frames, failure: None })
     }
 
@@ -241,7 +218,7 @@ impl Pen {
                 let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else { break };
                 together.push(line);
             }
-            self.write(&together, None);
+            self.write(&together);
             for done in together.into_iter().filter_map(|line| line.done) {
                 // If the run was interrupted, no caller waits for the line.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
@@ -249,34 +226,24 @@ impl Pen {
         }
     }
 
-    /// Writes lines, unless an earlier write failed. `room` is the number of bytes that still fit on the disk.
-    fn write(&mut self, lines: &[Line], room: Option<usize>) {
-        if self.failure.is_none() {
-            self.failure = self.try_to_write(lines, room).err().map(Arc::new);
-        }
+    /// Writes lines, unless an earlier write failed. They are durable if a caller waits for one of them.
+    fn write(&mut self, lines: &[Line]) {
+        let is_awaited = lines.iter().any(|line| line.done.is_some());
+        self.write_by(lines, |file, bytes| {
+            file.append(bytes)?;
+            if is_awaited { file.make_durable() } else { Ok(()) }
+        });
     }
 
-    fn try_to_write(&mut self, lines: &[Line], room: Option<usize>) -> io::Result<()> {
+    /// Passes lines to `append`, unless an earlier write failed.
+    fn write_by(&mut self, lines: &[Line], append: impl FnOnce(&mut JournalFile, &[u8]) -> io::Result<()>) {
+        if self.failure.is_some() {
+            return;
+        }
         let Self { file, sum, frames, .. } = self;
-        let bytes = frames.frames(lines, |line, text| sum.seal(&line.text, text))?;
-        match room {
-            Some(room) => {
-                file.write_all(&bytes[..room.min(bytes.len() / 2)])?;
-                Err(io::ErrorKind::StorageFull.into())
-            }
-            None => {
-                file.write_all(bytes)?;
-                if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
-            }
-        }
-    }
-}
-
-impl Drop for Pen {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a child process inherits the open file, and closes it only when its own
-        // program begins.
-        self.file.unlock().ok();
+        let bytes = frames.frames(lines, |line, text| sum.seal(&line.text, text));
+        let written = bytes.and_then(|bytes| append(file, bytes));
+        self.failure = written.err().map(Arc::new);
     }
 }
 
@@ -284,14 +251,4 @@ impl fmt::Debug for Pen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pen").field("file", &self.file).finish_non_exhaustive()
     }
-}
-
-/// Opens a file of this user for reading.
-pub(crate) fn open_own(path: &Path) -> io::Result<File> {
-    regular::open_own(path, OpenOptions::new().read(true))
-}
-
-/// Returns true if the run that writes a journal is still alive.
-pub(super) fn is_alive(file: &File) -> bool {
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

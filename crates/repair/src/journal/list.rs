@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::append::{headers, journals};
+use super::disk::{is_alive, open_own};
 use super::entry::{Entry, Header, LockMark};
 use super::error::JournalError;
-use super::file::{is_alive, open_own};
 use super::line::Lines;
 use super::read::{Recorded, header};
 

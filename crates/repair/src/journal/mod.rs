@@ -5,6 +5,7 @@
 
 mod append;
 mod default_path;
+mod disk;
 mod entry;
 mod error;
 mod file;
@@ -17,12 +18,13 @@ mod resolve;
 pub use self::append::headers;
 pub(crate) use self::append::{append, journals, marks_if_over};
 pub use self::default_path::{VARIABLES, check_place, default_directory, default_path};
+pub use self::disk::{Disk, JournalFile};
 pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
 pub use self::error::{JournalError, LineFault};
-pub use self::file::{Disk, Journal};
+pub use self::file::Journal;
 pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
 pub use self::read::Recorded;
 pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};

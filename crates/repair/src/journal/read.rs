@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
 
+use super::disk::{is_alive, open_own};
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::error::{JournalError, LineFault};
-use super::file::{is_alive, open_own};
 use super::line::Lines;
 
 /// A journal that was read.

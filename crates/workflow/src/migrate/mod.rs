@@ -13,8 +13,8 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
-use calipam_plan::migrate::{self, MigrateRefusal, Migration, Phase, StoredPools, Survey, Target, UserKind};
-use calipam_plan::{Basis, Plan, PlanKind, SkipReason, Skipped};
+use calipam_plan::migrate::{self, Migration, Phase, StoredPools, Survey, Target, UserKind};
+use calipam_plan::{Basis, Plan, PlanKind, Refused, SkipReason, Skipped};
 
 use jiff::SignedDuration;
 
@@ -116,7 +116,7 @@ fn pools_or_skipped(
     seen: &CheckResult,
     survey: &Survey,
     stored: &StoredPools,
-) -> Result<Plan, MigrateRefusal> {
+) -> Result<Plan, Refused> {
     match migrate::plan_pools(&seen.snapshot, &survey.migration, stored, survey.phase) {
         Err(refusal) if run.writing().is_none() => {
             let subject = Subject::Pool(survey.migration.old.cidr);
@@ -152,6 +152,19 @@ async fn wait_for_grace(
     Ok(Some(passed))
 }
 
+/// The failure if another program or person has changed pools, blocks or addresses since the plan was shown.
+fn phase_has_changed(before: &Survey, now: Phase) -> Failure {
+    let pool = &before.migration.old.name;
+    let message = match (before.phase, now) {
+        (Phase::Delete, Phase::Move | Phase::CleanUp) => format!("the pool {pool} is no longer empty"),
+        (phase, now) => {
+            format!("{pool} has changed in the meantime: the next phase is {now}, not {phase}")
+        }
+    };
+    let hint = Hint::new("{} shows what it contains now", [Call::Migrate(pool.clone())]);
+    Failure::refused(message).hint(hint)
+}
+
 /// Checks again, just before a phase is written, that it is still the next one and may be written. Returns the
 /// preconditions that the write itself has to check: etcd deletes the pool only if no block was created in it since
 /// this read.
@@ -161,13 +174,8 @@ async fn look_again(
     before: &Survey,
 ) -> Result<Vec<(Key, Precondition)>> {
     let (seen, now, stored) = survey(run.access, request).await?;
-    let pool = before.migration.old.name.clone();
-    match (before.phase, now.phase) {
-        (phase, now) if phase == now => {}
-        (Phase::Delete, Phase::Move | Phase::CleanUp) => {
-            return Err(MigrateRefusal::NoLongerEmpty(pool).into());
-        }
-        (phase, now) => return Err(MigrateRefusal::PhaseHasChanged { pool, phase, now }.into()),
+    if before.phase != now.phase {
+        return Err(phase_has_changed(before, now.phase));
     }
     if !request.force {
         now.has_room()?;

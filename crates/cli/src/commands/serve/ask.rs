@@ -6,6 +6,7 @@ use std::io;
 
 use calipam_check::views;
 use calipam_model::cidr::parse_address;
+use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::{Failure, Object, Result};
 use percent_encoding::percent_decode_str;
@@ -26,7 +27,7 @@ pub(super) fn of_path(path: &str) -> Option<Object> {
     match kind {
         "ip" => parse_address(&decoded(name)?).map(|address| Object::Address(address.to_canonical())),
         "pod" => {
-            let (namespace, name) = name.split_once('/')?;
+            let (namespace, name) = namespaced(name)?;
             Some(Object::Pod((decoded(namespace)?, decoded(name)?)))
         }
         "node" => decoded(name).map(Object::Node),

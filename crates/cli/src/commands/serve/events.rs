@@ -7,6 +7,7 @@ use std::time::Duration;
 use calipam_check::{Code, Evidence, Finding, FindingKey, Severity, Subject};
 use calipam_datastore::settings::KubernetesSettings;
 use calipam_datastore::{Event, Events, Regarding};
+use calipam_model::names::namespaced;
 use calipam_model::snapshot::{Revision, Snapshot};
 use calipam_plan::advice::Advice;
 use tokio::sync::watch;
@@ -120,7 +121,7 @@ fn pods(finding: &Finding) -> Vec<&str> {
 }
 
 fn pod(wanted: &str, snapshot: &Snapshot) -> Option<Regarding> {
-    let (namespace, name) = wanted.split_once('/')?;
+    let (namespace, name) = namespaced(wanted)?;
     let pod =
         snapshot.pods.iter().find(|pod| pod.value.namespace() == *namespace && pod.value.name() == *name)?;
     let Revision::Kubernetes(version) = &pod.revision else { return None };

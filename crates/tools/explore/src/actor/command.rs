@@ -104,7 +104,7 @@ impl Session {
             lock: self.locks,
             journal: Some(journal.clone()),
             journals: Some(folder),
-            disk: Some(Arc::new(OneDisk(Arc::clone(&self.world), self.actor))),
+            disk: Some(Arc::new(OneDisk::new(&self.world, self.actor))),
         };
         (journal, Intent { writing: Some(writing), max_changes: None })
     }

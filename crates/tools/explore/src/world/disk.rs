@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use calipam_datastore::Pending;
 use calipam_model::parallel::lock;
-use calipam_repair::journal::Disk;
+use calipam_repair::journal::{Disk, JournalFile};
 use tempfile::TempDir;
 
 use super::{Footprint, World};
@@ -98,21 +100,41 @@ impl Hash for Files {
 
 /// The disk of an actor.
 #[derive(Debug)]
-pub(crate) struct OneDisk(pub Arc<World>, pub usize);
+pub(crate) struct OneDisk {
+    world: Arc<World>,
+    actor: usize,
+    /// True if the disk has no room for the next line.
+    is_full: AtomicBool,
+}
+
+impl OneDisk {
+    pub(crate) fn new(world: &Arc<World>, actor: usize) -> Self {
+        Self { world: Arc::clone(world), actor, is_full: AtomicBool::new(false) }
+    }
+}
 
 impl Disk for OneDisk {
-    fn admit(&self, bytes: usize) -> Pending<'_, usize> {
+    fn turn(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            let Self(world, actor) = self;
+            let Self { world, actor, is_full } = self;
             let turn = world.turn(*actor, "write the journal".into(), Footprint::default()).on_disk();
-            if turn.answered().await.is_err() {
-                return bytes / 2;
+            let has_room = turn.answered().await.is_ok();
+            is_full.store(!has_room, Ordering::Relaxed);
+            if !has_room {
+                return;
             }
             world.record_answer(*actor, "written");
             if let Some(folder) = lock(&world.files.0).get_mut(actor) {
                 folder.is_admitted = true;
             }
-            bytes
         })
+    }
+
+    fn append(&self, file: &mut JournalFile, line: &[u8]) -> io::Result<()> {
+        if self.is_full.load(Ordering::Relaxed) {
+            file.append(&line[..line.len() / 2])?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        file.append(line)
     }
 }
