@@ -25,6 +25,9 @@ pub struct PodAdd<'r> {
     pub name: &'r str,
     /// The pod's request; `None` for a pod that requests nothing in particular.
     pub request: Option<&'r PodRequest>,
+    /// The addresses of the pod's endpoint, if it has one from an earlier sandbox. They count only for a pod that names
+    /// addresses.
+    pub held: &'r [IpAddr],
     pub configuration: &'r CniConfiguration,
 }
 
@@ -155,7 +158,7 @@ impl<'s> Outlook<'s> {
             Step::Addresses(addresses, machine) => {
                 let mut answers = Vec::new();
                 for address in addresses {
-                    let mut answer = self.next_named(pod.node, address, machine.as_deref());
+                    let mut answer = self.next_named(pod.node, address, machine.as_deref(), pod.held);
                     let refused = |refused| self.own_record(pod, address, refused).of_main_plugin();
                     answer.outcome = answer.outcome.map_err(refused);
                     let is_refused = answer.outcome.is_err();
