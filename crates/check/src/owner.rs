@@ -16,7 +16,7 @@ use crate::claim::{Claim, machines_of, names_service, unread};
 use crate::context::Context;
 use crate::finding::LeakReason;
 use crate::index::{Index, Owner, Record, texts_of_pod};
-use crate::record::{is_on_machine, names_owner, names_workload};
+use crate::record::{is_on_machine, is_same_container, names_owner, names_workload};
 
 /// The state of the owner that a record names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,6 +256,7 @@ impl<'c, 's> Owners<'c, 's> {
                     }
                 }
                 Some(reason) => reasons.push(reason),
+                None if has_lost_sandbox(index, *owner, record) => reasons.push(LeakReason::SandboxGone),
                 None => return RecordedOwner::Idle,
             }
         }
@@ -280,6 +281,14 @@ impl<'c, 's> Owners<'c, 's> {
         }
         RecordedOwner::Gone(reasons)
     }
+}
+
+/// Returns true for a pod that waits for a sandbox, if the record is for its earlier one, which was torn down.
+fn has_lost_sandbox(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
+    let Owner::Pod(position) = owner else { return false };
+    let is_for_it = |workload| is_same_container(&record.allocation.attribute, &workload);
+    index.snapshot.pods[position as usize].value.has_lost_sandbox()
+        && index.workload(owner).is_some_and(is_for_it)
 }
 
 /// Returns true for a pod that does not use the host's network, and that names no address of the recorded address's

@@ -133,7 +133,7 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
 }
 
 /// True if the record names the workload's pod and container, on any node.
-fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
+pub(crate) fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
     let in_handle =

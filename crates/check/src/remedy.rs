@@ -99,15 +99,21 @@ impl Finding {
         }
     }
 
-    /// Returns the restart that makes a user of the address without a record get another address. `None` unless another
-    /// user of the address has a record.
+    /// Returns the restart that makes a user of the address without a record get another address. `None` unless the
+    /// address is recorded for another user, or if an annotation of the pod names it.
     fn restart(&self) -> Option<Remedy> {
         let Evidence::Address(evidence) = &self.evidence else { return None };
         let is_recorded = |owner: &OwnerEvidence| {
             evidence.records.iter().any(|record| owner.is_named_by(&Claim::of(&record.record.as_ref())))
         };
         let mut others = evidence.owners.iter().filter(|owner| !is_recorded(owner));
-        let other = others.next().filter(|_| evidence.owners.iter().any(|owner| is_recorded(owner)))?;
+        let other = others.next()?;
+        // If another plugin gave the pod its address, the recorded pod can be one that has no address yet.
+        let is_alone = evidence.owners.len() == 1 && evidence.holding().next().is_some();
+        let is_of_other = is_alone || evidence.owners.iter().any(|owner| is_recorded(owner));
+        if !is_of_other || other.annotation.is_some() {
+            return None;
+        }
         if let Some((namespace, pod)) = namespaced(&other.pod) {
             return Some(Remedy::RestartPod { namespace: namespace.to_owned(), pod: pod.to_owned() });
         }

@@ -200,6 +200,13 @@ impl Pod {
         self.named_by(evidence::CNI | evidence::AWS).next().is_none()
     }
 
+    /// True if Calico's CNI plugin has torn down the sandbox in the annotation, and the pod waits for another one: the
+    /// annotation with the address is blank, and the kubelet says that a pod that ran has no sandbox.
+    pub fn has_lost_sandbox(&self) -> bool {
+        let is_blank = self.has_cni_annotation && self.named_by(evidence::CNI).next().is_none();
+        is_blank && self.running && self.waits() && !self.container_id().is_empty()
+    }
+
     /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Pods of other
     /// plugins have no such annotation.
     pub fn is_annotated(&self) -> bool {
@@ -232,6 +239,15 @@ impl Pod {
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
+    }
+
+    /// The annotation with which the pod has an address without IPAM, by its short name; `None` for any other address.
+    pub fn annotation_of(&self, address: IpAddr) -> Option<&'static str> {
+        let (_, by) = self.addresses.iter().find(|(named, _)| *named == address)?;
+        if by & evidence::NO_IPAM != 0 {
+            return Some("ipAddrsNoIpam");
+        }
+        (*by == evidence::FLOATING).then_some("floatingIPs")
     }
 
     /// True if both pods have the same names, node, sandbox and addresses, and the same state: running, finished or

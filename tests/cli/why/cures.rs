@@ -115,7 +115,7 @@ fn a_pool_for_one_workload_is_full_of_other_pods() {
     lists.pod("game/server-1", "n1", asks_for("game"), CREATED, None);
     let run = lists.run("explain --pod game/server-1");
     line(&run.stdout, &["see who holds its addresses", "--pool game"]);
-    line(&run.stdout, &["patch ippool game", "\"assignmentMode\":\"Manual\"", "!all()"]);
+    line(&run.stdout, &["patch ippool game", "\"assignmentMode\":\"Manual\""]);
     assert!(!run.stdout.contains("release"), "{run:?}");
 }
 

@@ -95,6 +95,28 @@ impl Lists {
         self.pod(name, node, json!({}), CREATED, None);
     }
 
+    /// Changes a pod.
+    pub(super) fn edit_pod(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let (namespace, name) = name.split_once('/').unwrap();
+        let mut items = self.items.iter_mut();
+        let is_it = |item: &Value| {
+            item["kind"] == "Pod"
+                && item["metadata"]["namespace"] == namespace
+                && item["metadata"]["name"] == name
+        };
+        edit(items.find(|item| is_it(item)).unwrap());
+    }
+
+    /// Changes each object of a kind.
+    pub(super) fn edit_each(&mut self, kind: &str, edit: impl Fn(&mut Value)) {
+        self.items.iter_mut().filter(|item| item["kind"] == kind).for_each(edit);
+    }
+
+    /// Changes the object that was added last.
+    pub(super) fn edit_last(&mut self, edit: impl FnOnce(&mut Value)) {
+        edit(self.items.last_mut().unwrap());
+    }
+
     /// Adds annotations to all pods.
     pub(super) fn annotate_pods(&mut self, annotations: &Value) {
         for pod in self.items.iter_mut().filter(|item| item["kind"] == "Pod") {
@@ -166,6 +188,21 @@ impl Lists {
             let address = calipam_model::cidr::address_at(net, at as u32).to_string();
             self.pod(&format!("apps/{name}-{at}"), node, json!({}), CREATED, Some(&address));
         }
+    }
+
+    /// Adds a block of a node, with the ordinal, pod and container of each record.
+    pub(super) fn owned_block(&mut self, cidr: &str, node: &str, records: &[(usize, &str, &str)]) {
+        let record = |(ordinal, pod, container): &(usize, &str, &str)| {
+            let (namespace, pod) = pod.split_once('/').unwrap();
+            let owner = json!({"namespace": namespace, "node": node, "pod": pod,
+                "timestamp": "2026-05-20 10:12:00 +0000 UTC"});
+            (*ordinal, json!({"handle_id": format!("k8s-pod-network.{container}"), "secondary": owner}))
+        };
+        let mut block =
+            values::block(cidr, format!("host:{node}"), values::sparse(records.iter().map(record)));
+        (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
+        self.object("IPAMBlock", &cidr.replace([':', '.', '/'], "-"), block);
+        self.affinity(AffinityType::Host, node, cidr);
     }
 
     /// Adds a confirmed affinity, with the labels by which Calico finds it.

@@ -3,6 +3,7 @@
 mod cases;
 mod cures;
 mod lists;
+mod reported;
 mod services;
 
 use std::time::Duration;

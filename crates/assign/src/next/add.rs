@@ -142,7 +142,7 @@ impl<'s> Outlook<'s> {
             Step::Addresses(addresses, machine) => {
                 let mut answers = Vec::new();
                 for address in addresses {
-                    let mut answer = self.next_named(pod.node, address, machine.as_deref());
+                    let mut answer = self.next_named(pod.node, address, machine.as_deref(), pod.held);
                     let refused = |refused| self.own_record(pod, address, refused).of_main_plugin();
                     answer.outcome = answer.outcome.map_err(refused);
                     let is_refused = answer.outcome.is_err();

@@ -151,7 +151,10 @@ impl<'s> Outlook<'s> {
         let (addresses, limits) = self.distribute(pool, &room, claimable, free);
         match by_name {
             None => Allocatable { addresses: Some(addresses), by_name: None, limits },
-            Some(limit) => Allocatable { by_name: Some(addresses), ..Allocatable::none(limit) },
+            Some(limit) => {
+                let limits = [limit].into_iter().chain(limits).collect();
+                Allocatable { addresses: Some(0), by_name: Some(addresses), limits }
+            }
         }
     }
 

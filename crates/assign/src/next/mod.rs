@@ -49,6 +49,7 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, is_labelled, without_waiting};
 use crate::pools::pool_of;
+use crate::release::Release;
 use crate::request::{AssignIp, AutoAssign};
 
 /// The first version of Calico that takes empty blocks from other nodes.
@@ -290,8 +291,9 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Answers a request for a given address.
-    pub fn next_named(&self, node: &str, address: IpAddr, machine: Option<&str>) -> Answer {
+    /// Answers a request for a given address. `held` are the addresses of the pod's endpoint, which Calico's main plugin
+    /// releases before it asks for given ones.
+    pub fn next_named(&self, node: &str, address: IpAddr, machine: Option<&str>, held: &[IpAddr]) -> Answer {
         let windows = self.indexed.node(node).is_some_and(|node| node.value.is_windows());
         let asked = AssignIp {
             handle: machine.map(str::to_owned),
@@ -300,7 +302,14 @@ impl<'s> Outlook<'s> {
             windows,
             ..AssignIp::new(node, address)
         };
+        let held: Vec<Release> = held.iter().copied().map(Release::any).collect();
         self.run(|allocator, events| {
+            if !held.is_empty()
+                && let Err(partly) = without_waiting(allocator.release_ips(&held))
+            {
+                let calico = format!("failed to release ipAddrs: {}", self.calico_text(&partly.error));
+                return Answer::refused(Refused::new(Reason::Other, calico));
+            }
             let answer = |result| Answer::of_named(self, node, address, result, events());
             let first = answer(without_waiting(allocator.assign_ip(&asked)));
             let Err(refused) = &first.outcome else { return first };

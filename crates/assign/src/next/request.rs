@@ -24,6 +24,9 @@ pub struct PodAdd<'r> {
     pub name: &'r str,
     /// The pod's request; `None` for a pod that requests nothing in particular.
     pub request: Option<&'r PodRequest>,
+    /// The addresses of the pod's endpoint, if it has one from an earlier sandbox. They count only for a pod that names
+    /// addresses.
+    pub held: &'r [IpAddr],
     pub configuration: &'r CniConfiguration,
 }
 

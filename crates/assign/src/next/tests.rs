@@ -238,7 +238,7 @@ fn a_named_address_is_given_or_refused_with_a_reason() {
     let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);
     let outlook = Outlook::new(&world.0).unwrap();
     let named = |address: &str| {
-        let outcome = outlook.next_named("n1", address.parse().unwrap(), None).outcome;
+        let outcome = outlook.next_named("n1", address.parse().unwrap(), None, &[]).outcome;
         outcome.map(|given| given.source).map_err(|refused| refused.reason)
     };
     assert_eq!(named("10.0.0.3"), Ok(AddressSource::OwnBlock));

@@ -8,13 +8,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused, Wanted};
+use calipam_model::endpoint::Endpoint;
 use calipam_model::node::Node;
-use calipam_model::pod::{Pod, PodRequest};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::pod::{Pod, PodRequest, evidence};
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 pub(crate) use self::configuration::Configurations;
 pub(crate) use self::kinds::{Kind, Kinds};
 use crate::Context;
+use crate::record::is_same_node;
 
 /// The answers to requests of the pods in a snapshot.
 pub(crate) struct Answers<'c, 's> {
@@ -39,13 +41,35 @@ impl<'c, 's> Answers<'c, 's> {
     /// Calls `with` with the ADD of a pod on a node, which is named as in Calico.
     pub(crate) fn with_add<T>(&self, pod: &Pod, node: &str, with: impl FnOnce(&PodAdd<'_>) -> T) -> T {
         let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
+        let held = self.held(pod);
         with(&PodAdd {
             node,
             namespace: &namespace,
             name: &name,
             request: pod.request.as_deref(),
+            held: &held,
             configuration: self.configurations.of_cluster(),
         })
+    }
+
+    /// The addresses of a pod's endpoint, if the pod names addresses. On Kubernetes, the pod is its own endpoint.
+    fn held(&self, pod: &Pod) -> Vec<IpAddr> {
+        let names_addresses = |request: &PodRequest| !request.annotations.addresses.is_empty();
+        if !pod.request.as_deref().is_some_and(names_addresses) {
+            return Vec::new();
+        }
+        if self.context.snapshot.datastore == DatastoreKind::Kubernetes {
+            let of = |by: u8| pod.named_by(by).collect::<Vec<IpAddr>>();
+            let in_status = of(evidence::STATUS);
+            return if in_status.is_empty() { of(evidence::CNI) } else { in_status };
+        }
+        let endpoints = self.context.snapshot.endpoints.iter().map(|stored| &stored.value);
+        let own = endpoints.filter(|endpoint| {
+            endpoint.namespace() == pod.namespace()
+                && endpoint.pod() == pod.name()
+                && is_same_node(endpoint.node(), pod.node(), &self.context.index)
+        });
+        own.flat_map(Endpoint::addresses).collect()
     }
 
     /// Returns the refusal in each family in which a pod gets no address.

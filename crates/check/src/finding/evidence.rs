@@ -35,6 +35,8 @@ pub enum LeakReason {
     TunnelMoved,
     /// The recorded pod has finished.
     PodFinished,
+    /// The recorded pod's sandbox was torn down, and the pod waits for another one.
+    SandboxGone,
     /// The recorded service does not exist.
     ServiceGone,
     /// The recorded virtual machine does not exist.

@@ -50,6 +50,9 @@ pub struct RefusalEvidence {
     pub reason: &'static str,
     /// The reason in words.
     pub why: String,
+    /// True if the request itself is refused, whatever addresses are free.
+    #[serde(skip)]
+    pub of_request: bool,
     /// Calico's own message.
     pub calico: String,
     /// The pools that do not serve the request.
@@ -74,6 +77,7 @@ impl RefusalEvidence {
             family,
             reason: refused.reason.name(),
             why: refused.reason.to_string(),
+            of_request: refused.reason.is_of_request(),
             calico: refused.calico.clone(),
             pools: refused.pools.iter().map(passed_over).collect(),
         }

@@ -120,6 +120,9 @@ pub struct OwnerEvidence {
     /// The ID of the pod's sandbox.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub container_id: String,
+    /// The annotation with which the pod has the address without IPAM, as `floatingIPs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotation: Option<&'static str>,
     /// The time when a pod finished, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,

@@ -17,7 +17,7 @@ impl Index<'_> {
     /// Describes the users of an address, sorted by kind and name.
     pub(crate) fn describe_users(&self, address: IpAddr, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
         let mut owners: Vec<Arc<OwnerEvidence>> =
-            uses.iter().map(|used| self.describe_owner(used.owner)).collect();
+            uses.iter().map(|used| self.describe_user(address, used.owner)).collect();
         owners.extend(self.node_of_own_address(address).map(|node| {
             let owner = OwnerEvidence::new(OwnerKind::Node, node.name.clone());
             let fields = vec![OwnerField::Address(address)];
@@ -25,6 +25,18 @@ impl Index<'_> {
         }));
         owners.sort();
         owners
+    }
+
+    /// Describes the user of an address.
+    fn describe_user(&self, address: IpAddr, owner: Owner) -> Arc<OwnerEvidence> {
+        let described = self.describe_owner(owner);
+        let Owner::Pod(position) = owner else { return described };
+        match self.snapshot.pods[position as usize].value.annotation_of(address) {
+            Some(annotation) => {
+                Arc::new(OwnerEvidence { annotation: Some(annotation), ..OwnerEvidence::clone(&described) })
+            }
+            None => described,
+        }
     }
 
     /// Describes an owner with its first addresses.

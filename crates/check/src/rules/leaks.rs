@@ -144,6 +144,7 @@ fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
         }
         (Some(LeakReason::PodHasOtherAddress), _) => "which has another address".to_owned(),
         (Some(LeakReason::PodFinished), _) => "which has finished".to_owned(),
+        (Some(LeakReason::SandboxGone), _) => "whose sandbox was torn down".to_owned(),
         (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
         (Some(LeakReason::UnknownOwner) | None, _) => "but nothing uses it".to_owned(),
     }

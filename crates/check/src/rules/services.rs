@@ -116,6 +116,7 @@ fn refusal(family: &FamilyOfService) -> Option<RefusalEvidence> {
         family: family.family.family,
         reason: family.reason()?,
         why: family.why()?,
+        of_request: refused.is_some_and(|refused| refused.reason.is_of_request()),
         calico: family.calico().unwrap_or_default().to_owned(),
         pools: of_allocator.map(|refusal| refusal.pools).unwrap_or_default(),
     })

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 use calipam_assign::{Answer, Family, Reason, Refused, TunnelAnswer, TunnelPools};
 use calipam_model::node::Node;
-use calipam_model::pod::Pod;
+use calipam_model::pod::{Pod, evidence};
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;
 
 use crate::Context;
-use crate::answers::{Answers, Kinds};
+use crate::answers::{Answers, Kinds, families_of};
 use crate::names::short;
 use crate::rules::without_address::name_of_pod;
 
@@ -27,6 +27,8 @@ pub struct Explanation {
     pub families: Vec<FamilyAnswer>,
     /// The families in which pools could serve the pod, but for which the nodes' CNI configuration does not ask.
     pub unasked: Vec<Family>,
+    /// True if the pod has addresses, but Calico's annotation with them is blank.
+    pub is_blank: bool,
     /// True if the pod has waited, although IPAM can assign an address to it.
     pub waits_in_vain: bool,
     /// The node's tunnel addresses, and what calico-node does with them next. Empty for a pod.
@@ -43,6 +45,8 @@ pub enum RequestState {
     NotBound,
     HostNetwork,
     Finished,
+    /// The pod is being deleted. It keeps these addresses until its containers have ended, and gets no others.
+    Leaving(Vec<IpAddr>),
     /// An annotation names these addresses, which bypass IPAM.
     BypassesIpam(Vec<IpAddr>),
     /// An object that the allocator needs was not read, or cannot be decoded.
@@ -104,13 +108,22 @@ impl Explanation {
         let node = short(&self.node);
         match &self.state {
             RequestState::Has(addresses) => {
-                format!("{who} has {} on {node}", joined(addresses, ", "))
+                let has = format!("{who} has {} on {node}", joined(addresses, ", "));
+                let blank = self.is_blank.then(|| BLANK.to_owned());
+                joined([has].into_iter().chain(blank).chain(self.unasked()), "; ")
             }
             RequestState::NotBound => {
                 format!("{who} is not scheduled to a node yet: it gets an address only after that")
             }
             RequestState::HostNetwork => format!("{who} uses its node's network, so it needs no address"),
             RequestState::Finished => format!("{who} has finished, so it needs no address"),
+            RequestState::Leaving(addresses) if addresses.is_empty() => {
+                format!("{who} is being deleted, so it gets no address")
+            }
+            RequestState::Leaving(addresses) => format!(
+                "{who} is being deleted: it keeps {} on {node} until its containers have ended",
+                joined(addresses, ", ")
+            ),
             RequestState::BypassesIpam(_) => format!("{who} names its addresses itself: IPAM is not used"),
             RequestState::NotKnown => {
                 format!("it is not known which address {who} gets on {node}: the data is incomplete")
@@ -141,14 +154,18 @@ impl Explanation {
             parts.push(format!("if it asks for an {family} address, it gets none: {why}"));
         }
         if !self.is_refused() {
-            for family in &self.unasked {
-                parts.push(format!(
-                    "no {family} address: no pod here has one, so the nodes' CNI configuration does not ask for it (assign_{})",
-                    family.name()
-                ));
-            }
+            parts.extend(self.unasked());
         }
         parts.join("; ")
+    }
+
+    fn unasked(&self) -> impl Iterator<Item = String> {
+        self.unasked.iter().map(|family| {
+            format!(
+                "no {family} address: no pod here has one, so the nodes' CNI configuration does not ask for it (assign_{})",
+                family.name()
+            )
+        })
     }
 
     fn given(&self, who: &str, node: &str) -> String {
@@ -176,6 +193,10 @@ impl Explanation {
         }
     }
 }
+
+/// The consequence of a blank annotation, which another pod's DEL can leave.
+const BLANK: &str =
+    "Calico's annotation with it is blank, so the pod loses its network as soon as it is deleted";
 
 /// The subject of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,13 +253,15 @@ fn explain_pod(
     let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
     let pod = &context.snapshot.pods[position as usize].value;
     let on = context.index.calico_node(pod.node());
-    let addresses: Vec<IpAddr> = pod.addresses().collect();
-    let state = if pod.finished {
+    let is_leaving = pod.deleting && (pod.leaving_since.is_some() || !pod.finished);
+    let state = if is_leaving && !pod.host_network {
+        RequestState::Leaving(addresses_of(pod))
+    } else if pod.finished {
         RequestState::Finished
     } else if pod.host_network {
         RequestState::HostNetwork
-    } else if !addresses.is_empty() && !pod.waits() {
-        RequestState::Has(addresses)
+    } else if let Some(has) = explain_served(context, changed, pod, &on) {
+        return Some(has);
     } else if on.is_empty() {
         RequestState::NotBound
     } else if crate::index::keeps_data_elsewhere(context.snapshot) {
@@ -247,6 +270,29 @@ fn explain_pod(
         return Some(explain_waiting(context, changed, pod, &on));
     };
     Some(Explanation::new(Some(pod), &on, state))
+}
+
+/// The addresses of a pod. If Calico's annotation is blank, the status counts.
+fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
+    let addresses: Vec<IpAddr> = pod.addresses().collect();
+    if addresses.is_empty() { pod.named_by(evidence::STATUS).collect() } else { addresses }
+}
+
+/// Explains a pod that has addresses; `None` if it has none.
+fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str) -> Option<Explanation> {
+    let is_blank = pod.addresses().next().is_none();
+    let addresses = addresses_of(pod);
+    if addresses.is_empty() || pod.waits() {
+        return None;
+    }
+
+    let families = families_of(addresses.iter().copied());
+    let mut explained = Explanation::new(Some(pod), on, RequestState::Has(addresses));
+    explained.is_blank = is_blank;
+    if let Some(answers) = Answers::on(context, changed).filter(|answers| answers.asks_for_any_family(pod)) {
+        explained.note_unasked(&answers, &families);
+    }
+    Some(explained)
 }
 
 fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str) -> Explanation {
@@ -289,6 +335,7 @@ impl Explanation {
             state,
             families: Vec::new(),
             unasked: Vec::new(),
+            is_blank: false,
             waits_in_vain: false,
             tunnels: Vec::new(),
         }

@@ -4,13 +4,18 @@ use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, RequestState};
 use calipam_model::names::namespaced;
 
+use calipam_model::snapshot::Snapshot;
+
 use super::command;
 use crate::render::text::shell_word;
 
 const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
 
+/// The first version of Calico whose pools have an assignment mode.
+const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
+
 /// Returns the next steps that cannot be tried, the most likely one first.
-pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
+pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = namespaced(explanation.pod.as_deref()?)?;
         let (namespace, name) = (shell_word(namespace), shell_word(name));
@@ -29,7 +34,7 @@ pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
         RequestState::NotKnown => format!("see what is missing: {}", command(&["check", "-o", "wide"])),
         RequestState::Elsewhere => "read the Kubernetes datastore: `--datastore kubernetes`".into(),
         RequestState::Asks if let Some(refused) = explanation.refusal() => {
-            return of_refusal(explanation, refused);
+            return of_refusal(snapshot, explanation, refused);
         }
         RequestState::Asks if explanation.waits_in_vain => {
             let configured = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
@@ -40,7 +45,7 @@ pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
     vec![one]
 }
 
-fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
+fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
     let one = match &refused.reason {
         Reason::NoNode => "see whether calico-node is running there: `kubectl get nodes`".to_owned(),
         Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices => ADD_POOL.to_owned(),
@@ -102,7 +107,7 @@ fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
         Reason::SingleBlock => {
             "move pods to another node: a Windows node has one block while windows_use_single_network is true".into()
         }
-        Reason::StrictAffinity | Reason::Exhausted(_) => return of_full_pools(refused),
+        Reason::StrictAffinity | Reason::Exhausted(_) => return of_full_pools(snapshot, refused),
         Reason::Taken(address) | Reason::TakenByEarlier(address) => {
             format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))
         }
@@ -116,8 +121,12 @@ fn of_refusal(explanation: &Explanation, refused: &Refused) -> Vec<String> {
 }
 
 /// Advice if the pools are full. If the pod names its pool, other pods can be kept out of it.
-fn of_full_pools(refused: &Refused) -> Vec<String> {
+fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
     let is_named = refused.pools.iter().any(|(_, why)| *why == PoolPassedOver::NotRequested);
+    let keep_out = match snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) {
+        Some(false) => r#"{"spec":{"nodeSelector":"!all()"}}"#,
+        _ => r#"{"spec":{"assignmentMode":"Manual"}}"#,
+    };
     let mut steps = Vec::new();
     for pool in refused.serving.iter().filter(|_| is_named) {
         steps.push(format!(
@@ -125,7 +134,7 @@ fn of_full_pools(refused: &Refused) -> Vec<String> {
             command(&["show", "--node", "*", "--pool", pool])
         ));
         steps.push(format!(
-            "keep pods that do not name the pool out of it, and restart those that hold its addresses: `calicoctl patch ippool {} -p '{{\"spec\":{{\"assignmentMode\":\"Manual\"}}}}'` (before Calico 3.30: nodeSelector \"!all()\")",
+            "keep pods that do not name the pool out of it, and restart those that hold its addresses: `calicoctl patch ippool {} -p '{keep_out}'`",
             shell_word(pool)
         ));
     }

@@ -92,7 +92,7 @@ impl<'a> Why<'a> {
             refused: explanation.is_refused(),
             answer: explanation.sentence(),
             cures: cures.iter().map(ShownCure::of).collect(),
-            steps: steps(explanation, cures),
+            steps: steps(snapshot, explanation, cures),
             families: families.collect(),
             tunnels: explanation.tunnels.iter().map(ShownTunnel::new).collect(),
             calico: calico(explanation),
@@ -101,10 +101,10 @@ impl<'a> Why<'a> {
 }
 
 /// Lists the cures, and then what cannot be tried.
-fn steps(explanation: &Explanation, cures: &[Cure]) -> Vec<String> {
+fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<String> {
     let mut steps: Vec<String> =
         cures.iter().map(|cure| hints::cure::sentence(cure, Reader::Operator)).collect();
-    for step in hints::why::steps(explanation) {
+    for step in hints::why::steps(snapshot, explanation) {
         let or = if steps.is_empty() || !explanation.is_refused() { "" } else { "or " };
         steps.push(format!("{or}{step}"));
     }

@@ -69,7 +69,7 @@ impl Error {
                  unset USE_POD_CIDR (field usePodCIDR)".into()
             }
             Self::OtherCluster { .. } => {
-                "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone".into()
+                "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone, or `--datastore kubernetes` if Calico keeps its data there".into()
             }
             Self::File(error) => return error.kind.hint(),
         })

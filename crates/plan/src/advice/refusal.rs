@@ -11,15 +11,17 @@ use calipam_model::words::count;
 use super::causes::{Cause, Facts, Found};
 use super::trial::Trials;
 
-/// The causes of nodes and pods without addresses that no other cause explains: one for each reason.
+/// The causes of nodes and pods without addresses that no other cause explains: one for each reason. What a pod asks for
+/// is a reason of its own.
 pub(super) fn causes(facts: &mut Facts<'_>, trials: &Trials<'_, '_>) -> Vec<Cause> {
-    let mut by_reason: BTreeMap<&'static str, Vec<(usize, &Finding)>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<(&'static str, &str), Vec<(usize, &Finding)>> = BTreeMap::new();
     for (at, finding) in facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]) {
         let Evidence::NoAddress(evidence) = &finding.evidence else { continue };
         let Some(refusal) = evidence.refusals.first() else { continue };
-        by_reason.entry(refusal.reason).or_default().push((at, finding));
+        let why = if refusal.of_request { refusal.why.as_str() } else { "" };
+        by_reason.entry((refusal.reason, why)).or_default().push((at, finding));
     }
-    let found = by_reason.into_iter().map(|(reason, of)| (reason, found(&of, facts.report, trials)));
+    let found = by_reason.into_iter().map(|((reason, _), of)| (reason, found(&of, facts.report, trials)));
     let found: Vec<_> = found.collect();
     found.into_iter().map(|(reason, found)| facts.cause(reason, found)).collect()
 }

@@ -74,8 +74,12 @@ impl View for PoolList {
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| {
             let (name, why) = (&pool.name, pool.limited_by.join("; "));
-            match pool.by_name.map(thousands) {
+            match pool.by_name {
+                Some(free) if free.0 == 0 => {
+                    format!("{name}: not even pods that name the pool get an address: {why}")
+                }
                 Some(free) => {
+                    let free = thousands(free);
                     format!("{name}: only pods that name the pool can get its {free} free addresses: {why}")
                 }
                 None => format!("{name}: {why}"),

@@ -27,12 +27,14 @@ use super::worst;
 type Find = fn(&Facts<'_>) -> Vec<Found>;
 
 /// The causes, in the order in which they take findings. Each finding belongs to one cause at most.
-const LIST: [(&str, Find); 12] = [
+const LIST: [(&str, Find); 14] = [
     ("restored-backup", restored::find),
     ("deleted-nodes", deleted_nodes::find),
     ("finished-pods", finished_pods::find),
     ("leak-at-each-start", repeated_starts::find),
-    ("other-plugin", other_plugin::find),
+    ("other-plugin", other_plugin::plugin),
+    ("address-by-annotation", other_plugin::annotation),
+    ("other-load-balancer", other_plugin::load_balancer),
     ("block-size-changed", block_size::find),
     ("edited-by-hand", by_hand::find),
     ("old-calico", old_calico::find),

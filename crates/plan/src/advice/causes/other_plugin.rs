@@ -1,31 +1,60 @@
-//! Pods of another CNI plugin, with addresses in Calico's pools.
+//! Pods and services that have addresses of Calico's pools without IPAM.
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Code, Evidence, OwnerKind, list};
+use calipam_check::{Code, Evidence, OwnerEvidence, OwnerKind, list};
 use calipam_model::words::count;
 
 use super::{Facts, Found};
 
-pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let mut pods = BTreeSet::new();
+/// Pods of another CNI plugin.
+pub(super) fn plugin(facts: &Facts<'_>) -> Vec<Found> {
+    let is_of_plugin = |owner: &OwnerEvidence| owner.kind == OwnerKind::Pod && owner.annotation.is_none();
+    find(facts, &[Code::UnrecordedAddress], is_of_plugin, |pods| {
+        let pods = format!("{} an address of an enabled pool", count(pods, "pod", "pods"));
+        format!("another CNI plugin gave {pods}")
+    })
+}
+
+/// Pods whose annotations name the addresses, even if Calico has given them to other pods already.
+pub(super) fn annotation(facts: &Facts<'_>) -> Vec<Found> {
+    let is_annotated = |owner: &OwnerEvidence| owner.annotation.is_some();
+    find(facts, &[Code::DuplicateAddress, Code::UnrecordedAddress], is_annotated, |pods| {
+        let pods = count(pods, "pod names", "pods name");
+        format!("{pods} an address of an enabled pool in the annotation ipAddrsNoIpam or floatingIPs")
+    })
+}
+
+/// Services of another load balancer.
+pub(super) fn load_balancer(facts: &Facts<'_>) -> Vec<Found> {
+    let is_service = |owner: &OwnerEvidence| owner.kind == OwnerKind::Service;
+    find(facts, &[Code::UnrecordedAddress], is_service, |services| {
+        let services = count(services, "service", "services");
+        format!("another load balancer gave {services} an address of an enabled pool")
+    })
+}
+
+/// Finds the addresses in findings with these codes by their users. `event` says how that many users got them.
+fn find(
+    facts: &Facts<'_>,
+    codes: &[Code],
+    is_meant: fn(&OwnerEvidence) -> bool,
+    event: impl Fn(usize) -> String,
+) -> Vec<Found> {
+    let mut users = BTreeSet::new();
     let mut findings = Vec::new();
-    for (at, finding) in facts.open(&[Code::UnrecordedAddress]) {
+    for (at, finding) in facts.open(codes) {
         let Evidence::Address(evidence) = &finding.evidence else { continue };
-        let of_pods = evidence.owners.iter().filter(|owner| owner.kind == OwnerKind::Pod);
-        let names: Vec<&str> = of_pods.map(|owner| owner.pod.as_str()).collect();
+        let meant = evidence.owners.iter().filter(|owner| is_meant(owner));
+        let names: Vec<&str> = meant.map(|owner| owner.name.as_str()).collect();
         if !names.is_empty() {
-            pods.extend(names);
+            users.extend(names);
             findings.push(at);
         }
     }
-    if pods.is_empty() {
+    if users.is_empty() {
         return Vec::new();
     }
-    let says = format!(
-        "another CNI plugin gave {} an address of an enabled pool, which Calico can give to another pod: {}",
-        count(pods.len(), "pod", "pods"),
-        list(&pods)
-    );
+    let says = format!("{}, which Calico can give to another pod: {}", event(users.len()), list(&users));
     vec![Found { says, findings, remedies: Vec::new() }]
 }
