@@ -5,6 +5,7 @@ mod assign_kubernetes;
 mod calicoctl;
 mod configure;
 mod consent;
+mod cures;
 mod details;
 mod everything;
 mod journal;
