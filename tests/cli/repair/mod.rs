@@ -12,6 +12,7 @@ mod journal;
 mod killed;
 mod kubernetes;
 mod lock;
+mod lost_blocks;
 mod migrate;
 mod migrate_kubernetes;
 mod migrate_pools;
