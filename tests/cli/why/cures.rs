@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::cases::asks_for;
 use super::lists::{CREATED, Lists, pool};
 use crate::cli::program::{Run, calipam};
+use crate::cli::pty::{on_terminal, plain};
 
 /// Three deleted nodes hold most of a pool. Pods of a live node are not recorded any more, and one pod waits.
 fn dead_nodes() -> Lists {
@@ -14,6 +15,20 @@ fn dead_nodes() -> Lists {
     }
     for node in ["dead-1", "dead-2", "dead-3"] {
         lists.delete_pods(node);
+    }
+    lists.stuck("shop/new", "n1");
+    lists
+}
+
+/// Five deleted nodes hold most of a pool, and one pod waits.
+fn many_dead_nodes() -> Lists {
+    let mut lists = Lists::of_pool("default-ipv4-ippool", "10.60.0.0/25", json!({"blockSize": 28}));
+    for at in 1..=8 {
+        let node = if at <= 5 { format!("dead-{at}") } else { "n1".to_owned() };
+        lists.block(&format!("10.60.0.{}/28", 16 * (at - 1)), &node, 16);
+        if node != "n1" {
+            lists.delete_pods(&node);
+        }
     }
     lists.stuck("shop/new", "n1");
     lists
@@ -54,6 +69,18 @@ fn a_check_begins_with_the_cause_and_its_cure() {
 
     lists.run("check -o junit").prints(RELEASE);
     lists.run("check -o html").prints(RELEASE).prints("frees 48 addresses");
+}
+
+/// The page of a terminal begins with cause, command and effect, however much else is found.
+#[test]
+fn ten_narrow_lines_have_the_cause_its_command_and_the_effect() {
+    let lists = many_dead_nodes();
+    let page = plain(&on_terminal(80, &format!("check --datastore {}", lists.path().display())));
+    let first: Vec<&str> = page.lines().skip(1).take(10).map(str::trim).collect();
+    let first = first.join(" ");
+    assert!(first.contains("5 nodes were deleted (dead-1, dead-2, dead-3 and 2 more)"), "{page}");
+    assert!(first.contains("`calipam release --node 'dead-*' "), "{page}");
+    assert!(first.contains("(frees 80 addresses; n1 gets addresses again; "), "{page}");
 }
 
 #[test]
@@ -160,4 +187,34 @@ fn a_workload_leaks_an_address_at_each_start() {
     let run = lists.run("check");
     line(&run.stdout, &["error", says]);
     line(&run.stdout, &["calipam release --leaked", "frees 4 addresses after a second check 15m later"]);
+}
+
+/// A pool for pods and one for tunnels, each of which is full with the addresses of a node.
+fn pools_of_pods_and_tunnels(of_pods: &str, of_tunnels: &str) -> Lists {
+    let pods = json!({"blockSize": 28, "allowedUses": ["Workload"], "vxlanMode": "Never"});
+    let tunnels = json!({"blockSize": 28, "allowedUses": ["Tunnel"]});
+    let pools = [("pods", pool("10.60.0.0/28", pods)), ("tunnels", pool("10.61.0.0/28", tunnels))];
+    let mut lists = Lists::new(&pools, &[("n1", json!({})), ("n2", json!({}))]);
+    lists.block("10.60.0.0/28", of_pods, 16);
+    lists.block("10.61.0.0/28", of_tunnels, 16);
+    for node in [of_pods, of_tunnels] {
+        if node.starts_with("dead") {
+            lists.delete_pods(node);
+        }
+    }
+    lists
+}
+
+const TUNNELS_SERVED: &str = "its tunnels get their addresses then";
+
+#[test]
+fn a_cure_helps_pods_or_tunnels_of_a_node() {
+    let cases =
+        [("dead-1", "n2", true, false), ("n2", "dead-1", false, true), ("dead-1", "dead-1", true, true)];
+    for (of_pods, of_tunnels, serves_pods, serves_tunnels) in cases {
+        let run = pools_of_pods_and_tunnels(of_pods, of_tunnels).run("explain --node n1").exits(1);
+        let (_, cure) = line(&run.stdout, &["calipam release --node dead-1"]);
+        assert_eq!(cure.contains("2 nodes get addresses again"), serves_pods, "{run:?}");
+        assert_eq!(cure.contains(TUNNELS_SERVED), serves_tunnels, "{run:?}");
+    }
 }

@@ -94,12 +94,20 @@ impl Explanation {
         self.families.iter().find_map(|family| family.answer.first.as_ref())
     }
 
+    /// Returns the refusal of one of the node's tunnels, if there is one.
+    pub fn tunnel_refusal(&self) -> Option<&Refused> {
+        self.tunnels.iter().find_map(|tunnel| tunnel.next.refused())
+    }
+
+    /// Returns true if IPAM refuses an address to the pod, or to the node's next pod.
+    pub fn refuses_pod(&self) -> bool {
+        let mut needed = self.families.iter().filter(|family| family.is_needed);
+        needed.any(|family| family.refused().is_some())
+    }
+
     /// Returns true if IPAM refuses an address to the pod, or to the node's next pod or one of its tunnels.
     pub fn is_refused(&self) -> bool {
-        let mut needed = self.families.iter().filter(|family| family.is_needed);
-        let mut tunnels = self.tunnels.iter();
-        needed.any(|family| family.refused().is_some())
-            || tunnels.any(|tunnel| tunnel.next.refused().is_some())
+        self.refuses_pod() || self.tunnel_refusal().is_some()
     }
 
     /// Returns the answer in one sentence.
@@ -153,7 +161,7 @@ impl Explanation {
         for (family, why) in refused(false) {
             parts.push(format!("if it asks for an {family} address, it gets none: {why}"));
         }
-        if !self.is_refused() {
+        if !self.refuses_pod() {
             parts.extend(self.unasked());
         }
         parts.join("; ")

@@ -34,11 +34,17 @@ pub(crate) fn outcome(effect: &Effect) -> String {
         Some(_) => parts.push(format!("{} waiting pods get an address", thousands(effect.pods.len()))),
         None => {}
     }
-    if effect.serves_request && effect.nodes.is_empty() && effect.pods.is_empty() {
+    if effect.serves_pod && effect.nodes.is_empty() && effect.pods.is_empty() {
         parts.push("it gets an address then".to_owned());
+    }
+    if effect.serves_tunnels {
+        parts.push("its tunnels get their addresses then".to_owned());
     }
     if !effect.gone.is_empty() {
         parts.push(count(effect.gone.len(), "finding goes", "findings go"));
+    }
+    if effect.endpoints_only {
+        parts.push("needs a kubeconfig or --endpoints-only".to_owned());
     }
     parts.join("; ")
 }

@@ -98,7 +98,7 @@ fn option(setting: &IpamSetting) -> [String; 2] {
 }
 
 /// The number of deleted nodes up to which a command names each of them.
-const NODES: usize = 6;
+const NODES: usize = 4;
 
 /// The names of deleted nodes, as values of `--node`. Many nodes are named by a pattern: of the nodes that match,
 /// `release` takes only deleted ones.

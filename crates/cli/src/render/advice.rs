@@ -133,6 +133,8 @@ struct ShownEffect<'a> {
     second_check_after: Option<i64>,
     #[serde(skip_serializing_if = "is_zero")]
     cooldown: i64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    endpoints_only: bool,
     nodes: usize,
     pods: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -194,6 +196,7 @@ impl<'a> ShownEffect<'a> {
             addresses_at_once: effect.at_once,
             second_check_after: effect.second_check.map(|after| after.as_secs()),
             cooldown: effect.cooldown,
+            endpoints_only: effect.endpoints_only,
             nodes: effect.nodes.len(),
             pods: effect.pods.len(),
             node_names: effect.nodes.iter().take(NAMED).map(String::as_str).collect(),

@@ -43,8 +43,13 @@ pub struct Effect {
     pub nodes: BTreeSet<String>,
     /// The waiting pods that get an address then, and get none now.
     pub pods: BTreeSet<String>,
-    /// True if the explained request gets an address then.
-    pub serves_request: bool,
+    /// True if the explained pod, or the next one of the explained node, gets an address then, and gets none now.
+    pub serves_pod: bool,
+    /// The same for the tunnels of the explained node.
+    pub serves_tunnels: bool,
+    /// True if only workload endpoints in the same etcd show who uses addresses. The command then needs a kubeconfig,
+    /// or the operator's word that the endpoints are right.
+    pub endpoints_only: bool,
 }
 
 impl Effect {
@@ -53,7 +58,12 @@ impl Effect {
             && self.addresses == 0
             && self.nodes.is_empty()
             && self.pods.is_empty()
-            && !self.serves_request
+            && !self.serves_explained()
+    }
+
+    /// True if it helps the request that is explained.
+    pub fn serves_explained(&self) -> bool {
+        self.serves_pod || self.serves_tunnels
     }
 
     /// The time until the whole effect.

@@ -97,10 +97,10 @@ pub fn cures_for(
     let seen = seen_before(report, options, snapshot);
     let basis = Basis::new(snapshot, report, options).with(&[], cooldown(snapshot));
     let scope = Scope::default();
-    let mut trials = Trials::new(basis, &seen, &scope).asking(asking);
+    let mut trials = Trials::new(basis, &seen, &scope).asking(asking, explained);
     let remedies = refusal::remedies(explained, report);
     let mut cures: Vec<Cure> = remedies.into_iter().filter_map(|remedy| trials.cure(remedy)).collect();
-    cures.retain(|cure| cure.effect.as_ref().is_none_or(|effect| effect.serves_request));
+    cures.retain(|cure| cure.effect.as_ref().is_none_or(|effect| effect.serves_explained()));
     cures.sort_by_key(|cure| cure.effect.as_ref().map(|effect| effect.delay()));
     cures
 }

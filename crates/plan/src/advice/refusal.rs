@@ -74,12 +74,20 @@ fn asking(finding: &Finding) -> Option<Asking<'_>> {
     }
 }
 
-/// The remedies to try for a request that gets no address.
+/// The remedies to try for a request that gets no address: for the pod, and then for the node's tunnels.
 pub(super) fn remedies(explained: &Explanation, report: &Report) -> Vec<Remedy> {
-    let Some(refused) = explained.refusal() else { return Vec::new() };
+    let mut remedies: Vec<Remedy> = Vec::new();
+    for refused in explained.refusal().into_iter().chain(explained.tunnel_refusal()) {
+        let more = of_refusal(refused, &explained.node, report);
+        remedies.extend(more.into_iter().filter(|remedy| !remedies.contains(remedy)).collect::<Vec<_>>());
+    }
+    remedies
+}
+
+fn of_refusal(refused: &Refused, node: &str, report: &Report) -> Vec<Remedy> {
     let change = |pool: &str, change: PoolChange| Remedy::ChangePool { pool: pool.to_owned(), change };
     let configure = |settings: &[IpamSetting]| Remedy::Configure(settings.to_vec());
-    let of_node = || Remedy::ReleaseLeakedOf(explained.node.clone());
+    let of_node = || Remedy::ReleaseLeakedOf(node.to_owned());
     let everywhere = || release_nodes(report).into_iter().chain([Remedy::ReleaseLeaked]);
     match &refused.reason {
         Reason::NoneEnabled => changes(refused, PoolChange::Enable, |why| *why == PoolPassedOver::Disabled),

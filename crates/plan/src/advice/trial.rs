@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use calipam_check::views::{Asking, explain};
+use calipam_check::views::{Asking, Explanation, explain};
 use calipam_check::{Code, Finding, PoolChange, Remedy, Scope, Severity, Subject};
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
@@ -28,11 +28,20 @@ pub(super) struct Trials<'b, 's> {
     scope: &'b Scope,
     /// The nodes and pods that get no address now.
     refused: Unserved,
-    /// The request that is explained and gets no address.
+    /// The request that is explained.
     asking: Option<Asking<'b>>,
+    /// The refusals of the explained request now.
+    refuses: Refuses,
     /// The objects that the allocator reads, copied for the first trial that asks it.
     world: Option<Snapshot>,
     tried: Vec<(Remedy, Option<Arc<Effect>>)>,
+}
+
+/// The parts of an explained request that get no address.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refuses {
+    pod: bool,
+    tunnels: bool,
 }
 
 /// Nodes and pods without addresses.
@@ -64,12 +73,23 @@ impl<'b, 's> Trials<'b, 's> {
     /// Prepares trials on a basis without observations.
     pub(super) fn new(basis: Basis<'s>, seen: &'s [Observations], scope: &'b Scope) -> Self {
         let refused = Unserved::of(basis.report.findings.iter());
-        Self { basis, seen, scope, refused, asking: None, world: None, tried: Vec::new() }
+        Self {
+            basis,
+            seen,
+            scope,
+            refused,
+            asking: None,
+            refuses: Refuses::default(),
+            world: None,
+            tried: Vec::new(),
+        }
     }
 
-    /// Also asks for the address of a request that gets none now.
-    pub(super) fn asking(self, asking: Asking<'b>) -> Self {
-        Self { asking: Some(asking), ..self }
+    /// Also asks for the addresses of an explained request, some of which are refused now.
+    pub(super) fn asking(self, asking: Asking<'b>, explained: &Explanation) -> Self {
+        let tunnels = explained.tunnel_refusal().is_some();
+        let refuses = Refuses { pod: explained.refuses_pod(), tunnels };
+        Self { asking: Some(asking), refuses, ..self }
     }
 
     /// True if a rebuild has to name its blocks, since its command takes no node and no namespace.
@@ -176,6 +196,7 @@ impl<'b, 's> Trials<'b, 's> {
             at_once: first,
             second_check,
             cooldown: self.basis.cooldown,
+            endpoints_only: matches!(remedy, Remedy::Rebuild(_)) && rebuild::needs_endpoints_only(snapshot),
             ..served
         };
         let findings = self.basis.report.findings.iter();
@@ -247,7 +268,8 @@ impl<'b, 's> Trials<'b, 's> {
         let context = &self.basis.context;
         let mut effect = Effect::default();
         if let Some(explained) = self.asking.and_then(|asking| explain(context, world, asking)) {
-            effect.serves_request = !explained.is_refused();
+            effect.serves_pod = self.refuses.pod && !explained.refuses_pod();
+            effect.serves_tunnels = self.refuses.tunnels && explained.tunnel_refusal().is_none();
         }
         if self.refused.is_empty() {
             return effect;
