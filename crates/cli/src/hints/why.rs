@@ -13,7 +13,8 @@ const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
 pub(crate) fn steps(explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = namespaced(explanation.pod.as_deref()?)?;
-        let (namespace, name) = (shell_word(namespace), shell_word(name));
+        let namespace = shell_word(namespace);
+        let name = shell_word(name);
         Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
     };
     let one = match &explanation.state {
