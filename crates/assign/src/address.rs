@@ -188,7 +188,8 @@ impl<S: Store> Allocator<S> {
         if of_family.is_empty() {
             return Err(Error::InProgress { handle: id.to_owned(), existing: 0, required: 1 });
         }
-        let (handle, max) = (id.to_owned(), request.max_per_handle);
+        let handle = id.to_owned();
+        let max = request.max_per_handle;
         Err(Error::HandleIsFull { handle, address: request.address, max })
     }
 }

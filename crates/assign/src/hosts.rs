@@ -39,7 +39,9 @@ impl<S: Store> Allocator<S> {
     /// error.
     pub async fn release_affinity(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
-        let (kind, holder, family) = (AffinityType::Host, node.to_owned(), Family::of(cidr));
+        let kind = AffinityType::Host;
+        let holder = node.to_owned();
+        let family = Family::of(cidr);
         let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
         let affinities = affinities_of(found.into_iter()).into_iter().map(|affinity| affinity.value.key);
         // This includes blocks outside of the pool, since Calico claims blocks there if the CIDR is larger than the

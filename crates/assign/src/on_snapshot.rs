@@ -57,7 +57,8 @@ impl<'s> IndexedSnapshot<'s> {
             DefectKind::Value(reason) => Some((defect.key.as_ref()?, reason.as_str())),
             _ => None,
         });
-        let (nodes, undecodable) = (nodes.collect(), undecodable.collect());
+        let nodes = nodes.collect();
+        let undecodable = undecodable.collect();
         Self { snapshot, blocks, nodes, affinities, by_key, undecodable }
     }
 

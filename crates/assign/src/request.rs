@@ -132,7 +132,8 @@ impl Assigned {
         if self.missing() == 0 {
             return None;
         }
-        let (found, requested) = (self.addresses.len(), self.requested);
+        let found = self.addresses.len();
+        let requested = self.requested;
         let mut text = format!("Assigned {found} out of {requested} requested {} addresses", self.family);
         for message in &self.messages {
             text.push_str(&format!("; {message}"));

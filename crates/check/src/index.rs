@@ -163,7 +163,8 @@ impl<'s> Index<'s> {
                     broken_workloads.push(BrokenWorkload { namespace, name: EndpointName::parse(name) });
                 }
                 Some(Key::Pod { namespace, name }) => {
-                    let (node, endpoint) = (String::new(), String::new());
+                    let node = String::new();
+                    let endpoint = String::new();
                     let name =
                         EndpointName { node, orchestrator: "k8s".into(), workload: name.clone(), endpoint };
                     broken_workloads.push(BrokenWorkload { namespace, name: Some(name) });

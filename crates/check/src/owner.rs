@@ -235,7 +235,8 @@ impl<'c, 's> Owners<'c, 's> {
         }
 
         let pods_read = snapshot.has_read(Source::Pods);
-        let (mut exists, mut is_here) = (false, false);
+        let mut exists = false;
+        let mut is_here = false;
         let is_of_pod = |owner: &Owner| matches!(owner, Owner::Endpoint(place) if !index.endpoint(*place).pod().is_empty());
         for owner in &self.workloads(claim) {
             if pods_read && is_of_pod(owner) {

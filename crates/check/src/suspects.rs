@@ -60,7 +60,8 @@ impl<'s> Recheck<'s> {
     fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
         let about_handles = report.findings.iter().filter(|f| matches!(f.subject, Subject::Handle(_)));
         let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
-        let (before, after) = (objects(&self.before, &wanted), objects(later, &wanted));
+        let before = objects(&self.before, &wanted);
+        let after = objects(later, &wanted);
         before.iter().any(|(key, object)| {
             matches!(object, ReadObject::Block(_)) && after.get(key).is_some_and(|written| written != object)
         })
@@ -71,7 +72,8 @@ impl<'s> Recheck<'s> {
 /// only if it matters to the finding.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
-    let (before, after) = (objects(first, &wanted), objects(later, &wanted));
+    let before = objects(first, &wanted);
+    let after = objects(later, &wanted);
     report.rechecked = true;
     // Objects are compared only once, not again for each finding, since there can be a finding for every address of a
     // pod.

@@ -34,7 +34,8 @@ fn main() -> ExitCode {
 
 fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     let work = tempfile::tempdir()?;
-    let (file, calipam) = (work.path().join("page.html"), calipam.canonicalize()?);
+    let file = work.path().join("page.html");
+    let calipam = calipam.canonicalize()?;
     let option = format!("html={}", file.display());
     // The page shows this file name.
     fs::write(work.path().join("cluster.jsonl"), Cluster::damaged(ClusterSpec::new(2026)).export())?;

@@ -56,7 +56,8 @@ impl Ignored {
     /// Call this before other filters, which can remove findings that entries match.
     pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
-        let (mut newest, mut is_fleet) = (Timestamp::UNIX_EPOCH, true);
+        let mut newest = Timestamp::UNIX_EPOCH;
+        let mut is_fleet = true;
         for (cluster, report) in reports {
             newest = newest.max(report.cluster.taken_at);
             is_fleet = !cluster.is_empty();

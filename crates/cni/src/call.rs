@@ -72,7 +72,8 @@ impl Call {
                 (arguments, identity)
             }
         };
-        let (begun, allocator) = (Instant::now(), OnceCell::new());
+        let begun = Instant::now();
+        let allocator = OnceCell::new();
         Ok(Self { configuration, environment, arguments, identity, command, begun, settings, allocator })
     }
 
@@ -133,7 +134,8 @@ impl Call {
     /// True if a marker says that the node's affinities have labels.
     pub(crate) fn is_labelled(&self) -> bool {
         let is_ours = |file: File| {
-            let (mut text, known) = (String::new(), self.lasting_text());
+            let mut text = String::new();
+            let known = self.lasting_text();
             let most = known.len() as u64 + 1;
             file.take(most).read_to_string(&mut text).is_ok() && text == known
         };

@@ -36,7 +36,8 @@ pub(crate) struct Machine {
 impl Machine {
     /// The handle of the machine's addresses in a network.
     pub(crate) fn handle(&self, network: &str) -> String {
-        let (prefix, suffix) = (format!("{network}.vmi."), format!("{}.{}", self.namespace, self.name));
+        let prefix = format!("{network}.vmi.");
+        let suffix = format!("{}.{}", self.namespace, self.name);
         if prefix.len() + suffix.len() <= HANDLE {
             return prefix + &suffix;
         }

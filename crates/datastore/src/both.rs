@@ -134,7 +134,8 @@ fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> 
     let nodes = kubernetes.kubernetes_nodes.iter().map(|node| &node.value);
     let found = nodes.filter_map(|node| Some((node.created, *referred.get(node.name.as_str())?)));
     let found: Vec<(Option<Timestamp>, Option<Timestamp>)> = found.collect();
-    let (nodes, known) = (kubernetes.kubernetes_nodes.len(), found.len());
+    let nodes = kubernetes.kubernetes_nodes.len();
+    let known = found.len();
     if 2 * known < nodes {
         return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
     }
@@ -166,7 +167,8 @@ impl Objects for Both {
         let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
         let own = if own.is_empty() { Vec::new() } else { self.etcd.read(&own).await? };
         let beside = retried(|| kubernetes::read(&self.kubernetes, &beside)).await?;
-        let (mut own, mut beside) = (own.into_iter(), beside.into_iter());
+        let mut own = own.into_iter();
+        let mut beside = beside.into_iter();
         let next = |key: &Key| if is_in_kubernetes(key) { beside.next() } else { own.next() };
         Ok(keys.iter().map(next).map(Option::flatten).collect())
     }

@@ -35,7 +35,9 @@ impl Backend for DataFile {
     }
 
     async fn observe(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
-        let (file, extent, progress) = (self.clone(), extent.clone(), Arc::clone(progress));
+        let file = self.clone();
+        let extent = extent.clone();
+        let progress = Arc::clone(progress);
         blocking(move || Ok(file.observe_extent(&extent, &progress)?)).await
     }
 
@@ -44,7 +46,9 @@ impl Backend for DataFile {
     }
 
     async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
-        let (file, path, progress) = (self.clone(), path.to_owned(), Arc::clone(progress));
+        let file = self.clone();
+        let path = path.to_owned();
+        let progress = Arc::clone(progress);
         blocking(move || Ok((file.export(&path, &progress)?, Positions::new()))).await
     }
 }

@@ -34,7 +34,8 @@ where
     let futures: Vec<F> = futures.into_iter().collect();
     async move {
         let mut waiting = futures.into_iter().enumerate();
-        let (mut running, mut results) = (JoinSet::new(), BTreeMap::new());
+        let mut running = JoinSet::new();
+        let mut results = BTreeMap::new();
         loop {
             while running.len() < most
                 && let Some((index, future)) = waiting.next()

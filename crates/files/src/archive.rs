@@ -39,7 +39,8 @@ impl Archive {
     /// If the folder cannot be read, or the exports are from several clusters.
     pub fn open_undamaged(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::new(folder, error);
-        let (mut exports, mut damaged) = (Vec::new(), Vec::new());
+        let mut exports = Vec::new();
+        let mut damaged = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

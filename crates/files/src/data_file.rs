@@ -173,7 +173,10 @@ impl DataFile {
     ) -> Result<Header> {
         let failed = |kind| Error::new(&self.path, kind);
         let mut export = Export::open(&self.path).map_err(failed)?;
-        let (records, mut tally, mut read, mut failure) = (snapshot.records, Tally::default(), 0, None);
+        let records = snapshot.records;
+        let mut tally = Tally::default();
+        let mut read = 0;
+        let mut failure = None;
         let pieces = std::iter::from_fn(|| {
             let piece = export.piece();
             piece.unwrap_or_else(|error| {
@@ -212,7 +215,8 @@ impl DataFile {
         is_wanted: &(impl Fn(&[u8]) -> bool + Sync),
         progress: &ProgressFn,
     ) -> Result<SnapshotInfo> {
-        let (records, mut read) = (snapshot.records, 0);
+        let records = snapshot.records;
+        let mut read = 0;
         let is_wanted = |key: &[u8]| is_read(key) && is_wanted(key);
         etcd_snapshot::read_in_parts(
             &self.path,

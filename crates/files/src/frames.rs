@@ -80,7 +80,8 @@ impl Head {
     /// Reads a head; `None` if the bytes are not a head.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        let (length, sum) = (number(8)?, number(12)?);
+        let length = number(8)?;
+        let sum = number(12)?;
         (bytes == head(length, sum)).then_some(Self { length, sum })
     }
 

@@ -220,7 +220,8 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         let mut list = JsonList::default();
         let mut piece = vec![0; PIECE];
         let mut items = Vec::new();
-        let (mut count, mut nameless) = (0u64, false);
+        let mut count = 0u64;
+        let mut nameless = false;
         loop {
             let len = file.read(&mut piece)?;
             if len == 0 {

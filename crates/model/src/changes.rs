@@ -134,7 +134,9 @@ pub fn merge<T>(
         }
     }
 
-    let (mut gone, mut removed, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    let mut gone = Vec::new();
+    let mut removed = Vec::new();
+    let mut added = Vec::new();
     for (mut span, new) in spans.into_iter().zip(renewed) {
         match new {
             Some(new) if span.is_empty() => added.push((span.start, new)),
@@ -165,11 +167,13 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     if list.capacity() - list.len() < more {
         list.reserve_exact(more + list.len() / ROOM);
     }
-    let (mut removed, mut added) = (removed.iter().copied().peekable(), added.into_iter().peekable());
+    let mut removed = removed.iter().copied().peekable();
+    let mut added = added.into_iter().peekable();
     let mut gone = Vec::new();
     // At most one of these queues has entries: items that wait for a place, or free places. A free place still contains
     // a removed item, whose original position is in `free`.
-    let (mut waiting, mut free) = (VecDeque::new(), VecDeque::new());
+    let mut waiting = VecDeque::new();
+    let mut free = VecDeque::new();
     let mut position = 0;
     while position <= list.len() {
         if waiting.is_empty() && free.is_empty() {
@@ -205,7 +209,8 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
 /// The first position at or after `from` for which `is_before` is false, in a list that is partitioned by `is_before`.
 /// Fast if that position is near.
 fn place<T>(list: &[T], from: usize, mut is_before: impl FnMut(&T) -> bool) -> usize {
-    let (mut low, mut step) = (from, 1);
+    let mut low = from;
+    let mut step = 1;
     while let Some(object) = list.get(low + step - 1) {
         if !is_before(object) {
             break;

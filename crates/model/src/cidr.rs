@@ -59,7 +59,8 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
 /// fast: each of a million handles and endpoints has an address.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     let mut bytes = text.bytes();
-    let (mut octets, mut place) = ([0; 4], 0);
+    let mut octets = [0; 4];
+    let mut place = 0;
     loop {
         let (octet, end) = plain_number(&mut bytes)?;
         *octets.get_mut(place)? = octet;

@@ -100,7 +100,9 @@ impl Endpoint {
     /// `ipNetworks` that are not addresses. Also returns the creation time.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let RawEndpoint { metadata, spec } = read(json)?;
-        let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
+        let mut first = None;
+        let mut addresses = Vec::new();
+        let mut defects = Vec::new();
         for network in spec.networks.first.iter().chain(&spec.networks.others) {
             match cidr::parse_address(&network.0) {
                 Some(address) if first.is_none() => first = Some(address),

@@ -62,7 +62,9 @@ fn in_order_on<P: Send, D: Send, B: Send>(
     thread::scope(|scope| {
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..threads {
-            let (receiver, state, decode) = (Arc::clone(&receiver), &state, &decode);
+            let receiver = Arc::clone(&receiver);
+            let state = &state;
+            let decode = &decode;
             scope.spawn(move || {
                 loop {
                     let piece = lock(&receiver).recv();

@@ -268,7 +268,8 @@ impl Snapshot {
         let has_cooled = |record: &AttributeRef<'_>| {
             cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
         };
-        let (mut allocated, mut cooling) = (0, 0);
+        let mut allocated = 0;
+        let mut cooling = 0;
         for block in sound {
             if !block.has_cooling() {
                 allocated += block.allocated() as usize;

@@ -55,8 +55,12 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
         bytes[from..to].iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i16::from(b - b'0')))
     };
     let two_digits = |from: usize| number(from, from + 2).and_then(|n| i8::try_from(n).ok());
-    let (year, month, day) = (number(0, 4)?, two_digits(5)?, two_digits(8)?);
-    let (hour, minute, second) = (two_digits(11)?, two_digits(14)?, two_digits(17)?);
+    let year = number(0, 4)?;
+    let month = two_digits(5)?;
+    let day = two_digits(8)?;
+    let hour = two_digits(11)?;
+    let minute = two_digits(14)?;
+    let second = two_digits(17)?;
 
     let (fraction, used) = parse_fraction(&bytes[19..]);
     let civil = DateTime::new(year, month, day, hour, minute, second, fraction).ok()?;

@@ -86,7 +86,8 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         old.set_disabled(true);
     }
 
-    let (mut edits, mut changes) = (Vec::new(), Vec::new());
+    let mut edits = Vec::new();
+    let mut changes = Vec::new();
     for (index, cidr) in cidrs.into_iter().enumerate() {
         let name = part_name(&pool.name, index);
         if snapshot.pools.iter().any(|other| other.value.name == name) {

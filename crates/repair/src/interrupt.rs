@@ -25,7 +25,8 @@ impl Interrupt {
         for kind in
             [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate(), SignalKind::hangup()]
         {
-            let (mut signals, interrupt) = (signal(kind)?, interrupt.clone());
+            let mut signals = signal(kind)?;
+            let interrupt = interrupt.clone();
             tokio::spawn(async move {
                 while signals.recv().await.is_some() {
                     interrupt.set();

@@ -123,7 +123,8 @@ pub fn archive_history(
     let mut reader = ExportReader::new(&about, &written);
     let part = Part::Records { handle };
     let is_recorded = archive.exports().iter().any(|export| export.changes().exists());
-    let (mut exports, mut recorded) = (Vec::new(), Vec::new());
+    let mut exports = Vec::new();
+    let mut recorded = Vec::new();
     if is_recorded {
         let concerned = concerned(&archive, part, &about)?;
         (exports, recorded) =
@@ -148,13 +149,15 @@ pub fn archive_history(
         each(&archive, Part::Users(&pods), operator, |snapshot| reader.take(snapshot, USERS))?;
     }
 
-    let (location, events) = (folder.display().to_string(), reader.finish());
+    let location = folder.display().to_string();
+    let events = reader.finish();
     Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
 }
 
 /// Returns the keys of objects in a part of the archive that concern the subject of a history in at least one version.
 fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>> {
-    let (mut keys, mut known) = (HashSet::new(), Known::default());
+    let mut keys = HashSet::new();
+    let mut known = Known::default();
     for export in archive.exports() {
         each_version(export, &mut known, &|key| part.holds(key), |version| {
             if let Version::Of(entry, _) = version
@@ -178,7 +181,8 @@ fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
 /// Warns if a recording is damaged, or the recorder's clock was set back.
 pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
     if reached.set_back > CLOCK_SKEW {
-        let (path, by) = (export.changes(), reached.set_back);
+        let path = export.changes();
+        let by = reached.set_back;
         operator.warn(format!(
             "the clock was set back by {by:#} while {} was recorded: until it caught up, changes have the last time \
              before the setback",

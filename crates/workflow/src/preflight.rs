@@ -56,7 +56,8 @@ impl Run<'_> {
     /// Reports locks that killed runs left behind, and removes each lock if the operator agrees to it when asked.
     /// Returns true if such a lock is certain to remain.
     pub(crate) async fn restore_stale_locks(&self, writing: &Writing, cluster: &str) -> Result<bool> {
-        let (mut left, mut stays_locked) = (Vec::new(), false);
+        let mut left = Vec::new();
+        let mut stays_locked = false;
         for folder in writing.folders() {
             left.extend(stale_locks(&folder, cluster)?);
         }

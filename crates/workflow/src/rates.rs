@@ -36,14 +36,16 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates> {
 /// If the datastore is not etcd v3, or has no history.
 pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
     let past = datastore.past(&PastSubject::Blocks).await?;
-    let (mut reader, mut at) = (PastReader::new(Rates::default()), None);
+    let mut reader = PastReader::new(Rates::default());
+    let mut at = None;
     for entry in &past.base {
         let block = of_entry(&entry.as_entry());
         at = at.max(newest_allocation(&block));
         reader.add(&entry.key, &block);
     }
 
-    let (begin, mut has_begun) = (at, false);
+    let begin = at;
+    let mut has_begun = false;
     for change in &past.changes {
         let key = change.key.as_slice();
         let entry = |value| of_entry(&RawEntry { key, value, ..RawEntry::default() });

@@ -98,7 +98,8 @@ pub(crate) async fn read_two(
     let meter = operator.start(Activity::Reading);
     let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let progress = |side: usize| -> ProgressFn {
-        let (meter, read) = (Arc::clone(&meter), Arc::clone(&read));
+        let meter = Arc::clone(&meter);
+        let read = Arc::clone(&read);
         Arc::new(move |progress: Progress| {
             read[side].store(progress.read, Ordering::Relaxed);
             meter.set(read.iter().map(|read| read.load(Ordering::Relaxed)).sum(), 0);

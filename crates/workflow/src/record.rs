@@ -78,7 +78,8 @@ impl Recording<'_> {
     /// Appends changes to the journal. If the journal is old or long, continues with a new full state.
     fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal> {
         let Reported { reached, changes } = reported;
-        let (now, last) = (clock::now(), journal.last());
+        let now = clock::now();
+        let last = journal.last();
         if last.duration_since(now) > CLOCK_SKEW {
             self.access.operator.warn(format!(
                 "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"

@@ -87,7 +87,8 @@ impl<T> Found<Vec<T>> {
     /// # Errors
     /// If none of the names exists: an empty list would mean everything.
     fn of(each: impl Iterator<Item = Result<T>>) -> Result<Self> {
-        let (mut found, mut not_found) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut not_found = Vec::new();
         for one in each {
             match one {
                 Ok(one) => found.push(one),

@@ -179,7 +179,8 @@ pub async fn undo(
 
     access.operator.show(Proposal::Undo(&header, &plan))?;
     let mut locked = false;
-    let (cluster, sources) = (plan.cluster(), sources(&plan));
+    let cluster = plan.cluster();
+    let sources = sources(&plan);
     match &lock {
         // A datastore has only one lock, so no other one can be left.
         Some(_) => run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?,

@@ -175,7 +175,8 @@ impl Run<'_> {
         });
 
         let (command, lock, disk) = (writing.command.clone(), writing.lock, writing.disk.clone());
-        let (begun, keep_journal_open) = (self.begun.clone(), self.keep_journal_open);
+        let begun = self.begun.clone();
+        let keep_journal_open = self.keep_journal_open;
         let is_new = begun.is_none();
         let options = Options {
             begun,

@@ -23,7 +23,8 @@ impl<S: Store> Search<'_, S> {
             if assigned.missing() == 0 {
                 break;
             }
-            let (name, blocks) = (&pool.name, survey.blocks(index));
+            let name = &pool.name;
+            let blocks = survey.blocks(index);
             self.allocator.trace.record(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
             while assigned.missing() > 0 {
                 let Some(block) = survey.next_free(index) else {

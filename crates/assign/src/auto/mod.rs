@@ -303,7 +303,9 @@ impl<S: Store> Search<'_, S> {
     /// True if the host still has the same affinities as in `inputs`. Then no other call has claimed a block for the
     /// host since they were read.
     async fn has_same_affinities(&self, inputs: &Inputs) -> Result<bool> {
-        let (kind, holder, family) = (self.kind.clone(), self.request.host.clone(), self.family);
+        let kind = self.kind.clone();
+        let holder = self.request.host.clone();
+        let family = self.family;
         let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
         let then = inputs.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
         Ok(affinities_of(found.into_iter()).iter().eq(then))

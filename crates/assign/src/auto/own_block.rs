@@ -53,7 +53,8 @@ impl<S: Store> Search<'_, S> {
             return Ok(());
         }
         let keys = self.allocator.store().read(&queries).await?.into_iter().flatten().collect();
-        let (keys, known) = (BlockKeys::new(keys), &self.known);
+        let keys = BlockKeys::new(keys);
+        let known = &self.known;
         self.remaining.retain(|affinity| {
             let cidr = affinity.value.key.cidr;
             affinity.value.state != AffinityState::Confirmed

@@ -45,7 +45,8 @@ impl<S: Store> Search<'_, S> {
         assigned: &mut Assigned,
         handle: &mut Known,
     ) -> Result<TakeOutcome> {
-        let (cidr, count) = (block.value.cidr(), assigned.missing());
+        let cidr = block.value.cidr();
+        let count = assigned.missing();
         if !self.config.may_borrow() {
             check_owner(&block.value, &self.holder(cidr).owner())?;
         }
@@ -92,7 +93,8 @@ impl<S: Store> Search<'_, S> {
     /// Adds to the result the addresses that a handle at its limit already has.
     async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
         let of_family = self.allocator.held_by(id, self.family).await?;
-        let (existing, required) = (of_family.len(), assigned.requested);
+        let existing = of_family.len();
+        let required = assigned.requested;
         if existing < required as usize {
             return Ok(TakeOutcome::Wait(Error::InProgress { handle: id.to_owned(), existing, required }));
         }

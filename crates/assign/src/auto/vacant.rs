@@ -55,7 +55,8 @@ impl<S: Store> Search<'_, S> {
     /// Checks the first places of the walk over a pool.
     async fn nearby(&self, pool: usize) -> Result<Nearby> {
         let mut walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
-        let (mut passed, mut in_the_way) = (Passed::default(), Vec::new());
+        let mut passed = Passed::default();
+        let mut in_the_way = Vec::new();
         for count in BATCHES {
             let places: Vec<IpNet> =
                 std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
@@ -124,7 +125,8 @@ impl<S: Store> Search<'_, S> {
         let query = if self.known.blocks.is_empty() { Query::BlockKeys } else { Query::BlockRevisions };
         let [found] = self.allocator.read([query(self.family)]).await?;
         let keys = BlockKeys::new(found);
-        let (mut places, mut passed) = (Vec::new(), Vec::new());
+        let mut places = Vec::new();
+        let mut passed = Vec::new();
         for (index, pool) in self.pools.iter().enumerate() {
             let other_sizes = match self.allocator.is_calico {
                 true => CidrSet::new([]),
@@ -145,7 +147,8 @@ impl<S: Store> Search<'_, S> {
             // Blocks that overlap others are included, since addresses can be borrowed from them.
             let walk = Walk::new(pool, &self.request.host, self.moment());
             places.extend(keys.cidrs().filter_map(|cidr| {
-                let (distance, overlaps) = (walk.distance(cidr)?, other_sizes.touches(cidr));
+                let distance = walk.distance(cidr)?;
+                let overlaps = other_sizes.touches(cidr);
                 let place = Place { pool: index, distance, cidr, overlaps };
                 (!self.reserved.covers(cidr)).then_some(place)
             }));

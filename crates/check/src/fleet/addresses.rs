@@ -88,6 +88,7 @@ fn finding(
     });
     let and = if are_live { "and by" } else { "and" };
     let says = format!("is {} {}, {and} {others}", has(is_live(here)), short(user));
-    let (subject, evidence) = (Subject::Address(address), Evidence::Elsewhere(Box::new(evidence)));
+    let subject = Subject::Address(address);
+    let evidence = Evidence::Elsewhere(Box::new(evidence));
     Finding::new(Code::AddressInSeveralClusters, subject, says, evidence)
 }

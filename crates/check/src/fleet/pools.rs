@@ -22,7 +22,8 @@ struct OfCluster<'c> {
 }
 
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
-    let (mut announced, mut own) = (Vec::new(), Vec::new());
+    let mut announced = Vec::new();
+    let mut own = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
         let pools = || member.pools.pools.iter();
         let enabled = CidrSet::new(pools().filter(|pool| pool.enabled).map(|pool| pool.cidr));
@@ -60,7 +61,8 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
             let in_use = SharedUse { here: in_use(of.cluster), there: in_use(there.cluster) };
             Elsewhere { in_use: Some(in_use), ..elsewhere(group, there) }
         });
-        let (others, further) = (others.collect(), overlapping.further());
+        let others = others.collect();
+        let further = overlapping.further();
         let says = |evidence: &ElsewhereEvidence| {
             format!("overlaps {}{}", evidence.list(pool), in_use(&evidence.others))
         };

@@ -33,7 +33,8 @@ pub struct UsedBlock {
 impl UsedBlock {
     /// Packs ordinals, which must ascend, and their users.
     pub fn new(cidr: IpNet, used: impl IntoIterator<Item = (u32, String)>) -> Self {
-        let (mut ordinals, mut users) = (Vec::new(), String::new());
+        let mut ordinals = Vec::new();
+        let mut users = String::new();
         for (ordinal, user) in used {
             ordinals.push(ordinal);
             users.push_str(&short(&user));

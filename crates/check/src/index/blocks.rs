@@ -78,7 +78,8 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
             let cooling = content.usable().filter(|block| block.has_cooling());
             problems.extend(cooling.into_iter().flat_map(|block| released_in_future(block, future)));
             if content.cidr() != stored.value.key {
-                let (key, cidr) = (stored.value.key.to_string(), content.cidr().to_string());
+                let key = stored.value.key.to_string();
+                let cidr = content.cidr().to_string();
                 problems.push(BlockProblem::KeyMismatch { key, cidr });
             }
             let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });

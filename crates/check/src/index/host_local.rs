@@ -36,7 +36,8 @@ pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
         return 0;
     }
 
-    let (mut pods, mut is_shown) = (0, false);
+    let mut pods = 0;
+    let mut is_shown = false;
     let is_calico = |pod: &&Pod| snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated();
     for pod in snapshot.pods.iter().map(|pod| &pod.value).filter(is_calico) {
         for address in pod.addresses() {

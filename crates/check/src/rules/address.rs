@@ -53,7 +53,8 @@ pub(crate) fn finding(
     says: impl FnOnce(&AddressEvidence) -> String,
 ) -> Finding {
     let evidence = address.evidence(context);
-    let (says, nodes) = (says(&evidence), evidence.nodes());
+    let says = says(&evidence);
+    let nodes = evidence.nodes();
     Finding::new(code, Subject::Address(address.address), says, Evidence::Address(Box::new(evidence)))
         .on_nodes(nodes)
         .depending_on(dependencies(context, address))

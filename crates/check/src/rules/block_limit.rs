@@ -45,7 +45,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
     let says = pools.first().map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
-        let (node, pool) = (short(node), short(pool));
+        let node = short(node);
+        let pool = short(pool);
         format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
     });
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));

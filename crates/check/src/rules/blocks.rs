@@ -50,7 +50,8 @@ fn finding(
 ) -> Finding {
     let mut evidence = evidence(block.block);
     fill(&mut evidence);
-    let (subject, says) = (Subject::Block(block.key), format!("{} {says}", block.key));
+    let subject = Subject::Block(block.key);
+    let says = format!("{} {says}", block.key);
     Finding::new(code, subject, says, Evidence::Block(Box::new(evidence)))
         .on_nodes(block.block.and_then(IndexedBlock::host))
 }

@@ -46,7 +46,8 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
         }
         (None, None) => clause.to_owned(),
     };
-    let (subject, says) = (Subject::Object(path.to_owned()), format!("{} {says}", short(path)));
+    let subject = Subject::Object(path.to_owned());
+    let says = format!("{} {says}", short(path));
     Finding::new(Code::UndecodableObject, subject, says, Evidence::Undecodable(Box::new(evidence)))
         .on_nodes(defects.iter().find_map(|defect| node(defect)))
 }

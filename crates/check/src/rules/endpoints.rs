@@ -61,7 +61,8 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let holders = affinities.filter(|key| key.kind == AffinityType::Host).map(|key| key.node.as_str());
     let lacking: BTreeSet<&str> = owners.chain(holders).filter(|node| index.lacks_object(node)).collect();
     out.extend(lacking.into_iter().map(|node| {
-        let (subject, evidence) = (Subject::Node(node.to_owned()), Evidence::Node(Box::default()));
+        let subject = Subject::Node(node.to_owned());
+        let evidence = Evidence::Node(Box::default());
         let clause = "is a Kubernetes node and holds blocks, but Calico has no node object for it";
         Finding::new(Code::NodeObjectMissing, subject, format!("{} {clause}", short(node)), evidence)
             .on_nodes([node])
@@ -70,12 +71,14 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
 }
 
 fn finding(owner: OwnerEvidence) -> Finding {
-    let (name, on) = (short(&owner.name), short(&owner.node));
+    let name = short(&owner.name);
+    let on = short(&owner.node);
     let says = match owner.kind == OwnerKind::Pod && owner.fields.is_empty() {
         true => format!("{name} is Pending on {on}, which does not exist, and can block the cleanup of {on}"),
         false => format!("{name} is on {on}, which does not exist"),
     };
-    let (subject, node) = (Subject::Endpoint(owner.name.clone()), owner.node.clone());
+    let subject = Subject::Endpoint(owner.name.clone());
+    let node = owner.node.clone();
     Finding::new(Code::EndpointOfMissingNode, subject, says, Evidence::Endpoint(Box::new(owner)))
         .on_nodes([node])
 }

@@ -115,7 +115,9 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
         if let Some(host) = hosts().next()
             && hosts().all(|host| host != node)
         {
-            let (of, field, by) = (short(node), kind.field(), short(host));
+            let of = short(node);
+            let field = kind.field();
+            let by = short(host);
             let says = format!("is a tunnel address of {of} ({field}), but in {by}'s block");
             out.push(finding(context, Code::BorrowedTunnelAddress, address, |_| says).on_nodes([host]));
             return;

@@ -68,7 +68,8 @@ fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Find
     }
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
-    let (subject, evidence) = (Subject::Node(name.clone()), Evidence::Endpoint(Box::new(evidence)));
+    let subject = Subject::Node(name.clone());
+    let evidence = Evidence::Endpoint(Box::new(evidence));
     // Calico assigns the address before the node object names it.
     Finding::new(Code::TunnelAddressMissing, subject, says, evidence)
         .on_nodes([name.clone()])

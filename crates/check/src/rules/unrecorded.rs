@@ -134,7 +134,8 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     let address = Address { address, records: &records, uses: &uses, blocks };
     Some(finding(context, Code::DuplicateAddress, &address, |evidence| {
         let name = name_of_pod(pod);
-        let (name, how) = (short(&name), how.words());
+        let name = short(&name);
+        let how = how.words();
         match others.is_empty() {
             false => format!("is used by {} and {name}{how}", names_of_owners(&others)),
             true => {

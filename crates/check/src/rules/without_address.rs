@@ -306,9 +306,11 @@ impl<'s> Judge<'_, 's> {
                 ..NoAddressEvidence::default()
             };
             let name = name_of_pod(pod);
-            let (who, on) = (short(&name), short(node));
+            let who = short(&name);
+            let on = short(node);
             let says = format!("{who} gets no {} (on {on})", evidence.says("; no "));
-            let (subject, evidence) = (Subject::Endpoint(name), Evidence::NoAddress(Box::new(evidence)));
+            let subject = Subject::Endpoint(name);
+            let evidence = Evidence::NoAddress(Box::new(evidence));
             let finding = Finding::new(Code::PodWithoutAddress, subject, says, evidence)
                 .with_severity(severity)
                 .on_nodes([node.as_str()])

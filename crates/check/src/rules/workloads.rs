@@ -146,7 +146,8 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
 
 /// Reports a pod's addresses that are recorded on its endpoint's node instead of the pod's.
 fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
-    let (index, owner) = (&context.index, Owner::Endpoint(position));
+    let index = &context.index;
+    let owner = Owner::Endpoint(position);
     let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
     let finding = |address: IpAddr| {
         let records: Vec<Record<'_, '_>> = index.records_of(address).rev().filter(is_holding).collect();

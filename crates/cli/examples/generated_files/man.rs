@@ -115,7 +115,9 @@ fn synopsis(command: &Command) -> String {
         })
         .collect();
 
-    let (mut needed, mut options, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
+    let mut needed = Vec::new();
+    let mut options = Vec::new();
+    let mut arguments = Vec::new();
     let mut said: Vec<&Arg> = Vec::new();
     for arg in &own {
         if said.contains(arg) {

@@ -45,7 +45,8 @@ fn below(command: &mut Command, kubectl: &[String]) -> Command {
 
 fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     let name = command.get_name().to_owned();
-    let (reads, formats) = (!READ_NOTHING.contains(&name.as_str()), Format::of_command(&name));
+    let reads = !READ_NOTHING.contains(&name.as_str());
+    let formats = Format::of_command(&name);
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
         let is_of_kubectl = kubectl.iter().any(|of| of == id);

@@ -38,7 +38,8 @@ pub(crate) struct RebuildArgs {
 impl RebuildArgs {
     /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> RebuildRequest {
-        let (blocks, endpoints_only) = (self.blocks.clone(), self.endpoints_only);
+        let blocks = self.blocks.clone();
+        let endpoints_only = self.endpoints_only;
         RebuildRequest {
             wanted: Request { blocks, endpoints_only, ..Request::default() },
             names: self.selection.names(None),

@@ -54,7 +54,8 @@ impl FromStr for Sizes {
             text.parse::<u8>().ok().filter(|size| *size <= 128).ok_or_else(refused)
         };
         let Some((first, last)) = text.split_once("..") else { return Ok(Self(vec![size(text)?])) };
-        let (first, last) = (size(first)?, size(last.trim_start_matches('='))?);
+        let first = size(first)?;
+        let last = size(last.trim_start_matches('='))?;
         if first > last {
             return Err(refused());
         }

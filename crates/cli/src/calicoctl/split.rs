@@ -25,9 +25,11 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
         ))
     })?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let (name, cidr) = (given(&args.name), given(&args.cidr));
+    let name = given(&args.name);
+    let cidr = given(&args.cidr);
     let not_found = || {
-        let (name, cidr) = (name.clone().unwrap_or_default(), cidr.clone().unwrap_or_default());
+        let name = name.clone().unwrap_or_default();
+        let cidr = cidr.clone().unwrap_or_default();
         if cidr.is_empty() {
             let why = format!("resource does not exist: IPPool({name}) with error: <nil>");
             plain_failure(format!("unable to find IP pool with name {name}: {why}"))

@@ -64,7 +64,8 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     };
 
     let exit_code = exit::code(&Ok(outcome));
-    let (snapshot, took) = (&data, begin.elapsed());
+    let snapshot = &data;
+    let took = begin.elapsed();
     let removed = if args.reports.only_new { report.keep_new_or_worse() } else { Vec::new() };
     let mut of_printed = advice.clone();
     of_printed.narrow(&report);
@@ -258,7 +259,8 @@ fn advise(checked: &Checked<'_>, console: &Console) {
     }
     hints(checked.report, console);
     if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
-        let (version, known) = (&cluster.calico_version, newest_known());
+        let version = &cluster.calico_version;
+        let known = newest_known();
         console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): its new features are not checked"));
     }
 }

@@ -32,8 +32,10 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
 
 /// Records on a separate thread until the process ends. Prints failures, and starts again after each of them.
 pub(super) fn start(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Result<()> {
-    let (folder, keep) = (folder.to_owned(), keep.cloned());
-    let (global, console) = (global.clone(), Console { progress: false, ..console.clone() });
+    let folder = folder.to_owned();
+    let keep = keep.cloned();
+    let global = global.clone();
+    let console = Console { progress: false, ..console.clone() };
     let record = async move || -> () {
         loop {
             let failure = record_again(&folder, keep.as_ref(), &global, &console).await;

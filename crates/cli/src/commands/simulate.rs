@@ -22,7 +22,8 @@ const CLASH_RUNS: u64 = 20;
 pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let args = &with_rates(args, global, console)?;
     let scenario = scenario(args, global, console)?;
-    let answers = answers(args, &scenario).map_err(|error| refused(&error))?;
+    let answers =
+        answers(args, &scenario).map_err(|error| Failure::usage(error.to_string()).hint_if(error.hint))?;
     console.print(&answers)?;
     hint(&answers, console);
     Ok(Outcome::Clean)
@@ -138,20 +139,6 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
         answers.scale = Some(scale(scenario, &nodes, runs)?);
     }
     Ok(answers)
-}
-
-fn refused(error: &ScenarioError) -> Failure {
-    let hint = match error {
-        ScenarioError::NoPool => "add one: `--pool 10.244.0.0/16`",
-        ScenarioError::BlockLargerThanPool { .. } | ScenarioError::BlockSize { .. } => {
-            "`--block-size` is a prefix length: 26 for blocks of 64 addresses"
-        }
-        ScenarioError::TooManyPodsOfNode { .. } => "`--max-pods-per-node` raises it",
-        ScenarioError::LimitNeedsStrictAffinity => "add `--strict-affinity`",
-        ScenarioError::Costs(_) | ScenarioError::Jitter(_) => "for example `--latency read=2ms,write=5ms`",
-        _ => return Failure::usage(error.to_string()),
-    };
-    Failure::usage(error.to_string()).hint(hint)
 }
 
 fn hint(answers: &Answers, console: &Console) {

@@ -28,7 +28,8 @@ pub(super) fn parse_arguments(arguments: &[OsString]) -> Line {
 
 fn split(text: &str) -> Line {
     let mut line = Line { words: vec![String::new()], ..Line::default() };
-    let (mut escaped, mut begun) = (false, false);
+    let mut escaped = false;
+    let mut begun = false;
     for c in text.chars() {
         let in_word = escaped || line.quote.is_some() || !c.is_ascii_whitespace();
         if !in_word {

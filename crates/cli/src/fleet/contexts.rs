@@ -24,7 +24,8 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     let known = KubeconfigNames::read(&settings)?.contexts;
     let names = named(&global.contexts, &known)?;
     let cluster = |name: String| {
-        let (context, datastore) = (Some(name.clone()), Some("kubernetes".to_owned()));
+        let context = Some(name.clone());
+        let datastore = Some("kubernetes".to_owned());
         let overrides = Overrides { context, datastore, ..base(global) };
         let source = Source { overrides, is_entry: false };
         let group = args.routed.then(|| ROUTED.to_owned());

@@ -29,7 +29,8 @@ pub(crate) fn each<T: Send>(
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(position) else { break };
-            let (name, printed) = (Arc::from(cluster.name.as_str()), Arc::default());
+            let name = Arc::from(cluster.name.as_str());
+            let printed = Arc::default();
             let of_fleet = OfFleet { name, printed };
             let result = work(cluster, &Console { fleet: Some(of_fleet), ..console.clone() });
             // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
@@ -94,11 +95,13 @@ pub(crate) fn documents<T: Send>(
         Ok((work(cluster, console)?, console.fleet.as_ref().and_then(|of| lock(&of.printed).take())))
     })?;
 
-    let (mut list, mut results) = (FleetList::default(), Vec::new());
+    let mut list = FleetList::default();
+    let mut results = Vec::new();
     for (Named { name, group, .. }, (done, printed)) in fleet.clusters.iter().zip(done) {
         match done {
             Ok((outcome, result)) => {
-                let (cluster, group) = (name.clone(), group.clone());
+                let cluster = name.clone();
+                let group = group.clone();
                 let of_cluster = |printed| ListOfCluster { cluster, group, outcome, printed };
                 list.clusters.extend(printed.map(of_cluster));
                 results.push(result);

@@ -29,7 +29,9 @@ struct Given {
 impl Call {
     /// Collects the options in `matches`, in the order of `definition`.
     pub(super) fn new(definition: &Command, matches: &ArgMatches) -> Self {
-        let (mut definition, mut matches, mut command) = (definition, matches, Vec::new());
+        let mut definition = definition;
+        let mut matches = matches;
+        let mut command = Vec::new();
         while let Some((name, below)) = matches.subcommand()
             && let Some(found) = definition.find_subcommand(name)
         {

@@ -18,7 +18,8 @@ const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = namespaced(explanation.pod.as_deref()?)?;
-        let (namespace, name) = (shell_word(namespace), shell_word(name));
+        let namespace = shell_word(namespace);
+        let name = shell_word(name);
         Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
     };
     let one = match &explanation.state {

@@ -28,7 +28,8 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
     let queries = [Query::Get(calipam_model::key::Key::Node(node.clone())), Query::Pools];
     let answers = allocator.store().read(&queries).await;
     let answers = answers.map_err(|error| CniError::internal(error.to_string()))?;
-    let (mut pools, mut found) = (Vec::new(), None);
+    let mut pools = Vec::new();
+    let mut found = None;
     for entry in answers.into_iter().flatten() {
         match entry.record {
             Record::Node(node) => found = Some(node),

@@ -32,7 +32,8 @@ impl Datastore {
     /// The settings for lookups: those of the datastore, overridden by `policy`. A `k8s_api_root` in the
     /// configuration's `kubernetes` takes precedence over `policy`.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
-        let (policy, mut settings) = (&self.policy, datastore.kubernetes.clone());
+        let policy = &self.policy;
+        let mut settings = datastore.kubernetes.clone();
         if !policy.api_endpoint.is_empty() && !self.variables.contains_key("K8S_API_ENDPOINT") {
             settings.api_endpoint = policy.api_endpoint.split("/api/").next().unwrap_or_default().to_owned();
         }

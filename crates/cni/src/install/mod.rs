@@ -232,7 +232,8 @@ fn reason(installed: Installed) -> &'static str {
 /// Waits for the first signal that asks the process to end.
 fn termination() -> Result<impl Future<Output = ()>> {
     let on = |kind| signal(kind).map_err(|error| Problem::new(format!("cannot wait for signals: {error}")));
-    let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    let mut terminate = on(SignalKind::terminate())?;
+    let mut interrupt = on(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

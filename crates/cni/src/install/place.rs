@@ -186,7 +186,8 @@ impl Place {
 
     /// Copies this program into the folder. The copy is on disk before it is renamed.
     fn copy(&self) -> Result<()> {
-        let (part, mut options) = (self.path(PART), OpenOptions::new());
+        let part = self.path(PART);
+        let mut options = OpenOptions::new();
         let mut source = File::open(&self.program).map_err(cannot("read", &self.program))?;
         let file = options.write(true).create_new(true).mode(0o755).open(&part);
         let mut file = file.map_err(cannot("create", &part))?;
@@ -257,8 +258,10 @@ fn is_same(one: &File, other: &File) -> io::Result<bool> {
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
     }
-    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
-    let (mut left, mut right) = (vec![0; 64 << 10], Vec::new());
+    let mut one = BufReader::new(one);
+    let mut other = BufReader::new(other);
+    let mut left = vec![0; 64 << 10];
+    let mut right = Vec::new();
     loop {
         let read = one.read(&mut left)?;
         right.resize(read, 0);
@@ -275,7 +278,8 @@ fn is_same(one: &File, other: &File) -> io::Result<bool> {
 /// True for any version of this program.
 fn has_mark(mut file: &File) -> io::Result<bool> {
     let mark = memchr::memmem::Finder::new(&MARK);
-    let (mut window, mut piece) = (Vec::new(), vec![0; 1 << 20]);
+    let mut window = Vec::new();
+    let mut piece = vec![0; 1 << 20];
     loop {
         let read = file.read(&mut piece)?;
         if read == 0 {
@@ -307,6 +311,8 @@ fn is_whole(mut file: &File) -> io::Result<bool> {
         let add = |number: u64, digit: &u8| (number << 8) | u64::from(*digit);
         if is_little { digits.iter().rev().fold(0, add) } else { digits.iter().fold(0, add) }
     };
-    let (sections, size, count) = (number(0x28, 8), number(0x3a, 2), number(0x3c, 2));
+    let sections = number(0x28, 8);
+    let size = number(0x3a, 2);
+    let count = number(0x3c, 2);
     Ok(sections.saturating_add(size * count) <= metadata.len())
 }

@@ -14,7 +14,8 @@ pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
     if added.addresses.is_empty() && version <= Version::V0_2_0 {
         return Err(CniError::internal("cannot convert: no valid IP addresses"));
     }
-    let (by_family, with_versions) = (version <= Version::V0_2_0, version <= Version::V0_4_0);
+    let by_family = version <= Version::V0_2_0;
+    let with_versions = version <= Version::V0_4_0;
     let of_family = |is_v4: bool| {
         let is_own = |address: &&IpNet| address.addr().is_ipv4() == is_v4;
         let address = *added.addresses.iter().find(is_own).filter(|_| by_family)?;

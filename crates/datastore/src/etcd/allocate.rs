@@ -82,7 +82,8 @@ impl Records for EtcdStore {
             answers.extend(self.get(part).await?);
         }
 
-        let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
+        let mut found = Vec::with_capacity(queries.len());
+        let mut answers = answers.iter();
         for (query, ranges) in queries.iter().zip(ranges) {
             let answers = answers.by_ref().take(ranges.len());
             match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {

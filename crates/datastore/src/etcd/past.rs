@@ -63,7 +63,8 @@ impl Past {
     /// Adds the versions of a key up to the revision `newest`. If there are too many, or the oldest ones have been
     /// compacted, the past begins with the earliest version that was read.
     async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
-        let (mut at, mut is_first) = (newest, false);
+        let mut at = newest;
+        let mut is_first = false;
         let mut versions = Vec::new();
         while versions.len() < RECENT && !is_first {
             let found = match client.get(&[Range::key(key).at(at)], "past revisions").await {
@@ -110,7 +111,8 @@ async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
         // A watch of past revisions needs a tenth of a second to start. Objects that the oldest and newest versions
         // name are therefore watched together with the requested keys. Only objects that versions in between name need
         // another watch.
-        let (mut watched, mut due) = (Vec::new(), Due::new());
+        let mut watched = Vec::new();
+        let mut due = Due::new();
         while !ranges.is_empty() {
             reading.read_ends(&ranges, &mut due).await?;
             watched.append(&mut ranges);

@@ -134,7 +134,8 @@ impl OwnHandles {
 /// Reads objects, each with its own request.
 async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let one = |key: &Key| {
-        let (client, key) = (Arc::clone(client), key.clone());
+        let client = Arc::clone(client);
+        let key = key.clone();
         async move { stored(&client, &key).await }
     };
     let mut found = tasks::all(IN_FLIGHT, keys.iter().map(one)).await?;

@@ -97,7 +97,8 @@ impl KubeClient {
     }
 
     async fn kubevirt(&self, namespace: &str, plural: &str, name: &str) -> Result<Option<VirtualMachine>> {
-        let (namespace, name) = (segment(namespace), segment(name));
+        let namespace = segment(namespace);
+        let name = segment(name);
         let path =
             format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}");
         let found: Option<Object> = self.get_json(&path, Accept::Json, plural).await?;

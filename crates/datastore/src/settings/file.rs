@@ -19,7 +19,9 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
     let Value::Mapping(document) = document else { return Err(bad("it has no fields".into())) };
-    let (mut version, mut kind, mut spec) = (None, None, None);
+    let mut version = None;
+    let mut kind = None;
+    let mut spec = None;
     for (name, value) in named(&document, &bad)? {
         match name.to_ascii_lowercase().as_str() {
             "apiversion" => version = value.as_str(),

@@ -278,7 +278,8 @@ impl Settings {
         environment: &BTreeMap<String, String>,
         files: &impl Files,
     ) -> Result<Self, SettingsError> {
-        let (values, none) = (Values::from_environment(environment)?, Overrides::default());
+        let values = Values::from_environment(environment)?;
+        let none = Overrides::default();
         let kubernetes = kubernetes(&values, &none, environment);
         let target = server(&values, &none, files)?;
         Ok(Self { target, kubernetes, shown_as: None })

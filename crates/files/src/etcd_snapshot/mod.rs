@@ -73,7 +73,8 @@ pub(crate) fn read_in_parts<P: Send>(
         each_part(
             &survey.subtrees,
             |subtrees| {
-                let (mut part, mut count) = (fresh(), 0);
+                let mut part = fresh();
+                let mut count = 0;
                 for subtree in subtrees {
                     count += survey.live(*subtree, wanted, &mut |entry| add(&mut part, entry))?;
                 }

@@ -38,7 +38,8 @@ pub(crate) struct Element<'a> {
 
 impl Pages {
     pub(super) fn new(file: File, meta: &Meta) -> FileResult<Self> {
-        let (page_size, len) = (u64::from(meta.page_size), file.metadata()?.len());
+        let page_size = u64::from(meta.page_size);
+        let len = file.metadata()?.len();
         let needed = meta.pages.saturating_mul(page_size);
         if len < needed {
             return Err(FileError::SnapshotCut(format!("it has only {len} of {needed} bytes")));
@@ -58,7 +59,8 @@ impl Pages {
     /// Parts of the tree below page `root`, in order, small enough to share the work among threads. If all leaves have
     /// the same depth, as in all trees that bbolt writes, the parts are the leaves.
     pub(super) fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
-        let (mut level, mut bytes) = (vec![root], Vec::new());
+        let mut level = vec![root];
+        let mut bytes = Vec::new();
         for _ in 0..MAX_DEPTH {
             let Some(first) = level.first() else { break };
             self.load(*first, &mut bytes)?;

@@ -13,7 +13,8 @@ const HEAD: usize = 48;
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
     snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
-    let (handles, endpoints) = (&mut snapshot.handles, &mut snapshot.endpoints);
+    let handles = &mut snapshot.handles;
+    let endpoints = &mut snapshot.endpoints;
     thread::scope(|scope| {
         scope.spawn(|| by_text(handles, |handle, key| handle.value.id().push_to(key)));
         by_text(endpoints, |endpoint, key| {

@@ -70,7 +70,8 @@ impl Writer {
 
     /// Writes the footer and gives the file its final name. Returns the number of entries.
     pub fn finish(mut self) -> Result<u64> {
-        let (path, entries) = (self.path.clone(), self.entries);
+        let path = self.path.clone();
+        let entries = self.entries;
         let end = move || -> std::io::Result<()> {
             self.line(&Line::footer(entries))?;
             let buffer = match self.output {

@@ -181,7 +181,8 @@ impl KnownKind {
             Err(error) => DefectKind::Value(error.to_string()),
         };
         let (namespace, name) = identify(object, encoding);
-        let (path, key) = (path(self.plural, &namespace, &name), self.key(namespace, name, object));
+        let path = path(self.plural, &namespace, &name);
+        let key = self.key(namespace, name, object);
         snapshot.defects.push(Defect { path, key, kind });
     }
 

@@ -126,7 +126,8 @@ impl Journal {
         let length = changes.end();
         file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).map_err(failed)?;
         let packer = Packer::new().map_err(failed)?;
-        let (export, codec) = (export.clone(), changes.codec);
+        let export = export.clone();
+        let codec = changes.codec;
         Ok(Some(Self { export, file, codec, packer, last, length, path }))
     }
 
@@ -178,7 +179,9 @@ impl Journal {
         changes: Vec<Change>,
     ) -> io::Result<Vec<u8>> {
         let empty = || Group { time, set_back, ..Group::default() };
-        let (mut groups, mut last, mut size) = (Vec::new(), empty(), 0);
+        let mut groups = Vec::new();
+        let mut last = empty();
+        let mut size = 0;
         for change in changes {
             size += change.key.len() + change.value.as_ref().map_or(0, Vec::len) + OVERHEAD;
             if size > MOST_TEXT / 2 {

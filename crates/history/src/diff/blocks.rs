@@ -64,11 +64,13 @@ pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange>
 
 fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     let cidrs = |side: &[Stored<'_>]| -> BTreeSet<IpNet> { side.iter().map(|stored| stored.cidr).collect() };
-    let (old, new) = (cidrs(&region.old), cidrs(&region.new));
+    let old = cidrs(&region.old);
+    let new = cidrs(&region.new);
     let only = |side: &[Stored<'_>], other: &BTreeSet<IpNet>| -> Vec<BlockState> {
         side.iter().filter(|stored| !other.contains(&stored.cidr)).map(BlockState::of).collect()
     };
-    let (released, claimed) = (only(&region.old, &new), only(&region.new, &old));
+    let released = only(&region.old, &new);
+    let claimed = only(&region.new, &old);
     let mut found: Vec<BlockChange> =
         region.old.iter().flat_map(|old| region.new.iter().filter_map(|new| of_owner(old, new))).collect();
     match released.iter().chain(&claimed).map(|state| state.cidr).min() {

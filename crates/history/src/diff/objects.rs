@@ -55,7 +55,8 @@ pub(crate) fn changes(
     let ids: BTreeSet<Id> = before.keys().chain(after.keys()).cloned().collect();
     let mut found: [Vec<ObjectChange>; 4] = Default::default();
     for id in ids {
-        let (before, after) = (before.remove(&id), after.remove(&id));
+        let before = before.remove(&id);
+        let after = after.remove(&id);
         let (list, name, source, key) = id;
         let is_compared = old.has_read(source) && new.has_read(source) && !hidden.has(&key);
         if let Some(change) = Change::of(&before, &after).filter(|_| is_compared) {
@@ -116,7 +117,8 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
 fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
     let names: BTreeSet<String> = before.keys().chain(after.keys()).cloned().collect();
     let one = |field: String| {
-        let (before, after) = (before.remove(&field), after.remove(&field));
+        let before = before.remove(&field);
+        let after = after.remove(&field);
         (before != after).then_some(FieldChange { field, before, after })
     };
     names.into_iter().filter_map(one).collect()

@@ -116,7 +116,8 @@ pub(crate) fn handles<'s>(
     };
     let mut before: FastMap<&[u8], (usize, &Handle)> =
         live(old).enumerate().map(|(place, handle)| (handle.id().packed(), (place, handle))).collect();
-    let (mut changed, mut added) = (Vec::new(), Vec::new());
+    let mut changed = Vec::new();
+    let mut added = Vec::new();
     for handle in live(new) {
         match before.remove(handle.id().packed()) {
             Some((_, old)) if old.blocks().eq(handle.blocks()) => {}

@@ -38,7 +38,8 @@ impl Cooling {
     /// Combines two sets of cooling addresses.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        let (first, last) = (self.first.min(other.first), self.last.max(other.last));
+        let first = self.first.min(other.first);
+        let last = self.last.max(other.last);
         Self { addresses: self.addresses + other.addresses, first, last }
     }
 }

@@ -45,7 +45,8 @@ impl Kept {
             return record.push_to(&mut self.table);
         }
         self.places.push(OWN);
-        let (newest, time) = (self.own.get_or_insert_default(), record.time());
+        let newest = self.own.get_or_insert_default();
+        let time = record.time();
         // The text form that Go prints sorts chronologically.
         if time > newest.as_str() {
             newest.clear();

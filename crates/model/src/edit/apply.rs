@@ -84,7 +84,8 @@ fn changed_by(
             let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
                 return Err(EditError::of(key, UNDECODABLE));
             };
-            let (state, is_unstated) = (state.clone(), false);
+            let state = state.clone();
+            let is_unstated = false;
             Ok(Some(Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))))
         }
         Edit::Pool(_, PoolEdit::SetDisabled(planned, disabled)) => {

@@ -126,7 +126,8 @@ impl<'de> Plain<'de> {
     #[inline]
     fn digits(&mut self) -> Result<(usize, u64)> {
         let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;
-        let (mut len, mut number) = (0, 0u64);
+        let mut len = 0;
+        let mut number = 0u64;
         for byte in rest.iter().take_while(|byte| byte.is_ascii_digit()) {
             number = number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
             len += 1;

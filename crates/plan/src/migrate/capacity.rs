@@ -115,7 +115,8 @@ fn assign_to<'u>(
     let store = SnapshotStore::new(snapshot);
     let allocator = Allocator::new(&store).observed_by(Arc::new(count));
     let of_node = |(node, (workloads, tunnels)): (&str, (u32, u32))| {
-        let (mut found, mut reason) = (0, None);
+        let mut found = 0;
+        let mut reason = None;
         let windows = windows.contains(node);
         for (wanted, intended_use) in [(workloads, PoolUse::Workload), (tunnels, PoolUse::Tunnel)] {
             let (v4, v6) = if family == Family::V4 { (wanted, 0) } else { (0, wanted) };

@@ -131,7 +131,8 @@ impl<'s> Planner<'_, 's> {
         {
             let cidr = block.value.key;
             let delete = Edit::Delete(Key::Block(cidr), block.revision.clone());
-            let (subject, why) = (Subject::Block(cidr), "its deletion stopped half-way");
+            let subject = Subject::Block(cidr);
+            let why = "its deletion stopped half-way";
             let changes = vec![Change::new(Verb::DeleteBlock, subject, why, &[])];
             self.plan.actions.push(Action::new(format!("half-deleted block {cidr}"), vec![delete], changes));
         }

@@ -37,7 +37,8 @@ pub fn differences(old: &Document, new: &Document) -> Vec<Difference> {
             let stated = pool.spec().and_then(|spec| spec.get(setting)).filter(|value| !value.is_null());
             text(stated.unwrap_or(&default))
         };
-        let (from, to) = (value(old), value(new));
+        let from = value(old);
+        let to = value(new);
         (from != to).then_some(Difference { setting, from, to })
     };
     settings().into_iter().filter_map(difference).collect()

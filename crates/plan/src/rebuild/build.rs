@@ -65,7 +65,8 @@ impl BlockStep<'_> {
     /// Replaces or deletes a corrupt block in one write. If it took two writes, an address in use would be free between
     /// them.
     fn replace(mut self, repaired: &Repaired) -> Action {
-        let (cidr, mut edits) = (self.cidr, Vec::new());
+        let cidr = self.cidr;
+        let mut edits = Vec::new();
         if self.planned.deleted {
             self.planned.addresses.clear();
             edits.push(Edit::Delete(Key::Block(cidr), repaired.revision.clone()));
@@ -75,7 +76,8 @@ impl BlockStep<'_> {
             edits.extend(hold_unrecorded(cidr, repaired, &self.planned));
         }
 
-        let (subject, detail) = (Subject::Block(cidr), repaired.broken.clone());
+        let subject = Subject::Block(cidr);
+        let detail = repaired.broken.clone();
         let rebuilt = Change::new(Verb::RebuildBlock, subject, detail, &[Code::CorruptBlock]);
         self.planned.changes.insert(0, rebuilt);
         self.write_whole(edits)
@@ -205,7 +207,9 @@ fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) ->
 }
 
 fn address_edits(cidr: IpNet, addresses: &[AddressPlan], cooldown: i64) -> Vec<Edit> {
-    let (mut held, mut records, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
+    let mut held = Vec::new();
+    let mut records = Vec::new();
+    let mut rewritten = Vec::new();
     for address in addresses {
         match &address.edit {
             RecordEdit::Release(found) => held.push(found.clone()),

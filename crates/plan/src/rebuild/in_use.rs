@@ -99,7 +99,8 @@ struct Sources<'s> {
 
 /// Looks up the networks of all users that need a record.
 fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Finding>) -> Networks {
-    let (mut containers, mut nodes) = (BTreeSet::new(), BTreeSet::new());
+    let mut containers = BTreeSet::new();
+    let mut nodes = BTreeSet::new();
     for finding in findings {
         let Subject::Address(address) = finding.subject else { continue };
         if let Some((container, node)) = sandbox(planner.basis, planner.index().uses_of(address)) {

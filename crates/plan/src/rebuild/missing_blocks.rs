@@ -213,7 +213,8 @@ fn owner(
     match held {
         [affinity] => return known(affinity.value.key.owner()),
         [first, second, ..] => {
-            let (first, second) = (&first.value.key.node, &second.value.key.node);
+            let first = &first.value.key.node;
+            let second = &second.value.key.node;
             let detail = format!("both {first} and {second} hold an affinity for it; delete one of them");
             return Err((SkipReason::NeedsDecision, detail));
         }

@@ -148,7 +148,8 @@ impl<'s> Selection<'_, 's> {
 
         for (id, finding) in &self.orphans {
             let Some(object) = objects.get(&Key::Handle(id.clone())) else { continue };
-            let (subject, detail) = (finding.subject.clone(), "no allocation refers to it");
+            let subject = finding.subject.clone();
+            let detail = "no allocation refers to it";
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
             let delete = Edit::Delete(Key::Handle(id.clone()), object.revision().clone());
             let is_empty = |block| (Key::Block(block), Precondition::Records(id.clone(), 0..=0));
@@ -162,7 +163,8 @@ impl<'s> Selection<'_, 's> {
     /// Corrupt blocks are skipped in the plan.
     fn held_by_gone_nodes(&mut self) -> (BTreeMap<IpNet, String>, AffinitiesByBlock<'s>) {
         let index = &self.basis.context.index;
-        let (mut owned, mut affinities) = (BTreeMap::new(), AffinitiesByBlock::new());
+        let mut owned = BTreeMap::new();
+        let mut affinities = AffinitiesByBlock::new();
         for block in index.blocks.iter().filter(|block| self.scope.has_block(block.key)) {
             let Some(node) = block.host().filter(|node| self.nodes.contains(*node)) else { continue };
             if block.sound.is_some() && !index.is_unchecked(block.key) {

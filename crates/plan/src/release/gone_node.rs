@@ -30,7 +30,8 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(block, edit));
     whole.evidence.require((Key::Node(node.to_owned()), Precondition::Absent));
-    let (subject, repairs) = (Subject::Block(block), [Code::BlockOfMissingNode]);
+    let subject = Subject::Block(block);
+    let repairs = [Code::BlockOfMissingNode];
     let detail = format!("no owner, since {node} does not exist; the block is deleted with its last address");
     action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
 }
@@ -47,7 +48,8 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
         whole.evidence.require(not_owned_by_holder(key));
     }
 
-    let (subject, repairs) = (Subject::affinity(key), [Code::AffinityOfMissingNode]);
+    let subject = Subject::affinity(key);
+    let repairs = [Code::AffinityOfMissingNode];
     let detail = format!("{} does not exist", key.node);
     action.changes.push(Change::new(Verb::DeleteAffinity, subject, detail, &repairs));
 }

@@ -41,7 +41,8 @@ impl Chosen<'_> {
         let Allocated { block, address, .. } = self.allocated;
         let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::text);
         let codes = self.finding.map(|finding| finding.code);
-        let (subject, detail) = (Subject::Address(address), format!("{why} (block {block})"));
+        let subject = Subject::Address(address);
+        let detail = format!("{why} (block {block})");
         Change::new(Verb::ReleaseAddress, subject, detail, codes.as_slice())
     }
 }
@@ -133,7 +134,8 @@ pub(crate) fn too_early_affinity(basis: &Basis<'_>, affinity: &Versioned<Affinit
     if value.state == AffinityState::Confirmed || value.deleted {
         return None;
     }
-    let (key, what) = (Key::Affinity(value.key.clone()), format!("{} is {}", value.key, value.state));
+    let key = Key::Affinity(value.key.clone());
+    let what = format!("{} is {}", value.key, value.state);
     too_early_unsettled(basis, &key, revision, what)
 }
 
@@ -149,7 +151,8 @@ pub(crate) fn too_early_unsettled(
 }
 
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
-    let (what, grace) = (what.into(), basis.context.grace);
+    let what = what.into();
+    let grace = basis.context.grace;
     (SkipReason::SeenOnce, format!("{what}: it must be found in this state twice, {grace:#} apart"))
 }
 

@@ -25,7 +25,8 @@ pub struct Observation {
 impl Observation {
     /// Returns true if the same allocation still holds the address.
     pub(crate) fn matches(&self, held: &AllocationGuard) -> bool {
-        let (seen, now) = (self.record.as_ref(), held.record.as_ref());
+        let seen = self.record.as_ref();
+        let now = held.record.as_ref();
         seen.handle().unwrap_or(TextRef::EMPTY) == now.handle().unwrap_or(TextRef::EMPTY)
             && self.sequence == Some(held.sequence)
             && (!self.has_owner || seen.owner().to_map() == now.owner().to_map())

@@ -47,7 +47,8 @@ impl Touched {
     /// Takes objects out of a snapshot.
     pub(crate) fn take(snapshot: &mut Snapshot, keys: &HashSet<Key>) -> Self {
         let has_labels = snapshot.labels_affinities();
-        let (mut objects, mut doubles) = (BTreeMap::new(), Vec::new());
+        let mut objects = BTreeMap::new();
+        let mut doubles = Vec::new();
         let mut add = |key: Key, value: Object, revision: Revision| match objects.entry(key) {
             Entry::Vacant(place) => drop(place.insert(Versioned { value, revision })),
             Entry::Occupied(mut place) => {

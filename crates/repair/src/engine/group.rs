@@ -48,7 +48,8 @@ struct MadeChange {
 }
 
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
-    let (mut made, mut known) = (Made::new(), Objects::new());
+    let mut made = Made::new();
+    let mut known = Objects::new();
     for (index, task) in group.tasks.iter().enumerate() {
         // An interrupt does not stop a step that has begun.
         if index == 0 && context.interrupt.is_set() {

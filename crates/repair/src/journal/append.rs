@@ -92,7 +92,8 @@ fn open_if_over(path: &Path) -> Option<File> {
 /// be long. Returns `None` if the run is alive, or if the file is damaged or is not a journal.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
-    let (mut header, mut marks) = (None, Vec::new());
+    let mut header = None;
+    let mut marks = Vec::new();
     while let Some((line, is_sound)) = lines.next().ok()? {
         if !is_sound {
             return None;

@@ -24,7 +24,7 @@ pub enum JournalError {
     Alive { path: PathBuf },
     /// A line, numbered from 1, has a fault.
     #[error("line {line} of the journal {}: {reason}", path.display())]
-    Line { path: PathBuf, line: usize, reason: LineFault },
+    Line { path: PathBuf, line: usize, reason: String },
 }
 
 impl JournalError {
@@ -46,32 +46,6 @@ impl JournalError {
             }
         }
     }
-}
-
-/// The fault in a line of a journal.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineFault {
-    #[error("it is not the line that was written here")]
-    Changed,
-    /// The decoder's error.
-    #[error("{0}")]
-    Undecodable(String),
-    #[error("it comes after the end of the run")]
-    AfterEnd,
-    #[error("there is a second header")]
-    SecondHeader,
-    #[error("intent {0} is repeated")]
-    SecondIntent(u64),
-    #[error("there is an outcome of intent {0}, but no such intent")]
-    OutcomeOfNothing(u64),
-    #[error("the outcome of intent {0} has a different number of objects")]
-    OutcomeOfOthers(u64),
-    #[error("intent {0} has two different outcomes")]
-    SecondOutcome(u64),
-    #[error("one intent changes {0} twice")]
-    ChangedTwice(String),
-    #[error("a value of {0} is not base64")]
-    NotBase64(String),
 }
 
 impl JournalError {

@@ -82,7 +82,8 @@ impl Journal {
     }
 
     fn new(path: &Path, lines: LineWriter) -> Self {
-        let (next_intent, concluded) = (AtomicU64::new(0), AtomicU64::new(0));
+        let next_intent = AtomicU64::new(0);
+        let concluded = AtomicU64::new(0);
         Self { path: path.to_owned(), lines, next_intent, concluded }
     }
 
@@ -202,7 +203,8 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
 impl Pen {
     fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::write(path, &error);
-        let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
+        let mut sum = Sum::default();
+        let mut frames = FrameWriter::new().map_err(failed)?;
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
         let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
         let file = JournalFile::create(path, first).map_err(failed)?;

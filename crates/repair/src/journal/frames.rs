@@ -143,7 +143,8 @@ impl<R: Read> BufRead for Text<R> {
 
 /// Returns the text of the last frame of a file; `None` if there is none, or it is incomplete or damaged.
 pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
-    let (mut last, mut start) = (None, 0);
+    let mut last = None;
+    let mut start = 0;
     loop {
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();

@@ -107,8 +107,11 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let first = lines.next()?.and_then(|(line, is_sound)| header(path, line, is_sound).ok());
     let Some(header) = first else { return Ok(None) };
 
-    let (mut objects, mut lock, mut state) = (0, None, JournalState::Interrupted);
-    let (mut intents, mut outcomes) = (0_usize, 0);
+    let mut objects = 0;
+    let mut lock = None;
+    let mut state = JournalState::Interrupted;
+    let mut intents = 0_usize;
+    let mut outcomes = 0;
     while let Some((line, is_sound)) = lines.next()? {
         if !is_sound {
             state = JournalState::Damaged;

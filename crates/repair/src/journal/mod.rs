@@ -23,7 +23,7 @@ pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
-pub use self::error::{JournalError, LineFault};
+pub use self::error::JournalError;
 pub use self::file::Journal;
 pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
 pub use self::read::Recorded;

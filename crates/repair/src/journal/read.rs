@@ -9,8 +9,11 @@ use calipam_files::regular;
 
 use super::disk::{is_alive, open_own};
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
-use super::error::{JournalError, LineFault};
+use super::error::JournalError;
 use super::line::Lines;
+
+/// The reason for a line whose checksum does not fit.
+const CHANGED: &str = "it is not the line that was written here";
 
 /// A journal that was read.
 #[derive(Clone, Debug)]
@@ -68,13 +71,8 @@ impl Recorded {
         // The number of objects that each intent changes.
         let mut changes = HashMap::new();
         while let Some((line, is_sound)) = lines.next().map_err(failed)? {
-            let taken = if is_sound {
-                serde_json::from_slice(line)
-                    .map_err(|error| LineFault::Undecodable(error.to_string()))
-                    .and_then(|entry| recorded.take(entry, &mut changes))
-            } else {
-                Err(LineFault::Changed)
-            };
+            let taken =
+                if is_sound { recorded.take_line(line, &mut changes) } else { Err(CHANGED.to_owned()) };
             if let Err(reason) = taken {
                 return Err(JournalError::Line { path: path.to_owned(), line: lines.number, reason });
             }
@@ -83,17 +81,22 @@ impl Recorded {
         Ok(recorded)
     }
 
-    fn take(&mut self, entry: Entry, changes: &mut HashMap<u64, usize>) -> Result<(), LineFault> {
+    /// Takes a line as it was written. `changes` are the numbers of objects that each intent changes.
+    ///
+    /// # Errors
+    /// The reason why the line is not part of a journal.
+    fn take_line(&mut self, line: &[u8], changes: &mut HashMap<u64, usize>) -> Result<(), String> {
+        let entry: Entry = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         if self.ended && !matches!(entry, Entry::Lock(_)) {
-            return Err(LineFault::AfterEnd);
+            return Err("it comes after the end of the run".into());
         }
 
         match entry {
-            Entry::Header(_) => return Err(LineFault::SecondHeader),
+            Entry::Header(_) => return Err("there is a second header".into()),
             Entry::Intent(intent) => {
                 check(&intent)?;
                 if changes.insert(intent.id, intent.changes.len()).is_some() {
-                    return Err(LineFault::SecondIntent(intent.id));
+                    return Err(format!("intent {} is repeated", intent.id));
                 }
                 self.intents.push(intent);
             }
@@ -105,16 +108,17 @@ impl Recorded {
         Ok(())
     }
 
-    fn take_outcome(&mut self, outcome: Outcome, changes: &HashMap<u64, usize>) -> Result<(), LineFault> {
-        let Some(changes) = changes.get(&outcome.id) else {
-            return Err(LineFault::OutcomeOfNothing(outcome.id));
+    fn take_outcome(&mut self, outcome: Outcome, changes: &HashMap<u64, usize>) -> Result<(), String> {
+        let id = outcome.id;
+        let Some(changes) = changes.get(&id) else {
+            return Err(format!("there is an outcome of intent {id}, but no such intent"));
         };
         if outcome.written.as_ref().is_some_and(|written| written.len() != *changes) {
-            return Err(LineFault::OutcomeOfOthers(outcome.id));
+            return Err(format!("the outcome of intent {id} has a different number of objects"));
         }
         // Two runs may resolve the same intent at the same time.
-        match self.outcomes.insert(outcome.id, outcome.clone()) {
-            Some(other) if other != outcome => Err(LineFault::SecondOutcome(outcome.id)),
+        match self.outcomes.insert(id, outcome.clone()) {
+            Some(other) if other != outcome => Err(format!("intent {id} has two different outcomes")),
             _ => Ok(()),
         }
     }
@@ -146,15 +150,15 @@ impl Recorded {
 }
 
 /// Refuses an intent that undo could not invert.
-fn check(intent: &Intent) -> Result<(), LineFault> {
+fn check(intent: &Intent) -> Result<(), String> {
     let mut keys = BTreeSet::new();
     for change in &intent.changes {
         if !keys.insert(&change.key) {
-            return Err(LineFault::ChangedTwice(change.key.clone()));
+            return Err(format!("one intent changes {} twice", change.key));
         }
         let values = change.before.iter().map(|version| &version.value).chain(&change.after);
         if values.into_iter().any(|value| value.bytes().is_none()) {
-            return Err(LineFault::NotBase64(change.key.clone()));
+            return Err(format!("a value of {} is not base64", change.key));
         }
     }
     Ok(())
@@ -181,7 +185,7 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
     match serde_json::from_slice(text) {
         Ok(Entry::Header(header)) if is_sound => Ok(header),
         Ok(Entry::Header(_)) => {
-            Err(JournalError::Line { path: path.to_owned(), line: 1, reason: LineFault::Changed })
+            Err(JournalError::Line { path: path.to_owned(), line: 1, reason: CHANGED.to_owned() })
         }
         _ => Err(no_journal()),
     }

@@ -71,7 +71,8 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
     let most = most.saturating_sub(own.len()).max(1);
     let mut writes: Vec<Vec<Piece>> = Vec::new();
-    let (mut objects, mut is_full) = (0, true);
+    let mut objects = 0;
+    let mut is_full = true;
 
     for (key, edits) in step.by_object() {
         let is_block = matches!(key, Key::Block(_));

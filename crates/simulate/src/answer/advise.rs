@@ -220,7 +220,8 @@ fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> 
 }
 
 fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {
-    let (time, limit) = (&run.adds.time, scenario.config().unwrap_or_default().block_limit());
+    let time = &run.adds.time;
+    let limit = scenario.config().unwrap_or_default().block_limit();
     let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOW_MEAN_PERMILLE) / 1_000 || time.p99 > SLOW_P99;
     [
         (run.waiting_pods > 0, Drawback::WaitingPods),

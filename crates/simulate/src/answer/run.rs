@@ -48,7 +48,8 @@ impl std::ops::Deref for Finished {
 impl World {
     /// The results of the run.
     pub(super) fn show(&self) -> Run {
-        let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
+        let measured = self.measured.borrow();
+        let pods = self.pods.borrow();
         let snapshot = self.snapshot_of_blocks();
         let stranded = Context::new(&snapshot, &Options::default()).nodes_without_addresses();
         Run {

@@ -14,7 +14,9 @@ impl World {
     /// Begins an eviction. The returned cell gets the result when it ends.
     pub(crate) fn begin_eviction(self: &Rc<Self>, eviction: &Eviction) -> Rc<Cell<Option<Evicted>>> {
         let result = Rc::new(Cell::new(None));
-        let (world, eviction, set) = (Rc::clone(self), eviction.clone(), Rc::clone(&result));
+        let world = Rc::clone(self);
+        let eviction = eviction.clone();
+        let set = Rc::clone(&result);
         self.engine.spawn(async move { set.set(Some(evict(&world, &eviction).await)) });
         result
     }

@@ -127,7 +127,8 @@ impl World {
     /// Records the addresses and blocks of a node that is failing now.
     fn note_held(&self, node: u32) {
         let node = Rc::clone(&self.nodes.borrow().get(node).name);
-        let (mut blocks, mut allocations) = (Vec::new(), Vec::new());
+        let mut blocks = Vec::new();
+        let mut allocations = Vec::new();
         for block in self.server.data().blocks() {
             if block.host() == Some(&*node) {
                 blocks.push(block.cidr());

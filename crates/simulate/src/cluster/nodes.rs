@@ -86,7 +86,8 @@ impl Nodes {
     /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer pods for its weight.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
-        let (first, second) = (draw()?, draw()?);
+        let first = draw()?;
+        let second = draw()?;
         let load = |one: u32, other: u32| self.get(one).pods.len() as u64 * u64::from(self.get(other).weight);
         Some(if load(second, first) < load(first, second) { second } else { first })
     }

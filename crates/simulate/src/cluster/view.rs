@@ -26,7 +26,8 @@ impl World {
         if is_etcd {
             snapshot.mark_read([Source::Endpoints]);
         }
-        let (pods, nodes) = (self.pods.borrow(), self.nodes.borrow());
+        let pods = self.pods.borrow();
+        let nodes = self.nodes.borrow();
         for (id, pod) in pods.all() {
             let node = &*nodes.get(pod.node).name;
             if pod.is_in_api {
@@ -73,7 +74,8 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
 }
 
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
-    let (name, container) = (Pod::name(id), pod.container(id));
+    let name = Pod::name(id);
+    let container = pod.container(id);
     // The plugin has emptied the annotations of a pod that is stopping.
     let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
     let texts = if is_stopping { Vec::new() } else { texts(&pod.addresses) };
@@ -97,7 +99,8 @@ fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
 }
 
 fn endpoint(id: u32, pod: &Pod, node: &str) -> Endpoint {
-    let (name, container) = (Pod::name(id), pod.container(id));
+    let name = Pod::name(id);
+    let container = pod.container(id);
     let parts = EndpointParts {
         namespace: "default",
         name: &endpoint_name(node, "k8s", &name, "eth0"),

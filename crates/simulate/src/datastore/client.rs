@@ -215,7 +215,9 @@ impl Store for Client {
     /// Performs one write. On Kubernetes, a deletion has two steps (facts 2.9). The first one decides the result; the
     /// second one only takes time.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
-        let (key, kind, copy) = (swap.record.key(), Kind::of(&swap.record), swap.clone());
+        let key = swap.record.key();
+        let kind = Kind::of(&swap.record);
+        let copy = swap.clone();
         if let Some(read) = &swap.read {
             self.read_again(&key, read).await?;
         }

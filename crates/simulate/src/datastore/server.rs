@@ -94,7 +94,8 @@ impl Server {
             self.costs.request(work, listing, |latency| self.draw(latency));
 
         let slot = Slot::new();
-        let (server, filled) = (Rc::clone(self), slot.clone());
+        let server = Rc::clone(self);
+        let filled = slot.clone();
         let job = Job {
             busy,
             finish: Box::new(move || {
@@ -119,7 +120,8 @@ impl Server {
             return self.take(job);
         }
         // The round trip from the API server to its etcd takes about half of a read.
-        let (server, trip) = (Rc::clone(self), Micros(self.costs.read.median().0 / 2));
+        let server = Rc::clone(self);
+        let trip = Micros(self.costs.read.median().0 / 2);
         self.engine.at(now + trip, move || {
             let ready = server.caches.borrow_mut().ready(now + trip, kind, server.costs.refresh, trip);
             let answering = Rc::clone(&server);

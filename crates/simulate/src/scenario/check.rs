@@ -16,50 +16,44 @@ const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 /// The result of a simulation.
 pub(crate) type Result<T, E = ScenarioError> = std::result::Result<T, E>;
 
-/// The reason why a scenario cannot be simulated.
+/// The reason why a scenario cannot be simulated, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScenarioError {
-    #[error("there is no pool, so no pod can get an address")]
-    NoPool,
-    #[error("there is no node")]
-    NoNodes,
-    #[error("there are no pods: each node gets 0")]
-    NoPods,
-    #[error("{pods} pods on each node are more than a node's maximum of {most}")]
-    TooManyPodsOfNode { pods: u32, most: u32 },
-    #[error("a block of /{block_size} is larger than the pool {pool}")]
-    BlockLargerThanPool { pool: IpNet, block_size: u8 },
-    #[error("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}")]
-    BlockSize { pool: IpNet, block_size: u8, least: u8, most: u8 },
-    #[error("the pools {0} and {1} overlap")]
-    PoolsOverlap(IpNet, IpNet),
-    #[error("a limit on blocks per node needs strict affinity, as in Calico")]
-    LimitNeedsStrictAffinity,
-    #[error(
-        "{nodes} nodes with {pods} pods are more than can be simulated: at most {MOST_NODES} and {MOST_PODS}"
-    )]
-    TooLarge { nodes: u32, pods: u64 },
-    #[error("a simulation of {0} is longer than a year")]
-    TooLong(Micros),
-    #[error("the duration of a simulation must be longer than 0")]
-    NoTime,
-    #[error("node {0} not found")]
-    NoSuchNode(String),
-    #[error("an event at {at} comes after the end at {end}")]
-    EventAfterEnd { at: Micros, end: Micros },
-    #[error("a latency that varies by {0} thousandths could be negative: at most 1000")]
-    Jitter(u64),
-    #[error(transparent)]
-    Costs(#[from] CostsError),
+#[error("{message}")]
+pub struct ScenarioError {
+    message: String,
+    pub hint: Option<&'static str>,
+}
+
+impl ScenarioError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+}
+
+/// The hint for costs of requests that cannot be.
+const COSTS: &str = "for example `--latency read=2ms,write=5ms`";
+/// The hint for a size of blocks that does not suit a pool.
+const BLOCK_SIZE: &str = "`--block-size` is a prefix length: 26 for blocks of 64 addresses";
+
+impl From<CostsError> for ScenarioError {
+    fn from(error: CostsError) -> Self {
+        Self::new(error.to_string()).hint(COSTS)
+    }
 }
 
 impl Scenario {
     /// Refuses a scenario that no cluster can have, or that is too large to simulate. A pool that is too small for the
     /// blocks of all nodes is allowed: simulations show its effects.
     pub fn check(&self) -> Result<()> {
-        let costs = self.costs()?;
-        if costs.jitter_permille > 1_000 {
-            return Err(ScenarioError::Jitter(costs.jitter_permille));
+        let jitter = self.costs()?.jitter_permille;
+        if jitter > 1_000 {
+            let message =
+                format!("a latency that varies by {jitter} thousandths could be negative: at most 1000");
+            return Err(ScenarioError::new(message).hint(COSTS));
         }
         self.check_pools()?;
         self.check_size()?;
@@ -68,26 +62,21 @@ impl Scenario {
 
     fn check_pools(&self) -> Result<()> {
         if self.pools_for_pods().next().is_none() {
-            return Err(ScenarioError::NoPool);
+            let error = ScenarioError::new("there is no pool, so no pod can get an address");
+            return Err(error.hint("add one: `--pool 10.244.0.0/16`"));
         }
         for (index, spec) in self.pools.iter().enumerate() {
-            let (pool, block_size) = (spec.cidr.trunc(), spec.block_size);
-            let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
-            if !allowed.contains(&block_size) {
-                let (least, most) = (*allowed.start(), *allowed.end());
-                return Err(ScenarioError::BlockSize { pool, block_size, least, most });
-            }
-            if block_size < pool.prefix_len() {
-                return Err(ScenarioError::BlockLargerThanPool { pool, block_size });
-            }
+            let pool = spec.cidr.trunc();
+            has_block_size(pool, spec.block_size)?;
             let others = self.pools[..index].iter().map(|other| other.cidr.trunc());
             let known = self.start.iter().flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
             if let Some(other) = others.chain(known).find(|other| cidr::overlap(*other, pool)) {
-                return Err(ScenarioError::PoolsOverlap(other, pool));
+                return Err(ScenarioError::new(format!("the pools {other} and {pool} overlap")));
             }
         }
         if self.max_blocks_per_host > 0 && !self.config().is_some_and(|config| config.strict_affinity) {
-            return Err(ScenarioError::LimitNeedsStrictAffinity);
+            let message = "a limit on blocks per node needs strict affinity, as in Calico";
+            return Err(ScenarioError::new(message).hint("add `--strict-affinity`"));
         }
         Ok(())
     }
@@ -95,19 +84,26 @@ impl Scenario {
     fn check_size(&self) -> Result<()> {
         let nodes = self.node_count();
         if nodes == 0 {
-            return Err(ScenarioError::NoNodes);
+            return Err(ScenarioError::new("there is no node"));
         }
-        if self.pods_per_node > self.max_pods_per_node {
-            let (pods, most) = (self.pods_per_node, self.max_pods_per_node);
-            return Err(ScenarioError::TooManyPodsOfNode { pods, most });
+
+        let Self { pods_per_node, max_pods_per_node, .. } = self;
+        if pods_per_node > max_pods_per_node {
+            let message = format!(
+                "{pods_per_node} pods on each node are more than a node's maximum of {max_pods_per_node}"
+            );
+            return Err(ScenarioError::new(message).hint("`--max-pods-per-node` raises it"));
         }
+
         let running = self.start.as_ref().map_or(0, |start| start.pods.len() as u64);
         let pods = self.pod_count() + running;
         if pods == 0 {
-            return Err(ScenarioError::NoPods);
+            return Err(ScenarioError::new("there are no pods: each node gets 0"));
         }
         if nodes > MOST_NODES || pods > MOST_PODS {
-            return Err(ScenarioError::TooLarge { nodes, pods });
+            return Err(ScenarioError::new(format!(
+                "{nodes} nodes with {pods} pods are more than can be simulated: at most {MOST_NODES} and {MOST_PODS}"
+            )));
         }
         Ok(())
     }
@@ -115,17 +111,20 @@ impl Scenario {
     fn check_times(&self) -> Result<()> {
         let end = self.end();
         if end.is_zero() {
-            return Err(ScenarioError::NoTime);
+            return Err(ScenarioError::new("the duration of a simulation must be longer than 0"));
         }
         if end > LONGEST {
-            return Err(ScenarioError::TooLong(end));
+            return Err(ScenarioError::new(format!("a simulation of {end} is longer than a year")));
         }
         let Some(planned) = &self.event else { return Ok(()) };
         if planned.at > end {
-            return Err(ScenarioError::EventAfterEnd { at: planned.at, end });
+            let message = format!("an event at {} comes after the end at {end}", planned.at);
+            return Err(ScenarioError::new(message));
         }
         match planned.what.node() {
-            Some(name) if self.node_index(name).is_none() => Err(ScenarioError::NoSuchNode(name.to_owned())),
+            Some(name) if self.node_index(name).is_none() => {
+                Err(ScenarioError::new(format!("node {name} not found")))
+            }
             _ => Ok(()),
         }
     }
@@ -140,6 +139,22 @@ impl Scenario {
             }
         }
     }
+}
+
+/// Refuses blocks that Calico does not allow, or that are larger than their pool.
+fn has_block_size(pool: IpNet, block_size: u8) -> Result<()> {
+    let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
+    let (least, most) = (allowed.start(), allowed.end());
+    if !allowed.contains(&block_size) {
+        let message =
+            format!("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}");
+        return Err(ScenarioError::new(message).hint(BLOCK_SIZE));
+    }
+    if block_size < pool.prefix_len() {
+        let message = format!("a block of /{block_size} is larger than the pool {pool}");
+        return Err(ScenarioError::new(message).hint(BLOCK_SIZE));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -74,14 +74,16 @@ fn state_in(
         }
     }
     let state = best.ok_or_else(|| {
-        let (folder, first) = (folder.display(), first.unwrap_or(time));
+        let folder = folder.display();
+        let first = first.unwrap_or(time);
         Failure::usage(format!("{folder} has no export from {time} or before; the first one is from {first}"))
             .hint("name a later time, or a file: nothing is known from before the first export")
     })?;
     let exact = if state._written.is_some() { QUIET } else { SignedDuration::ZERO };
     if time.duration_since(state.at) > exact {
         let next = archive.exports().get(later).map(|export| format!(" until {}", export.taken_at));
-        let (at, until) = (state.at, next.unwrap_or_default());
+        let at = state.at;
+        let until = next.unwrap_or_default();
         operator.warn(format!("this is the state of {at}: nothing is known after it{until}"));
     }
     Ok(state)

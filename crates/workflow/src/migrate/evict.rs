@@ -46,7 +46,8 @@ impl Eviction {
     ) -> Result<()> {
         // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
-        let (old, pins) = (pool.cidr, Pins::of(pool, &namespaces));
+        let old = pool.cidr;
+        let pins = Pins::of(pool, &namespaces);
         let meter = operator.start(Activity::Evicting);
         let (mut asked, mut refused): (BTreeSet<String>, BTreeMap<String, String>) = Default::default();
         let mut stuck_since: Option<Instant> = None;
@@ -172,7 +173,9 @@ impl Eviction {
             };
             if began.elapsed() >= self.patience() {
                 let (namespace, Controller { kind, name }) = owner;
-                let (ready, expected, waited) = (ready(&pods, owner), expected(owner), self.patience);
+                let ready = ready(&pods, owner);
+                let expected = expected(owner);
+                let waited = self.patience;
                 return Err(Failure::refused(format!(
                     "{kind} {namespace}/{name} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped"
                 ))

@@ -231,7 +231,8 @@ async fn survey_all(
     let moving = match access.datastore.workloads() {
         Some(workloads) => {
             let since = seen.snapshot.cluster.as_ref().and_then(|cluster| cluster.is_since((3, 32)));
-            let (eviction, moves) = (request.eviction.as_ref(), since == Some(false));
+            let eviction = request.eviction.as_ref();
+            let moves = since == Some(false);
             Some(Moving::read(&workloads, &seen.snapshot, &survey, eviction, moves).await)
         }
         None => None,

@@ -98,7 +98,8 @@ impl Moving {
         for namespace in &namespaces {
             all.extend(pins(format!("Namespace {}", namespace.name), &namespace.requests, old));
         }
-        let (moves, pins) = (Moves { machines: live_migration_moves }, Pins::of(old, &namespaces));
+        let moves = Moves { machines: live_migration_moves };
+        let pins = Pins::of(old, &namespaces);
         let evicted: Vec<&WorkloadPod> =
             moving.iter().copied().filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod)).collect();
         let estimate = Estimate::of(snapshot, &survey.migration, &evicted, eviction);

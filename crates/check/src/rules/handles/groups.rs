@@ -78,7 +78,8 @@ struct Object {
 /// group, one handle claims one address in one block, or one address of each family, and the blocks record exactly
 /// that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
-    let (objects, references) = (objects(context), references(context));
+    let objects = objects(context);
+    let references = references(context);
     let groups = in_parts(BLOCKS, SHARDS, |shards| {
         let mut groups = Vec::new();
         for shard in shards {
@@ -173,7 +174,8 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
             let clean = id.cut_at_carriage_return();
             let is_clean = clean.packed().len() == id.packed().len();
             let blocks = if is_clean { typical_blocks(&handle.value, place) } else { None };
-            let (hash, blocks) = (hash_of_handle(clean), blocks.unwrap_or([NO_BLOCK; 2]));
+            let hash = hash_of_handle(clean);
+            let blocks = blocks.unwrap_or([NO_BLOCK; 2]);
             objects.push(hash, Object { hash, position, blocks });
         }
         objects

@@ -75,7 +75,8 @@ impl<'s> Checker<'_, 's> {
 
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
-        let (revision, blocks) = (Some(object.revision.to_string()), counts(Some(object), &[]));
+        let revision = Some(object.revision.to_string());
+        let blocks = counts(Some(object), &[]);
         let evidence = HandleEvidence { revision, blocks, ..HandleEvidence::default() };
         let says = format!("{} is a handle that no allocation refers to", short(&id));
         let finding = handle_finding(Code::OrphanHandle, id.clone(), says, evidence);

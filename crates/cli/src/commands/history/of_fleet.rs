@@ -31,7 +31,8 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
     let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
         let found = match &args.archive {
             Some(folder) => {
-                let (folder, person) = (place(folder, cluster, ""), Person::watching(console));
+                let folder = place(folder, cluster, "");
+                let person = Person::watching(console);
                 let found = archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
                 found.map_err(|failure| failure.message)
             }
@@ -66,7 +67,8 @@ async fn of_datastore(access: Access<'_>, address: IpAddr, journals: Option<&Pat
             let snapshot = read_around(access, &Lookup::Address(address)).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
-            let (about, events) = (HistorySubject::Address(address), recorded_in(snapshot, address));
+            let about = HistorySubject::Address(address);
+            let events = recorded_in(snapshot, address);
             Ok(History { guid, location, about, reach, events })
         }
         other => other,

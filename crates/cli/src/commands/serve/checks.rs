@@ -152,7 +152,9 @@ impl<'a> Checks<'a> {
         let snapshot = live.snapshot();
         let snapshot = snapshot.read().unwrap_or_else(PoisonError::into_inner);
         let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
-        let (folder, now, console) = (folder.to_owned(), snapshot.taken_at, self.console.clone());
+        let folder = folder.to_owned();
+        let now = snapshot.taken_at;
+        let console = self.console.clone();
         let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
             // `None` if nothing was recorded before this run.
             Ok(past) => past,

@@ -119,7 +119,9 @@ pub(super) async fn serve(
             },
             stopped = &mut stop => break stopped,
         };
-        let (state, asking, ending) = (state.clone(), Arc::clone(&asking), ending.clone());
+        let state = state.clone();
+        let asking = Arc::clone(&asking);
+        let ending = ending.clone();
         connections.spawn(async move {
             connection(stream, answers, &state, &asking, ending).await;
             drop(place);

@@ -72,7 +72,8 @@ impl Good {
         counts: Option<LiveCounts>,
         trends: Option<Trends>,
     ) -> Self {
-        let (at, ended) = (Timestamp::now(), Instant::now());
+        let at = Timestamp::now();
+        let ended = Instant::now();
         Self { at, ended, took, report, advice, snapshot, counts, trends, texts: Default::default() }
     }
 

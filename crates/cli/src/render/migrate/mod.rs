@@ -114,7 +114,9 @@ fn heading(survey: &Survey) -> String {
 
 /// Explains the two halves of a migration with a temporary pool, and names the current one.
 fn there_and_back(Detour { leg, temporary, successor }: Detour<'_>) -> String {
-    let (temporary, name, size) = (&temporary.name, &successor.name, successor.block_size);
+    let temporary = &temporary.name;
+    let name = &successor.name;
+    let size = successor.block_size;
     match leg {
         Leg::There => format!(
             "This is the first half: to the temporary pool {temporary}. Once {name} is empty, it is deleted and created again with blocks of /{size}; then everything moves back. Blocks of two sizes in one CIDR would overlap, and addresses could be assigned twice."
@@ -193,7 +195,8 @@ fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
 
 /// Formats the time that the eviction takes, and the basis of the estimate.
 fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> String {
-    let (all, total) = (count(*pods, "pod", "pods"), total.round(Unit::Second).unwrap_or(*total));
+    let all = count(*pods, "pod", "pods");
+    let total = total.round(Unit::Second).unwrap_or(*total);
     if *not_moved > 0 {
         let left = thousands(*not_moved);
         return format!(
@@ -269,7 +272,8 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
 
 /// Returns the command that moves the pods of a workload; `None` if no single command does.
 fn command(group: &Group, moving: &Moving) -> Option<String> {
-    let (namespace, name) = (shell_word(&group.namespace), shell_word(&group.name));
+    let namespace = shell_word(&group.namespace);
+    let name = shell_word(&group.name);
     match group.kind.as_deref()? {
         kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => {
             Some(format!("kubectl -n {namespace} rollout restart {}/{name}", kind.to_ascii_lowercase()))

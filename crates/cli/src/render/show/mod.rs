@@ -51,7 +51,8 @@ pub(crate) struct ViewDocument<'a, V> {
 
 impl<'a, V: View> ViewDocument<'a, V> {
     pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
-        let (cluster, note) = (ClusterIdentity::of(snapshot), note_of_other_ipam(snapshot));
+        let cluster = ClusterIdentity::of(snapshot);
+        let note = note_of_other_ipam(snapshot);
         Self { cluster, coverage: &snapshot.coverage, note, view }
     }
 }

@@ -41,7 +41,8 @@ fn bar(length: u64, most: u64, room: usize) -> String {
 pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     let room = room.clamp(1, values.len().max(1));
     let column = |place: usize| {
-        let (begin, end) = (place * values.len() / room, ((place + 1) * values.len()).div_ceil(room));
+        let begin = place * values.len() / room;
+        let end = ((place + 1) * values.len()).div_ceil(room);
         values.get(begin..end.min(values.len())).and_then(|part| part.iter().max()).copied().unwrap_or(0)
     };
     let height = |value: u64| match value {

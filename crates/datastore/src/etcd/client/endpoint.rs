@@ -97,6 +97,8 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
 
 /// The reason that a server gives before it closes the connection, if it can be found out.
 async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
-    let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.timeouts.connect);
+    let authority = authority.to_owned();
+    let tls = settings.tls.clone();
+    let limit = settings.timeouts.connect;
     tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?
 }

@@ -217,7 +217,8 @@ impl EtcdClient {
                 return self.call_once(kv.txn(transaction)).await;
             }
             self.call(|| {
-                let (mut kv, transaction) = (self.kv.clone(), transaction.clone());
+                let mut kv = self.kv.clone();
+                let transaction = transaction.clone();
                 async move { kv.txn(transaction).await }
             })
             .await

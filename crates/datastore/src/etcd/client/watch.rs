@@ -32,7 +32,8 @@ impl EtcdClient {
 
     /// Searches for the oldest readable revision. `newest` must be readable.
     pub(crate) async fn oldest_kept(&self, newest: i64) -> Result<i64> {
-        let (mut compacted, mut kept) = (0, newest);
+        let mut compacted = 0;
+        let mut kept = newest;
         while kept - compacted > 1 {
             let middle = compacted + (kept - compacted) / 2;
             match self.get(&[Range::key(PROBE).at(middle).keys_only()], "its oldest revision").await {
@@ -121,14 +122,16 @@ async fn watch(
         let options = WatchOptions::new().with_start_revision(from).with_fragment();
         if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
     };
-    let (mut waiting, mut changes) = (ranges.iter(), Vec::new());
+    let mut waiting = ranges.iter();
+    let mut changes = Vec::new();
     let Some(first) = waiting.next() else { return Ok(Watched::Changes(changes)) };
     let mut stream = client.watch(first.start.clone(), Some(options(first))).await?;
     for range in waiting {
         stream.watch(range.start.clone(), Some(options(range))).await?;
     }
 
-    let (mut begun, mut due) = (0, due.clone());
+    let mut begun = 0;
+    let mut due = due.clone();
     let mut ask = tokio::time::interval(ASK);
     loop {
         let answer = tokio::select! {

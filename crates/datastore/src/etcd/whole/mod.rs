@@ -112,7 +112,8 @@ async fn attempt_once<C: Collector>(
     let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
-    let (collector, progress) = (collect(&start)?, Arc::clone(progress));
+    let collector = collect(&start)?;
+    let progress = Arc::clone(progress);
     let pull = Pull::new(Arc::clone(client), revision, extent.records(), collector, progress);
     let mut rest = Vec::new();
     for (range, answer) in ranges.iter().zip(&start.first.ranges) {

@@ -116,7 +116,8 @@ impl Sample {
             parts.extend(split(HANDLE_PREFIX, &self.handles, handles, HANDLES_PER_RANGE, "handles"));
         }
         if extent.has(Source::Endpoints) {
-            let (keys, per_range) = (&self.endpoints, ENDPOINTS_PER_RANGE);
+            let keys = &self.endpoints;
+            let per_range = ENDPOINTS_PER_RANGE;
             parts.extend(split(ENDPOINT_PREFIX, keys, endpoints, per_range, "workload endpoints"));
         }
         parts

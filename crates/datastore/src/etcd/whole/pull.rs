@@ -121,7 +121,8 @@ impl<C: Collector> Pull<C> {
 
     /// Adds entries that were read earlier. Must be called before the first [`Self::push`].
     pub(crate) fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
-        let (mut chunk, mut number) = (C::chunk(self.records), 0);
+        let mut chunk = C::chunk(self.records);
+        let mut number = 0;
         for entry in entries {
             C::add(&mut chunk, entry);
             number += 1;

@@ -67,7 +67,8 @@ enum Sent {
 
 impl SharedTransactions {
     pub(super) fn new(alone: bool) -> Arc<Self> {
-        let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
+        let reads = Queue::new(READS);
+        let writes = Queue::new(WRITES);
         Arc::new(Self { reads, writes, alone: AtomicBool::new(alone) })
     }
 
@@ -92,7 +93,8 @@ impl SharedTransactions {
 
     /// Sends a request for waiting reads; returns false if there are none.
     async fn read_several(&self, client: &Arc<EtcdClient>) -> bool {
-        let (mut reads, mut room) = (Vec::new(), LIMITS.conditions);
+        let mut reads = Vec::new();
+        let mut room = LIMITS.conditions;
         while let Some(read) = self.reads.take_if(|read| read.paths.len() <= room) {
             room -= read.paths.len();
             reads.push(read);

@@ -63,7 +63,8 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
         async move { block_key(&client, larger).await }
     });
     let around = spans(net).into_iter().map(|span| {
-        let (client, kind) = (Arc::clone(client), kind.clone());
+        let client = Arc::clone(client);
+        let kind = kind.clone();
         async move { in_span(&client, &kind, &span).await }
     });
     let (larger, around) = tokio::try_join!(tasks::all(IN_FLIGHT, larger), tasks::all(IN_FLIGHT, around))?;
@@ -85,8 +86,10 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
 /// too many names.
 async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
     let form = |text: &str| text.replace(['.', ':'], "-");
-    let (first, end) = (form(&span.first), prefix_end(form(&span.last).as_bytes()));
-    let (mut token, mut names) = (token_from(&first), Vec::new());
+    let first = form(&span.first);
+    let end = prefix_end(form(&span.last).as_bytes());
+    let mut token = token_from(&first);
+    let mut names = Vec::new();
     for most in PAGES {
         let query = format!("?includeObject=None&limit={most}&continue={token}");
         let page = match page(client, kind, &query, Accept::Table).await {
@@ -110,7 +113,8 @@ async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<O
 }
 
 async fn page(client: &Arc<KubeClient>, kind: &Kind, query: &str, accept: Accept) -> Result<Page> {
-    let (path, what) = (format!("{}{query}", kind.path), kind.known.plural);
+    let path = format!("{}{query}", kind.path);
+    let what = kind.known.plural;
     client.get_json(&path, accept, what).await?.ok_or_else(|| client.error(what, Failure::NotFound))
 }
 

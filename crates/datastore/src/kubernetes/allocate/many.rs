@@ -43,7 +43,8 @@ pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Resul
     let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
     by_name.sort();
     let parts = by_name.chunks(PAGE).map(|part| {
-        let (client, part) = (Arc::clone(client), part.to_vec());
+        let client = Arc::clone(client);
+        let part = part.to_vec();
         async move { Part { client: &client, found: Vec::new() }.read(&part).await }
     });
     let found = tasks::all(PAGES, parts).await?;
@@ -98,7 +99,8 @@ impl Part<'_> {
 
     async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
         let reads = wanted.iter().map(|(_, cidr)| {
-            let (client, cidr) = (Arc::clone(self.client), *cidr);
+            let client = Arc::clone(self.client);
+            let cidr = *cidr;
             async move { get(&client, &Key::Block(cidr)).await.map(|answer| (cidr, answer)) }
         });
         self.found.extend(tasks::all(IN_FLIGHT, reads).await?);
@@ -121,7 +123,8 @@ impl Page {
     /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
     fn of(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
         let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
-        let (mut blocks, mut items) = (Vec::new(), 0);
+        let mut blocks = Vec::new();
+        let mut items = 0;
         for item in list.items {
             let text = item.get().as_bytes();
             let found = meta::metadata(text, Encoding::Json)?;

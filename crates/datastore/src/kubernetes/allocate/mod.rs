@@ -136,7 +136,8 @@ impl Records for KubeStore {
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
-        let (client, key) = (self.client(), swap.record.key());
+        let client = self.client();
+        let key = swap.record.key();
         let failed = |failure| match failure {
             Failure::NotFound => StoreError::NotFound(key.clone()),
             Failure::Conflict(_) if swap.read.is_none() => StoreError::Exists(key.clone()),

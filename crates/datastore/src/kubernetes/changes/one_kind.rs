@@ -44,7 +44,8 @@ impl OneKind {
         sender: Sender<Message>,
         asked: state::Receiver<u64>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (client, kind) = (Arc::clone(client), kind.clone());
+        let client = Arc::clone(client);
+        let kind = kind.clone();
         let Position { revision: known, last } = from.unwrap_or_default();
         let mut one = Self { client, kind, sender, asked, seconds, known };
         async move {

@@ -42,7 +42,9 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
 /// Extracts the program from a command in Rust's debug format. That format has environment variables, which may contain
 /// secrets, then the program in quotation marks, then its arguments.
 fn program_of(command: &str) -> String {
-    let (mut quoted, mut escaped, mut at_start) = (false, false, true);
+    let mut quoted = false;
+    let mut escaped = false;
+    let mut at_start = true;
     for (at, c) in command.char_indices() {
         match c {
             '"' if at_start => {

@@ -80,7 +80,8 @@ impl Plugin {
     }
 
     fn late(&self, limit: Duration, killed: &str) -> Failure {
-        let (command, seconds) = (&self.command, limit.as_secs());
+        let command = &self.command;
+        let seconds = limit.as_secs();
         Failure::Login(format!("the credential plugin {command} did not finish within {seconds} s{killed}"))
     }
 
@@ -192,7 +193,8 @@ mod tests {
         };
 
         let start = Instant::now();
-        let (short, long) = (Duration::from_secs(1), Duration::from_mins(1));
+        let short = Duration::from_secs(1);
+        let long = Duration::from_mins(1);
         let Err(failure) = hanging(short).await else { panic!("it got credentials") };
         let said = "the credential plugin sh did not finish within 1 s, and was killed";
         assert!(failure.to_string().contains(said), "{failure}");
@@ -256,7 +258,8 @@ mod tests {
     fn only_marked_processes_are_killed() {
         let sleep =
             |mark: &str| std::process::Command::new("sleep").arg("60").env(MARK, mark).spawn().unwrap();
-        let (mut own, mut other) = (sleep("own"), sleep("other"));
+        let mut own = sleep("own");
+        let mut other = sleep("other");
         assert!(system::kill_children(&format!("{MARK}=own")));
         assert!(!own.wait().unwrap().success());
         assert!(other.try_wait().unwrap().is_none());

@@ -255,7 +255,8 @@ impl KubeClient {
             let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
             let mut remaining = delay.min(self.timeouts.request);
             loop {
-                let (method, again) = (request.method().clone(), transport::copy(&request));
+                let method = request.method().clone();
+                let again = transport::copy(&request);
                 let (head, answer) = self.send_once(request).await?;
                 if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
                     return Ok(answer);

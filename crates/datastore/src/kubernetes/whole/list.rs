@@ -186,7 +186,8 @@ impl<T: Take> Run<'_, T> {
                 // The receiver has been dropped if another list has failed.
                 let _ = begun.send(());
             }
-            let (taken, kind) = (&mut self.listed.taken, self.kind);
+            let taken = &mut self.listed.taken;
+            let kind = self.kind;
             let mut items = 0;
             let fed = reader.feed(&piece, &mut |item| {
                 taken.take(kind, item, encoding);
@@ -221,7 +222,8 @@ impl<T: Take> Run<'_, T> {
     }
 
     fn path(&self, next: &str) -> String {
-        let (path, limit) = (&self.kind.path, self.limit);
+        let path = &self.kind.path;
+        let limit = self.limit;
         // The path may already have a selector.
         let and = if path.contains('?') { '&' } else { '?' };
         match next {

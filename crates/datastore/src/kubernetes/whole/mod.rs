@@ -37,7 +37,8 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     if api.is_empty() {
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
     }
-    let (mut kinds, mut coverage) = (Vec::new(), Snapshot::default());
+    let mut kinds = Vec::new();
+    let mut coverage = Snapshot::default();
     for source in kinds::RECORDS.into_iter().chain(kinds::CONFIGURATION) {
         match kinds::find(api, source) {
             Ok(kind) => kinds.push(kind),

@@ -22,7 +22,8 @@ pub(crate) struct Lists {
 /// Reads kinds in parallel; returns their lists in order.
 pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec<Listed<T>>> {
     let list = |kind: &Kind| {
-        let (reader, kind) = (reader.clone(), kind.clone());
+        let reader = reader.clone();
+        let kind = kind.clone();
         async move { list_from(&reader.client, &kind, &reader.counter, None).await }
     };
     tasks::all(usize::MAX, kinds.iter().map(list)).await
@@ -40,10 +41,12 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec
 /// A first list that was restarted may be newer than the second lists, which are then read again.
 pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Result<Vec<Listed<T>>> {
     let (first, second) = plan.kinds.split_at(plan.users);
-    let (mut lists_of_first, mut waited_for) = (Vec::new(), Vec::new());
+    let mut lists_of_first = Vec::new();
+    let mut waited_for = Vec::new();
     let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
     for (kind, is_waited_for) in first.iter().zip(&is_waited_for) {
-        let (reader, kind) = (reader.clone(), kind.clone());
+        let reader = reader.clone();
+        let kind = kind.clone();
         let begun = is_waited_for.then(|| {
             let (sender, begun) = oneshot::channel();
             waited_for.push(begun);

@@ -235,7 +235,8 @@ impl<'c> Target<'c> {
     /// Deletes an object that was read, in the same two steps as Calico, or in one step if it is a pool or the
     /// configuration.
     async fn delete(&self, mut object: Value) -> Result<(), Failure> {
-        let (client, path) = (self.client, self.path.as_str());
+        let client = self.client;
+        let path = self.path.as_str();
         if matches!(self.key, Key::Pool(_) | Key::IpamConfig) {
             // Deleted in one step, since nothing in Calico would complete a two-step deletion of these kinds.
             return finish_deletion(client, path, &object).await;

@@ -70,7 +70,8 @@ impl Objects for KubeObjects {
 /// Reads objects, each with its own request.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let one = |key: &Key| {
-        let (client, key) = (Arc::clone(client), key.clone());
+        let client = Arc::clone(client);
+        let key = key.clone();
         async move { stored(&client, &key).await }
     };
     tasks::all(IN_FLIGHT, keys.iter().map(one)).await

@@ -37,7 +37,8 @@ pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
 /// Omits names without the separator.
 pub(crate) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
-    let (mut start, mut parts) = (begin.as_bytes().to_vec(), Vec::new());
+    let mut start = begin.as_bytes().to_vec();
+    let mut parts = Vec::new();
     while parts.len() < 3 * MOST {
         // A small cluster needs only one read.
         let read = within(names.from(&start, &end, MOST).await?, begin);

@@ -81,7 +81,8 @@ const GATHER: u64 = 0x0102_0408_1020_4080;
 #[inline]
 fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
     // Without branches, the compiler compares many bytes at once.
-    let (mut is_quote, mut is_unusual) = ([0; BLOCK], 0);
+    let mut is_quote = [0; BLOCK];
+    let mut is_unusual = 0;
     for (mark, byte) in is_quote.iter_mut().zip(block) {
         *mark = u8::from(*byte == b'"');
         is_unusual |= u8::from(*byte < b' ') | u8::from(*byte == b'\\');

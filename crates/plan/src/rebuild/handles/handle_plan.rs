@@ -214,7 +214,8 @@ impl HandlePlan<'_, '_> {
             Decision::Create(handle) => {
                 let evidence = handle.blocks().take(MOST_NAMED);
                 let evidence = evidence.map(|(block, _)| self.records(block, 1..=usize::MAX)).collect();
-                let (key, handle) = (Key::Handle(self.id.to_owned()), Box::new(Object::Handle(handle)));
+                let key = Key::Handle(self.id.to_owned());
+                let handle = Box::new(Object::Handle(handle));
                 (vec![Edit::Create(key, handle)], evidence)
             }
             Decision::Revive(counts) => {

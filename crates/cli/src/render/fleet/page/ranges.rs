@@ -79,7 +79,8 @@ fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
         (false, false) => Some("info"),
     };
     let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(whole) as f64);
-    let (left, width) = (share(offset(whole, pool.cidr)), share(cidr::size(pool.cidr)));
+    let left = share(offset(whole, pool.cidr));
+    let width = share(cidr::size(pool.cidr));
     let title = format!(
         "{}: {} {}, {} % taken",
         escape(&cluster.name),

@@ -96,7 +96,8 @@ pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Marku
     let shares = |places| -> BTreeMap<Code, usize> {
         numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
     };
-    let (shown, detailed) = (shares(ROWS), shares(DETAILED));
+    let shown = shares(ROWS);
+    let detailed = shares(DETAILED);
     let mut written: BTreeMap<Code, usize> = BTreeMap::new();
     let rows = findings.iter().filter_map(|of| {
         let code = of.finding.code;
@@ -176,7 +177,8 @@ pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
 /// Divides `places` among codes. Codes with few findings are shown completely, and the others get equal shares.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
-    let (mut low, mut high) = (0, places);
+    let mut low = 0;
+    let mut high = places;
     while low < high {
         let middle = (low + high).div_ceil(2);
         if sum_up_to(middle) <= places { low = middle } else { high = middle - 1 }
