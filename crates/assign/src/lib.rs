@@ -40,9 +40,9 @@ pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver}
 pub use family::Family;
 pub use full::{FullBlocks, MemoryNotes, Notes};
 pub use next::{
-    AddressSource, Allocatable, Answer, Given, NextAddress, NotAsked, NotKnown, Outlook, PodAdd, PoolLimit,
-    Reason, Refused, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome, TunnelAnswer, TunnelLack,
-    TunnelPools, TunnelStep, Wanted,
+    AddressSource, Allocatable, Answer, Given, NextAddress, NodeNeed, NodeRoom, NotAsked, NotKnown, Outlook,
+    PodAdd, PoolLimit, Reason, Refused, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome,
+    TunnelAnswer, TunnelLack, TunnelPools, TunnelStep, Wanted,
 };
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};

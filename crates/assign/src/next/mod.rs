@@ -12,6 +12,7 @@ mod machine;
 mod open_pool;
 mod reason;
 mod request;
+mod room;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub use self::answer::{AddressSource, Answer, Given, Refused};
 use self::open_pool::{OpenPool, open_pools};
 pub use self::reason::Reason;
 pub use self::request::{PodAdd, Wanted};
+pub use self::room::{NodeNeed, NodeRoom};
 pub use self::service::{NotAsked, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome};
 pub use self::tunnel::{TunnelAnswer, TunnelLack, TunnelPools, TunnelStep};
 use crate::allocator::Allocator;
@@ -265,16 +267,13 @@ impl<'s> Outlook<'s> {
     /// Answers a request for any address. If the first attempt fails but changes something, such as a stale affinity,
     /// tries again, as the kubelet does.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
-        let NextAddress { node, family, namespace_labels, machine, .. } = *request;
-        let known = self.indexed.node(node).map(|node| &node.value);
-        let single_block = known.is_some_and(|node| self.has_single_block(node, family));
+        let NextAddress { namespace_labels, machine, .. } = *request;
+        let (asked, single_block) = self.of_node(request, PoolUse::Workload);
         let asked = AutoAssign {
             handle: machine.map(str::to_owned),
-            max_blocks_per_host: self.most_blocks(single_block),
             max_per_handle: u32::from(machine.is_some()),
             namespace_labels: namespace_labels.cloned(),
-            windows: known.is_some_and(Node::is_windows),
-            ..request.for_use(PoolUse::Workload)
+            ..asked
         };
         self.run(|allocator, events| {
             let answer = |result| Answer::of_any(self, request, single_block, result, events());
@@ -289,6 +288,18 @@ impl<'s> Outlook<'s> {
                 Err(_) => first,
             }
         })
+    }
+
+    /// The allocator's request for an address, with what depends on the node, and true if the node uses a single block.
+    fn of_node(&self, request: &NextAddress<'_>, intended_use: PoolUse) -> (AutoAssign, bool) {
+        let known = self.indexed.node(request.node).map(|node| &node.value);
+        let single_block = known.is_some_and(|node| self.has_single_block(node, request.family));
+        let asked = AutoAssign {
+            max_blocks_per_host: self.most_blocks(single_block),
+            windows: known.is_some_and(Node::is_windows),
+            ..request.for_use(intended_use)
+        };
+        (asked, single_block)
     }
 
     /// Answers a request for a given address. `held` are the addresses of the pod's endpoint, which Calico's main plugin
@@ -397,6 +408,13 @@ impl<'s> Outlook<'s> {
         let answer = self.next(&request);
         let is_known = labels.is_some() || answer.outcome.is_ok();
         if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }
+    }
+
+    /// Returns the answer for a pod in the namespace, like [`Self::next_in`]. If it depends on labels that were not read,
+    /// returns the answer in whichever namespace.
+    pub fn next_in_some(&self, namespace: &str, node: &Node, family: Family) -> Answer {
+        let answer = self.next_in(namespace, node, family);
+        answer.unwrap_or_else(|NotKnown| self.next_of_any(node, family))
     }
 
     /// The namespace; `None` if it was not read.

@@ -165,7 +165,8 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
         }
         match self.answers.outlook.wanted(pod.request.as_deref(), &namespace(), configuration)? {
             Wanted::Any { families, pools } => {
-                let is_named = pools.iter().any(|pools| !pools.is_empty());
+                let mut asked = families.into_iter().zip(&pools).filter(|(is_asked, _)| *is_asked);
+                let is_named = asked.all(|(_, pools)| !pools.is_empty());
                 let namespace = of_namespace.filter(|_| !is_named);
                 Ok(Some(Kind { families, pools, namespace }))
             }

@@ -90,7 +90,8 @@ impl<'c, 's> Answers<'c, 's> {
         }
     }
 
-    /// Returns the refusals of the next pod of a kind on a node.
+    /// Returns the refusals of the next pod of a kind on a node. A refusal in one family counts although the answer in
+    /// the other one is not known.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
@@ -100,14 +101,18 @@ impl<'c, 's> Answers<'c, 's> {
         node: &Node,
     ) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
         let mut refusals = Vec::new();
+        let mut is_known = true;
         for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
             let refused = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
-                ([], Some(namespace)) => self.outlook.refusal_in(namespace, node, family)?,
-                (pools, _) => self.outlook.refusal(node, family, pools)?,
+                ([], Some(namespace)) => self.outlook.refusal_in(namespace, node, family),
+                (pools, _) => self.outlook.refusal(node, family, pools),
             };
-            refusals.extend(refused.map(|refused| (family, refused)));
+            match refused {
+                Ok(refused) => refusals.extend(refused.map(|refused| (family, refused))),
+                Err(NotKnown) => is_known = false,
+            }
         }
-        Ok(refusals)
+        if is_known || !refusals.is_empty() { Ok(refusals) } else { Err(NotKnown) }
     }
 
     /// The kind of a node's next pod: that of most pods that run there, or else of a pod that requests nothing in

@@ -199,9 +199,11 @@ impl<'s> Judge<'_, 's> {
         }
         match reason {
             // The Windows pods that run can be from the time before strict affinity was turned off, or from another IPAM.
-            Reason::WindowsNeedsStrictAffinity => return None,
+            Reason::WindowsNeedsStrictAffinity => return Some(Severity::Info),
             // It could be intended that a node has no block of the family, and `auto-allocation-off` says so.
-            Reason::NoAutoAllocation if !self.answers.outlook.holds_some(node, family) => return None,
+            Reason::NoAutoAllocation if !self.answers.outlook.holds_some(node, family) => {
+                return Some(Severity::Info);
+            }
             _ => {}
         }
         let may_be_intended = !runs

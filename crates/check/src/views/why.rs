@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_assign::{Answer, Family, Reason, Refused, TunnelAnswer, TunnelPools};
+use calipam_assign::{Answer, Family, NextAddress, Reason, Refused, TunnelAnswer, TunnelPools};
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::pool::PoolUse;
@@ -231,12 +231,11 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
     };
     let mut explained = Explanation::new(None, name, RequestState::Asks);
     let kind = answers.next_kind(&Kinds::new(&answers), node);
-    let named = kind.pools.iter().any(|pools| !pools.is_empty());
     for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
-        let pools = &kind.pools[family as usize];
-        let answer = match named {
-            true => answers.outlook.next(&calipam_assign::NextAddress::new(&node.name, family, pools)),
-            false => answers.outlook.next_of_any(node, family),
+        let answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
+            ([], Some(namespace)) => answers.outlook.next_in_some(namespace, node, family),
+            ([], None) => answers.outlook.next_of_any(node, family),
+            (pools, _) => answers.outlook.next(&NextAddress::new(&node.name, family, pools)),
         };
         let answer = match answers.outlook.cluster_refusal() {
             Some(refused) => Answer { outcome: Err(refused), ..answer },

@@ -9,3 +9,4 @@ mod healthy;
 mod hostile;
 mod many_addresses;
 mod many_faults;
+mod one_answer;

@@ -1,15 +1,13 @@
 //! The addresses available to the users of the old pool once it is disabled. To find out, the allocator itself runs on
 //! the snapshot, node by node.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::mem;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use calipam_assign::{Allocator, AutoAssign, Event, Family, SnapshotStore, without_waiting};
+use calipam_assign::{Family, NodeNeed, NodeRoom, Outlook};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 use serde::Serialize;
 
@@ -88,58 +86,37 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
     capacity
 }
 
+const UNKNOWN: &str = "the settings of the allocator, or objects that it needs, cannot be read";
+
 /// Runs the allocator, node by node, for one address per user. Services are left out.
 fn assign_to<'u>(
     snapshot: &Snapshot,
     family: Family,
     users: impl Iterator<Item = &'u User>,
 ) -> Vec<NodeCapacity> {
-    let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let mut demand: BTreeMap<&str, NodeNeed> = BTreeMap::new();
     for user in users {
         match user.kind {
-            UserKind::Pod | UserKind::Endpoint => demand.entry(&user.node).or_default().0 += 1,
-            UserKind::Tunnel => demand.entry(&user.node).or_default().1 += 1,
+            UserKind::Pod | UserKind::Endpoint => demand.entry(&user.node).or_default().workloads += 1,
+            UserKind::Tunnel => demand.entry(&user.node).or_default().tunnels += 1,
             UserKind::Service => {}
         }
     }
 
-    let claimed = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&claimed);
-    let count = move |event| {
-        if matches!(event, Event::Claimed(_) | Event::Reclaimed(_)) {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+    let unknown = || NodeRoom { reason: Some(UNKNOWN.to_owned()), ..NodeRoom::default() };
+    let rooms = match Outlook::new(snapshot) {
+        Some(outlook) => outlook.room_of_nodes(family, demand.iter().map(|(node, need)| (*node, *need))),
+        None => demand.iter().map(|_| unknown()).collect(),
     };
-    let windows = snapshot.nodes.iter().map(|node| &node.value).filter(|node| node.is_windows());
-    let windows: HashSet<&str> = windows.map(|node| node.name.as_str()).collect();
-    let store = SnapshotStore::new(snapshot);
-    let allocator = Allocator::new(&store).observed_by(Arc::new(count));
-    let of_node = |(node, (workloads, tunnels)): (&str, (u32, u32))| {
-        let mut found = 0;
-        let mut reason = None;
-        let windows = windows.contains(node);
-        for (wanted, intended_use) in [(workloads, PoolUse::Workload), (tunnels, PoolUse::Tunnel)] {
-            let (v4, v6) = if family == Family::V4 { (wanted, 0) } else { (0, wanted) };
-            let intended_use = Some(intended_use);
-            let wanted =
-                AutoAssign { host: node.to_owned(), v4, v6, intended_use, windows, ..AutoAssign::default() };
-            let (done, error) = match without_waiting(allocator.auto_assign(&wanted)) {
-                Ok(done) => (done, None),
-                Err(partly) => (partly.done, Some(partly.error.to_string())),
-            };
-            found += u32::try_from(done.addresses().count()).unwrap_or(u32::MAX);
-            let messages = done.v4.iter().chain(&done.v6).flat_map(|assigned| &assigned.messages);
-            reason = reason.or(error).or_else(|| messages.map(ToString::to_string).next());
-        }
-        let needed = workloads.saturating_add(tunnels);
-        let reason = reason.filter(|_| found < needed).map(|reason| reason.trim().to_owned());
+    let of_node = |((node, need), room): ((&str, NodeNeed), NodeRoom)| {
+        let needed = need.workloads.saturating_add(need.tunnels);
         NodeCapacity {
             node: node.to_owned(),
             needed,
-            found,
-            new_blocks: claimed.swap(0, Ordering::Relaxed),
-            reason,
+            found: room.found,
+            new_blocks: room.new_blocks,
+            reason: room.reason.filter(|_| room.found < needed),
         }
     };
-    demand.into_iter().map(of_node).collect()
+    demand.into_iter().zip(rooms).map(of_node).collect()
 }
