@@ -18,7 +18,7 @@ fn faults_of_a_state() -> usize {
 
 /// A server that holds one state after the other.
 enum Server {
-    Etcd(Etcd),
+    Etcd(Box<Etcd>),
     Kubernetes(Box<Lease>),
 }
 
@@ -161,7 +161,8 @@ fn each_fault_is_cured(place: &Place, form: Form, write: impl Fn(&Cluster)) {
 
 #[test]
 fn the_cures_of_each_fault_keep_their_promises_on_etcd() {
-    let place = Place { server: Server::Etcd(Etcd::start().unwrap()), home: tempfile::tempdir().unwrap() };
+    let place =
+        Place { server: Server::Etcd(Box::new(Etcd::start().unwrap())), home: tempfile::tempdir().unwrap() };
     let Server::Etcd(etcd) = &place.server else { unreachable!() };
     each_fault_is_cured(&place, Form::Etcd, |cluster| {
         etcd.delete_below("/calico/").unwrap();
