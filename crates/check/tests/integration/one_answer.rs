@@ -183,7 +183,7 @@ impl World {
         let parts = PodParts {
             namespace,
             name,
-            node: self.rng.pick(&["a", "b", "c", "win", "unknown"]),
+            node: self.rng.pick::<&str>(&["a", "b", "c", "win", "unknown"]),
             phase: if runs { "Running" } else { "Pending" },
             ready: runs,
             status_ips,
