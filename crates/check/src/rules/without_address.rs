@@ -199,11 +199,9 @@ impl<'s> Judge<'_, 's> {
         }
         match reason {
             // The Windows pods that run can be from the time before strict affinity was turned off, or from another IPAM.
-            Reason::WindowsNeedsStrictAffinity => return Some(Severity::Info),
+            Reason::WindowsNeedsStrictAffinity => return None,
             // It could be intended that a node has no block of the family, and `auto-allocation-off` says so.
-            Reason::NoAutoAllocation if !self.answers.outlook.holds_some(node, family) => {
-                return Some(Severity::Info);
-            }
+            Reason::NoAutoAllocation if !self.answers.outlook.holds_some(node, family) => return None,
             _ => {}
         }
         let may_be_intended = !runs

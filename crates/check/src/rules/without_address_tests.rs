@@ -47,8 +47,8 @@ fn strict_affinity_or_no_automatic_allocation_strands_a_node_beside_free_address
     assert!(stranded(&spare).is_empty(), "another pool has room");
 
     let found = stranded(&small(json!({}), &[("node-1", 4)]));
-    let expected = ["node-1 no-auto-allocation", "node-2 no-auto-allocation (info)"];
-    assert_eq!(found, expected, "without automatic allocation, it may be intended that a node has no block");
+    let expected = ["node-1 no-auto-allocation"];
+    assert_eq!(found, expected, "without automatic allocation, only nodes with blocks are judged");
 }
 
 #[test]

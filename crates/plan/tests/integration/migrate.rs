@@ -7,7 +7,9 @@ use calipam_model::config::IpamSetting;
 use calipam_model::edit::{BlockEdit, Edit};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
-use calipam_plan::migrate::{Migration, Target, clean_up, find, may_become, survey};
+use calipam_plan::migrate::{
+    Migration, Target, User, UserKind, capacity, clean_up, find, may_become, survey,
+};
 use calipam_plan::release::Observations;
 use calipam_plan::{SkipReason, configure};
 use calipam_testkit::values;
@@ -82,6 +84,35 @@ fn blocks_and_addresses_left_in_the_old_pool_are_counted() {
     add(&mut snapshot, &path, &endpoint);
     let used = left(&snapshot);
     assert_eq!((used.blocks, used.affinities, used.in_use, used.leaked, used.others), (3, 3, 1, 0, 1));
+}
+
+/// Only Calico 3.32 and later takes empty blocks of other nodes.
+#[test]
+fn room_for_the_users_is_what_the_clusters_calico_finds() {
+    for (version, found) in [("v3.31.7", 0), ("v3.32.1", 1)] {
+        let mut snapshot = cluster();
+        let information = json!({"spec": {"calicoVersion": version}});
+        add(&mut snapshot, &format!("{RESOURCES}/clusterinformations/default"), &information);
+        let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
+        add(&mut snapshot, "/calico/ipam/v2/config", &config);
+        let only = Pool { cidr: "10.1.0.0/30".parse().unwrap(), ..snapshot.pools[1].value.clone() };
+        snapshot.pools[1].value = only;
+        let path = values::affinity_key("host/node-2", "10.1.0.0/30");
+        add(&mut snapshot, &path, &json!({"state": "confirmed"}));
+        let empty = values::block("10.1.0.0/30", "host:node-2", []);
+        add(&mut snapshot, &values::block_key("10.1.0.0/30"), &empty);
+
+        let user = User {
+            address: "10.0.0.0".parse().unwrap(),
+            kind: UserKind::Pod,
+            node: "node-1".to_owned(),
+            name: "ns/a".to_owned(),
+        };
+        let migration = migration(&snapshot);
+        let rooms = capacity(&mut snapshot, &migration, &[user]);
+        assert_eq!((rooms[0].needed, rooms[0].found), (1, found), "{version}: {rooms:?}");
+        assert_eq!(rooms[0].reason.is_some(), found == 0, "{rooms:?}");
+    }
 }
 
 #[test]
