@@ -141,7 +141,7 @@ pub enum Error {
     #[error("IPAM block updated since we last read it")]
     BlockChanged(IpNet),
 
-    #[error("{key} cannot be decoded: {reason}")]
+    #[error("{} cannot be decoded: {reason}", key.named())]
     Undecodable { key: Key, reason: String },
     /// Other clients wrote first in each of 100 attempts.
     #[error("Max retries hit - excessive concurrent IPAM requests")]

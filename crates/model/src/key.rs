@@ -141,6 +141,37 @@ fn parse_endpoint(rest: &str) -> Result<Key, DecodeError> {
     }
 }
 
+/// An object as people name it, whatever datastore it is in.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'k>(&'k Key);
+
+impl Key {
+    /// Names the object in messages about any datastore: `block 10.244.1.0/26`, `pool default-ipv4-ippool`.
+    pub fn named(&self) -> Named<'_> {
+        Named(self)
+    }
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Key::Block(cidr) => write!(f, "block {cidr}"),
+            Key::Affinity(key) => write!(f, "affinity {key}"),
+            Key::Handle(id) => write!(f, "handle {id}"),
+            Key::IpamConfig => f.write_str("the configuration of the allocator"),
+            Key::Pool(name) => write!(f, "pool {name}"),
+            Key::Reservation(name) => write!(f, "IP reservation {name}"),
+            Key::IpamHost(name) | Key::Node(name) => write!(f, "node {name}"),
+            Key::Endpoint { namespace, name } => write!(f, "endpoint {namespace}/{name}"),
+            Key::ClusterInformation(name) => write!(f, "ClusterInformation {name}"),
+            Key::KubeControllersConfiguration(name) => write!(f, "KubeControllersConfiguration {name}"),
+            Key::IpamConfiguration(name) => write!(f, "IPAMConfiguration {name}"),
+            Key::Pod { namespace, name } => write!(f, "pod {namespace}/{name}"),
+            Key::Service { namespace, name } => write!(f, "service {namespace}/{name}"),
+        }
+    }
+}
+
 impl fmt::Display for Key {
     /// Prints the etcd path, or `<plural>/<namespace>/<name>` for objects that are only in Kubernetes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

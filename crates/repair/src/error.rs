@@ -43,6 +43,11 @@ impl RepairError {
         matches!(self, Self::Datastore(error) if error.is_given_up())
     }
 
+    /// True if the run failed since the datastore did not answer, within the limit of a request or of the whole run.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Datastore(error) if error.is_unanswered())
+    }
+
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Datastore(error) => return error.hint(),

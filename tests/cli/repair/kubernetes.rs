@@ -45,6 +45,13 @@ impl KubeSite {
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
     }
 
+    /// Stores a large cluster in the etcd of a new server.
+    pub(super) fn of_large(cluster: &Cluster, flavour: Flavour) -> Self {
+        let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
+        cluster.write_to_etcd_of(&server, flavour, |_| ()).unwrap();
+        Self { server, flavour, home: tempfile::tempdir().unwrap() }
+    }
+
     /// Creates an empty cluster on a new server. It has a pool, and nodes without tunnels. Returns the names of the
     /// nodes.
     pub(super) fn seeded(flavour: Flavour, spec: &ClusterSpec, nodes: usize) -> (Self, Vec<String>) {

@@ -15,7 +15,8 @@ fn commands(report: &Value) -> Vec<String> {
 fn handles_of_a_lost_block_stay_if_no_pods_were_read() {
     let mut cluster = healthy();
     let pods: Vec<Pod> = (0..4).map(|_| cluster.add_pod_on(0)).collect();
-    let blocks: BTreeSet<IpNet> = pods.iter().map(Pod::block).collect();
+    let blocks: BTreeSet<IpNet> =
+        pods.iter().flat_map(|pod| pod.addresses.iter().map(|(_, block)| *block)).collect();
     blocks.iter().for_each(|block| drop(cluster.remove(&key::block(*block))));
     pods.iter().for_each(|pod| drop(cluster.remove(&pod.endpoint)));
     let site = Site::of(&cluster);

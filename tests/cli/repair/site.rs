@@ -314,18 +314,22 @@ pub(super) fn handles(entries: &Entries) -> usize {
 /// longer answers.
 pub(super) fn in_the_middle(site: &Site, more: &[&str]) -> Child {
     let arguments = [&["release", "--orphan-handles", "--yes"], &AT_ONCE[..], more].concat();
+    let all = handles(&site.dump());
     let child = started(&mut site.command(&arguments));
-    let since = Instant::now();
-    let all = handles(&site.dump()) as i64;
-    site.etcd
-        .with_client(async |mut client| {
-            let count = etcd_client::GetOptions::new().with_prefix().with_count_only();
-            while client.get(key::handle(""), Some(count.clone())).await?.count() == all {
-                assert!(since.elapsed() < Duration::from_secs(60), "it does not begin");
-            }
-            Ok(())
-        })
-        .unwrap();
+    wait_for_fewer(&site.etcd, &key::handle(""), all);
     site.etcd.pause().unwrap();
     child
+}
+
+/// Waits until an etcd has fewer keys with this prefix than `all`.
+pub(super) fn wait_for_fewer(etcd: &Etcd, prefix: &str, all: usize) {
+    let since = Instant::now();
+    etcd.with_client(async |mut client| {
+        let count = etcd_client::GetOptions::new().with_prefix().with_count_only();
+        while client.get(prefix, Some(count.clone())).await?.count() == all as i64 {
+            assert!(since.elapsed() < Duration::from_secs(60), "it does not begin");
+        }
+        Ok(())
+    })
+    .unwrap();
 }

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use calipam_repair::journal::Recorded;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::kubernetes::KubeSite;
 use super::site::*;
 use crate::cli::program::{prepare, started};
 
@@ -57,6 +58,41 @@ fn a_run_that_writes_ends_with_what_is_written_and_what_is_not() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
+/// The same on an API server that hangs while handles are deleted one by one.
+#[test]
+fn a_run_on_kubernetes_ends_with_what_is_written_and_what_is_not() {
+    let cluster = healthy().with(Fault::OrphanHandleEmpty, MANY / 2);
+    let site = KubeSite::of_large(&cluster, Flavour::Native);
+    let etcd = site.server.etcd();
+    let prefix = "/registry/projectcalico.org/ipamhandles/";
+    let all = etcd.entries_below(prefix).unwrap().len();
+
+    let release = ["release", "--orphan-handles", "--yes", "--request-timeout", "4s"];
+    let mut child = started(&mut site.command(&[&release, &AT_ONCE[..]].concat()));
+    wait_for_fewer(etcd, prefix, all);
+    site.server.pause().unwrap();
+    let lines: Vec<String> = lines_of(&mut child).collect();
+    let ended = child.wait_with_output().unwrap();
+    let left = etcd.entries_below(prefix).unwrap().len();
+    site.server.resume().unwrap();
+
+    assert_eq!(ended.status.code(), Some(3), "{lines:#?}");
+    assert!(String::from_utf8_lossy(&ended.stdout).contains(" not started"), "{ended:?}");
+    let has = |text: &str| lines.iter().any(|line| line.contains(text));
+    assert!(
+        has(&format!("note: no answer from {} for 5 s; waiting for 8 s in all", site.server.url())),
+        "{lines:#?}"
+    );
+    assert!(has("hint: to go on, run the command again once the datastore answers"), "{lines:#?}");
+    assert!(has("hint: to restore what was there: "), "{lines:#?}");
+    // The limit of the last request and that of the whole run end at the same time.
+    assert!(has("error: ") && has(": no answer within "), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.contains("/calico/")), "no key of etcd: {lines:#?}");
+    assert!(left < all && all - left < MANY / 2, "{left} of {all}");
+    let recorded = Recorded::read(Path::new(&only_journal(&site))).unwrap();
+    assert!(!recorded.ended);
+}
+
 #[test]
 fn ctrl_c_ends_a_wait_in_a_write() {
     let site = many_orphans();
@@ -78,8 +114,8 @@ fn ctrl_c_ends_a_wait_in_a_write() {
 }
 
 /// The path of the only journal.
-fn only_journal(site: &Site) -> String {
-    let found = std::fs::read_dir(site.home.path().join("calipam")).unwrap();
+fn only_journal(site: &impl Runs) -> String {
+    let found = std::fs::read_dir(site.home().join("calipam")).unwrap();
     let paths = found.map(|entry| entry.unwrap().path());
     let journals: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect();

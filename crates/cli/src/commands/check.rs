@@ -280,18 +280,24 @@ fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, consol
 /// Prints how to learn more about the findings. What helps is part of the report.
 fn hints(report: &Report, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
+    console.hint(&meaning(worst, console));
+    if let Some(step) = explain_refusal(report) {
+        console.hint(&step);
+    }
+    if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
+        console.note("this is a single read: some findings could be changes in progress");
+    }
+}
+
+/// Returns the hint that says where to read about the worst finding, and how to see every finding.
+pub(crate) fn meaning(worst: &Finding, console: &Console) -> String {
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
-    let mut steps = vec![match console.format {
+    match console.format {
         Format::Table => {
             let every = hints::again(&["-o", "wide"], &["output"]);
             format!("what it means: {explain}; every finding: {every}")
         }
         _ => format!("what it means and what to do: {explain}"),
-    }];
-    steps.extend(explain_refusal(report));
-    steps.iter().for_each(|step| console.hint(step));
-    if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.note("this is a single read: some findings could be changes in progress");
     }
 }
 

@@ -127,8 +127,8 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
         let writes = count(execution.open_intents as usize, "write was", "writes were");
         console.warn(&format!("{writes} not answered and may have been made; the journal shows which"));
     }
-    let is_given_up = execution.failure.as_ref().is_some_and(RepairError::is_given_up);
-    if is_given_up {
+    let is_unanswered = execution.failure.as_ref().is_some_and(RepairError::is_unanswered);
+    if is_unanswered {
         console.hint("to go on, run the command again once the datastore answers");
     }
     if execution.may_have_written() {
@@ -142,7 +142,7 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
 
     let complete = execution.is_complete();
     // After an interrupt, the run gives up on a server that does not answer at once.
-    if execution.interrupted && is_given_up {
+    if execution.interrupted && is_unanswered {
         return Err(exit::interrupted());
     }
     if let Some(error) = execution.failure.or(execution.lock_left) {

@@ -100,6 +100,11 @@ impl Failure {
         matches!(self, Self::Connection(Cause::GivenUp(_)))
     }
 
+    /// True if the server gave no answer within a time limit: that of the request, or of the whole run.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Connection(Cause::GivenUp(_) | Cause::TimedOut(_)))
+    }
+
     /// Creates the failure of a connection that ended without a known cause.
     pub(crate) fn broken(reason: impl Into<String>) -> Self {
         Self::Connection(Cause::Broken(reason.into()))

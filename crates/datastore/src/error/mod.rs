@@ -205,6 +205,12 @@ impl Error {
         }
     }
 
+    /// True if a request failed since the server gave no answer within a time limit.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Request { failure, .. } | Self::Write { failure, .. } if failure.is_unanswered())
+            || self.is_given_up()
+    }
+
     /// True if the server rejects this object, but may accept others.
     pub fn is_refusal(&self) -> bool {
         let is_about_object =

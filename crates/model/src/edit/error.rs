@@ -14,17 +14,17 @@ pub(super) const UNDECODABLE: &str = "cannot be decoded";
 pub struct EditError(String);
 
 impl EditError {
-    /// An error like `<key> is gone`.
+    /// An error like `block 10.244.1.0/26 is gone`.
     pub(super) fn of(key: &Key, what: impl Display) -> Self {
-        Self(format!("{key} {what}"))
+        Self(format!("{} {what}", key.named()))
     }
 
-    /// An error in a part of the object: `<key>: <what>`.
+    /// An error in a part of the object.
     pub(super) fn within(key: &Key, what: impl Display) -> Self {
-        Self(format!("{key}: {what}"))
+        Self(format!("{}: {what}", key.named()))
     }
 
     pub(super) fn another_owner(key: &Key) -> Self {
-        Self(format!("the owner of {key} {CHANGED}"))
+        Self(format!("the owner of {} {CHANGED}", key.named()))
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
         Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
         Error::AlreadyAssigned(_) => taken(basis, address),
         Error::Undecodable { key, reason } => {
-            (SkipReason::Unchecked, format!("{key} cannot be decoded: {reason}"))
+            (SkipReason::Unchecked, format!("{} cannot be decoded: {reason}", key.named()))
         }
         Error::Overlap { .. } => (SkipReason::Overlap, error.to_string()),
         Error::ForeignBlock(cidr) => {

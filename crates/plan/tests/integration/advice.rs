@@ -143,3 +143,34 @@ fn deleted_nodes_are_one_cause_with_one_command() {
     assert_eq!((effect.addresses, effect.at_once, effect.second_check), (leaked, leaked, None));
     assert!(cause.says.starts_with("2 nodes were deleted ("), "{}", cause.says);
 }
+
+/// The message of the cause of known faults, if there is one, in a cluster of a version with a fault.
+fn known_fault(version: &str, fault: Fault) -> Option<String> {
+    let mut cluster = Cluster::plain(ClusterSpec::new(3), 3, 3).with(fault, 1);
+    cluster.set_information("calicoVersion", version);
+    let advice = advice_on(&Checked::new(cluster.snapshot()));
+    advice.causes.into_iter().find(|cause| cause.name == "old-calico").map(|cause| cause.says)
+}
+
+#[test]
+fn faults_of_calico_are_known_by_version() {
+    let cases = [
+        (
+            Fault::UnallocatedFreed,
+            "kube-controllers#901",
+            ["v3.20.2", "v3.21.0"],
+            ["v3.19.4", "v3.20.3", "v3.21.1"],
+        ),
+        (Fault::MissingHandle, "calico#5613", ["v3.17.0", "v3.22.1"], ["v3.22.2", "v3.32.1", "v3.33.0"]),
+        (Fault::OrphanHandleEmpty, "calico#10658", ["v3.18.0", "v3.28.5"], ["v3.17.9", "v3.29.0", "v3.32.1"]),
+    ];
+    for (fault, pull_request, with, without) in cases {
+        for version in with {
+            let says = known_fault(version, fault).unwrap_or_default();
+            assert!(says.contains(pull_request), "{version}: {says:?}");
+        }
+        for version in without {
+            assert_eq!(known_fault(version, fault), None, "{fault:?} in {version}");
+        }
+    }
+}

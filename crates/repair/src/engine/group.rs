@@ -260,7 +260,10 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
             tokio::time::sleep(RESEND_PAUSE * resend as u32).await;
         }
         if let Some(reason) = failure {
-            return Some(format!("{} is marked deleted, but could not be deleted: {reason}", change.key()));
+            return Some(format!(
+                "{} is marked deleted, but could not be deleted: {reason}",
+                change.key().named()
+            ));
         }
     }
     None

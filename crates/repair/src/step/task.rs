@@ -337,7 +337,7 @@ fn compared((key, expect): &(Key, Precondition), objects: &Objects) -> (Key, Pre
 }
 
 fn no_longer_holds(key: &Key, why: &str) -> String {
-    format!("the evidence no longer holds: {key} {why}")
+    format!("the evidence no longer holds: {} {why}", key.named())
 }
 
 fn block_edits(part: &Part) -> impl Iterator<Item = &Edit> {

@@ -59,13 +59,13 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
         State::Undone => is_gone(object),
         State::AsLeft => false,
     });
-    changed.map(|(object, _)| format!("{} has changed since the run", object.key))
+    changed.map(|(object, _)| format!("{} has changed since the run", object.key.named()))
 }
 
 /// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or another client
 /// wrote to it.
 pub(super) fn changed_since_plan(object: &UndoObject) -> String {
-    format!("{} has changed since this undo was planned: undo the run again", object.key)
+    format!("{} has changed since this undo was planned: undo the run again", object.key.named())
 }
 
 /// Returns true if the object is still as the run left it.
@@ -224,7 +224,7 @@ fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
                 && !pools.iter().any(|pool| pool.contains(cidr))
         };
         let (key, _) = existing.iter().find(is_stranded)?;
-        Some(format!("{} would be deleted, but {key} is in it", object.key))
+        Some(format!("{} would be deleted, but {} is in it", object.key.named(), key.named()))
     })
 }
 
@@ -244,7 +244,7 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     let Pool { name, block_size, .. } = pool;
     Some(format!(
         "{} would be in the pool {name}, which is newer and has blocks of /{block_size}",
-        object.key
+        object.key.named()
     ))
 }
 
@@ -278,7 +278,7 @@ pub(super) async fn refusals(
 
     let refusal = |step: &UndoStep| {
         if let Some((key, _)) = others.iter().find(|(key, _)| step.absent.contains(key)) {
-            return Some(format!("{key} was created since the run"));
+            return Some(format!("{} was created since the run", key.named()));
         }
         if let Some(reason) = stranded(step, &left, &existing) {
             return Some(reason);
@@ -289,7 +289,11 @@ pub(super) async fn refusals(
         step.objects.iter().find_map(|object| {
             let footprint = Footprint::of(object)?;
             let (other, _) = others.iter().find(|(key, cidr)| footprint.overlaps(key, *cidr))?;
-            Some(format!("{} would overlap {other}, which did not exist before the run", object.key))
+            Some(format!(
+                "{} would overlap {}, which did not exist before the run",
+                object.key.named(),
+                other.named()
+            ))
         })
     };
     Ok(steps.iter().map(refusal).collect())

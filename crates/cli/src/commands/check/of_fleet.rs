@@ -10,7 +10,7 @@ use calipam_plan::advice::Advice;
 use calipam_workflow::CheckResult;
 use jiff::Timestamp;
 
-use super::{Checker, print, worst, write_files};
+use super::{Checker, meaning, print, worst, write_files};
 use crate::args::{CheckArgs, CheckOptions};
 use crate::console::Console;
 use crate::exit::{self, Outcome, Result};
@@ -81,6 +81,12 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     let printed = print(&report, has_findings, args, console);
     if only_new && printed.is_err() {
         return printed.map(|()| outcome);
+    }
+    let findings = report.reports().flat_map(|report| &report.findings);
+    if let Some(worst) =
+        findings.min_by_key(|finding| finding.severity).filter(|_| console.format.is_for_people())
+    {
+        console.hint(&meaning(worst, console));
     }
     report.clusters.iter_mut().zip(removed).for_each(|(cluster, of)| cluster.report.restore(of));
     printed.and(write_files(&report, args)).map(|()| outcome)

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, StoreError, Swap};
+use calipam_files::objects::names::object_name;
 use calipam_model::key::Key;
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
@@ -142,7 +143,7 @@ impl Records for KubeStore {
             Failure::NotFound => StoreError::NotFound(key.clone()),
             Failure::Conflict(_) if swap.read.is_none() => StoreError::Exists(key.clone()),
             Failure::Conflict(_) => StoreError::Conflict(key.clone()),
-            failure => unavailable(client.write_error(&key.to_string(), failure)),
+            failure => unavailable(client.write_error(&object_name(&key), failure)),
         };
         let target = Target::locate(&client, &key, LABELLED).map_err(failed)?;
         let value = match swap.after().map(Record::encode) {

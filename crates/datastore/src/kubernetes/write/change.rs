@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_files::objects::Flavour;
+use calipam_files::objects::names::object_name;
 use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::User;
@@ -118,7 +119,7 @@ pub(crate) fn version(value: &Value) -> Revision {
 /// If the server fails, rejects the request, or does not answer in time. In that case, the change may have taken place
 /// in part.
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
-    let failed = |failure| client.write_error(&change.key().to_string(), failure);
+    let failed = |failure| client.write_error(&object_name(change.key()), failure);
     let target = Target::locate(client, change.key(), labels).map_err(failed)?;
     let read = match change.precondition() {
         Precondition::Absent => Ok(None),

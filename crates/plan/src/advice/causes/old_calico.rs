@@ -1,30 +1,102 @@
-//! Leftovers of earlier versions of Calico.
+//! Faults of some versions of Calico that are known by what they leave.
 
-use calipam_check::Code;
+use calipam_check::{Code, Finding};
 use calipam_model::words::count;
 
 use super::{Facts, Found};
 
-/// The codes of findings that only earlier versions of Calico cause, each with what happened (facts 9).
-const KNOWN: [(Code, &str); 3] = [
-    (
-        Code::HandleCarriageReturn,
-        "Calico before 3.17 wrote handle IDs with a carriage return, and does not find them",
-    ),
-    (
-        Code::AffinityLabels,
-        "Calico before 3.31 wrote affinities without the labels by which later versions find them",
-    ),
-    (Code::SharedLegacyHandle, "Calico 2.x recorded all addresses of a pod's name under one handle"),
+type Version = (u32, u32, u32);
+
+/// A fault of Calico.
+struct Known {
+    code: Code,
+    /// True for the findings with this code that the fault leaves.
+    leaves: fn(&Finding) -> bool,
+    /// The versions that have it: the first one, and the first one without it. Empty if what it leaves is proof enough,
+    /// since it also stays after an upgrade.
+    versions: &'static [(Version, Version)],
+    says: &'static str,
+    /// The pull request that ends it.
+    pull_request: &'static str,
+    /// The words for one and for several findings.
+    left: [&'static str; 2],
+}
+
+const OBJECTS: [&str; 2] = ["object is left", "objects are left"];
+
+/// The known faults (facts 9).
+const KNOWN: [Known; 6] = [
+    Known {
+        code: Code::HandleCarriageReturn,
+        leaves: |_| true,
+        versions: &[],
+        says: "Calico before 3.17 wrote handle IDs with a carriage return, and does not find them",
+        pull_request: "projectcalico/libcalico-go#1345",
+        left: OBJECTS,
+    },
+    Known {
+        code: Code::AffinityLabels,
+        leaves: |_| true,
+        versions: &[],
+        says: "Calico before 3.31 wrote affinities without the labels by which later versions find them",
+        pull_request: "projectcalico/calico#10855",
+        left: OBJECTS,
+    },
+    Known {
+        code: Code::SharedLegacyHandle,
+        leaves: |_| true,
+        versions: &[],
+        says: "Calico 2.x recorded all addresses of a pod's name under one handle",
+        pull_request: "",
+        left: OBJECTS,
+    },
+    Known {
+        code: Code::UnallocatedInUse,
+        leaves: |_| true,
+        versions: &[((3, 20, 0), (3, 20, 3)), ((3, 21, 0), (3, 21, 1))],
+        says: "the collector of this version of Calico releases all addresses of a pod if one of them seems to have leaked",
+        pull_request: "projectcalico/kube-controllers#901",
+        left: ["address in use is free", "addresses in use are free"],
+    },
+    Known {
+        code: Code::MissingHandle,
+        leaves: |_| true,
+        versions: &[((3, 0, 0), (3, 22, 2))],
+        says: "the collector of this version of Calico cannot release addresses whose handle is lost",
+        pull_request: "projectcalico/calico#5613",
+        left: ["handle is lost", "handles are lost"],
+    },
+    // The fault ended with patch releases of 3.29 and 3.30, too.
+    Known {
+        code: Code::OrphanHandle,
+        leaves: |finding| finding.needed_by().is_none(),
+        versions: &[((3, 18, 0), (3, 29, 0))],
+        says: "this version of Calico leaves handles behind if many pods of a node wait for addresses at the same time",
+        pull_request: "projectcalico/calico#10658",
+        left: ["handle has no address", "handles have no address"],
+    },
 ];
 
+impl Known {
+    fn is_of(&self, version: Option<Version>) -> bool {
+        let has = |(first, end): &(Version, Version)| version.is_some_and(|of| *first <= of && of < *end);
+        self.versions.is_empty() || self.versions.iter().any(has)
+    }
+}
+
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let known = KNOWN.into_iter().map(|(code, what)| (what, facts.open(&[code]).collect::<Vec<_>>()));
-    known
-        .filter(|(_, of)| !of.is_empty())
-        .map(|(what, of)| {
-            let says = format!("{what}: {}", count(of.len(), "object is left", "objects are left"));
-            Found::with_own_remedies(says, of)
-        })
-        .collect()
+    let version = facts.snapshot.cluster.as_ref().and_then(|cluster| cluster.version());
+    let known = KNOWN.iter().filter(|known| known.is_of(version));
+    known.filter_map(|known| found(known, facts)).collect()
+}
+
+fn found(known: &Known, facts: &Facts<'_>) -> Option<Found> {
+    let of: Vec<_> = facts.open(&[known.code]).filter(|(_, finding)| (known.leaves)(finding)).collect();
+    let ended = match known.pull_request {
+        "" => String::new(),
+        pull_request => format!(" (ended by {pull_request})"),
+    };
+    let [one, several] = known.left;
+    let says = format!("{}{ended}: {}", known.says, count(of.len(), one, several));
+    (!of.is_empty()).then(|| Found::with_own_remedies(says, of))
 }
