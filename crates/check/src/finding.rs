@@ -268,6 +268,10 @@ impl Serialize for Finding {
     }
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 #[cfg(test)]
 mod tests {
     use calipam_model::affinity::{AffinityState, AffinityType};
@@ -373,8 +377,4 @@ mod tests {
         let seen = "; last seen in use at 2026-05-01T12:00:00Z, by b";
         assert_eq!(finding.message(), format!("10.0.0.1 {text}{seen}"));
     }
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
