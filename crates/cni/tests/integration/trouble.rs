@@ -92,7 +92,7 @@ fn del_passes_over_objects_that_cannot_be_changed_safely() {
 
             let outcome = runtime.call_after("DEL", "c1", "", &result);
             outcome.success();
-            assert!(outcome.stderr.contains(&key.to_string()), "{outcome:?}");
+            assert!(outcome.stderr.contains(&key.named().to_string()), "{outcome:?}");
             runtime.call("DEL", "c1", "").success();
 
             assert_eq!(block_in(&world, "/assignment/ipv4/").1, block);

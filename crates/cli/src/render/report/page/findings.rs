@@ -267,7 +267,8 @@ mod tests {
             assert!(text.len() < 300, "{code}: {text}");
         }
         assert_eq!(documented(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
-        let begun = "<p>Disable the pool.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";
+        let begun = "<p>Disable the pool, and drain one of the two blocks, if possible the smaller one, until it is empty and\n\
+                     released.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";
         assert_eq!(documented(Code::OverlappingBlocks).into_string(), begun);
     }
 
