@@ -117,7 +117,7 @@ fn later_changes_of_other_clients_are_not_undone() {
 
     let dry = site.run(&["undo", &journal_of(&run), "--dry-run"]);
     assert_eq!(site.dump(), changed, "{dry:?}");
-    let told = format!("{} has changed since the run", key::block(first.block()));
+    let told = format!("block {} has changed since the run", first.block());
     site.undo(&journal_of(&run)).failed(1, &told).says("warning: not undone: ");
     // The dry run has printed the same message.
     assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");

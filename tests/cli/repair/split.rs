@@ -96,7 +96,7 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
         }
         cidr.into_iter().for_each(|cidr| drop(put_other(&site, "q", cidr)));
         let before = site.dump();
-        site.undo(&journal_of(&run)).exits(1).prints("ippools/split-p-1 has changed since the run");
+        site.undo(&journal_of(&run)).exits(1).prints("pool split-p-1 has changed since the run");
         assert_eq!(site.dump(), before, "{is_split_again} {cidr:?}");
     }
 
@@ -106,7 +106,7 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
     put_other(&site, "q", "10.7.0.0/30");
     let before = site.dump();
     for how in ["--dry-run", "--yes"] {
-        site.run(&["undo", &journal_of(&run), how]).exits(1).prints("ippools/p would overlap");
+        site.run(&["undo", &journal_of(&run), how]).exits(1).prints("pool p would overlap");
     }
     assert_eq!(site.dump(), before);
 }

@@ -4,17 +4,18 @@ use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
 /// Creates an empty block of a node.
-fn block(cidr: &str, node: &str) -> (String, Vec<u8>) {
-    let cidr = cidr.parse().unwrap();
-    (key::block(cidr), Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
+fn block(cidr: &str, node: &str) -> (IpNet, Vec<u8>) {
+    let cidr: IpNet = cidr.parse().unwrap();
+    (cidr, Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
 }
 
 /// Undoes a run after a block was created, and expects a refusal that names the block. Without the block, the undo
 /// succeeds.
-fn refused(site: &Site, journal: &str, (path, value): (String, Vec<u8>), reason: &str) {
+fn refused(site: &Site, journal: &str, (cidr, value): (IpNet, Vec<u8>), reason: &str) {
+    let path = key::block(cidr);
     site.put(&path, value);
     let before = site.dump();
-    site.undo(journal).exits(1).prints(reason).prints(&path);
+    site.undo(journal).exits(1).prints(reason).prints(&format!("block {cidr}"));
     assert_eq!(site.dump(), before);
     site.delete(&path);
     site.undo(journal).succeeded();
