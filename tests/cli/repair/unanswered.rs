@@ -53,7 +53,7 @@ fn a_run_that_writes_ends_with_what_is_written_and_what_is_not() {
     assert_eq!(has(" not answered and may have been made; the journal shows which"), is_open, "{lines:#?}");
     assert!(has("hint: to go on, run the command again once the datastore answers"), "{lines:#?}");
     assert!(has("hint: to restore what was there: "), "{lines:#?}");
-    assert!(has("error: ") && has(": no answer within 8 s"), "{lines:#?}");
+    assert!(has("error: ") && has(": no answer within "), "{lines:#?}");
 
     let gone = handles(&before) - handles(&site.dump());
     assert!(gone > 0 && gone < MANY, "{gone} of {MANY}");

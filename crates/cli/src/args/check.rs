@@ -55,7 +55,7 @@ pub(crate) struct ReportArgs {
     /// Show what is new and gone since this report (JSON or YAML); the file may be missing if --output-file writes it
     #[arg(long, value_name = "REPORT", value_hint = FilePath)]
     pub compare_with: Option<PathBuf>,
-    /// With --compare-with: print only new or worse findings, and exit with 1 only for those
+    /// With --compare-with: print and fail on new or worse findings only
     #[arg(long, requires = "compare_with")]
     pub only_new: bool,
     /// With --compare-with: exit with 1 only for new or worse findings

@@ -13,8 +13,7 @@ use crate::exit::{Failure, Result};
 
 #[derive(Debug, Args)]
 pub(crate) struct CniConfigArgs {
-    /// The CNI configuration of the nodes, such as a copy of /etc/cni/net.d/10-calico.conflist. Without it, the pods of
-    /// the cluster show which families the nodes ask for
+    /// The CNI configuration of the nodes, such as 10-calico.conflist
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = CHECKING)]
     cni_config: Option<PathBuf>,
 }
