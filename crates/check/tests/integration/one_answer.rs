@@ -257,7 +257,7 @@ fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<S
 fn check_explain_and_show_agree() {
     let mut counts = [0; 3];
     let mut all = Vec::new();
-    for seed in 0..rounds(150) {
+    for seed in 0..rounds(400) {
         let mut differences = Vec::new();
         compare(&World::new(seed).snapshot, &mut counts, &mut differences);
         all.extend(differences.into_iter().map(|difference| format!("seed {seed}: {difference}")));
