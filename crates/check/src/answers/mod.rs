@@ -4,14 +4,16 @@
 mod configuration;
 mod kinds;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use calipam_assign::{Family, NotKnown, Outlook, PodAdd, Refused, Wanted};
 use calipam_model::endpoint::Endpoint;
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, PodRequest, evidence};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::text::TextRef;
 
 pub(crate) use self::configuration::Configurations;
 pub(crate) use self::kinds::{Kind, Kinds};
@@ -23,7 +25,11 @@ pub(crate) struct Answers<'c, 's> {
     pub(crate) context: &'c Context<'s>,
     pub(crate) outlook: Outlook<'s>,
     pub(crate) configurations: Configurations,
+    endpoints: OnceLock<EndpointsByPod<'s>>,
 }
+
+/// Endpoints by the namespace and name of their pods.
+type EndpointsByPod<'s> = HashMap<(TextRef<'s>, TextRef<'s>), Vec<&'s Endpoint>>;
 
 impl<'c, 's> Answers<'c, 's> {
     /// Returns `None` if data that the allocator needs was not read or cannot be decoded.
@@ -35,12 +41,13 @@ impl<'c, 's> Answers<'c, 's> {
     pub(crate) fn on(context: &'c Context<'s>, changed: &'s Snapshot) -> Option<Self> {
         let outlook = Outlook::new(changed)?;
         let configurations = Configurations::new(context);
-        Some(Self { context, outlook, configurations })
+        Some(Self { context, outlook, configurations, endpoints: OnceLock::new() })
     }
 
     /// Calls `with` with the ADD of a pod on a node, which is named as in Calico.
     pub(crate) fn with_add<T>(&self, pod: &Pod, node: &str, with: impl FnOnce(&PodAdd<'_>) -> T) -> T {
-        let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
+        let namespace = pod.namespace().to_string();
+        let name = pod.name().to_string();
         let held = self.held(pod);
         with(&PodAdd {
             node,
@@ -63,13 +70,20 @@ impl<'c, 's> Answers<'c, 's> {
             let in_status = of(evidence::STATUS);
             return if in_status.is_empty() { of(evidence::CNI) } else { in_status };
         }
-        let endpoints = self.context.snapshot.endpoints.iter().map(|stored| &stored.value);
-        let own = endpoints.filter(|endpoint| {
-            endpoint.namespace() == pod.namespace()
-                && endpoint.pod() == pod.name()
-                && is_same_node(endpoint.node(), pod.node(), &self.context.index)
-        });
-        own.flat_map(Endpoint::addresses).collect()
+        let of_pod = self.endpoints_by_pod().get(&(pod.namespace(), pod.name())).into_iter().flatten();
+        let is_here = |endpoint: &&&Endpoint| is_same_node(endpoint.node(), pod.node(), &self.context.index);
+        of_pod.filter(is_here).flat_map(|endpoint| endpoint.addresses()).collect()
+    }
+
+    /// Looks up all endpoints at once, since many pods can name addresses.
+    fn endpoints_by_pod(&self) -> &EndpointsByPod<'s> {
+        self.endpoints.get_or_init(|| {
+            let mut by_pod = EndpointsByPod::new();
+            for endpoint in self.context.snapshot.endpoints.iter().map(|stored| &stored.value) {
+                by_pod.entry((endpoint.namespace(), endpoint.pod())).or_default().push(endpoint);
+            }
+            by_pod
+        })
     }
 
     /// Returns the refusal in each family in which a pod gets no address.

@@ -226,3 +226,18 @@ fn a_known_cni_configuration_says_that_calico_serves_pods() {
     assert_eq!(stranded(None), 0, "services alone have a block");
     assert_eq!(stranded(Some(CniConfiguration::default())), 1);
 }
+
+#[test]
+fn in_etcd_the_plugin_releases_what_the_endpoint_of_the_pod_holds() {
+    let mut cluster = small(open(), &FULL);
+    let annotations = Annotations { addresses: r#"["10.244.1.0"]"#.to_owned(), ..Annotations::default() };
+    let request = PodRequest::from(annotations);
+    waiting(&mut cluster, "web", PodParts { node: "node-1", request, ..PodParts::default() });
+    assert_eq!(only(&cluster, Code::PodWithoutAddress).subject.to_string(), "default/web", "it is taken");
+
+    cluster.endpoint("node-2", "web", &["10.244.1.0/32"]);
+    assert_eq!(only(&cluster, Code::PodWithoutAddress).subject.to_string(), "default/web", "on another node");
+    cluster.endpoint("node-1", "web", &["10.244.1.0/32"]);
+    let refused = findings(&cluster).into_iter().any(|finding| finding.code == Code::PodWithoutAddress);
+    assert!(!refused);
+}

@@ -1,4 +1,4 @@
-//! Who gets an address has one answer: on random clusters with random requests, `check`, `explain` and `show` agree.
+//! `check`, `explain` and `show` agree about who gets an address, on random clusters with random requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -227,7 +227,8 @@ fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<S
     let pods = found(&context, Code::PodWithoutAddress);
     let nodes = found(&context, Code::NodeWithoutAddresses);
     for pod in snapshot.pods.iter().map(|stored| &stored.value).filter(|pod| pod.waits()) {
-        let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
+        let namespace = pod.namespace().to_string();
+        let name = pod.name().to_string();
         let explained = views::explain(&context, snapshot, Asking::Pod(&namespace, &name)).unwrap();
         let is_found = pods.contains(&format!("{namespace}/{name}"));
         if explained.is_refused() != is_found {

@@ -1,10 +1,10 @@
 //! Options of `show`.
 
-use calipam_model::names::namespaced;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use calipam_check::views::PodName;
+use calipam_model::names::namespaced;
 use calipam_workflow::Object;
 use clap::ValueHint::DirPath;
 use clap::{ArgGroup, Args};

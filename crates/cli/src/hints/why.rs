@@ -3,7 +3,6 @@
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Explanation, RequestState};
 use calipam_model::names::namespaced;
-
 use calipam_model::snapshot::Snapshot;
 
 use super::command;

@@ -144,7 +144,8 @@ impl Scenario {
 /// Refuses blocks that Calico does not allow, or that are larger than their pool.
 fn has_block_size(pool: IpNet, block_size: u8) -> Result<()> {
     let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
-    let (least, most) = (allowed.start(), allowed.end());
+    let least = allowed.start();
+    let most = allowed.end();
     if !allowed.contains(&block_size) {
         let message =
             format!("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}");

@@ -16,8 +16,8 @@ struct Known {
     /// since it also stays after an upgrade.
     versions: &'static [(Version, Version)],
     says: &'static str,
-    /// The pull request that ends it.
-    pull_request: &'static str,
+    /// The pull request that ended it, if it is known.
+    pull_request: Option<&'static str>,
     /// The words for one and for several findings.
     left: [&'static str; 2],
 }
@@ -31,7 +31,7 @@ const KNOWN: [Known; 6] = [
         leaves: |_| true,
         versions: &[],
         says: "Calico before 3.17 wrote handle IDs with a carriage return, and does not find them",
-        pull_request: "projectcalico/libcalico-go#1345",
+        pull_request: Some("projectcalico/libcalico-go#1345"),
         left: OBJECTS,
     },
     Known {
@@ -39,7 +39,7 @@ const KNOWN: [Known; 6] = [
         leaves: |_| true,
         versions: &[],
         says: "Calico before 3.31 wrote affinities without the labels by which later versions find them",
-        pull_request: "projectcalico/calico#10855",
+        pull_request: Some("projectcalico/calico#10855"),
         left: OBJECTS,
     },
     Known {
@@ -47,7 +47,7 @@ const KNOWN: [Known; 6] = [
         leaves: |_| true,
         versions: &[],
         says: "Calico 2.x recorded all addresses of a pod's name under one handle",
-        pull_request: "",
+        pull_request: None,
         left: OBJECTS,
     },
     Known {
@@ -55,7 +55,7 @@ const KNOWN: [Known; 6] = [
         leaves: |_| true,
         versions: &[((3, 20, 0), (3, 20, 3)), ((3, 21, 0), (3, 21, 1))],
         says: "the collector of this version of Calico releases all addresses of a pod if one of them seems to have leaked",
-        pull_request: "projectcalico/kube-controllers#901",
+        pull_request: Some("projectcalico/kube-controllers#901"),
         left: ["address in use is free", "addresses in use are free"],
     },
     Known {
@@ -63,7 +63,7 @@ const KNOWN: [Known; 6] = [
         leaves: |_| true,
         versions: &[((3, 0, 0), (3, 22, 2))],
         says: "the collector of this version of Calico cannot release addresses whose handle is lost",
-        pull_request: "projectcalico/calico#5613",
+        pull_request: Some("projectcalico/calico#5613"),
         left: ["handle is lost", "handles are lost"],
     },
     // The fault ended with patch releases of 3.29 and 3.30, too.
@@ -72,7 +72,7 @@ const KNOWN: [Known; 6] = [
         leaves: |finding| finding.needed_by().is_none(),
         versions: &[((3, 18, 0), (3, 29, 0))],
         says: "this version of Calico leaves handles behind if many pods of a node wait for addresses at the same time",
-        pull_request: "projectcalico/calico#10658",
+        pull_request: Some("projectcalico/calico#10658"),
         left: ["handle has no address", "handles have no address"],
     },
 ];
@@ -92,11 +92,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
 
 fn found(known: &Known, facts: &Facts<'_>) -> Option<Found> {
     let of: Vec<_> = facts.open(&[known.code]).filter(|(_, finding)| (known.leaves)(finding)).collect();
-    let ended = match known.pull_request {
-        "" => String::new(),
-        pull_request => format!(" (ended by {pull_request})"),
-    };
+    if of.is_empty() {
+        return None;
+    }
+    let ended = known.pull_request.map(|number| format!(" (ended by {number})")).unwrap_or_default();
     let [one, several] = known.left;
     let says = format!("{}{ended}: {}", known.says, count(of.len(), one, several));
-    (!of.is_empty()).then(|| Found::with_own_remedies(says, of))
+    Some(Found::with_own_remedies(says, of))
 }

@@ -47,9 +47,9 @@ fn reached<'i>(imports: &'i Imports, module: &'i Module) -> BTreeMap<&'i Module,
     while !next.is_empty() {
         let mut later = Vec::new();
         for from in next {
-            for to in imports.get(from).into_iter().flatten() {
-                before.entry(to).or_insert_with(|| {
-                    later.push(to);
+            for imported in imports.get(from).into_iter().flatten() {
+                before.entry(imported).or_insert_with(|| {
+                    later.push(imported);
                     from
                 });
             }
