@@ -3,7 +3,7 @@
 use calipam_files::FileError;
 use calipam_model::hint::{Call, Hint};
 
-use super::{Cause, Error, Failure, Permission, Rule, Server, SettingsError};
+use super::{Cause, Error, Failure, Permission, Rule, Server};
 
 impl Error {
     /// A hint about the next action, if there is one.
@@ -224,50 +224,6 @@ fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
         Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => LOG_IN_AGAIN.into(),
         Cause::CertificateBad(_) | Cause::Tls(_) => return None,
     })
-}
-
-impl SettingsError {
-    pub(crate) fn hint(&self) -> Hint {
-        match self {
-            Self::Unreadable { .. } => {
-                Hint::new("give another file, {}, or none to use the environment", [Call::OtherConfig])
-            }
-            Self::BadFile { .. } => {
-                "expected a calicoctl configuration file, with apiVersion projectcalico.org/v3, kind CalicoAPIConfig and a spec"
-                    .into()
-            }
-            Self::UnknownField { similar: Some(similar), .. } => format!("did you mean `{similar}`?").into(),
-            Self::UnknownField { similar: None, .. } => {
-                "the fields are those of calicoctl's configuration file".into()
-            }
-            Self::BadVariable { .. } => "unset it, or set a value that calicoctl accepts".into(),
-            Self::UnknownDatastore(_) => {
-                "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x".into()
-            }
-            Self::NoEndpoints => Hint::new(
-                "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",
-                [Call::Etcd],
-            ),
-            Self::BadEndpoint { .. } => "expected an endpoint such as https://10.0.0.5:2379".into(),
-            Self::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV".into(),
-            Self::SrvUnsupported(domain) => Hint::new(
-                "`dig +short SRV _etcd-client-ssl._tcp.{}` (or _etcd-client._tcp) lists the endpoints; give them with {}",
-                [Call::Name(domain.clone()), Call::Etcd],
-            ),
-            Self::MixedTls => {
-                "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
-                    .into()
-            }
-            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or neither".into(),
-            Self::UnreadablePem { .. } | Self::BadPem { .. } => "certificates and keys are PEM files".into(),
-            Self::ContextAlone(_) => {
-                Hint::new("name the kubeconfig that has it with KUBECONFIG or {}", [Call::Kubeconfig])
-            }
-            Self::NoSuchDatastore(_) => {
-                "a datastore is `etcd`, `etcdv2` (Calico 2.x), `kubernetes` or the path of a file".into()
-            }
-        }
-    }
 }
 
 #[cfg(test)]

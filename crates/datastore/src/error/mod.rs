@@ -12,7 +12,7 @@ use calipam_model::words::joined;
 pub use self::cause::Cause;
 pub(crate) use self::cause::{Attempt, innermost, sources};
 pub use self::failure::{Failure, Server};
-pub use self::settings::SettingsError;
+pub use self::settings::{SettingsError, SettingsErrorKind};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -78,7 +78,7 @@ pub enum Error {
     NotForCalico2 { location: String, what: &'static str },
     /// etcd compacted the revision at every attempt to read it.
     #[error("{endpoint}: the revision that was being read was compacted, {attempts} times in a row")]
-    Compacted { endpoint: String, attempts: u32 },
+    Compacted { endpoint: String, attempts: usize },
     /// A requested past revision is no longer kept.
     #[error("{endpoint}: revision {revision} has been compacted{}", oldest_kept(*oldest))]
     RevisionCompacted {
@@ -168,9 +168,7 @@ impl Error {
     /// to exit code 3, even an unreadable settings file.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Settings(error) => {
-                !matches!(error, SettingsError::Unreadable { .. } | SettingsError::UnreadablePem { .. })
-            }
+            Self::Settings(error) => error.kind != SettingsErrorKind::Unreadable,
             Self::Kubeconfig { .. } => true,
             _ => false,
         }
@@ -265,6 +263,6 @@ mod tests {
             error.to_string(),
             "cannot use etcd: https://a:2379: connection refused; https://b:2379: the user name or password is wrong"
         );
-        assert!(!error.is_usage() && Error::from(SettingsError::SrvUnsupported("x".into())).is_usage());
+        assert!(!error.is_usage() && Error::from(SettingsError::no_endpoints()).is_usage());
     }
 }

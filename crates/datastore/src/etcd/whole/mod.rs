@@ -18,10 +18,9 @@ use self::plan::{Part, Sample};
 use self::pull::{Collector, Pull};
 use crate::error::{Error, Failure, Result};
 use crate::etcd::client::{Answers, EtcdClient, FUTURE, Range, entries};
+use crate::retries::{Retries, WHOLE_READS, always_compacted};
 use crate::secret::redact_url;
 
-/// Maximum attempts to read if the revision is compacted or the connection breaks.
-const ATTEMPTS: u32 = 4;
 /// Maximum number of keys to read from each range in the first request. The range of nodes has a lower maximum.
 const FIRST_LIMIT: i64 = 20_000;
 const FIRST_NODES: i64 = 1_000;
@@ -60,7 +59,7 @@ pub(crate) async fn observe<C: Collector>(
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     let mut client = Arc::clone(client);
-    let mut attempt = 1;
+    let mut retries = Retries::new(&WHOLE_READS);
     loop {
         let error = match attempt_once(&client, at, extent, &collect, progress).await {
             Ok(observed) => return Ok(observed),
@@ -74,15 +73,14 @@ pub(crate) async fn observe<C: Collector>(
         }
         match &error {
             Error::Request { failure: Failure::Compacted, endpoint, .. } => {
-                if attempt == ATTEMPTS {
-                    return Err(Error::Compacted { endpoint: endpoint.clone(), attempts: ATTEMPTS });
+                if !retries.pause().await {
+                    return Err(always_compacted(endpoint.clone()));
                 }
             }
-            transient if transient.is_transient() && attempt < ATTEMPTS => client = client.again().await?,
+            transient if transient.is_transient() && retries.pause().await => client = client.again().await?,
             _ => return Err(error),
         }
         tracing::info!("reading again from the start: {error}");
-        attempt += 1;
     }
 }
 
