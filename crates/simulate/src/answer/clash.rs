@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::ranks::median;
 use super::run::simulate;
 use super::several::in_parallel;
-use crate::scenario::{Event, Planned, Result, Scenario};
+use crate::error::Result;
+use crate::scenario::{Event, Planned, Scenario};
 use crate::time::Micros;
 
 /// The interval of checks.
