@@ -248,7 +248,7 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
     })?;
     run.access.operator.show(Proposal::Migration(surveyed))?;
     let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
-    let cluster = crate::scope::guid(run.access.datastore).await?;
+    let cluster = crate::read::guid(run.access.datastore).await?;
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
     run.access.operator.ask(question).await?;
 
