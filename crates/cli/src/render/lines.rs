@@ -122,9 +122,10 @@ fn split_key(text: &str) -> Option<(&str, &str)> {
 }
 
 fn yaml_text(text: &str) -> String {
-    match text.starts_with('"') || !text.chars().any(is_unsafe) {
-        true => yaml_string(text),
-        false => format!("\"{}\"", yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\""))),
+    if text.starts_with('"') || !text.chars().any(is_unsafe) {
+        yaml_string(text)
+    } else {
+        format!("\"{}\"", yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\"")))
     }
 }
 

@@ -47,9 +47,10 @@ impl Datastore {
                 Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
             }
         };
-        let beside = match is_etcd && settings.kubernetes.is_named() {
-            true => Some(KubeClient::connect(&settings.kubernetes).await?),
-            false => None,
+        let beside = if is_etcd && settings.kubernetes.is_named() {
+            Some(KubeClient::connect(&settings.kubernetes).await?)
+        } else {
+            None
         };
         Ok(Self { backend, beside })
     }
