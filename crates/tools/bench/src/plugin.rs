@@ -9,8 +9,8 @@ use anyhow::{Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::bench::Measured;
 use crate::cluster::Cluster;
+use crate::measured::Measured;
 use crate::process::{LOOK_CLOSELY, run, start};
 
 /// The plugin, or a program that is called like it, on the nodes of a cluster.

@@ -12,8 +12,8 @@ use jiff::SignedDuration;
 
 use crate::actor::{Actor, Task};
 use crate::invariants;
-use crate::scenario::{NODES, Scenario};
-use crate::world::{Event, Footprint, PendingRequest, RequestId, World, notes_path};
+use crate::scenario::Scenario;
+use crate::world::{Event, Footprint, NODES, PendingRequest, RequestId, World, notes_path};
 
 /// A possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -18,9 +18,10 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::{Cluster, healthy};
 use crate::kubernetes;
+use crate::measured::Measured;
 use crate::process::{CHECK, calipam};
 
 pub(super) const PHASES: &str = "allocations | decoding, an allocation | rules, an allocation";

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
+use crate::measured::Measured;
 use crate::process::run;
 
 pub(super) const TITLES: &str = "size | <what is large | <command | time | of twice the size | factor";

@@ -7,7 +7,8 @@ use calipam_testkit::values;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::bench::{Bench, Measured, median};
+use crate::bench::Bench;
+use crate::measured::{Measured, median};
 use crate::process::calipam;
 
 /// Runs of each query. The table shows the median and the slowest run.

@@ -15,9 +15,10 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::Cluster;
 use crate::kubernetes;
+use crate::measured::Measured;
 use crate::process::calipam;
 
 /// Number of concurrent transactions. calipam's executor sends as many requests at a time.

@@ -8,6 +8,7 @@ use calipam_model::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::world::kubernetes::object_path;
 use crate::world::{Footprint, PODS, World};
 
 pub(super) const NETWORK: &str = "k8s-pod-network";
@@ -125,11 +126,6 @@ impl Call {
 
 fn networks(addresses: &[IpAddr]) -> Vec<String> {
     addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
-}
-
-/// The path of a pod on an API server.
-pub(crate) fn object_path(pod: &str) -> String {
-    format!("/api/v1/namespaces/default/pods/{pod}")
 }
 
 /// A pod's object as an API server returns it.

@@ -89,9 +89,10 @@ impl Session {
     }
 
     async fn open(&self) -> Datastore {
-        match self.world.is_kubernetes() {
-            true => kubernetes::open(&self.world, self.actor),
-            false => etcd::open(&self.world, self.actor).await,
+        if self.world.is_kubernetes() {
+            kubernetes::open(&self.world, self.actor)
+        } else {
+            etcd::open(&self.world, self.actor).await
         }
     }
 

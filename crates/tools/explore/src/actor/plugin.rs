@@ -13,9 +13,10 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Actor;
-use super::call::{Call, NETWORK, Program, object_path};
+use super::call::{Call, NETWORK, Program};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
-use crate::invariants;
+use crate::objects::{is_recorded, is_released, may_be_left};
+use crate::world::kubernetes::object_path;
 use crate::world::{Client, Node, Phase, World};
 
 /// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
@@ -53,7 +54,7 @@ pub fn writes_endpoint_late(call: impl Into<Call>, address: IpAddr) -> Actor {
     kubelet("writes the endpoint of", call.into(), async move |Kubelet { world, actor, call }| {
         let footprint = call.touched().read_range(crate::world::ALL);
         let _ = world.turn(*actor, "write the endpoint".into(), footprint).answered().await;
-        if invariants::is_recorded(world, address, &call.handle()) {
+        if is_recorded(world, address, &call.handle()) {
             world.truth.update(&call.handle(), |pod| pod.exists = true);
             give(world, call, &[address]);
         }
@@ -185,9 +186,9 @@ impl Kubelet {
                 _ => self.own_del(&previous).await,
             };
             match deleted {
-                Ok(true) if invariants::may_be_left(world, &handle) => return,
+                Ok(true) if may_be_left(world, &handle) => return,
                 Ok(true) => {
-                    let released = invariants::is_released(world, &handle);
+                    let released = is_released(world, &handle);
                     return released.unwrap_or_else(|violation| world.truth.violated(violation));
                 }
                 Ok(false) => {}

@@ -12,9 +12,10 @@ use calipam_repair::stale_locks;
 use calipam_testkit::memory::Change;
 use jiff::SignedDuration;
 
-use super::{OF_CRASHES, OF_QUIET, Objects, explained};
+use super::{OF_CRASHES, OF_QUIET, explained};
 use crate::actor::rebuild_all;
-use crate::world::{NotedWrite, PendingRequest, Phase, World};
+use crate::objects::{Objects, may_be_left};
+use crate::world::{NotedWrite, PendingRequest, Phase, World, snapshot};
 
 /// The handle of addresses that a person assigns manually.
 pub(crate) const BY_HAND: &str = "by-hand";
@@ -229,7 +230,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     // recorded until the pod stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
     let has_two =
-        |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
+        |handle: &String| may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
     // An address that was assigned by hand stays recorded if there was no room for the journal of the undo. With etcd,
     // the collector has released the address.
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit().has_faults && handle == BY_HAND;
@@ -245,7 +246,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 }
 
 fn is_locked(world: &World) -> bool {
-    let cluster = super::snapshot(&world.values()).cluster;
+    let cluster = snapshot(&world.values()).cluster;
     cluster.is_some_and(|information| information.datastore_ready == Some(false))
 }
 

@@ -8,25 +8,7 @@ use calipam_model::block::Block;
 use calipam_testkit::memory::Change;
 use serde_json::Value;
 
-use super::{PendingRequest, kubernetes};
-use crate::invariants::snapshot;
-
-/// The kind of work that an actor does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// DEL or GC releases a pod's addresses.
-    Releases,
-    /// A command executes a plan.
-    Repairs,
-    /// A command restores the state before the previous run.
-    Undoes,
-}
-
-impl Phase {
-    pub(crate) fn is_of_command(self) -> bool {
-        self != Self::Releases
-    }
-}
+use super::{PendingRequest, Phase, kubernetes, snapshot};
 
 /// All writes, and what the actors are doing.
 #[derive(Default)]

@@ -19,7 +19,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 use tower::util::{MapErr, MapResult};
 
-use super::client::short;
+use super::kubernetes::short;
 use super::{ALL, Event, Footprint, PATIENCE, Values, World, no_answer, timeless};
 
 /// The revision of the first read. Such revisions number the reads, and differ from those of all keys.

@@ -148,12 +148,11 @@ impl Shared {
         let (method, path) = (head.method.to_string(), head.uri.path_and_query()?.to_string());
         head.uri = format!("{}{path}", self.server).parse().ok()?;
         // The client can end before a delayed request is forwarded.
-        let (seen, content) = match path.starts_with(STREAMS) {
-            true => (Bytes::new(), content.boxed_unsync()),
-            false => {
-                let content = content.collect().await.ok()?.to_bytes();
-                (content.clone(), body(content))
-            }
+        let (seen, content) = if path.starts_with(STREAMS) {
+            (Bytes::new(), content.boxed_unsync())
+        } else {
+            let content = content.collect().await.ok()?.to_bytes();
+            (content.clone(), body(content))
         };
         let request = Request::from_parts(head, content);
 

@@ -9,8 +9,9 @@ use calipam_model::cidr;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::relay::Relay;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::{BLOCK_SIZE, Cluster, POOL};
+use crate::measured::Measured;
 use crate::plugin::Plugin;
 use crate::process::memory;
 

@@ -7,8 +7,9 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::{Cluster, POOL};
+use crate::measured::Measured;
 use crate::plugin::Plugin;
 
 /// The node on which all calls run.

@@ -9,8 +9,8 @@ use calipam_testkit::kube::{self, Flavour};
 use calipam_testkit::servers::processor_seconds;
 
 use super::{Begin, arrive};
-use crate::bench::{Measured, median};
 use crate::cluster::Cluster;
+use crate::measured::{Measured, median};
 use crate::plugin::Plugin;
 
 /// Number of calls of each kind. Each call that claims a block needs its own node.

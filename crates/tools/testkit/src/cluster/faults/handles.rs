@@ -57,9 +57,10 @@ pub(super) fn miscount(cluster: &mut Cluster, start: fn(&mut Cluster) -> Pod, ch
     for ((_, block), by) in pod.addresses.iter().zip(changes) {
         cluster.count(&pod.handle, *block, *by);
     }
-    match changes.iter().any(|by| *by < 0) {
-        true => cluster.expect("handle-count", pod.handle),
-        false => cluster.expect_as(&Form::ALL, "handle-count", pod.handle, "info"),
+    if changes.iter().any(|by| *by < 0) {
+        cluster.expect("handle-count", pod.handle)
+    } else {
+        cluster.expect_as(&Form::ALL, "handle-count", pod.handle, "info")
     }
 }
 
