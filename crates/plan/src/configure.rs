@@ -95,13 +95,19 @@ fn accept(before: &IpamConfig, after: &IpamConfig) -> Result<()> {
     }
     if !after.auto_allocate_blocks {
         let message = "Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time";
-        let hint = Hint::new("also let nodes claim blocks: {}", [Call::AutoAllocation]);
+        let hint = Hint::new(
+            "also let nodes claim blocks: {}",
+            [Call::again_with(["--auto-allocate-blocks", "true"]).without(&["auto_allocate_blocks"])],
+        );
         return Err(Refused::new(message).hint(hint));
     }
     if after.max_blocks_per_host > 0 {
         let hint = Hint::new(
             "also set strict affinity: {}; or set no limit: {}",
-            [Call::StrictAffinity, Call::NoBlockLimit],
+            [
+                Call::again_with(["--strict-affinity", "true"]).without(&["strict_affinity"]),
+                Call::again_with(["--max-blocks-per-host", "0"]).without(&["max_blocks_per_host"]),
+            ],
         );
         return Err(Refused::new("MaxBlocksPerHost requires StrictAffinity to be enabled").hint(hint));
     }

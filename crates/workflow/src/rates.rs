@@ -69,7 +69,7 @@ fn observed(rates: Rates, location: &Path) -> Result<Rates> {
             "{} gives no rates: it has one state, but no changes after it",
             location.display()
         ))
-        .hint(Hint::new("{} records every change", [Call::Record(location.to_owned())])))
+        .hint(Hint::new("{} records every change", [Call::to(["record", &location.to_string_lossy()])])))
     } else {
         Ok(rates)
     }

@@ -77,7 +77,7 @@ fn pods_not_read() -> Failure {
     let message = "no pods were read, and the endpoints in etcd can be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
         "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
-        [Call::Kubeconfig, Call::EndpointsOnly],
+        [Call::connected(["--kubeconfig", "FILE"]), Call::again_with(["--endpoints-only"])],
     ))
 }
 

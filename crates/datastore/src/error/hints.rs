@@ -5,18 +5,26 @@ use calipam_model::hint::{Call, Hint};
 
 use super::{Cause, Error, Failure, Permission, Rule, Server};
 
+/// Options with placeholders for their values.
+pub(crate) const ENDPOINTS: [&str; 2] = ["--etcd-endpoints", "https://HOST:2379"];
+const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
+const FILE: [&str; 2] = ["--datastore", "FILE"];
+
 impl Error {
     /// A hint about the next action, if there is one.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Settings(error) => error.hint(),
-            Self::NoCluster(_) => Hint::new(
-                "say where Calico keeps its data: give a kubeconfig with KUBECONFIG or {}; etcd with ETCD_ENDPOINTS or {}; or an export with {}",
-                [Call::OtherKubeconfig, Call::EtcdUrl, Call::File],
-            ),
+            Self::NoCluster(_) => {
+                let other_etcd = Call::connected(["--etcd-endpoints", "URL"]).without(&["datastore"]);
+                Hint::new(
+                    "say where Calico keeps its data: give a kubeconfig with KUBECONFIG or {}; etcd with ETCD_ENDPOINTS or {}; or an export with {}",
+                    [other_kubeconfig(), other_etcd, Call::connected(FILE)],
+                )
+            }
             Self::Kubeconfig { .. } | Self::KubeconfigFile { .. } => Hint::new(
                 "name a kubeconfig with KUBECONFIG or {}, and a context in it with --context",
-                [Call::OtherKubeconfig],
+                [other_kubeconfig()],
             ),
             Self::Connect(tried) => {
                 let failures = tried.iter().map(|tried| &tried.failure);
@@ -62,7 +70,7 @@ impl Error {
             Self::NoCalico { .. } => return FileError::NoCalico.hint(),
             Self::NoCalicoKinds { .. } => Hint::new(
                 "is this the right cluster? To use a different one: {}. If Calico keeps its data in etcd: {}",
-                [Call::Context, Call::EtcdInstead],
+                [other_context(), etcd_instead()],
             ),
             Self::HostLocal => {
                 "nothing can be checked: each node assigns addresses from its own pod CIDR. If that is wrong, \
@@ -74,6 +82,19 @@ impl Error {
             Self::File(error) => return error.kind.hint(),
         })
     }
+}
+
+fn other_kubeconfig() -> Call {
+    Call::connected(["--kubeconfig", "FILE"]).without(&["context"])
+}
+
+fn other_context() -> Call {
+    Call::connected(["--context", "NAME"])
+}
+
+/// The current call with an etcd in place of its datastore.
+fn etcd_instead() -> Call {
+    Call::connected(ENDPOINTS).without(&["datastore", "kubeconfig", "context"])
 }
 
 /// The weight of a failure. If several endpoints have failed, the failure with the highest weight has the most useful
@@ -112,7 +133,7 @@ fn rules(permissions: &[Permission]) -> String {
 fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),
-        [Call::FileInstead],
+        [Call::connected(FILE).without(&["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"])],
     )
 }
 
@@ -147,19 +168,21 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
             "is etcd running there, and is the port right (usually 2379)? Set the endpoints with ETCD_ENDPOINTS or {}",
-            [Call::Etcd],
+            [Call::connected(ENDPOINTS)],
         ),
-        Cause::NameNotResolved => Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::Etcd]),
+        Cause::NameNotResolved => {
+            Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::connected(ENDPOINTS)])
+        }
         Cause::Broken(_) => "retry; if it happens again, see etcd's log".into(),
         Cause::ServerWantsTls => Hint::new(
             "write the endpoint as https://…, and give the CA certificate with ETCD_CA_CERT_FILE (field \
              etcdCACertFile) or {}",
-            [Call::EtcdWithCa],
+            [Call::connected([ENDPOINTS, CA].concat())],
         ),
         Cause::ServerIsPlain => "write the endpoint as http://…".into(),
         Cause::CertificateNotTrusted => Hint::new(
             "give the CA certificate that signed it with ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
-            [Call::EtcdCa],
+            [Call::connected(CA)],
         ),
         Cause::CertificateExpired => RENEW.into(),
         Cause::CertificateWrongName => {
@@ -168,7 +191,7 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
         Cause::ClientCertificateRequired => Hint::new(
             "give the certificate and key with ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) \
              or {}",
-            [Call::EtcdKeyPair],
+            [Call::connected(["--etcd-cert", "FILE", "--etcd-key", "FILE"])],
         ),
         Cause::ClientCertificateRefused => {
             "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \
@@ -207,7 +230,7 @@ fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
             "is the API server running, and is this its address? To use another cluster in the kubeconfig: {}",
-            [Call::Context],
+            [other_context()],
         ),
         Cause::NameNotResolved => SERVER_FIELD.into(),
         Cause::Broken(_) => LOOK_AT_LOG.into(),

@@ -12,6 +12,7 @@ use calipam_model::words::joined;
 pub use self::cause::Cause;
 pub(crate) use self::cause::{Attempt, innermost, sources};
 pub use self::failure::{Failure, Server};
+pub(crate) use self::hints::ENDPOINTS;
 pub use self::settings::{SettingsError, SettingsErrorKind};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

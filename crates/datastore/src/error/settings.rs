@@ -2,6 +2,8 @@
 
 use calipam_model::hint::{Call, Hint};
 
+use super::hints::ENDPOINTS;
+
 /// The reason why settings cannot be used, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -43,14 +45,17 @@ impl SettingsError {
     pub fn no_endpoints() -> Self {
         let hint = Hint::new(
             "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",
-            [Call::Etcd],
+            [Call::connected(ENDPOINTS)],
         );
         Self { kind: SettingsErrorKind::NoEndpoints, ..Self::invalid("no etcd endpoints are set", hint) }
     }
 
     /// The error for a context without the kubeconfig that would define it.
     pub fn context_alone(context: &str) -> Self {
-        let hint = Hint::new("name the kubeconfig that has it with KUBECONFIG or {}", [Call::Kubeconfig]);
+        let hint = Hint::new(
+            "name the kubeconfig that has it with KUBECONFIG or {}",
+            [Call::connected(["--kubeconfig", "FILE"])],
+        );
         Self::invalid(format!("the context {context:?} is named, but no kubeconfig is"), hint)
     }
 

@@ -19,7 +19,7 @@ use calipam_model::hint::{Call, Hint};
 use self::endpoint::normalise;
 use self::fields::Values;
 use self::tls::tls;
-use crate::error::{Attempt, Error, SettingsError};
+use crate::error::{Attempt, ENDPOINTS, Error, SettingsError};
 use crate::secret::Secret;
 
 /// Default path of calicoctl's configuration file.
@@ -314,7 +314,10 @@ fn load(
         return Values::from_environment(environment);
     }
     let text = files.read(path).map_err(|error| {
-        let hint = Hint::new("give another file, {}, or none to use the environment", [Call::OtherConfig]);
+        let hint = Hint::new(
+            "give another file, {}, or none to use the environment",
+            [Call::connected(["--config", "FILE"])],
+        );
         SettingsError::unreadable(format!("cannot read the settings file {}: {error}", path.display()), hint)
     })?;
     file::parse(path, &text)
@@ -374,7 +377,7 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
 fn not_looked_up(domain: &str) -> SettingsError {
     let hint = Hint::new(
         "`dig +short SRV _etcd-client-ssl._tcp.{}` (or _etcd-client._tcp) lists the endpoints; give them with {}",
-        [Call::Name(domain.to_owned()), Call::Etcd],
+        [Call::Name(domain.to_owned()), Call::connected(ENDPOINTS)],
     );
     let message = format!("the discovery domain {domain:?} is set, but SRV records are not looked up");
     SettingsError::invalid(message, hint)

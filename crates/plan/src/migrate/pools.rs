@@ -22,7 +22,8 @@ pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
     let Pool { cidr, block_size, .. } = pool;
     let message = format!("the block {block} still exists in {cidr}, where blocks must be /{block_size}");
     let hint = format!("Calico assigns addresses twice where blocks overlap; {{}} shows what {block} holds");
-    Refused::new(message).hint(Hint::new(hint, [Call::ShowBlock(block)]))
+    Refused::new(message)
+        .hint(Hint::new(hint, [Call::to(["show", "--blocks", "--pool", &block.to_string()])]))
 }
 
 /// Checks the pools after a change.
@@ -94,7 +95,7 @@ pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
     let Some(shortage) = shortage(capacity) else { return Ok(()) };
     let hint = "name a larger pool; the table shows each node, and {} continues anyway";
     Err(Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
-        .hint(Hint::new(hint, [Call::Forced])))
+        .hint(Hint::new(hint, [Call::again_with(["--force"])])))
 }
 
 /// A shortage of addresses.

@@ -112,7 +112,7 @@ impl Survey {
                 Err(Refused::new(format!(
                     "with blocks of /{block_size}, {cidr} has no addresses for {shortage}"
                 ))
-                .hint(Hint::new(hint, [Call::Forced])))
+                .hint(Hint::new(hint, [Call::again_with(["--force"])])))
             }
             _ => Ok(()),
         }

@@ -28,7 +28,7 @@ pub(crate) fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into
 }
 
 pub(crate) fn unknown_node(name: &str, known: &BTreeSet<String>) -> Failure {
-    let list = Hint::new("{} lists nodes and what they hold", [Call::ShowNodes]);
+    let list = Hint::new("{} lists nodes and what they hold", [Call::to(["show", "--nodes"])]);
     Failure::refused(format!("node {name:?} not found")).hint(did_you_mean(name, known, list))
 }
 
@@ -39,27 +39,27 @@ pub struct UnknownPool(pub String);
 pub(crate) fn unknown_pool(states: &[&Snapshot], name: &str) -> Failure {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools);
     let known = pools.map(|pool| pool.value.name.clone()).collect();
-    let list = Hint::new("{} lists the pools; a CIDR is accepted as well", [Call::Show]);
+    let list = Hint::new("{} lists the pools; a CIDR is accepted as well", [Call::to(["show"])]);
     let hint = did_you_mean(name, &known, list);
     Failure::of(Kind::Refused, UnknownPool(name.to_owned()), Some(hint))
 }
 
 pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
     Failure::refused(format!("nothing is in {cidr}: no pool, no block, and no address in use"))
-        .hint(Hint::new("{} lists the pools", [Call::Show]))
+        .hint(Hint::new("{} lists the pools", [Call::to(["show"])]))
 }
 
 /// The error for a CIDR that contains no block.
 pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
     Failure::refused(format!("block {cidr} not found"))
-        .hint(Hint::new("{} lists the blocks", [Call::ShowBlocks]))
+        .hint(Hint::new("{} lists the blocks", [Call::to(["show", "--blocks"])]))
 }
 
 /// The error for names that have no address in common.
 pub(crate) fn nothing_in_common(some: impl IntoIterator<Item: ToString>, others: &[IpNet]) -> Failure {
     let [some, others] = [joined(some, ", "), joined(others, ", ")];
     Failure::refused(format!("{some} and {others} have nothing in common"))
-        .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
+        .hint(Hint::new("{} lists blocks with pool and node", [Call::to(["show", "--blocks"])]))
 }
 
 /// The maximum number of handles that an error lists.

@@ -123,6 +123,6 @@ async fn finish(
         "interrupted before the second check: {} found unused once and stay as they are",
         count(waiting, "address or handle was", "addresses or handles were")
     ));
-    operator.tell(Event::Hint(Hint::new("{} goes on with them", [Call::Again])));
+    operator.tell(Event::Hint(Hint::new("{} goes on with them", [Call::again()])));
     Ok(written)
 }
