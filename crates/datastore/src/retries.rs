@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, read_snapshot};
 
 /// The pauses before an object is read again.
 pub(crate) const READS: [Duration; 3] =
@@ -58,6 +58,9 @@ pub(crate) async fn retried<T, F: Future<Output = Result<T>>>(mut read: impl FnM
 }
 
 /// The error of a read whose revision was compacted in each attempt.
-pub(crate) fn always_compacted(endpoint: String) -> Error {
-    Error::Compacted { endpoint, attempts: WHOLE_READS.len() + 1 }
+pub(crate) fn always_compacted(endpoint: &str) -> Error {
+    let attempts = WHOLE_READS.len() + 1;
+    let message =
+        format!("{endpoint}: the revision that was being read was compacted, {attempts} times in a row");
+    Error::other(message, read_snapshot("something compacts this etcd every few seconds; "))
 }

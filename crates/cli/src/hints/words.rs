@@ -63,7 +63,6 @@ mod tests {
             connect(Cause::ClientCertificateRequired),
             request(Server::Etcd, Failure::NoQuorum(none())),
             request(Server::Kubernetes, Cause::Refused.into()),
-            Error::NoCalicoKinds { endpoint: none() },
             Error::Kubeconfig { what: none(), reason: none() },
             SettingsError::no_endpoints().into(),
             SettingsError::context_alone("prod").into(),

@@ -45,40 +45,11 @@ impl Error {
                 rules(missing)
             )
             .into(),
-            Self::NotWritable { .. } => Hint::new(
-                "on a file, repairs are only planned and simulated, {}; to carry them out, connect to the datastore",
-                [Call::DryRun],
-            ),
-            Self::NotForCalico2 { .. } => {
-                "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x".into()
-            }
-            Self::Compacted { .. } => {
-                read_snapshot("something compacts this etcd every few seconds; ")
-            }
-            Self::RevisionCompacted { oldest: Some(oldest), .. } => {
-                format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export").into()
-            }
-            Self::RevisionCompacted { .. } => {
-                "etcd drops what is older than its last compaction: use a newer revision, or a snapshot or export from that time".into()
-            }
-            Self::RevisionAhead { .. } => {
-                "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot".into()
-            }
             Self::NoRevisions { .. } => {
                 "only etcd keeps past revisions: give its endpoints with `--etcd-endpoints`; for Kubernetes, keep an archive of exports (`export --archive`, `history --archive`)".into()
             }
             Self::NoCalico { .. } => return FileError::NoCalico.hint(),
-            Self::NoCalicoKinds { .. } => Hint::new(
-                "is this the right cluster? To use a different one: {}. If Calico keeps its data in etcd: {}",
-                [other_context(), etcd_instead()],
-            ),
-            Self::HostLocal => {
-                "nothing can be checked: each node assigns addresses from its own pod CIDR. If that is wrong, \
-                 unset USE_POD_CIDR (field usePodCIDR)".into()
-            }
-            Self::OtherCluster { .. } => {
-                "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone, or `--datastore kubernetes` if Calico keeps its data there".into()
-            }
+            Self::Other { hint, .. } => hint.clone(),
             Self::File(error) => return error.kind.hint(),
         })
     }
@@ -88,12 +59,12 @@ fn other_kubeconfig() -> Call {
     Call::connected(["--kubeconfig", "FILE"]).without(&["context"])
 }
 
-fn other_context() -> Call {
+pub(crate) fn other_context() -> Call {
     Call::connected(["--context", "NAME"])
 }
 
 /// The current call with an etcd in place of its datastore.
-fn etcd_instead() -> Call {
+pub(crate) fn etcd_instead() -> Call {
     Call::connected(ENDPOINTS).without(&["datastore", "kubeconfig", "context"])
 }
 
@@ -130,7 +101,7 @@ fn rules(permissions: &[Permission]) -> String {
 }
 
 /// Suggests reading a snapshot of an etcd that cannot be read itself.
-fn read_snapshot(before: &str) -> Hint {
+pub(crate) fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),
         [Call::connected(FILE).without(&["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"])],
@@ -311,8 +282,6 @@ mod tests {
         let file = |kind| Error::File(calipam_files::Error::new("backup.db", kind));
         for error in [
             Error::NoCalico { location: String::new() },
-            Error::NoCalicoKinds { endpoint: String::new() },
-            Error::Compacted { endpoint: String::new(), attempts: 4 },
             file(FileError::Empty),
             file(FileError::UnknownKind(String::new())),
             file(FileError::SnapshotCut(String::new())),

@@ -33,7 +33,7 @@ pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> 
         match past_once(client, of).await {
             Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
                 if !retries.pause().await {
-                    return Err(always_compacted(endpoint));
+                    return Err(always_compacted(&endpoint));
                 }
             }
             result => return result,

@@ -228,7 +228,14 @@ impl KubernetesSettings {
 
     /// Returns the settings, or an error if addresses come from host-local IPAM.
     pub(crate) fn require_calico_ipam(&self) -> Result<&Self, Error> {
-        if self.use_pod_cidr { Err(Error::HostLocal) } else { Ok(self) }
+        if !self.use_pod_cidr {
+            return Ok(self);
+        }
+        Err(Error::other(
+            "usePodCIDR is set: host-local IPAM assigns the addresses, not Calico IPAM",
+            "nothing can be checked: each node assigns addresses from its own pod CIDR. If that is wrong, \
+             unset USE_POD_CIDR (field usePodCIDR)",
+        ))
     }
 
     /// The connection settings for Kubernetes, whichever datastore is set.

@@ -65,16 +65,15 @@ pub(crate) async fn observe<C: Collector>(
             Ok(observed) => return Ok(observed),
             Err(error) => error,
         };
-        if let Some(mut refused) = at.and_then(|revision| not_readable(&error, revision)) {
-            if let Error::RevisionCompacted { oldest, .. } = &mut refused {
-                *oldest = client.oldest_revision().await.ok();
-            }
+        if let Some(revision) = at
+            && let Some(refused) = not_readable(&client, revision, &error).await
+        {
             return Err(refused);
         }
         match &error {
             Error::Request { failure: Failure::Compacted, endpoint, .. } => {
                 if !retries.pause().await {
-                    return Err(always_compacted(endpoint.clone()));
+                    return Err(always_compacted(endpoint));
                 }
             }
             transient if transient.is_transient() && retries.pause().await => client = client.again().await?,
@@ -85,16 +84,28 @@ pub(crate) async fn observe<C: Collector>(
 }
 
 /// The reason why a requested revision cannot be read; `None` if the error has another meaning.
-fn not_readable(error: &Error, revision: i64) -> Option<Error> {
+async fn not_readable(client: &EtcdClient, revision: i64, error: &Error) -> Option<Error> {
     let Error::Request { failure, endpoint, .. } = error else { return None };
-    let endpoint = endpoint.clone();
     match failure {
-        Failure::Compacted => Some(Error::RevisionCompacted { endpoint, revision, oldest: None }),
-        Failure::NoQuorum(message) if message.contains(FUTURE) => {
-            Some(Error::RevisionAhead { endpoint, revision })
-        }
+        Failure::Compacted => Some(compacted(endpoint, revision, client.oldest_revision().await.ok())),
+        Failure::NoQuorum(message) if message.contains(FUTURE) => Some(Error::other(
+            format!("{endpoint}: has not reached revision {revision}"),
+            "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot",
+        )),
         _ => None,
     }
+}
+
+/// The error for a requested revision that is no longer kept. `oldest` is the oldest one, if it is known.
+fn compacted(endpoint: &str, revision: i64, oldest: Option<i64>) -> Error {
+    let message = format!("{endpoint}: revision {revision} has been compacted");
+    let Some(oldest) = oldest else {
+        let hint = "etcd drops what is older than its last compaction: use a newer revision, or a snapshot or export from that time";
+        return Error::other(message, hint);
+    };
+    let hint =
+        format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export");
+    Error::other(format!("{message}; the oldest available revision is {oldest}"), hint)
 }
 
 async fn attempt_once<C: Collector>(
