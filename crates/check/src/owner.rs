@@ -226,7 +226,8 @@ impl<'c, 's> Owners<'c, 's> {
     /// Returns the state of a pod or container, based on endpoints and pods with its name. If pods were read, they
     /// decide: an endpoint without a pod protects only the addresses that it names.
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
-        let (snapshot, index) = (self.context.snapshot, &self.context.index);
+        let snapshot = self.context.snapshot;
+        let index = &self.context.index;
         if index.broken_workloads.iter().any(|broken| protects(broken, record, claim)) {
             return RecordedOwner::Unknown(UnknownReason::Undecodable);
         }

@@ -115,7 +115,8 @@ fn names_cluster(global: &Global) -> bool {
 /// Runs the simulations that the options request, and returns their results.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers::of(scenario)?;
-    let (runs, sizes) = (args.runs(1), args.sizes());
+    let runs = args.runs(1);
+    let sizes = args.sizes();
     if args.advise {
         answers.advice = Some(advise(scenario, &sizes, args.runs(ADVISE_RUNS))?);
     } else if !sizes.is_empty() {

@@ -8,7 +8,7 @@ use calipam_model::snapshot::Source;
 use super::Datastore;
 use crate::allocation::{AllocatorStore, Records, Selecting};
 use crate::both::Both;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::etcd::EtcdStore;
 use crate::etcd::client::EtcdClient;
 use crate::kubernetes::KubeStore;

@@ -70,7 +70,8 @@ pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
 /// would use blocks of both sizes, and assign addresses twice.
 pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
     let claimed = snapshot.affinities.iter().map(|affinity| affinity.value.key.cidr);
-    let (cidr, size) = (pool.cidr, pool.block_size);
+    let cidr = pool.cidr;
+    let size = pool.block_size;
     snapshot
         .block_cidrs()
         .chain(claimed)
@@ -118,6 +119,7 @@ pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
     let first = capacity.iter().find(|node| node.found < node.needed)?;
     let needed = capacity.iter().map(|node| node.needed).sum();
     let missing = capacity.iter().map(|node| node.needed.saturating_sub(node.found)).sum();
-    let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
+    let node = first.node.clone();
+    let reason = first.reason.clone().unwrap_or_default();
     Some(Shortage { needed, missing, node, reason })
 }

@@ -59,7 +59,8 @@ impl Bench<'_> {
         mut floor: impl FnMut() -> Result<Measured>,
         mut command: impl FnMut() -> Result<Measured>,
     ) -> Result<()> {
-        let (mut floors, mut commands) = (Vec::new(), Vec::new());
+        let mut floors = Vec::new();
+        let mut commands = Vec::new();
         for _ in 0..runs {
             floors.push(floor()?);
             commands.push(command()?);
@@ -67,7 +68,8 @@ impl Bench<'_> {
         let most = floors.iter().map(|floor| floor.bytes).max().unwrap_or_default();
         let is_whole = |floor: &Measured| floor.bytes + CUT >= most;
         ensure!(floors.iter().all(is_whole), "the server broke off one of its answers");
-        let (floor, command) = (Measured::best(floors)?, Measured::best(commands)?);
+        let floor = Measured::best(floors)?;
+        let command = Measured::best(commands)?;
         let bytes = (floor.bytes > 0).then(|| format!("{:.0} MB", floor.bytes as f64 / 1e6));
         let cells = format!(
             "`{what}` | {} | {:.2} s | {:.2} s | {:.2} | {:.0} MiB",

@@ -70,7 +70,8 @@ impl Plugin {
         let input = self.configuration(node)?;
         let (measured, is_done, answer) = if self.on_threads {
             let variables = variables(command, container).map(|(name, value)| (name.to_owned(), value));
-            let (begin, mut answer) = (Instant::now(), Vec::new());
+            let begin = Instant::now();
+            let mut answer = Vec::new();
             let code = calipam_cni::run(&[], &variables.into(), &mut input.as_bytes(), &mut answer);
             let measured = Measured { seconds: begin.elapsed().as_secs_f64(), ..Measured::default() };
             (measured, code == 0, String::from_utf8_lossy(&answer).into_owned())

@@ -97,7 +97,8 @@ impl<'s> Run<'s> {
     /// Returns an error if an invariant does not hold.
     pub fn new(scenario: &'s Scenario) -> Result<Self, Violation> {
         let (world, actors) = scenario.begin();
-        let (schedule, faults_left) = (Vec::new(), scenario.faults);
+        let schedule = Vec::new();
+        let faults_left = scenario.faults;
         let mut run = Self { world, schedule, scenario, actors: Vec::new(), faults_left };
         run.world.audit().is_alone = actors.len() == 1;
         for (number, actor) in actors.into_iter().enumerate() {

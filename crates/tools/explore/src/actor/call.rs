@@ -47,8 +47,12 @@ impl From<&str> for Call {
     fn from(text: &str) -> Self {
         let (node, pod) = text.split_once('/').expect("a node and a pod");
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
-        let (node, pod, network) = (node.to_owned(), pod.to_owned(), NETWORK);
-        let (program, is_watched, keeps_notes) = (Program::Calipam, false, false);
+        let node = node.to_owned();
+        let pod = pod.to_owned();
+        let network = NETWORK;
+        let program = Program::Calipam;
+        let is_watched = false;
+        let keeps_notes = false;
         Self { node, pod, network, wanted, program, is_watched, keeps_notes }
     }
 }

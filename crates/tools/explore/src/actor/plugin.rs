@@ -68,7 +68,8 @@ fn kubelet(verb: &str, call: Call, work: impl AsyncFn(&Kubelet) + Clone + 'stati
     let name = format!("{of}{verb} {} on {}", call.pod, call.node);
     let is_process = call.program == Program::OnKubernetes;
     let actor = Actor::going_on(name, move |world, actor, is_killed| {
-        let (kubelet, work) = (Kubelet { world, actor, call: call.clone() }, work.clone());
+        let kubelet = Kubelet { world, actor, call: call.clone() };
+        let work = work.clone();
         async move { if is_killed { kubelet.stop().await } else { work(&kubelet).await } }
     });
     Actor { is_process, ..actor }
@@ -143,7 +144,8 @@ impl Kubelet {
 
     async fn calico_add(&self, now: Timestamp) -> Option<Vec<IpAddr>> {
         let _held = self.host().lock().await;
-        let (calico, handle) = (Calico::new(self.client()), self.call.handle());
+        let calico = Calico::new(self.client());
+        let handle = self.call.handle();
         let owner = Some(self.call.attributes(now));
         let record = Attribute { handle: Some(handle.clone()), owner, ..Attribute::default() };
         let wanted = ByCalico { host: self.call.node.clone(), handle, record };
@@ -178,7 +180,8 @@ impl Kubelet {
     /// Stops the pod, and repeats DEL until it succeeds.
     async fn stop(&self) {
         let Self { world, call, .. } = self;
-        let (handle, previous) = (call.handle(), self.remove_pod());
+        let handle = call.handle();
+        let previous = self.remove_pod();
         world.truth.update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
         for _ in 0..ATTEMPTS {
             let deleted = match call.program {
@@ -200,7 +203,8 @@ impl Kubelet {
     /// Runs DEL once. Returns false if a request gets no answer.
     async fn own_del(&self, previous: &[IpAddr]) -> Result<bool, String> {
         let plugin = Plugin { allocator: &self.allocator(), host: &self.host() };
-        let (container, old_handle) = (self.call.container(), self.call.old_handle());
+        let container = self.call.container();
+        let old_handle = self.call.old_handle();
         match plugin.del(&Del { container, old_handle, previous: previous.to_owned() }).await {
             Ok(()) => Ok(true),
             Err(Failure::Allocator(error)) if error.is_unavailable() => Ok(false),

@@ -131,7 +131,8 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
 pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     at_the_end(world)?;
     for node in NODES {
-        let (call, notes) = (Call::from(&*format!("{node}/next")), world.notes.of(node));
+        let call = Call::from(&*format!("{node}/next"));
+        let notes = world.notes.of(node);
         if would_assign(world, &call, notes.as_ref()) != would_assign(world, &call, None) {
             return Err(format!(
                 "the next ADD on {node} ends otherwise by what the node has kept: {notes:?}"

@@ -81,11 +81,13 @@ impl Audit {
 
     /// Records writes. Returns them with the previous values.
     pub(crate) fn note(&mut self, by: Option<&PendingRequest>, changes: Vec<Change>) -> Vec<NotedWrite> {
-        let (others, begin) = (std::mem::take(&mut self.of_others), self.writes.len());
+        let others = std::mem::take(&mut self.of_others);
+        let begin = self.writes.len();
         for Change { path, value: after, .. } in changes {
             let by = by.filter(|_| !others.contains(&path));
             let before = self.last(&path).and_then(|last| last.after.clone());
-            let (writer, phase) = (by.map(|by| by.id.actor), by.and_then(|by| by.phase));
+            let writer = by.map(|by| by.id.actor);
+            let phase = by.and_then(|by| by.phase);
             let is_orphan = by.is_some_and(|by| by.is_orphan);
             self.writes.push(NotedWrite { path, before, after, writer, phase, is_orphan });
         }

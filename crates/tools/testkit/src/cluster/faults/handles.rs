@@ -65,7 +65,8 @@ pub(super) fn miscount(cluster: &mut Cluster, start: fn(&mut Cluster) -> Pod, ch
 }
 
 pub(super) fn count_gone_block(cluster: &mut Cluster) {
-    let (pod, block) = (cluster.victim(), cluster.spare_block());
+    let pod = cluster.victim();
+    let block = cluster.spare_block();
     cluster.count(&pod.handle, block, 1);
     cluster.expect_as(&Form::ALL, "handle-count", pod.handle, "info");
 }
