@@ -2,9 +2,6 @@
 //! command-line program, which knows the current call, makes text of them.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
-
-use ipnet::IpNet;
 
 /// A string with one `{}` for each call, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
