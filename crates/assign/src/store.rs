@@ -123,10 +123,11 @@ pub enum Query {
     BlockKey(IpNet),
     /// The keys of blocks of any size that overlap a CIDR, including the block with that CIDR.
     Overlapping(IpNet),
-    /// The keys of all blocks of a family. Their revisions can be missing.
-    BlockKeys(Family),
-    /// The keys of all blocks of a family, with revisions.
-    BlockRevisions(Family),
+    /// The keys of blocks of any size that overlap one of the pools with these CIDRs, which are of one family. Their
+    /// revisions can be missing.
+    BlockKeys(Vec<IpNet>),
+    /// The same keys as [`Self::BlockKeys`], with revisions.
+    BlockRevisions(Vec<IpNet>),
 }
 
 impl Query {
@@ -151,7 +152,10 @@ impl Query {
             }
             Self::HostAffinities => format!("{IPAM_PREFIX}{}/", AffinityType::Host),
             Self::Overlapping(cidr) => blocks(Family::of(*cidr)),
-            Self::Blocks(family) | Self::BlockKeys(family) | Self::BlockRevisions(family) => blocks(*family),
+            Self::Blocks(family) => blocks(*family),
+            Self::BlockKeys(pools) | Self::BlockRevisions(pools) => {
+                blocks(pools.first().map_or(Family::V4, |pool| Family::of(*pool)))
+            }
         }
     }
 
@@ -164,10 +168,10 @@ impl Query {
                 found.kind == *kind && found.node == *holder && Family::of(found.cidr) == *family
             }
             (Self::HostAffinities, Key::Affinity(found)) => found.kind == AffinityType::Host,
-            (
-                Self::Blocks(family) | Self::BlockKeys(family) | Self::BlockRevisions(family),
-                Key::Block(cidr),
-            ) => Family::of(*cidr) == *family,
+            (Self::Blocks(family), Key::Block(cidr)) => Family::of(*cidr) == *family,
+            (Self::BlockKeys(pools) | Self::BlockRevisions(pools), Key::Block(cidr)) => {
+                pools.iter().any(|pool| cidr::overlap(*pool, *cidr))
+            }
             (Self::BlockKey(asked), Key::Block(cidr)) => asked == cidr,
             (Self::Overlapping(asked), Key::Block(cidr)) => cidr::overlap(*asked, *cidr),
             _ => false,

@@ -198,7 +198,7 @@ pub struct Changes {
     /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
-    /// The number of findings with [`Change::Stays`] that [`keep_new_or_worse`](crate::Report::keep_new_or_worse) has removed.
+    /// The number of findings with [`Change::Stays`] that [`new_or_worse`](crate::Report::new_or_worse) has left out.
     pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,

@@ -325,9 +325,10 @@ impl<'s> Index<'s> {
         let (texts, machine) = match owner {
             Owner::Endpoint(position) => {
                 let texts = self.endpoint(position).texts();
-                let machine = match is_launcher(texts.pod) {
-                    true => self.pod(texts.namespace, texts.pod).map(|at| pod_at(at).machine()),
-                    false => Some(TextRef::EMPTY),
+                let machine = if is_launcher(texts.pod) {
+                    self.pod(texts.namespace, texts.pod).map(|at| pod_at(at).machine())
+                } else {
+                    Some(TextRef::EMPTY)
                 };
                 (texts, machine)
             }

@@ -134,9 +134,12 @@ impl<'c, 's> Owners<'c, 's> {
 
         // If the recorded owner was not read, `names_owner` accepts any user, but only a pod of the recorded machine is
         // certainly the owner.
-        let is_user = |owner| match claim.needs_unread_source(self.context.snapshot) {
-            true => index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload)),
-            false => names_owner(attribute, owner, index),
+        let is_user = |owner| {
+            if claim.needs_unread_source(self.context.snapshot) {
+                index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload))
+            } else {
+                names_owner(attribute, owner, index)
+            }
         };
         let is_named = !matches!(claim, Claim::Anonymous | Claim::Unknown);
         if is_named && uses.iter().any(|used| is_user(used.owner)) {
@@ -223,7 +226,8 @@ impl<'c, 's> Owners<'c, 's> {
     /// Returns the state of a pod or container, based on endpoints and pods with its name. If pods were read, they
     /// decide: an endpoint without a pod protects only the addresses that it names.
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
-        let (snapshot, index) = (self.context.snapshot, &self.context.index);
+        let snapshot = self.context.snapshot;
+        let index = &self.context.index;
         if index.broken_workloads.iter().any(|broken| protects(broken, record, claim)) {
             return RecordedOwner::Unknown(UnknownReason::Undecodable);
         }

@@ -131,19 +131,16 @@ impl Report {
         self.count();
     }
 
-    /// Removes and returns the findings that are neither new nor worse than in the earlier report, if there is one.
-    pub fn keep_new_or_worse(&mut self) -> Vec<Finding> {
-        let Some(mut changes) = self.changes.take() else { return Vec::new() };
-        let removed = self.take_unless(|finding| changes.of(finding).is_new_or_worse());
-        changes.removed = removed.len();
-        self.changes = Some(changes);
-        removed
-    }
-
-    /// Adds back the findings that [`Self::keep_new_or_worse`] removed.
-    pub fn restore(&mut self, removed: Vec<Finding>) {
-        self.changes.iter_mut().for_each(|changes| changes.removed = 0);
-        self.add(removed);
+    /// Returns a copy without the findings that are neither new nor worse than in the earlier report, if there is one.
+    #[must_use]
+    pub fn new_or_worse(&self) -> Self {
+        let mut copy = self.clone();
+        if let Some(changes) = &self.changes {
+            copy.retain(|finding| changes.of(finding).is_new_or_worse());
+        }
+        let left_out = self.findings.len() - copy.findings.len();
+        copy.changes.iter_mut().for_each(|changes| changes.removed = left_out);
+        copy
     }
 
     /// Keeps only the findings that `earlier` also has, with the same evidence.

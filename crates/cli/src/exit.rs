@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_result_has_its_exit_code() {
-        let usage = calipam_datastore::SettingsError::NoEndpoints;
+        let usage = calipam_datastore::SettingsError::no_endpoints();
         let reason = Box::new(LockFailure::Taken);
         let cases = [
             (Ok(Outcome::Clean), 0),

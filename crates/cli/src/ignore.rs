@@ -131,9 +131,10 @@ fn subject_line(finding: &Finding) -> String {
     // JSON leaves some characters unescaped that are unsafe on a terminal.
     let mut line = format!("{} ", entry.code);
     for c in serde_json::Value::from(entry.subject).to_string().chars() {
-        match is_unsafe(c) {
-            true => line.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
-            false => line.push(c),
+        if is_unsafe(c) {
+            line.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")))
+        } else {
+            line.push(c)
         }
     }
     line

@@ -143,7 +143,7 @@ impl Operator for Person<'_> {
         if self.agrees || io::stdin().is_terminal() {
             return Ok(());
         }
-        let hint = Hint::new("use {}; {} only shows the plan", [Call::Agreed, Call::DryRun]);
+        let hint = Hint::new("use {}; {} only shows the plan", [Call::again_with(["--yes"]), Call::DryRun]);
         Err(Failure::usage("confirmation needed, but stdin is not a terminal").hint(hint))
     }
 

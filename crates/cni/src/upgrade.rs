@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use calipam_assign::{AssignIp, Error};
-use calipam_datastore::KubeClient;
 use calipam_datastore::allocation::Selecting;
 use calipam_datastore::plugin::PodAddress;
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
+use calipam_datastore::{KubeClient, Retries};
 use calipam_files::regular;
 use rustix::fs::{FlockOperation, flock};
 use tokio::time::sleep;
@@ -29,8 +29,8 @@ const LOCK: &str = "lock";
 const NODE: &str = "KUBERNETES_NODE_NAME";
 /// The longest pause before another attempt at the migration.
 const PAUSE: Duration = Duration::from_secs(30);
-/// The number of attempts to write an object that other clients keep writing.
-const ATTEMPTS: usize = 5;
+/// The pauses before an object is written again that other clients keep writing.
+const PAUSES: [Duration; 4] = [Duration::from_secs(1); 4];
 
 /// The error is the reason why not all of a node's addresses could be taken over.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -170,7 +170,8 @@ async fn check_pools(
 /// Assigns an IPIP tunnel address to the node if it has none. As in Calico, it is the address after the base address of
 /// the node's pod CIDR.
 async fn migrate_tunnel(allocator: &CallAllocator, client: &KubeClient, node: &str) -> Result<()> {
-    for _ in 0..ATTEMPTS {
+    let mut retries = Retries::new(&PAUSES);
+    loop {
         let found = client.node_addresses(node).await?;
         let found = found.ok_or_else(|| format!("there is no node {node}"))?;
         if found.tunnel.is_some() {
@@ -186,9 +187,14 @@ async fn migrate_tunnel(allocator: &CallAllocator, client: &KubeClient, node: &s
             tracing::info!("assigned {address} to the node's tunnel");
             return Ok(());
         }
-        sleep(Duration::from_secs(1)).await;
+        if !retries.pause().await {
+            let attempts = PAUSES.len() + 1;
+            return Err(format!(
+                "node {node} changed {attempts} times while its tunnel address was being written"
+            )
+            .into());
+        }
     }
-    Err(format!("node {node} changed {ATTEMPTS} times while its tunnel address was being written").into())
 }
 
 /// Returns the address after an IPv4 pod CIDR's base address; `None` for IPv6, which needs no tunnel.
@@ -260,15 +266,17 @@ async fn assign(
 /// Writes `datastoreReady`, with retries after any failure.
 async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
     let mut reason = "the cluster information keeps changing".into();
-    for _ in 0..ATTEMPTS {
+    let mut retries = Retries::new(&PAUSES);
+    loop {
         match client.set_datastore_ready(ready).await {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) => reason = error.into(),
         }
-        sleep(Duration::from_secs(1)).await;
+        if !retries.pause().await {
+            return Err(reason);
+        }
     }
-    Err(reason)
 }
 
 /// The files in a folder, sorted by name.

@@ -18,7 +18,7 @@ use crate::etcd::client::EtcdClient;
 use crate::feed::{Changes, Feed, OrWholeRead, WholeReadReason};
 use crate::kubernetes::client::KubeClient;
 use crate::read::{Lookup, NameKind, names};
-use crate::write::Objects;
+use crate::write::{Objects, not_writable};
 
 /// The reads and abilities of one kind of datastore. The default methods suit a datastore that cannot be written or
 /// followed.
@@ -103,11 +103,11 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Opens the datastore for reads and writes of single objects. `alone` is true if no two batches may share a
     /// request, because evidence in Kubernetes is read just before each batch.
     fn objects(&self, _alone: bool) -> Result<Arc<dyn Objects>> {
-        Err(Error::NotWritable { location: self.location() })
+        Err(not_writable(&self.location()))
     }
 
     /// Opens the datastore for an allocator.
     fn records(&self) -> Result<Box<dyn Records>> {
-        Err(Error::NotWritable { location: self.location() })
+        Err(not_writable(&self.location()))
     }
 }

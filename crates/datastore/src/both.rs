@@ -137,7 +137,12 @@ fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> 
     let nodes = kubernetes.kubernetes_nodes.len();
     let known = found.len();
     if 2 * known < nodes {
-        return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
+        let message = format!(
+            "{}: is not the cluster that uses this etcd: only {known} of its {nodes} nodes are among Calico's",
+            client.server()
+        );
+        let hint = "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone, or `--datastore kubernetes` if Calico keeps its data there";
+        return Err(Error::other(message, hint));
     }
     let is_younger = |(node, calico): &&(Option<Timestamp>, Option<Timestamp>)| match (node, calico) {
         (Some(node), Some(calico)) => node.duration_since(*calico) > CLOCK_SKEW,

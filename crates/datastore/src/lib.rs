@@ -26,13 +26,16 @@ mod store;
 mod tasks;
 pub mod write;
 
-pub use self::error::{Cause, Error, Failure, Permission, Result, Rule, Server, SettingsError, Tried};
+pub use self::error::{
+    Cause, Error, Failure, Permission, Result, Rule, Server, SettingsError, SettingsErrorKind, Tried,
+};
 pub use self::etcd::client::{EtcdClient, Transport, TransportError};
 pub use self::etcdv2::client::EtcdV2Client;
 pub use self::kubernetes::client::events::{Event, Events, Regarding};
 pub use self::kubernetes::client::kinds::RECORDS;
 pub use self::kubernetes::client::{KubeClient, KubeconfigNames, context_of_server, credential_plugin};
 pub use self::kubernetes::{plugin, workloads};
+pub use self::retries::Retries;
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;
 pub use self::tasks::Pending;

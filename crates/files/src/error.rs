@@ -115,7 +115,7 @@ impl FileError {
         Some(match self {
             Self::Empty | Self::UnknownKind(_) => Hint::new(
                 "use a file written by {}, `etcdctl snapshot save FILE` or `kubectl get … -o json`",
-                [Call::Export],
+                [Call::elsewhere(["export", "FILE"])],
             ),
             Self::EtcdFolder => {
                 "serve a copy of it: `etcd --data-dir COPY --force-new-cluster --enable-v2 --listen-client-urls \
@@ -136,7 +136,7 @@ impl FileError {
             }
             Self::ExportVersion(_) | Self::ChangesVersion(_) => "use the version of calipam that wrote it".into(),
             Self::ExportLine { .. } | Self::ExportCut { .. } | Self::Unpack(_) => {
-                Hint::new("write it again with {}, or copy it again", [Call::Export])
+                Hint::new("write it again with {}, or copy it again", [Call::elsewhere(["export", "FILE"])])
             }
             Self::SnapshotCut(_) | Self::SnapshotChecksum | Self::SnapshotDamaged(_) => {
                 "take it again with `etcdctl snapshot save FILE`; a copy of a running etcd's file \

@@ -75,9 +75,10 @@ impl Snapshot {
         self.ignored_configs.sort();
 
         // A defect stores its key as text, with invalid UTF-8 replaced.
-        let read_again: HashSet<_> = match self.defects.is_empty() {
-            true => HashSet::new(),
-            false => keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect(),
+        let read_again: HashSet<_> = if self.defects.is_empty() {
+            HashSet::new()
+        } else {
+            keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect()
         };
         let is_read_again = |defect: &mut Defect| read_again.contains(defect.path.as_str());
         gone.defects = self.defects.extract_if(.., is_read_again).collect();

@@ -62,9 +62,10 @@ impl<const ETCD: bool> Default for Stored<ETCD> {
 impl<'de, const ETCD: bool> Fields<'de> for Stored<ETCD> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let Self(config) = self;
-        let [strict_affinity, auto_allocate_blocks] = match ETCD {
-            true => ["strict_affinity", "auto_allocate_blocks"],
-            false => ["strictAffinity", "autoAllocateBlocks"],
+        let [strict_affinity, auto_allocate_blocks] = if ETCD {
+            ["strict_affinity", "auto_allocate_blocks"]
+        } else {
+            ["strictAffinity", "autoAllocateBlocks"]
         };
         match name {
             _ if is(name, strict_affinity) => set(&mut config.strict_affinity, map),

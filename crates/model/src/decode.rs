@@ -131,7 +131,8 @@ fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
 /// Splits the end of an endpoint's key into namespace and name.
 fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
     let slash = memchr(b'/', rest.as_bytes())?;
-    let (namespace, name) = (rest.get(..slash)?, rest.get(slash + 1..)?);
+    let namespace = rest.get(..slash)?;
+    let name = rest.get(slash + 1..)?;
     let is_whole = !namespace.is_empty() && !name.is_empty() && memchr(b'/', name.as_bytes()).is_none();
     is_whole.then_some((namespace, name))
 }

@@ -1,10 +1,7 @@
-//! Hints about the next action, for errors and notes in every crate. The names of commands and options are defined in
-//! the command-line program, so hints refer to them by [`Call`] values.
+//! Hints about the next action, for errors and notes in every crate. A hint has its command lines as words; only the
+//! command-line program, which knows the current call, makes text of them.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
-
-use ipnet::IpNet;
 
 /// A string with one `{}` for each call, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,74 +28,69 @@ impl From<String> for Hint {
     }
 }
 
-/// A command line of the program, or a name that must be escaped for a terminal.
+/// A command line of the program, as words, or a name that must be escaped for a terminal. The command-line program
+/// quotes the words for a shell, and adds the connection options of the current call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Name(String),
-
-    /// The current call. Most other variants are this call with one change.
-    Again,
+    /// A command that reads the same data as the current call.
+    Command(Vec<String>),
+    /// A command that reads no data, or itself names its data.
+    Elsewhere(Vec<String>),
+    /// The current call with more options, and without those whose IDs are in `without`.
+    Again {
+        with: Vec<String>,
+        without: &'static [&'static str],
+    },
+    /// The current call with other connection options, which replace those of the same name, and without those whose
+    /// IDs are in `without`.
+    Connected {
+        with: Vec<String>,
+        without: &'static [&'static str],
+    },
+    /// The current call as a dry run, which is the default of some commands.
     DryRun,
-    /// The current call, confirmed in advance.
-    Agreed,
-    Forced,
-    Locked,
-    Unlocked,
     /// The ways to choose the journal's location: an option of the current call, if there is one, and environment
     /// variables.
     JournalPlace,
-    MaxChanges(usize),
-    EndpointsOnly,
-    /// The current call, with the pool's name instead of its CIDR.
-    ByName,
-    /// The current call, with an option that states the kind of the name.
-    As(&'static str, String),
-    AutoAllocation,
-    StrictAffinity,
-    NoBlockLimit,
-    Kubeconfig,
-    KubeconfigAndContext,
-    /// The current call with another kubeconfig, and without its context.
-    OtherKubeconfig,
-    Context,
-    /// The current call with another settings file.
-    OtherConfig,
-    Etcd,
-    EtcdCa,
-    EtcdWithCa,
-    EtcdKeyPair,
-    /// The current call with etcd endpoints instead of the named datastore or file.
-    EtcdUrl,
-    File,
-    /// The current call with etcd endpoints instead of the named datastore, kubeconfig and context.
-    EtcdInstead,
-    FileInstead,
+}
 
-    /// Lists the pools.
-    Show,
-    ShowNodes,
-    ShowBlocks,
-    ShowBlock(IpNet),
-    ShowConfiguration,
-    /// Turns off the cooldown of released addresses.
-    NoCooldown,
-    /// Prints a report for programs.
-    Check,
-    Export,
-    /// Adds an export to an archive.
-    Archive(PathBuf),
-    Record(PathBuf),
-    Journals,
-    Undo(PathBuf),
-    /// Shows a migration, by its old pool.
-    Migrate(String),
-    /// Carries out the next phase of a migration.
-    ApplyMigration(String),
-    /// Returns from a temporary pool to the old one.
-    MigrateBack(String),
-    /// Changes the block size through a temporary pool.
-    MigrateThrough {
-        pool: String,
-        block_size: u8,
-    },
+impl Call {
+    /// A command that reads the same data as the current call.
+    pub fn to<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
+        Self::Command(owned(words))
+    }
+
+    /// A command that reads no data, or itself names its data.
+    pub fn elsewhere<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
+        Self::Elsewhere(owned(words))
+    }
+
+    /// The current call.
+    pub fn again() -> Self {
+        Self::Again { with: Vec::new(), without: &[] }
+    }
+
+    /// The current call with more options.
+    pub fn again_with<W: Into<String>>(options: impl IntoIterator<Item = W>) -> Self {
+        Self::Again { with: owned(options), without: &[] }
+    }
+
+    /// The current call with other connection options, which replace those of the same name.
+    pub fn connected<W: Into<String>>(options: impl IntoIterator<Item = W>) -> Self {
+        Self::Connected { with: owned(options), without: &[] }
+    }
+
+    /// Leaves out the options of the current call whose IDs, the names of their fields, are in `ids`.
+    #[must_use]
+    pub fn without(mut self, ids: &'static [&'static str]) -> Self {
+        if let Self::Again { without, .. } | Self::Connected { without, .. } = &mut self {
+            *without = ids;
+        }
+        self
+    }
+}
+
+fn owned<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Vec<String> {
+    words.into_iter().map(Into::into).collect()
 }

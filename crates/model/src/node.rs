@@ -131,7 +131,8 @@ impl Node {
     /// Reads a Calico node's JSON; the name comes from the key. Omits and reports tunnel fields that are not addresses.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<NodeSpec>(json)?;
-        let (created, plugin) = (metadata.created(), metadata.annotation(INSTALLED));
+        let created = metadata.created();
+        let plugin = metadata.annotation(INSTALLED);
         let bgp = spec.bgp.unwrap_or_default();
         let wireguard = spec.wireguard.unwrap_or_default();
         let own = [bgp.v4, bgp.v6];

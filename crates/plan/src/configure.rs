@@ -14,44 +14,19 @@ use calipam_model::words::count;
 use calipam_model::writable::Object;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
+use crate::refusal::{Refused, Result};
 
 /// The longest cooldown that Calico accepts, in seconds.
 const LONGEST_COOLDOWN: i64 = 1200;
 /// The highest block limit that all of Calico's schemas accept.
 const MOST_BLOCKS: i64 = 1_000_000;
 
-/// A reason to refuse the settings. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigureRefusal {
-    // The first three messages are calicoctl's.
-    #[error("at least one configuration option must be specified")]
-    Nothing,
-    /// Without strict affinity, nodes have to be allowed to claim blocks.
-    #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
-    NeedsAutoAllocation,
-    /// Calico accepts a block limit only with strict affinity.
-    #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
-    LimitNeedsStrictAffinity,
-    /// The setting accepts 0 to `most`.
-    #[error("{} takes 0 to {most}, not {setting}", setting.name())]
-    OutOfRange { setting: IpamSetting, most: i64 },
-    #[error("the stored configuration cannot be decoded: {0}")]
-    Undecodable(DecodeError),
-}
+/// The reason why a plan without settings is refused, in calicoctl's words.
+pub const NO_SETTING: &str = "at least one configuration option must be specified";
 
-impl ConfigureRefusal {
-    pub fn hint(&self) -> Option<Hint> {
-        match self {
-            Self::NeedsAutoAllocation => {
-                Some(Hint::new("also let nodes claim blocks: {}", [Call::AutoAllocation]))
-            }
-            Self::LimitNeedsStrictAffinity => Some(Hint::new(
-                "also set strict affinity: {}; or set no limit: {}",
-                [Call::StrictAffinity, Call::NoBlockLimit],
-            )),
-            Self::Nothing | Self::OutOfRange { .. } | Self::Undecodable(_) => None,
-        }
-    }
+/// Refuses a stored configuration that cannot be decoded.
+pub fn undecodable(reason: &DecodeError) -> Refused {
+    Refused::new(format!("the stored configuration cannot be decoded: {reason}"))
 }
 
 /// Plans a change of settings. `stored` is the stored configuration with its version. The plan names the snapshot's
@@ -60,13 +35,13 @@ pub fn plan(
     snapshot: Snapshot,
     stored: Option<(&Revision, &Document)>,
     settings: &[IpamSetting],
-) -> Result<Plan, ConfigureRefusal> {
+) -> Result<Plan> {
     if settings.is_empty() {
-        return Err(ConfigureRefusal::Nothing);
+        return Err(Refused::new(NO_SETTING));
     }
     settings.iter().try_for_each(in_range)?;
 
-    let decode = |document: &Document| document.ipam_config().map_err(ConfigureRefusal::Undecodable);
+    let decode = |document: &Document| document.ipam_config().map_err(|reason| undecodable(&reason));
     let before = stored.map_or(Ok(IpamConfig::default()), |(_, document)| decode(document))?;
     let mut document = stored.map_or_else(|| defaults(snapshot.datastore), |(_, document)| document.clone());
     document.set(settings);
@@ -106,25 +81,35 @@ pub fn plan(
 ///
 /// # Errors
 /// If Calico refuses them.
-pub(crate) fn configured(
-    before: IpamConfig,
-    settings: &[IpamSetting],
-) -> Result<IpamConfig, ConfigureRefusal> {
+pub(crate) fn configured(before: IpamConfig, settings: &[IpamSetting]) -> Result<IpamConfig> {
     settings.iter().try_for_each(in_range)?;
     let after = before.with(settings);
     accept(&before, &after)?;
     Ok(after)
 }
 
-/// Refuses combinations of settings that Calico refuses.
-fn accept(before: &IpamConfig, after: &IpamConfig) -> Result<(), ConfigureRefusal> {
-    if before != after && !after.strict_affinity {
-        if !after.auto_allocate_blocks {
-            return Err(ConfigureRefusal::NeedsAutoAllocation);
-        }
-        if after.max_blocks_per_host > 0 {
-            return Err(ConfigureRefusal::LimitNeedsStrictAffinity);
-        }
+/// Refuses combinations of settings that Calico refuses, in calicoctl's words.
+fn accept(before: &IpamConfig, after: &IpamConfig) -> Result<()> {
+    if before == after || after.strict_affinity {
+        return Ok(());
+    }
+    if !after.auto_allocate_blocks {
+        let message = "Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time";
+        let hint = Hint::new(
+            "also let nodes claim blocks: {}",
+            [Call::again_with(["--auto-allocate-blocks", "true"]).without(&["auto_allocate_blocks"])],
+        );
+        return Err(Refused::new(message).hint(hint));
+    }
+    if after.max_blocks_per_host > 0 {
+        let hint = Hint::new(
+            "also set strict affinity: {}; or set no limit: {}",
+            [
+                Call::again_with(["--strict-affinity", "true"]).without(&["strict_affinity"]),
+                Call::again_with(["--max-blocks-per-host", "0"]).without(&["max_blocks_per_host"]),
+            ],
+        );
+        return Err(Refused::new("MaxBlocksPerHost requires StrictAffinity to be enabled").hint(hint));
     }
     Ok(())
 }
@@ -179,17 +164,16 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
 const OTHER_RESOURCE: &str = "the IPAMConfiguration resource `default` differs; with etcd, Calico reads what is set here, and does not keep \
                               the resource in sync";
 
-fn in_range(setting: &IpamSetting) -> Result<(), ConfigureRefusal> {
+fn in_range(setting: &IpamSetting) -> Result<()> {
     let (number, most) = match setting {
         IpamSetting::MaxBlocksPerHost(number) => (*number, MOST_BLOCKS),
         IpamSetting::Cooldown(seconds) => (*seconds, LONGEST_COOLDOWN),
         _ => return Ok(()),
     };
     if (0..=most).contains(&number) {
-        Ok(())
-    } else {
-        Err(ConfigureRefusal::OutOfRange { setting: *setting, most })
+        return Ok(());
     }
+    Err(Refused::new(format!("{} takes 0 to {most}, not {setting}", setting.name())))
 }
 
 /// Returns the values that Calico assumes while no configuration is stored, and that it writes with the first setting.

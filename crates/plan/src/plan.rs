@@ -273,7 +273,7 @@ impl Plan {
             let what = count(addresses, "released address", "released addresses");
             Hint::new(
                 format!("{what} will cool down for {seconds} s; {{}} ends the cooldown at once"),
-                [Call::NoCooldown],
+                [Call::to(["configure", "--ip-cooldown-seconds", "0"])],
             )
         }));
         let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =

@@ -93,7 +93,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         if snapshot.pools.iter().any(|other| other.value.name == name) {
             let hint = "if an earlier attempt left it behind, undo that attempt; {} names its journal";
             let refused = Refused::new(format!("the pool {name} already exists"));
-            return Err(refused.hint(Hint::new(hint, [Call::Journals])).into());
+            return Err(refused.hint(Hint::new(hint, [Call::elsewhere(["undo", "--list"])])).into());
         }
         let mut part = stored.child(&name, [("cidr", cidr.to_string().into())]);
         identify(&mut part, snapshot, &name);

@@ -54,7 +54,7 @@ impl RepairError {
             Self::Journal(error) => error.hint(),
             Self::OtherCluster { .. } => Hint::new(
                 "connect to the cluster that it was made for; {} prints the GUID",
-                [Call::ShowConfiguration],
+                [Call::to(["show", "--configuration"])],
             ),
             Self::UnexpectedKey { .. } => "use an unchanged copy of the journal".into(),
             Self::NotAgreed { .. } => "retry, and confirm the new plan".into(),
@@ -64,7 +64,7 @@ impl RepairError {
             }
             Self::Lock { .. } => Hint::new(
                 "wait for the other run; or run without the lock, since every write checks that nothing has changed: {}",
-                [Call::Unlocked],
+                [Call::again().without(&["lock"])],
             ),
         })
     }

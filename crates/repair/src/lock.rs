@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use calipam_datastore::Datastore;
 use calipam_datastore::write::{Batch, Change, Consent, Stored, Swap, Writer};
+use calipam_datastore::{Datastore, Retries};
 use calipam_model::config::ClusterInformation;
 use calipam_model::digest::sha256_hex;
 use calipam_model::document::Document;
@@ -20,10 +20,11 @@ use crate::journal::{Header, Journal, LockMark};
 /// The time limit for retries when the lock cannot be restored because the datastore is unreachable.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The maximum number of retries for taking the lock after lost answers or temporary server errors.
-const ATTEMPTS: usize = 5;
-
+/// The pause before the lock is written again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The pauses before the lock is taken again after a lost answer or a temporary server error.
+const PAUSES: [Duration; 5] = [PAUSE; 5];
 
 const FIELD: &str = "datastoreReady";
 
@@ -86,7 +87,7 @@ impl Information {
 /// Takes the lock. Before that, the intent and the earlier value of the field are recorded in the journal.
 pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock> {
     let failed = |reason| LockAction::Take.failed(reason);
-    let mut failures = 0;
+    let mut retries = Retries::new(&PAUSES);
     // True while no answer was lost. If every answer arrived, a write that the server denies was certainly not made.
     let mut is_certain = true;
     // A write whose answer was lost: the object that it replaces, and the new value.
@@ -124,11 +125,10 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
                 return Ok(HeldLock { before: now.ready, original: now.stored, revision });
             }
             Ok(None) => {}
-            Err(error) if error.may_pass() && !error.is_given_up() && failures < ATTEMPTS => {
-                failures += 1;
+            Err(error) if error.may_pass() && !error.is_given_up() && retries.is_left() => {
                 is_certain &= error.is_certainly_unwritten();
                 unsure = Some((now, locked));
-                tokio::time::sleep(PAUSE).await;
+                retries.pause().await;
             }
             Err(error) if is_certain && error.is_certainly_unwritten() => {
                 journal.mark_lock(LockMark::Restored).await?;

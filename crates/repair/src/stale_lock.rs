@@ -34,7 +34,7 @@ impl StaleLock {
     pub fn hint(&self) -> Hint {
         Hint::new(
             "{} undoes that run and unlocks the datastore; `calicoctl datastore migrate unlock` only unlocks it",
-            [Call::Undo(self.journal.clone())],
+            [Call::to(["undo", &self.journal.to_string_lossy()])],
         )
     }
 }

@@ -10,12 +10,12 @@ pub mod answer;
 mod cluster;
 mod datastore;
 mod engine;
+mod error;
 mod random;
 mod scenario;
 mod time;
 
-pub use self::datastore::{Costs, CostsError, Latency};
-pub use self::scenario::{
-    Event, Families, NotARate, Planned, PoolSpec, Rate, Scenario, ScenarioError, Start, StartPod,
-};
+pub use self::datastore::{Costs, Latency};
+pub use self::error::ScenarioError;
+pub use self::scenario::{Event, Families, NotARate, Planned, PoolSpec, Rate, Scenario, Start, StartPod};
 pub use self::time::{Micros, NotADuration};

@@ -265,7 +265,7 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
 pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
     open_unless_empty(folder, operator)?.ok_or_else(|| {
         Failure::new(Kind::Failed, format!("{} holds no export", folder.display()))
-            .hint(Hint::new("{} adds one", [Call::Archive(folder.to_owned())]))
+            .hint(Hint::new("{} adds one", [Call::to(["export", "--archive", &folder.to_string_lossy()])]))
     })
 }
 

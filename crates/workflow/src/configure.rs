@@ -7,7 +7,7 @@ use calipam_model::hint::Hint;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::writable::Object;
-use calipam_plan::configure::{self, ConfigureRefusal};
+use calipam_plan::configure;
 
 use crate::failure::{Failure, Result};
 use crate::operator::Access;
@@ -41,10 +41,7 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
     let resource = stored.pop().flatten();
     let cluster = stored.pop().flatten();
 
-    let whole = match request.predicts_effects {
-        true => Some(read(access).await),
-        false => None,
-    };
+    let whole = if request.predicts_effects { Some(read(access).await) } else { None };
     let few = || Snapshot {
         datastore: access.datastore.kind(),
         location: access.datastore.location(),
@@ -66,7 +63,7 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
             _ => {
                 let reason = Document::parse(&stored.raw).err();
                 let reason = reason.unwrap_or_else(|| "it is not a configuration".into());
-                return Err(ConfigureRefusal::Undecodable(reason).into());
+                return Err(configure::undecodable(&reason).into());
             }
         },
     };

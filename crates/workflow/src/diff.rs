@@ -113,7 +113,7 @@ fn compare_clusters(old: &Snapshot, new: &Snapshot, force: bool, operator: &dyn 
     if !force {
         let message = format!("the two states are from different clusters: {} and {}", guids[0], guids[1]);
         let hint = "name two states of the same cluster, or compare them anyway: {}";
-        return Err(Failure::usage(message).hint(Hint::new(hint, [Call::Forced])));
+        return Err(Failure::usage(message).hint(Hint::new(hint, [Call::again_with(["--force"])])));
     }
 
     operator.warn(format!("--force: comparing different clusters, {} and {}", guids[0], guids[1]));

@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 
 use calipam_model::hint::{Call, Hint};
-use calipam_plan::configure::ConfigureRefusal;
 use calipam_plan::split::SplitRefusal;
 use calipam_plan::{FailedTrial, Refused};
 use calipam_repair::RepairError;
@@ -174,20 +173,14 @@ impl From<FailedTrial> for Failure {
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
-        Self::refused(refused.to_string()).hint_if(refused.hint)
+        let hint = refused.hint.clone();
+        Self::of(Kind::Refused, refused, hint)
     }
 }
 
 impl From<SplitRefusal> for Failure {
     fn from(refusal: SplitRefusal) -> Self {
         let hint = Refused::from(refusal.clone()).hint;
-        Self::of(Kind::Refused, refusal, hint)
-    }
-}
-
-impl From<ConfigureRefusal> for Failure {
-    fn from(refusal: ConfigureRefusal) -> Self {
-        let hint = refusal.hint();
         Self::of(Kind::Refused, refusal, hint)
     }
 }

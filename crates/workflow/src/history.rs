@@ -85,7 +85,8 @@ pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>
 
     let read = |folder| written(folder, &past.guid, Some("etcd"), access.operator);
     let written = journals.map(read).unwrap_or_default();
-    let (guid, location) = (past.guid.clone(), past.location.clone());
+    let guid = past.guid.clone();
+    let location = past.location.clone();
     let kept = kept(past);
     let events = timeline(&kept, &written, &about);
     let reach = Reach::Etcd {

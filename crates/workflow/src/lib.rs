@@ -43,13 +43,15 @@ pub use self::migrate::{
 pub use self::object::Object;
 pub use self::operator::{Access, Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};
-pub use self::read::{read, read_around, read_around_handle, read_as, read_sources};
+pub use self::read::{
+    cluster_information, guid, read, read_around, read_around_handle, read_as, read_sources,
+};
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};
 pub use self::reports::{UnusableReport, no_report};
 pub use self::run::{Intent, Writing};
-pub use self::scope::{Found, Names, UnknownPool, cluster_information, guid, matching, nearest, nearest_pod};
+pub use self::scope::{Found, Names, UnknownPool, matching, nearest, nearest_pod};
 pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::undo::{Undone, undo};

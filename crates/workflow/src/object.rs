@@ -115,7 +115,10 @@ impl KnownNames {
         if exact.len() > 1 {
             let kinds: Vec<&str> = exact.iter().map(|(_, kind, ..)| *kind).collect();
             let each = vec!["{}"; exact.len()].join(" or ");
-            let calls: Vec<Call> = exact.into_iter().map(|(.., option)| Call::As(option, name())).collect();
+            let calls: Vec<Call> = exact
+                .into_iter()
+                .map(|(.., option)| Call::again_with([option, &name()]).without(&["object"]))
+                .collect();
             return Err(Failure::usage(format!("{text:?} is {}", kinds.join(" and ")))
                 .hint(Hint::new(format!("say which: {each}"), calls)));
         }
@@ -129,7 +132,7 @@ impl KnownNames {
     fn unknown(&self, text: &str, snapshot: &Snapshot) -> Failure {
         let mut known: BTreeSet<String> = self.nodes.union(&self.pools).cloned().collect();
         known.extend(nearest_pod(snapshot, "", text));
-        let list = Hint::new("a pod is NAMESPACE/NAME; {} lists the nodes", [Call::ShowNodes]);
+        let list = Hint::new("a pod is NAMESPACE/NAME; {} lists the nodes", [Call::to(["show", "--nodes"])]);
         let hint = did_you_mean(text, &known, list);
         Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint)
     }
@@ -137,7 +140,8 @@ impl KnownNames {
     /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests how to
     /// name an object that no longer exists.
     pub(crate) fn find_past(&self, text: &str) -> Result<Object> {
-        let [node, handle] = ["--node", "--handle"].map(|option| Call::As(option, text.to_owned()));
+        let [node, handle] =
+            ["--node", "--handle"].map(|option| Call::again_with([option, text]).without(&["object"]));
         self.find(text)?.ok_or_else(|| {
             Failure::refused(format!("no node or handle has the name {text:?} now")).hint(Hint::new(
                 "if it is gone, say what it was: {} or {}; a pod is NAMESPACE/NAME",

@@ -64,13 +64,14 @@ pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
 
 /// Returns the rates; fails if they cover no time.
 fn observed(rates: Rates, location: &Path) -> Result<Rates> {
-    match rates.observed.is_zero() {
-        true => Err(Failure::usage(format!(
+    if rates.observed.is_zero() {
+        Err(Failure::usage(format!(
             "{} gives no rates: it has one state, but no changes after it",
             location.display()
         ))
-        .hint(Hint::new("{} records every change", [Call::Record(location.to_owned())]))),
-        false => Ok(rates),
+        .hint(Hint::new("{} records every change", [Call::to(["record", &location.to_string_lossy()])])))
+    } else {
+        Ok(rates)
     }
 }
 

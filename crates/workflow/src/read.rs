@@ -9,7 +9,9 @@ use calipam_check::ClusterIdentity;
 use calipam_check::views::handle_ids;
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
+use calipam_model::config::ClusterInformation;
 use calipam_model::handle::clean_id;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use jiff::SignedDuration;
 use tokio::time::Instant;
@@ -154,6 +156,17 @@ pub(crate) fn name_unread(snapshot: &mut Snapshot) {
 pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
     let meter = Arc::clone(meter);
     Arc::new(move |progress: Progress| meter.set(progress.read, progress.expected))
+}
+
+/// The GUID of the cluster in a datastore; empty if it has none.
+pub async fn guid(datastore: &Datastore) -> Result<String> {
+    Ok(cluster_information(datastore).await?.map(|information| information.guid).unwrap_or_default())
+}
+
+/// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
+pub async fn cluster_information(datastore: &Datastore) -> Result<Option<ClusterInformation>> {
+    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+    Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
 }
 
 /// The longest wait without a message to the operator.

@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::operator::{Access, Event, Operator};
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_known_block, unknown_block};
-use crate::second_read::{warn_of_short_grace, write_in_parts};
+use crate::second_read::{Part, warn_of_short_grace, write_in_parts};
 use crate::write::Repaired;
 
 /// A request to rebuild records. If it names no pools, nodes or blocks, it is for the whole cluster.
@@ -60,11 +60,13 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
     };
     warn_of_short_grace(&seen.snapshot, criteria, access.operator);
     let plan = |basis: &Basis<'_>| rebuild::plan(basis, &scope);
-    let tried = |seen: CheckResult, plan: Plan, is_second: bool| {
-        // The files of the first part stay as they are.
-        let below = if is_second { SECOND } else { "" };
-        let directory = request.output_dir.as_ref().map(|directory| directory.join(below));
-        tried(request, &scope, seen, plan, directory, access.operator)
+    let tried = |seen: CheckResult, plan: Plan, part: Part| {
+        let directory = request.output_dir.as_ref().map(|directory| match part {
+            Part::First => directory.clone(),
+            // The files of the first part stay as they are.
+            Part::Rest => directory.join(REST),
+        });
+        try_with_files(request, &scope, seen, plan, directory, access.operator)
     };
     write_in_parts(run, criteria, seen, Vec::new(), plan, tried).await
 }
@@ -75,16 +77,16 @@ fn pods_not_read() -> Failure {
     let message = "no pods were read, and the endpoints in etcd can be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
         "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
-        [Call::Kubeconfig, Call::EndpointsOnly],
+        [Call::connected(["--kubeconfig", "FILE"]), Call::again_with(["--endpoints-only"])],
     ))
 }
 
 /// The subdirectory for the files of blocks that are written after the wait.
-const SECOND: &str = "second";
+const REST: &str = "second";
 
 /// Returns the plan without the steps that fail in memory. Writes the old and the new content of each changed block
 /// into the directory.
-fn tried(
+fn try_with_files(
     request: &RebuildRequest,
     scope: &Request,
     seen: CheckResult,

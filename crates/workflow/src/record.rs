@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::archive::{thin_out, warn_of_unknown};
 use crate::failure::{Failure, Result};
 use crate::operator::{Access, Activity};
+use crate::read::guid;
 use crate::read::watched;
-use crate::scope::guid;
 
 /// The age of a journal and its length in bytes at which a new journal with a full state begins. They limit the time to
 /// read a past state.

@@ -15,7 +15,7 @@ use crate::operator::Access;
 use crate::reports;
 use crate::run::{Intent, Run};
 use crate::scope::{Names, is_pattern};
-use crate::second_read::{warn_of_short_grace, write_in_parts};
+use crate::second_read::{Part, warn_of_short_grace, write_in_parts};
 use crate::write::Repaired;
 
 /// A request to release addresses and handles.
@@ -57,21 +57,21 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
         None => read(files, &seen.snapshot)?,
     };
     let plan = |basis: &Basis<'_>| release::plan(basis, &targets);
-    let tried = |seen: CheckResult, plan: Plan, _| Ok(seen.try_plan(plan, criteria)?);
+    let tried = |seen: CheckResult, plan: Plan, _: Part| Ok(seen.try_plan(plan, criteria)?);
     write_in_parts(run, criteria, seen, observations, plan, tried).await
 }
 
 /// Returns the targets of a request in this cluster.
 fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request> {
-    let (targets, names) = (&request.targets, &request.names);
-    let scope = match targets.is_of_nodes() {
-        true => {
-            let scope = Names { nodes: Vec::new(), ..names.clone() }.scope(&[snapshot])?;
-            Scope { nodes: deleted_nodes(snapshot, &names.nodes)?, ..scope }
-        }
-        false => names.scope(&[snapshot])?,
+    let names = &request.names;
+    let scope = if request.targets.is_of_nodes() {
+        let of_others = Names { nodes: Vec::new(), ..names.clone() };
+        let scope = of_others.scope(&[snapshot])?;
+        Scope { nodes: deleted_nodes(snapshot, &names.nodes)?, ..scope }
+    } else {
+        names.scope(&[snapshot])?
     };
-    Ok(Request { scope, ..targets.clone() })
+    Ok(Request { scope, ..request.targets.clone() })
 }
 
 /// Returns the nodes whose records are released. If a pattern matches any deleted nodes, only those count.

@@ -27,8 +27,10 @@ pub struct UnusableReport {
 
 /// The error for a file that is not a report.
 pub fn no_report(path: &Path, error: &ReportError) -> Failure {
-    Failure::new(Kind::Failed, format!("{}: {error}", path.display()))
-        .hint(Hint::new("write one with {} or `calicoctl ipam check --output FILE`", [Call::Check]))
+    Failure::new(Kind::Failed, format!("{}: {error}", path.display())).hint(Hint::new(
+        "write one with {} or `calicoctl ipam check --output FILE`",
+        [Call::to(["check", "-o", "json"])],
+    ))
 }
 
 /// A file with a report.

@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
                 Err(Failure::refused(message).hint(Hint::new(
                     "name the context of the cluster that uses this etcd, even if it is the current one: {}. Or read etcd \
                      alone, without a kubeconfig",
-                    [Call::KubeconfigAndContext],
+                    [Call::connected(["--kubeconfig", "FILE", "--context", "NAME"])],
                 )))
             }
             _ => Ok(()),
@@ -112,7 +112,10 @@ impl<'a> Run<'a> {
             ))
             .hint(Hint::new(
                 "review the plan with {}, then allow it with {}",
-                [Call::DryRun, Call::MaxChanges(changes)],
+                [
+                    Call::DryRun,
+                    Call::again_with(["--max-changes", &changes.to_string()]).without(&["max_changes"]),
+                ],
             ))),
             None => Ok(()),
         }

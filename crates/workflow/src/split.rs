@@ -76,7 +76,10 @@ fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
         (Some(pool), None, _) => Ok(pool),
         (Some(pool), Some(other), _) => {
             let message = format!("the pools {} and {} have the same CIDR", pool.name, other.name);
-            Err(Failure::refused(message).hint(Hint::new("name the pool: {}", [Call::ByName])))
+            Err(Failure::refused(message).hint(Hint::new(
+                "name the pool: {}",
+                [Call::again_with(["--name", "NAME"]).without(&["name", "cidr"])],
+            )))
         }
         (None, _, PoolName::Name(name)) => Err(unknown_pool(&[snapshot], name)),
         (None, _, PoolName::Cidr(cidr)) => Err(unknown_pool(&[snapshot], &cidr.to_string())),

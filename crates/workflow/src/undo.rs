@@ -141,7 +141,8 @@ pub async fn undo(
         return Err(Failure::not_live("an undo"));
     }
     let run = Run::new(access, intent);
-    let (header, ended) = (recorded.header.clone(), recorded.ended);
+    let header = recorded.header.clone();
+    let ended = recorded.ended;
     if !ended {
         access.operator.warn(
                 "the run of this journal did not finish: anything it did after the last line of the journal is not undone".into(),

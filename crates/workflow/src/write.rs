@@ -174,7 +174,9 @@ impl Run<'_> {
             _ => {}
         });
 
-        let (command, lock, disk) = (writing.command.clone(), writing.lock, writing.disk.clone());
+        let command = writing.command.clone();
+        let lock = writing.lock;
+        let disk = writing.disk.clone();
         let begun = self.begun.clone();
         let keep_journal_open = self.keep_journal_open;
         let is_new = begun.is_none();

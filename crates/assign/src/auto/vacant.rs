@@ -164,11 +164,12 @@ impl<S: Store> Search<'_, S> {
         Ok((found.iter().flatten().filter_map(block_of).collect(), other))
     }
 
-    /// Searches all places of all pools, based on the keys of all blocks.
+    /// Searches all places of all pools, based on the keys of their blocks.
     async fn in_list(&self) -> Result<Vacancy> {
         // Revisions show whether a block that was full has changed.
         let query = if self.known.blocks.is_empty() { Query::BlockKeys } else { Query::BlockRevisions };
-        let [found] = self.allocator.read([query(self.family)]).await?;
+        let pools = self.pools.iter().map(|pool| pool.cidr).collect();
+        let [found] = self.allocator.read([query(pools)]).await?;
         let keys = BlockKeys::new(found);
         let mut places = Vec::new();
         let mut passed = Vec::new();

@@ -23,9 +23,10 @@ impl Configurations {
         if let Some(known) = &context.cni_configuration {
             return Self { of_cluster: known.clone(), is_known: true };
         }
-        let mut families = match context.snapshot.has_read(Source::Pods) {
-            true => shown_by_pods(context.snapshot),
-            false => shown_by_endpoints(context.snapshot),
+        let mut families = if context.snapshot.has_read(Source::Pods) {
+            shown_by_pods(context.snapshot)
+        } else {
+            shown_by_endpoints(context.snapshot)
         };
         let is_known = families != [false; 2];
         if !is_known {

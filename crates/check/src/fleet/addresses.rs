@@ -82,9 +82,12 @@ fn finding(
     let evidence = ElsewhereEvidence { here: user.to_owned(), others, further };
     let are_live = is_live(here) && evidence.others.iter().all(|other| other.kind == ElsewhereKind::User);
     let has = |is_live: bool| if is_live { "used by" } else { "recorded as leaked for" };
-    let others = evidence.list(|other| match are_live {
-        true => format!("{} in {}", other.name, other.cluster),
-        false => format!("{} {} in {}", has(other.kind == ElsewhereKind::User), other.name, other.cluster),
+    let others = evidence.list(|other| {
+        if are_live {
+            format!("{} in {}", other.name, other.cluster)
+        } else {
+            format!("{} {} in {}", has(other.kind == ElsewhereKind::User), other.name, other.cluster)
+        }
     });
     let and = if are_live { "and by" } else { "and" };
     let says = format!("is {} {}, {and} {others}", has(is_live(here)), short(user));

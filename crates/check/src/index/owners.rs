@@ -71,7 +71,8 @@ impl Index<'_> {
         match owner {
             Owner::Endpoint(position) => {
                 let endpoint = self.endpoint(position);
-                let (namespace, pod) = (endpoint.namespace(), endpoint.pod());
+                let namespace = endpoint.namespace();
+                let pod = endpoint.pod();
                 let evidence = OwnerEvidence {
                     node: endpoint.node().to_string(),
                     pod: if pod.is_empty() { String::new() } else { format!("{namespace}/{pod}") },

@@ -49,9 +49,10 @@ impl ServiceExplanation {
             ),
             ServiceState::NotServed(why) => format!("{who} gets no address from Calico: {why}"),
             ServiceState::NoPool => {
-                let released = match self.recorded.is_empty() {
-                    true => String::new(),
-                    false => format!("; the controller releases {}", joined(&self.recorded, ", ")),
+                let released = if self.recorded.is_empty() {
+                    String::new()
+                } else {
+                    format!("; the controller releases {}", joined(&self.recorded, ", "))
                 };
                 format!("{who} gets no address: no pool is for LoadBalancer services{released}")
             }

@@ -48,7 +48,8 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     let mut used = used_by(snapshot, pods);
     let mut list = AddressList { addresses: Vec::new() };
     for Record { block, allocation } in context.index.records() {
-        let (address, record) = (allocation.address, allocation.attribute);
+        let address = allocation.address;
+        let record = allocation.attribute;
         let claim = Claim::of(&record);
         if !scope.has_network(address.into()) {
             continue;

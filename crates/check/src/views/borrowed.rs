@@ -42,7 +42,8 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
     for Record { block, allocation } in context.index.records() {
-        let (address, attribute) = (allocation.address, allocation.attribute);
+        let address = allocation.address;
+        let attribute = allocation.attribute;
         let node = attribute.get("node");
         // Owners hold nearly all addresses of their blocks, so an owner's addresses are skipped before their records
         // are decoded.

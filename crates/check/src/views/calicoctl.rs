@@ -149,8 +149,8 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     for handle in &snapshot.handles {
         let id = handle.value.id().to_string();
         if orphans.contains(id.as_str()) {
-            let (uid, revision) =
-                (shown_uid(&handle.revision, snapshot.is_native), handle.revision.to_string());
+            let uid = shown_uid(&handle.revision, snapshot.is_native);
+            let revision = handle.revision.to_string();
             view.leaked_handles.push(LeakedHandle { id, uid, revision });
         } else {
             view.good_handles += 1;
@@ -165,7 +165,8 @@ fn allocation(
     allocation: &Allocation<'_>,
     is_leaked: bool,
 ) -> CalicoctlAllocation {
-    let (address, attribute) = (allocation.address, &allocation.attribute);
+    let address = allocation.address;
+    let attribute = &allocation.attribute;
     let text = |name: &str| attribute.get(name).map(|text| text.to_string()).filter(|text| !text.is_empty());
     let host = block.host().unwrap_or_default();
     let node = text("node").unwrap_or_else(|| host.to_owned());

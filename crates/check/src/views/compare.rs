@@ -158,7 +158,8 @@ struct InBlocks {
 fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
     let mut found = InBlocks::default();
     for Record { block, allocation } in context.index.records() {
-        let (address, attribute) = (allocation.address, allocation.attribute);
+        let address = allocation.address;
+        let attribute = allocation.attribute;
         let claim = Claim::of(&attribute);
         if claim == Claim::Machine {
             found.machines.insert(address);

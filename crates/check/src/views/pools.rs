@@ -115,7 +115,8 @@ fn view(
     now: Timestamp,
     pool: &Pool,
 ) -> PoolView {
-    let (tally, blocks) = (occupancy.tally(pool.cidr), occupancy.inside(pool.cidr));
+    let tally = occupancy.tally(pool.cidr);
+    let blocks = occupancy.inside(pool.cidr);
     let sound = blocks.iter().filter_map(|stored| stored.block?.current());
     let cooling = Cooling::of(sound, now, config.cooldown()).filter(|_| tally.cooling > 0);
     let unknown = || Allocatable::unknown(PoolLimit::NotKnown);

@@ -187,17 +187,17 @@ impl Explanation {
                 "the first attempt fails, since Calico has to clean up; the kubelet's next one gets {given} for {who} on {node}"
             );
         }
-        match self.pod.is_some() {
-            true => format!("IPAM can assign {given} to {who} on {node}"),
-            false => {
-                let only = self.families.iter().filter_map(|family| family.namespaces.as_deref());
-                let only: Vec<&str> = only.collect();
-                let only = match only.is_empty() {
-                    true => String::new(),
-                    false => format!(", if its namespace has the labels {}", only.join(", ")),
-                };
-                format!("{who} on {node} gets {given}{only}")
-            }
+        if self.pod.is_some() {
+            format!("IPAM can assign {given} to {who} on {node}")
+        } else {
+            let only = self.families.iter().filter_map(|family| family.namespaces.as_deref());
+            let only: Vec<&str> = only.collect();
+            let only = if only.is_empty() {
+                String::new()
+            } else {
+                format!(", if its namespace has the labels {}", only.join(", "))
+            };
+            format!("{who} on {node} gets {given}{only}")
         }
     }
 }

@@ -36,9 +36,8 @@ fn below(command: &mut Command, kubectl: &[String]) -> Command {
         _ => arg,
     });
     names.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name, |mut sub| match sub.has_subcommands() {
-            true => below(&mut sub, kubectl),
-            false => own_options_first(sub, kubectl),
+        command.mut_subcommand(name, |mut sub| {
+            if sub.has_subcommands() { below(&mut sub, kubectl) } else { own_options_first(sub, kubectl) }
         })
     })
 }

@@ -138,11 +138,12 @@ impl ShowArgs {
     /// Refuses table options if the subject is not printed as a table.
     pub(crate) fn check_table(&self, subject: &Subject) -> Result<()> {
         let is_set = self.printing.no_headers || self.printing.sort_by.is_some();
-        match is_set && (subject.is_one() || *subject == Subject::Map) {
-            true => Err(Failure::usage(
+        if is_set && (subject.is_one() || *subject == Subject::Map) {
+            Err(Failure::usage(
                 "--no-headers and --sort-by only apply to tables, and this output is not a table",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -221,7 +221,8 @@ impl Lines<'_> {
         for handle in self.view.leaked_handles.iter().filter(|_| self.all) {
             line(out, &format!("  {} doesn't have any active IPs.", handle.id));
         }
-        let (leaked, good) = (self.view.leaked_handles.len(), self.view.good_handles);
+        let leaked = self.view.leaked_handles.len();
+        let good = self.view.good_handles;
         line(out, &format!("Found {leaked} handles with no matching IPs (and {good} handles with matches)."));
 
         line(out, "Scanning for IPs with missing handle...");

@@ -1,7 +1,8 @@
 //! The `ipam configure` command.
 
 use calipam_model::config::{IpamSetting, parse_go_bool};
-use calipam_plan::configure::ConfigureRefusal;
+use calipam_plan::Refused;
+use calipam_plan::configure::NO_SETTING;
 use calipam_workflow::ConfigureRequest;
 
 use super::args::ConfigureArgs;
@@ -19,9 +20,8 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
     let intent = WritingArgs::agreed("calicoctl ipam configure");
     let request = ConfigureRequest { settings, predicts_effects: false, intent };
     let configured = call.with(async |access| calipam_workflow::configure(access, &request).await);
-    let repaired = configured.map_err(|failure| match failure.cause() {
-        Some(refusal @ ConfigureRefusal::Nothing) => plain_failure(refusal.to_string()),
-        Some(refusal) => plain_failure(format!("error: {refusal}")),
+    let repaired = configured.map_err(|failure| match failure.cause::<Refused>() {
+        Some(refused) => plain_failure(format!("error: {refused}")),
         None => failure,
     })?;
     if repaired.run.is_none() {
@@ -59,5 +59,5 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>> {
     if args.ip_cooldown_seconds >= 0 {
         settings.push(IpamSetting::Cooldown(args.ip_cooldown_seconds));
     }
-    if settings.is_empty() { Err(plain_failure(ConfigureRefusal::Nothing.to_string())) } else { Ok(settings) }
+    if settings.is_empty() { Err(plain_failure(NO_SETTING)) } else { Ok(settings) }
 }

@@ -71,9 +71,10 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
     let Some(found) = found else { return not_assigned() };
     let attribute = found.attribute;
     if attribute.is_cooling() {
-        return match has_cooled_down(snapshot, &attribute) {
-            true => not_assigned(),
-            false => Err(plain_failure(format!("IP {address} is currently in cooldown"))),
+        return if has_cooled_down(snapshot, &attribute) {
+            not_assigned()
+        } else {
+            Err(plain_failure(format!("IP {address} is currently in cooldown")))
         };
     }
     let handle = attribute.clean_handle().map_or("<none>".to_owned(), |handle| handle.to_string());

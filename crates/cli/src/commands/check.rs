@@ -45,44 +45,52 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     }
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Findings { checked: CheckResult { mut report, snapshot: data, .. }, advice, calicoctl, is_whole } =
-        match findings(args, global, console) {
-            Ok(found) => found,
-            Err(failure) => {
-                // This failure is printed first, so that the failure of the check, which matters more, comes last.
-                if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console)
-                {
-                    console.failure(&second);
-                }
-                return Err(failure);
-            }
-        };
-    let outcome = match args.fail_on.fails(worst(&report, args)) {
-        true => Outcome::Findings,
-        false if is_whole => Outcome::Clean,
-        false => Outcome::Refused,
+    let found = findings(args, global, console).inspect_err(|failure| {
+        // This failure is printed first, so that the failure of the check, which matters more, comes last.
+        if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console) {
+            console.failure(&second);
+        }
+    })?;
+    let Findings { checked: CheckResult { report, snapshot, .. }, advice, calicoctl, is_whole } = found;
+    let outcome = if args.fail_on.fails(worst(&report, args)) {
+        Outcome::Findings
+    } else if is_whole {
+        Outcome::Clean
+    } else {
+        Outcome::Refused
     };
 
-    let exit_code = exit::code(&Ok(outcome));
-    let snapshot = &data;
-    let took = begin.elapsed();
-    let removed = if args.reports.only_new { report.keep_new_or_worse() } else { Vec::new() };
-    let mut of_printed = advice.clone();
-    of_printed.narrow(&report);
-    let checked = Checked { report: &report, advice: &of_printed, snapshot, took, exit_code };
-    let mut printed = print(&checked, !report.findings.is_empty(), args, console);
-    if printed.is_ok() {
-        advise(&checked, console);
-    }
+    let checked = Checked {
+        report: &report,
+        advice: &advice,
+        snapshot: &snapshot,
+        took: begin.elapsed(),
+        exit_code: exit::code(&Ok(outcome)),
+    };
+    let printed = if args.reports.only_new {
+        print_new(&checked, args, console)
+    } else {
+        print_with_hints(&checked, args, console)
+    };
     // With --only-new, the report that the next call compares with must not contain findings that were not printed.
-    if printed.is_ok() || !args.reports.only_new {
-        report.restore(removed);
-        let checked = Checked { report: &report, advice: &advice, snapshot, took, exit_code };
-        printed = printed.and(write_files(&checked, args));
-    }
-    let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), snapshot);
-    console.done_with((report, data, calicoctl));
-    printed.and(written).map(|()| outcome)
+    let files = if printed.is_ok() || !args.reports.only_new { write_files(&checked, args) } else { Ok(()) };
+    let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), &snapshot);
+    console.done_with((report, snapshot, calicoctl));
+    printed.and(files).and(written).map(|()| outcome)
+}
+
+/// Prints the new and the worse findings.
+fn print_new(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<()> {
+    let report = checked.report.new_or_worse();
+    let mut advice = checked.advice.clone();
+    advice.narrow(&report);
+    print_with_hints(&Checked { report: &report, advice: &advice, ..*checked }, args, console)
+}
+
+fn print_with_hints(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<()> {
+    print(checked, !checked.report.findings.is_empty(), args, console)?;
+    advise(checked, console);
+    Ok(())
 }
 
 /// Returns the severity that determines the exit code.
@@ -246,10 +254,10 @@ pub(crate) fn print(
     if has_findings || console.prints_empty_results() {
         console.print(report)?;
     }
-    match args.reports.only_new && READER_IS_GONE.load(Ordering::SeqCst) {
-        true => Err(Failure::new(Kind::Failed, "stdout was closed: the report files are left unchanged")),
-        false => Ok(()),
+    if args.reports.only_new && READER_IS_GONE.load(Ordering::SeqCst) {
+        return Err(Failure::new(Kind::Failed, "stdout was closed: the report files are left unchanged"));
     }
+    Ok(())
 }
 
 /// Prints hints and notes about the report, if it is printed as a table.

@@ -39,9 +39,10 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     };
     let explanation =
         views::explain(&context, &snapshot, asking).ok_or_else(|| not_found(&snapshot, asking))?;
-    let cures = match explanation.is_refused() {
-        true => cures_for(&snapshot, &context.check(), &options, &explanation, asking),
-        false => Vec::new(),
+    let cures = if explanation.is_refused() {
+        cures_for(&snapshot, &context.check(), &options, &explanation, asking)
+    } else {
+        Vec::new()
     };
     console.print(&Why::new(&snapshot, &explanation, &cures))?;
     Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
@@ -55,9 +56,10 @@ fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
         Asking::Pod(namespace, name) => {
             let failure =
                 Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}"))));
-            failure.hint_if(match snapshot.has_read(Source::Pods) {
-                false => Some(super::show::subject::read_pods()),
-                true => super::show::subject::near_pod(snapshot, namespace, name),
+            failure.hint_if(if snapshot.has_read(Source::Pods) {
+                super::show::subject::near_pod(snapshot, namespace, name)
+            } else {
+                Some(super::show::subject::read_pods())
             })
         }
     }
@@ -71,14 +73,13 @@ fn of_service(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Servic
     views::explain_service(snapshot, namespace, name).ok_or_else(|| {
         let service = format!("{namespace}/{name}");
         Failure::refused(format!("service {} not found", escape(&service))).hint_if(
-            match snapshot.has_read(Source::Services) {
-                false => Some(super::show::subject::read_services()),
-                true => {
-                    let known: Vec<String> =
-                        snapshot.services.iter().map(|stored| stored.value.full_name()).collect();
-                    nearest(&service, known.iter().map(String::as_str))
-                        .map(|near| format!("did you mean `{}`?", escape(near)))
-                }
+            if snapshot.has_read(Source::Services) {
+                let known: Vec<String> =
+                    snapshot.services.iter().map(|stored| stored.value.full_name()).collect();
+                nearest(&service, known.iter().map(String::as_str))
+                    .map(|near| format!("did you mean `{}`?", escape(near)))
+            } else {
+                Some(super::show::subject::read_services())
             },
         )
     })

@@ -57,9 +57,10 @@ fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Con
         connect::with(global, console, async |access| archive(access, folder, keep).await)?;
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
-    console.info(&match added.already_existed {
-        true => format!("nothing was added: {path} is from the same time"),
-        false => format!("wrote {objects} to {path}"),
+    console.info(&if added.already_existed {
+        format!("nothing was added: {path} is from the same time")
+    } else {
+        format!("wrote {objects} to {path}")
     });
     let removed = match removed.len() {
         0 => String::new(),

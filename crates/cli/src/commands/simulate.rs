@@ -33,11 +33,12 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
 fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs> {
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
-    let rates = match folder.as_os_str() == "etcd" {
-        true => connect::with(global, console, async |access| {
+    let rates = if folder.as_os_str() == "etcd" {
+        connect::with(global, console, async |access| {
             calipam_workflow::rates_of_etcd(access.datastore).await
-        })?,
-        false => calipam_workflow::rates(folder, &Person::watching(console))?,
+        })?
+    } else {
+        calipam_workflow::rates(folder, &Person::watching(console))?
     };
     let hourly = rates.arrived_per_hour().round() as u64;
     let seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
@@ -76,9 +77,10 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
             let snapshot = calipam_workflow::read(access).await?;
             Ok((Start::of(&snapshot), snapshot.datastore))
         });
-        let (start, kind) = read.map_err(|failure| match is_named {
-            true => failure,
-            false => {
+        let (start, kind) = read.map_err(|failure| {
+            if is_named {
+                failure
+            } else {
                 failure.hint("name a cluster (`--datastore FILE`), or describe one (`--pool 10.244.0.0/16`)")
             }
         })?;
@@ -113,7 +115,8 @@ fn names_cluster(global: &Global) -> bool {
 /// Runs the simulations that the options request, and returns their results.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers::of(scenario)?;
-    let (runs, sizes) = (args.runs(1), args.sizes());
+    let runs = args.runs(1);
+    let sizes = args.sizes();
     if args.advise {
         answers.advice = Some(advise(scenario, &sizes, args.runs(ADVISE_RUNS))?);
     } else if !sizes.is_empty() {

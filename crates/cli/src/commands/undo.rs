@@ -19,7 +19,7 @@ use crate::{connect, hints};
 
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let folder = || {
-        let named = Call::Undo("JOURNAL".into());
+        let named = Call::to(["undo", "JOURNAL"]);
         let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
         journals_folder().ok_or_else(|| Failure::no_journal_directory().hint(Hint::new(hint, [named])))
     };

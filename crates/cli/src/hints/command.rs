@@ -144,6 +144,16 @@ fn option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
     command.get_arguments().find(is_named)
 }
 
+/// True if the first word is a command, and the second one, if it looks like an option, one of its options.
+pub(super) fn is_command(words: &[&str]) -> bool {
+    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
+    let has_option = |command: &clap::Command| match words.get(1) {
+        Some(word) if word.starts_with("--") => option(command, word).is_some(),
+        _ => true,
+    };
+    command.is_some_and(has_option)
+}
+
 /// The reader of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {

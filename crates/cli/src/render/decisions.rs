@@ -58,62 +58,50 @@ calipam_model::display_serialized!(DecisionStep);
 /// Describes an event of the allocator as a decision.
 pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     use DecisionStep::{Assign, Borrow, Claim, Limit, OwnBlock, Pool, Request};
-    let of_node = |step, keys, detail| decision(step, Subject::Node(node.name.clone()), detail, keys);
-    let of_config = |step, detail| of_node(step, vec![Key::IpamConfig], detail);
-    let of_pool = |step, (name, cidr): (&String, &IpNet), detail: String| {
-        let key = Key::Pool(name.clone());
-        decision(step, Subject::Pool(*cidr), format!("{name}: {detail}"), vec![key])
-    };
-    let of_block = |step, block: &IpNet, detail| {
-        decision(step, Subject::Block(*block), detail, vec![Key::Block(*block)])
-    };
-    let of_address = |step, address: &IpAddr, block: &IpNet, detail| {
-        decision(step, Subject::Address(*address), detail, vec![Key::Block(*block)])
-    };
-    let of_affinity = |step, key: &AffinityKey, detail| {
-        decision(step, Subject::Block(key.cidr), detail, block_and_affinity(key))
-    };
     match event {
         Event::Family { family, wanted } => {
             let addresses = if *wanted == 1 { "address" } else { "addresses" };
             let detail = format!("{wanted} {family} {addresses} requested");
-            of_node(Request, vec![Key::Node(node.name.clone())], detail)
+            let keys = vec![Key::Node(node.name.clone())];
+            Decision { step: Request, subject: Subject::Node(node.name.clone()), detail, keys }
         }
-        Event::PoolServes { pool, cidr } => of_pool(Pool, (pool, cidr), "serves the request".into()),
-        Event::PoolPassedOver { pool, cidr, why } => of_pool(Pool, (pool, cidr), format!("skipped, {why}")),
+        Event::PoolServes { pool, cidr } => of_pool(Pool, pool, cidr, "serves the request"),
+        Event::PoolPassedOver { pool, cidr, why } => of_pool(Pool, pool, cidr, &format!("skipped, {why}")),
         Event::GaveUp(key) => {
-            let detail = "released: its pool no longer selects the node, and it is empty";
-            of_affinity(OwnBlock, key, detail.into())
+            of_affinity(OwnBlock, key, "released: its pool no longer selects the node, and it is empty")
         }
-        Event::OwnBlock { key, found } => {
-            let (detail, keys) = own_block(snapshot, key, found);
-            decision(OwnBlock, Subject::Block(key.cidr), detail, keys)
-        }
+        Event::OwnBlock { key, found } => own_block(snapshot, key, found),
         Event::NeedsBlock { held, limit } => {
-            of_config(Limit, format!("needs another block: it holds {held} of {limit} in these pools"))
+            let detail = format!("needs another block: it holds {held} of {limit} in these pools");
+            of_config(Limit, node, &detail)
         }
-        Event::BlockLimit { held, limit } => of_config(
-            Limit,
-            format!(
+        Event::BlockLimit { held, limit } => {
+            let detail = format!(
                 "holds {held} blocks in these pools and may hold {limit}: it gets no more, and nothing is borrowed"
-            ),
-        ),
+            );
+            of_config(Limit, node, &detail)
+        }
         Event::NoAutoAllocation => {
-            of_config(Limit, "nodes cannot claim blocks (autoAllocateBlocks is false)".into())
+            of_config(Limit, node, "nodes cannot claim blocks (autoAllocateBlocks is false)")
         }
         Event::Searched { pool, cidr, passed } => {
-            of_pool(Claim, (pool, cidr), format!("no room for a new block{}", passed_over(*passed)))
+            of_pool(Claim, pool, cidr, &format!("no room for a new block{}", passed_over(*passed)))
         }
         Event::NotReclaimed { block, owner, why } => {
             let owner = owner_name(owner.as_ref());
             of_block(Claim, block, format!("empty, but not taken from {owner}: {}", not_reclaimed(why)))
         }
-        Event::Reclaimed(key) => of_affinity(Claim, key, format!("empty, taken from {}", key.owner())),
-        Event::Claimed(key) => of_affinity(Claim, key, format!("claimed for {}", key.owner())),
-        Event::NothingToClaim => of_node(Claim, Vec::new(), "finds no block to claim in these pools".into()),
-        Event::NothingBorrowed => of_config(Borrow, "borrows nothing: strict affinity is on".into()),
+        Event::Reclaimed(key) => of_affinity(Claim, key, &format!("empty, taken from {}", key.owner())),
+        Event::Claimed(key) => of_affinity(Claim, key, &format!("claimed for {}", key.owner())),
+        Event::NothingToClaim => Decision {
+            step: Claim,
+            subject: Subject::Node(node.name.clone()),
+            detail: "finds no block to claim in these pools".to_owned(),
+            keys: Vec::new(),
+        },
+        Event::NothingBorrowed => of_config(Borrow, node, "borrows nothing: strict affinity is on"),
         Event::Borrows { pool, cidr, blocks } => {
-            of_pool(Borrow, (pool, cidr), format!("searches its {blocks} blocks for single addresses"))
+            of_pool(Borrow, pool, cidr, &format!("searches its {blocks} blocks for single addresses"))
         }
         Event::BlockOfAddress { address, block, owner } => {
             let owner = owner_name(owner.as_ref());
@@ -132,11 +120,31 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     }
 }
 
-fn decision(step: DecisionStep, subject: Subject, detail: String, keys: Vec<Key>) -> Decision {
-    Decision { step, subject, detail, keys }
+/// A decision about the node, by the allocator's settings.
+fn of_config(step: DecisionStep, node: &Node, detail: &str) -> Decision {
+    let subject = Subject::Node(node.name.clone());
+    Decision { step, subject, detail: detail.to_owned(), keys: vec![Key::IpamConfig] }
 }
 
-fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (String, Vec<Key>) {
+fn of_pool(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decision {
+    let keys = vec![Key::Pool(name.to_owned())];
+    Decision { step, subject: Subject::Pool(*cidr), detail: format!("{name}: {detail}"), keys }
+}
+
+fn of_block(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
+    Decision { step, subject: Subject::Block(*block), detail, keys: vec![Key::Block(*block)] }
+}
+
+fn of_affinity(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision {
+    let keys = block_and_affinity(key);
+    Decision { step, subject: Subject::Block(key.cidr), detail: detail.to_owned(), keys }
+}
+
+fn of_address(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: String) -> Decision {
+    Decision { step, subject: Subject::Address(*address), detail, keys: vec![Key::Block(*block)] }
+}
+
+fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
     let mut keys = block_and_affinity(key);
     let state = snapshot.affinities.iter().find(|affinity| affinity.value.key == *key);
     let state = state.map(|affinity| affinity.value.state.clone()).unwrap_or_default();
@@ -165,7 +173,12 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
         OwnBlock::Unusable(reason) => format!("cannot be used: {reason}"),
     };
 
-    (format!("{detail}{unconfirmed}"), keys)
+    Decision {
+        step: DecisionStep::OwnBlock,
+        subject: Subject::Block(key.cidr),
+        detail: format!("{detail}{unconfirmed}"),
+        keys,
+    }
 }
 
 fn passed_over(passed: Passed) -> String {

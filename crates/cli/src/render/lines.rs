@@ -90,7 +90,8 @@ fn escaped(text: &str, escape: impl Fn(&mut String, char)) -> String {
 /// needs escapes is put in double quotes.
 fn yaml_line(line: &str) -> String {
     let start = line.len() - line.trim_start_matches([' ', '-']).len();
-    let (mut shown, mut rest) = (line[..start].to_owned(), line[start..].trim_end_matches('\n'));
+    let mut shown = line[..start].to_owned();
+    let mut rest = line[start..].trim_end_matches('\n');
     if let Some((key, value)) = split_key(rest) {
         shown.push_str(&yaml_text(key));
         shown.push_str(if value.is_empty() { ":" } else { ": " });
@@ -122,9 +123,10 @@ fn split_key(text: &str) -> Option<(&str, &str)> {
 }
 
 fn yaml_text(text: &str) -> String {
-    match text.starts_with('"') || !text.chars().any(is_unsafe) {
-        true => yaml_string(text),
-        false => format!("\"{}\"", yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\""))),
+    if text.starts_with('"') || !text.chars().any(is_unsafe) {
+        yaml_string(text)
+    } else {
+        format!("\"{}\"", yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\"")))
     }
 }
 

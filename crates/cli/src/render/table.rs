@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use calipam_check::Severity;
 use calipam_model::IpNet;
 use clap::builder::styling::{AnsiColor, Style};
-use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentLineStyle, LineStyle, Table, TableStyle, Width};
 use textwrap::core::display_width;
 
 use super::column::{Column, Form, left, right};
@@ -37,15 +37,15 @@ const GAP: usize = 2;
 /// The width that a column of a short table keeps if its words are cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
-/// Marks that replace styles while comfy-table measures words. They have no width, and cannot occur in the text of a
+/// The separators that comfy-table draws between cells, and as a line between rows. They cannot occur in the text of a
 /// cell, since [`escape`] replaces such characters.
-const MARKS: [(char, Style); 4] = [
-    ('\u{202a}', HEADER),
-    ('\u{202b}', AnsiColor::Magenta.on_default()),
-    ('\u{202d}', AnsiColor::Red.on_default()),
-    ('\u{202e}', AnsiColor::Yellow.on_default()),
-];
-const END_MARK: char = '\u{202c}';
+const CELL_END: char = '\u{1f}';
+const ROW_END: char = '\u{1e}';
+const SEPARATED: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction(CELL_END))
+    .header_separator(LineStyle::none().fill(ROW_END))
+    .content_lines(ContentLineStyle::none().junction(CELL_END))
+    .row_separator(LineStyle::none().fill(ROW_END));
 
 /// The maximum number of rows that are shown one by one; more are summarized by kind.
 pub(crate) const FEW: usize = 25;
@@ -162,8 +162,7 @@ impl Grid {
         }
         let mut hidden = Vec::new();
         let widths = self.fit(page, &mut hidden);
-        let drawn = self.table(widths.as_deref(), page);
-        let table: String = drawn.lines().map(|line| styled(line.trim_end(), page) + "\n").collect();
+        let table = self.styled(&self.table(widths.as_deref(), page).to_string(), page);
 
         let note = match hidden.as_slice() {
             [] => return Ok(table),
@@ -197,19 +196,17 @@ impl Grid {
         Ok(())
     }
 
-    /// Builds the table, with marks instead of styles.
+    /// Builds the table, without styles and with separators.
     fn table(&self, widths: Option<&[usize]>, page: Page) -> Table {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING);
+        table.load_style(SEPARATED);
         if !page.rows_only {
-            table.set_header(self.columns.iter().map(|column| marked(column.title, HEADER, page)));
+            table.set_header(self.columns.iter().map(|column| column.title));
         }
         for row in 0..self.rows {
             table.add_row(self.columns.iter().enumerate().map(|(place, column)| {
-                let (text, style) = &column.cells[row];
-                let text =
-                    widths.map_or(Cow::Borrowed(text.as_str()), |widths| cut_words(text, widths[place]));
-                marked(&text, *style, page)
+                let (text, _) = &column.cells[row];
+                widths.map_or(Cow::Borrowed(text.as_str()), |widths| cut_words(text, widths[place]))
             }));
         }
         for (place, column) in table.column_iter_mut().enumerate() {
@@ -223,6 +220,28 @@ impl Grid {
             }
         }
         table
+    }
+
+    /// Replaces the separators in a drawn table by the styles of the cells.
+    fn styled(&self, drawn: &str, page: Page) -> String {
+        let lines: Vec<&str> = drawn.lines().collect();
+        let mut rows = lines.split(|line| line.starts_with(ROW_END));
+        let mut text = String::with_capacity(drawn.len());
+        if !page.rows_only {
+            let style = if page.color { HEADER } else { Style::new() };
+            for line in rows.next().unwrap_or_default() {
+                push_line(&mut text, line, |_| style);
+            }
+        }
+        for (row, lines) in rows.enumerate() {
+            for line in lines {
+                push_line(&mut text, line, |place| {
+                    let (_, style) = self.columns[place].cells[row];
+                    if page.color { style } else { Style::new() }
+                });
+            }
+        }
+        text
     }
 
     /// Shortens cells and hides columns until the table fits the page. Returns the column widths if cells have to be
@@ -340,24 +359,23 @@ impl<'a> SortKey<'a> {
     }
 }
 
-/// Adds marks around each word, if the page has colors and the style is a known one.
-fn marked(text: &str, style: Style, page: Page) -> String {
-    match MARKS.iter().find(|(_, of)| *of == style) {
-        Some((mark, _)) if page.color && !text.is_empty() => {
-            format!("{mark}{}{END_MARK}", text.replace(' ', &format!("{END_MARK} {mark}")))
+/// Appends a line of a drawn table. Each cell has its style, but not the spaces around it.
+fn push_line(text: &mut String, line: &str, style: impl Fn(usize) -> Style) {
+    let begin = text.len();
+    for (place, cell) in line.split(CELL_END).enumerate() {
+        let shown = cell.trim_matches(' ');
+        if shown.is_empty() {
+            text.push_str(cell);
+            continue;
         }
-        _ => text.to_owned(),
+        let style = style(place);
+        let start = cell.len() - cell.trim_start_matches(' ').len();
+        let before = &cell[..start];
+        let after = &cell[start + shown.len()..];
+        text.push_str(&format!("{before}{style}{shown}{style:#}{after}"));
     }
-}
-
-/// Replaces marks in a line of the table with styles. Words that are one space apart are in one cell, and have one
-/// style.
-fn styled(line: &str, page: Page) -> String {
-    let mut line = line.to_owned();
-    for (mark, style) in MARKS.iter().filter(|_| page.color) {
-        line = line.replace(&format!("{END_MARK} {mark}"), " ").replace(*mark, &style.to_string());
-    }
-    line.replace(END_MARK, &format!("{HEADER:#}"))
+    text.truncate(begin + text[begin..].trim_end().len());
+    text.push('\n');
 }
 
 /// Returns the total width of columns, including the gaps between them.

@@ -119,7 +119,8 @@ fn calico(explanation: &Explanation) -> &str {
 impl<'a> ShownFamily<'a> {
     fn new(snapshot: &Snapshot, node: &Node, family: &'a FamilyAnswer) -> Self {
         let outcome = family.answer.outcome.as_ref();
-        let (given, refused) = (outcome.ok(), outcome.err());
+        let given = outcome.ok();
+        let refused = outcome.err();
         let events = family.answer.events.iter();
         Self {
             family: family.family.name(),

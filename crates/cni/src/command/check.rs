@@ -34,7 +34,8 @@ async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result
         Err(Error::NoHandle(_)) => Vec::new(),
         Err(error) => return Err(failure::from_allocator(&error)),
     };
-    let (previous, ipam) = (&call.configuration.previous, &call.configuration.ipam);
+    let previous = &call.configuration.previous;
+    let ipam = &call.configuration.ipam;
     if previous.is_empty() && found.is_empty() && (ipam.ipv4 || ipam.ipv6) {
         return Err(CniError::internal(format!("no address is allocated to {handle}")));
     }

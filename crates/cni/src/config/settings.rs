@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use calipam_datastore::SettingsError;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target, Timeouts};
+use calipam_datastore::{SettingsError, SettingsErrorKind};
 
 use super::Datastore;
 use crate::protocol::CniError;
@@ -54,10 +54,10 @@ impl Datastore {
 
 /// The message of an error. If Calico's plugin has the same error, the message is in its words.
 fn text(error: &SettingsError) -> String {
-    match error {
-        SettingsError::UnknownDatastore(kind) => format!("unknown datastore type: {kind}"),
-        SettingsError::NoEndpoints => "no etcd endpoints specified".to_owned(),
-        other => other.to_string(),
+    match &error.kind {
+        SettingsErrorKind::UnknownDatastore(name) => format!("unknown datastore type: {name}"),
+        SettingsErrorKind::NoEndpoints => "no etcd endpoints specified".to_owned(),
+        SettingsErrorKind::Invalid | SettingsErrorKind::Unreadable => error.to_string(),
     }
 }
 

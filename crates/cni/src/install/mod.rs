@@ -82,9 +82,10 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
 
 fn restore(place: &Place) -> Result<()> {
     let folder = place.folder().display();
-    match place.restore()? {
-        true => eprintln!("Calico's calico-ipam is back in {folder}"),
-        false => eprintln!("the calico-ipam in {folder} is not this program; nothing was changed"),
+    if place.restore()? {
+        eprintln!("Calico's calico-ipam is back in {folder}")
+    } else {
+        eprintln!("the calico-ipam in {folder} is not this program; nothing was changed")
     }
     Ok(())
 }

@@ -227,7 +227,8 @@ impl Place {
     }
 
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
-        let (from, to) = (self.path(from), self.path(to));
+        let from = self.path(from);
+        let to = self.path(to);
         renameat_with(CWD, &from, CWD, &to, flags).map_err(|error| {
             let problem =
                 Problem::new(format!("cannot rename {} to {}: {error}", from.display(), to.display()));

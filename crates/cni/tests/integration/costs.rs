@@ -76,22 +76,28 @@ fn a_claim_reads_keys() {
 fn calls_read_ranges_of_a_node_a_pool_or_a_network() {
     let world = World::etcd();
     world.put_pool("large", json!({"cidr": POOL, "blockSize": 26}));
+    world.put_pool("full", json!({"cidr": "10.9.0.0/16", "blockSize": 26}));
     let mut all = blocks(50);
     let mut number = 0;
     all.retain(|_| {
         number += 1;
         number % 10 != 0
     });
+    let full: IpNet = "10.9.0.0/16".parse().unwrap();
+    all.extend(full.subnets(26).unwrap().map(|cidr| TakenBlock { cidr, taken: TAKEN }));
     world.put_blocks(&all);
     let asked = Asked::of(world.keys()).unwrap();
     let on = |node: &str| Runtime::on_etcd(&asked.url()).with("nodename", node);
     let [a, b] = ["a", "b"].map(|node| on(node).with_ipam("ipv4_pools", json!(["large"])));
+    let c = on("c").with_ipam("ipv4_pools", json!(["full"]));
     for (node, call, container, what) in [
         (&a, "ADD", "c1", "a claim"),
         (&a, "ADD", "c2", "an address of the node's own block"),
         (&a, "DEL", "c1", "a release"),
         (&b, "ADD", "c3", "a claim among others"),
         (&b, "DEL", "nobody", "a release of nothing"),
+        (&c, "ADD", "c4", "a search of a full pool"),
+        (&c, "ADD", "c5", "another search of a full pool"),
     ] {
         node.call(call, container, POD);
         let ranges = asked.take();

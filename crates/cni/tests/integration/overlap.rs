@@ -82,8 +82,12 @@ fn queries_for_keys_find_the_right_blocks() {
                 }
             }
             for family in Family::BOTH {
+                let all = match family {
+                    Family::V4 => vec![net("10.0.0.0/8")],
+                    Family::V6 => vec![net("fd00::/16")],
+                };
                 let queries =
-                    [Query::BlockKeys(family), Query::BlockRevisions(family), Query::Blocks(family)];
+                    [Query::BlockKeys(all.clone()), Query::BlockRevisions(all), Query::Blocks(family)];
                 let answers = store.read(&queries).await.unwrap();
                 let all: BTreeSet<IpNet> =
                     cidrs().into_iter().filter(|cidr| Family::of(*cidr) == family).collect();
@@ -92,6 +96,14 @@ fn queries_for_keys_find_the_right_blocks() {
                     entries.iter().map(|entry| format!("{} {}", entry.record.key(), entry.revision)).collect()
                 };
                 assert_eq!(revisions(&answers[1]), revisions(&answers[2]));
+            }
+            for pools in [vec![net("10.7.16.0/20")], vec![net("10.7.0.128/25"), net("10.7.32.0/24")]] {
+                let inside = |block: &IpNet| pools.iter().any(|pool| cidr::overlap(*pool, *block));
+                let expected: BTreeSet<IpNet> = cidrs().into_iter().filter(inside).collect();
+                assert!(!expected.is_empty() && expected.len() < cidrs().len());
+                let queries = [Query::BlockKeys(pools.clone()), Query::BlockRevisions(pools.clone())];
+                let answers = store.read(&queries).await.unwrap();
+                assert!(answers.iter().all(|answer| found(answer) == expected), "{pools:?}: {answers:?}");
             }
         });
     });

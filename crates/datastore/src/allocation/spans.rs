@@ -33,6 +33,28 @@ pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     }
 }
 
+/// The beginnings of the keys of all blocks whose first address is in `pool`. They may also begin keys of other blocks
+/// in the same network: for IPv4 in the same /16, for IPv6 among the addresses with the same first numbers.
+pub(crate) fn beginnings(pool: IpNet) -> Vec<String> {
+    match pool {
+        IpNet::V4(pool) => {
+            let numbers = if pool.prefix_len() <= 8 { 1 } else { 2 };
+            let subnets = pool.subnets(pool.prefix_len().max(8 * numbers)).into_iter().flatten();
+            let beginning = subnets.map(|net| {
+                let first = net.network().octets().into_iter().take(numbers.into());
+                first.map(|number| format!("{number}.")).collect()
+            });
+            beginning.collect()
+        }
+        IpNet::V6(pool) => {
+            // The text of an address abbreviates zeros differently, depending on the numbers after them.
+            let shared = usize::from(pool.prefix_len() / 16);
+            let numbers = pool.network().segments().into_iter().take(shared).take_while(|number| *number > 0);
+            vec![numbers.map(|number| format!("{number:x}:")).collect()]
+        }
+    }
+}
+
 /// Returns an IPv4 address up to and including its last dot.
 fn beginning(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
@@ -100,6 +122,34 @@ mod tests {
                     .collect();
                 let is_found_there = beyond.contains(&block) || has(&other, &form(&dashed(block)));
                 assert!(is_found && is_found_there, "{block} in {net}: {spans:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_keys_of_all_blocks_of_a_pool_begin_alike() {
+        for (pool, begins) in [
+            ("10.0.0.0/7", vec!["10.", "11."]),
+            ("10.0.0.0/8", vec!["10."]),
+            ("10.4.0.0/14", vec!["10.4.", "10.5.", "10.6.", "10.7."]),
+            ("10.7.0.0/16", vec!["10.7."]),
+            ("10.7.64.0/18", vec!["10.7."]),
+            ("10.7.4.9/32", vec!["10.7."]),
+            ("fd00:1:2::/48", vec!["fd00:1:2:"]),
+            ("fd00:1:2::/44", vec!["fd00:1:"]),
+            ("fd00:0:0:1::/64", vec!["fd00:"]),
+            ("fd00:1:2:3:4:5:6:0/112", vec!["fd00:1:2:3:4:5:6:"]),
+            ("::/0", vec![""]),
+        ] {
+            let net: IpNet = pool.parse().unwrap();
+            let found = beginnings(net);
+            assert_eq!(found, begins, "{pool}");
+            let smallest = if net.addr().is_ipv4() { 26 } else { 122 }.max(net.prefix_len());
+            let size = (net.prefix_len() + 7).min(smallest);
+            for far in net.subnets(size).unwrap() {
+                let block = IpNet::new(far.broadcast(), smallest).unwrap().trunc();
+                let key = dashed(block);
+                assert!(found.iter().any(|begin| key.starts_with(begin)), "{key} in {pool}");
             }
         }
     }

@@ -3,20 +3,28 @@
 use calipam_files::FileError;
 use calipam_model::hint::{Call, Hint};
 
-use super::{Cause, Error, Failure, Permission, Rule, Server, SettingsError};
+use super::{Cause, Error, Failure, Permission, Rule, Server};
+
+/// Options with placeholders for their values.
+pub(crate) const ENDPOINTS: [&str; 2] = ["--etcd-endpoints", "https://HOST:2379"];
+const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
+const FILE: [&str; 2] = ["--datastore", "FILE"];
 
 impl Error {
     /// A hint about the next action, if there is one.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Settings(error) => error.hint(),
-            Self::NoCluster(_) => Hint::new(
-                "say where Calico keeps its data: give a kubeconfig with KUBECONFIG or {}; etcd with ETCD_ENDPOINTS or {}; or an export with {}",
-                [Call::OtherKubeconfig, Call::EtcdUrl, Call::File],
-            ),
+            Self::NoCluster(_) => {
+                let other_etcd = Call::connected(["--etcd-endpoints", "URL"]).without(&["datastore"]);
+                Hint::new(
+                    "say where Calico keeps its data: give a kubeconfig with KUBECONFIG or {}; etcd with ETCD_ENDPOINTS or {}; or an export with {}",
+                    [other_kubeconfig(), other_etcd, Call::connected(FILE)],
+                )
+            }
             Self::Kubeconfig { .. } | Self::KubeconfigFile { .. } => Hint::new(
                 "name a kubeconfig with KUBECONFIG or {}, and a context in it with --context",
-                [Call::OtherKubeconfig],
+                [other_kubeconfig()],
             ),
             Self::Connect(tried) => {
                 let failures = tried.iter().map(|tried| &tried.failure);
@@ -37,43 +45,27 @@ impl Error {
                 rules(missing)
             )
             .into(),
-            Self::NotWritable { .. } => Hint::new(
-                "on a file, repairs are only planned and simulated, {}; to carry them out, connect to the datastore",
-                [Call::DryRun],
-            ),
-            Self::NotForCalico2 { .. } => {
-                "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x".into()
-            }
-            Self::Compacted { .. } => {
-                read_snapshot("something compacts this etcd every few seconds; ")
-            }
-            Self::RevisionCompacted { oldest: Some(oldest), .. } => {
-                format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export").into()
-            }
-            Self::RevisionCompacted { .. } => {
-                "etcd drops what is older than its last compaction: use a newer revision, or a snapshot or export from that time".into()
-            }
-            Self::RevisionAhead { .. } => {
-                "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot".into()
-            }
             Self::NoRevisions { .. } => {
                 "only etcd keeps past revisions: give its endpoints with `--etcd-endpoints`; for Kubernetes, keep an archive of exports (`export --archive`, `history --archive`)".into()
             }
             Self::NoCalico { .. } => return FileError::NoCalico.hint(),
-            Self::NoCalicoKinds { .. } => Hint::new(
-                "is this the right cluster? To use a different one: {}. If Calico keeps its data in etcd: {}",
-                [Call::Context, Call::EtcdInstead],
-            ),
-            Self::HostLocal => {
-                "nothing can be checked: each node assigns addresses from its own pod CIDR. If that is wrong, \
-                 unset USE_POD_CIDR (field usePodCIDR)".into()
-            }
-            Self::OtherCluster { .. } => {
-                "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone, or `--datastore kubernetes` if Calico keeps its data there".into()
-            }
+            Self::Other { hint, .. } => hint.clone(),
             Self::File(error) => return error.kind.hint(),
         })
     }
+}
+
+fn other_kubeconfig() -> Call {
+    Call::connected(["--kubeconfig", "FILE"]).without(&["context"])
+}
+
+pub(crate) fn other_context() -> Call {
+    Call::connected(["--context", "NAME"])
+}
+
+/// The current call with an etcd in place of its datastore.
+pub(crate) fn etcd_instead() -> Call {
+    Call::connected(ENDPOINTS).without(&["datastore", "kubeconfig", "context"])
 }
 
 /// The weight of a failure. If several endpoints have failed, the failure with the highest weight has the most useful
@@ -109,10 +101,10 @@ fn rules(permissions: &[Permission]) -> String {
 }
 
 /// Suggests reading a snapshot of an etcd that cannot be read itself.
-fn read_snapshot(before: &str) -> Hint {
+pub(crate) fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),
-        [Call::FileInstead],
+        [Call::connected(FILE).without(&["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"])],
     )
 }
 
@@ -147,19 +139,21 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
             "is etcd running there, and is the port right (usually 2379)? Set the endpoints with ETCD_ENDPOINTS or {}",
-            [Call::Etcd],
+            [Call::connected(ENDPOINTS)],
         ),
-        Cause::NameNotResolved => Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::Etcd]),
+        Cause::NameNotResolved => {
+            Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::connected(ENDPOINTS)])
+        }
         Cause::Broken(_) => "retry; if it happens again, see etcd's log".into(),
         Cause::ServerWantsTls => Hint::new(
             "write the endpoint as https://…, and give the CA certificate with ETCD_CA_CERT_FILE (field \
              etcdCACertFile) or {}",
-            [Call::EtcdWithCa],
+            [Call::connected([ENDPOINTS, CA].concat())],
         ),
         Cause::ServerIsPlain => "write the endpoint as http://…".into(),
         Cause::CertificateNotTrusted => Hint::new(
             "give the CA certificate that signed it with ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
-            [Call::EtcdCa],
+            [Call::connected(CA)],
         ),
         Cause::CertificateExpired => RENEW.into(),
         Cause::CertificateWrongName => {
@@ -168,7 +162,7 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
         Cause::ClientCertificateRequired => Hint::new(
             "give the certificate and key with ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) \
              or {}",
-            [Call::EtcdKeyPair],
+            [Call::connected(["--etcd-cert", "FILE", "--etcd-key", "FILE"])],
         ),
         Cause::ClientCertificateRefused => {
             "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \
@@ -207,7 +201,7 @@ fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
             "is the API server running, and is this its address? To use another cluster in the kubeconfig: {}",
-            [Call::Context],
+            [other_context()],
         ),
         Cause::NameNotResolved => SERVER_FIELD.into(),
         Cause::Broken(_) => LOOK_AT_LOG.into(),
@@ -224,50 +218,6 @@ fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
         Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => LOG_IN_AGAIN.into(),
         Cause::CertificateBad(_) | Cause::Tls(_) => return None,
     })
-}
-
-impl SettingsError {
-    pub(crate) fn hint(&self) -> Hint {
-        match self {
-            Self::Unreadable { .. } => {
-                Hint::new("give another file, {}, or none to use the environment", [Call::OtherConfig])
-            }
-            Self::BadFile { .. } => {
-                "expected a calicoctl configuration file, with apiVersion projectcalico.org/v3, kind CalicoAPIConfig and a spec"
-                    .into()
-            }
-            Self::UnknownField { similar: Some(similar), .. } => format!("did you mean `{similar}`?").into(),
-            Self::UnknownField { similar: None, .. } => {
-                "the fields are those of calicoctl's configuration file".into()
-            }
-            Self::BadVariable { .. } => "unset it, or set a value that calicoctl accepts".into(),
-            Self::UnknownDatastore(_) => {
-                "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x".into()
-            }
-            Self::NoEndpoints => Hint::new(
-                "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",
-                [Call::Etcd],
-            ),
-            Self::BadEndpoint { .. } => "expected an endpoint such as https://10.0.0.5:2379".into(),
-            Self::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV".into(),
-            Self::SrvUnsupported(domain) => Hint::new(
-                "`dig +short SRV _etcd-client-ssl._tcp.{}` (or _etcd-client._tcp) lists the endpoints; give them with {}",
-                [Call::Name(domain.clone()), Call::Etcd],
-            ),
-            Self::MixedTls => {
-                "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
-                    .into()
-            }
-            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or neither".into(),
-            Self::UnreadablePem { .. } | Self::BadPem { .. } => "certificates and keys are PEM files".into(),
-            Self::ContextAlone(_) => {
-                Hint::new("name the kubeconfig that has it with KUBECONFIG or {}", [Call::Kubeconfig])
-            }
-            Self::NoSuchDatastore(_) => {
-                "a datastore is `etcd`, `etcdv2` (Calico 2.x), `kubernetes` or the path of a file".into()
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -332,8 +282,6 @@ mod tests {
         let file = |kind| Error::File(calipam_files::Error::new("backup.db", kind));
         for error in [
             Error::NoCalico { location: String::new() },
-            Error::NoCalicoKinds { endpoint: String::new() },
-            Error::Compacted { endpoint: String::new(), attempts: 4 },
             file(FileError::Empty),
             file(FileError::UnknownKind(String::new())),
             file(FileError::SnapshotCut(String::new())),

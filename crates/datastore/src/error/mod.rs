@@ -7,12 +7,14 @@ mod settings;
 
 use std::collections::BTreeMap;
 
+use calipam_model::hint::Hint;
 use calipam_model::words::joined;
 
 pub use self::cause::Cause;
 pub(crate) use self::cause::{Attempt, innermost, sources};
 pub use self::failure::{Failure, Server};
-pub use self::settings::SettingsError;
+pub(crate) use self::hints::{ENDPOINTS, etcd_instead, other_context, read_snapshot};
+pub use self::settings::{SettingsError, SettingsErrorKind};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -70,53 +72,15 @@ pub enum Error {
         user: Option<String>,
         missing: Vec<Permission>,
     },
-    /// The datastore is a file.
-    #[error("{location}: files are read, but never changed")]
-    NotWritable { location: String },
-    /// The action is not possible or not supported for Calico 2.x data.
-    #[error("{location}: Calico 2.x data (etcd v2) can be read and repaired, but not used to {what}")]
-    NotForCalico2 { location: String, what: &'static str },
-    /// etcd compacted the revision at every attempt to read it.
-    #[error("{endpoint}: the revision that was being read was compacted, {attempts} times in a row")]
-    Compacted { endpoint: String, attempts: u32 },
-    /// A requested past revision is no longer kept.
-    #[error("{endpoint}: revision {revision} has been compacted{}", oldest_kept(*oldest))]
-    RevisionCompacted {
-        endpoint: String,
-        revision: i64,
-        /// The oldest kept revision, if it is known.
-        oldest: Option<i64>,
-    },
-    /// A requested revision is in the future, since it is from another etcd, or from this etcd before a restore.
-    #[error("{endpoint}: has not reached revision {revision}")]
-    RevisionAhead { endpoint: String, revision: i64 },
     /// Past revisions exist only in etcd v3.
     #[error("{location}: cannot be read at a past revision: it is not etcd")]
     NoRevisions { location: String },
     /// etcd has no Calico keys.
     #[error("{location}: holds no Calico data: there is no key under /calico/")]
     NoCalico { location: String },
-    /// Calico's custom resources are not installed.
-    #[error(
-        "{endpoint}: holds no Calico data: neither the API group crd.projectcalico.org nor projectcalico.org \
-         has any of Calico's kinds"
-    )]
-    NoCalicoKinds { endpoint: String },
-    /// Addresses are assigned from the nodes' pod CIDRs, not by Calico IPAM.
-    #[error("usePodCIDR is set: host-local IPAM assigns the addresses, not Calico IPAM")]
-    HostLocal,
-    /// etcd and Kubernetes belong to different clusters.
-    #[error(
-        "{endpoint}: is not the cluster that uses this etcd: only {known} of its {nodes} nodes are among Calico's"
-    )]
-    OtherCluster {
-        /// The URL of the API server.
-        endpoint: String,
-        /// Number of nodes in the Kubernetes cluster.
-        nodes: usize,
-        /// Number of Kubernetes nodes to which a Calico node refers.
-        known: usize,
-    },
+    /// A reason that no caller tells apart.
+    #[error("{message}")]
+    Other { message: String, hint: Hint },
     #[error(transparent)]
     File(#[from] calipam_files::Error),
 }
@@ -164,13 +128,16 @@ impl Permission {
 }
 
 impl Error {
+    /// Any other reason, with what helps.
+    pub(crate) fn other(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
+        Self::Other { message: message.into(), hint: hint.into() }
+    }
+
     /// True if the user must change the command line or the settings, which leads to exit code 2. All other errors lead
     /// to exit code 3, even an unreadable settings file.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Settings(error) => {
-                !matches!(error, SettingsError::Unreadable { .. } | SettingsError::UnreadablePem { .. })
-            }
+            Self::Settings(error) => error.kind != SettingsErrorKind::Unreadable,
             Self::Kubeconfig { .. } => true,
             _ => false,
         }
@@ -233,10 +200,6 @@ impl Error {
     }
 }
 
-fn oldest_kept(oldest: Option<i64>) -> String {
-    oldest.map_or_else(String::new, |oldest| format!("; the oldest available revision is {oldest}"))
-}
-
 fn tries(tried: &[Tried]) -> String {
     joined(tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure)), "; ")
 }
@@ -265,6 +228,6 @@ mod tests {
             error.to_string(),
             "cannot use etcd: https://a:2379: connection refused; https://b:2379: the user name or password is wrong"
         );
-        assert!(!error.is_usage() && Error::from(SettingsError::SrvUnsupported("x".into())).is_usage());
+        assert!(!error.is_usage() && Error::from(SettingsError::no_endpoints()).is_usage());
     }
 }

@@ -1,75 +1,65 @@
-//! Errors of connection settings.
+//! Errors of connection settings, made where the reason is found.
 
-use std::path::PathBuf;
+use calipam_model::hint::{Call, Hint};
 
-/// Invalid settings. All of these are usage errors, except unreadable files.
+use super::hints::ENDPOINTS;
+
+/// The reason why settings cannot be used, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// The requested settings file cannot be read.
-    #[error("cannot read the settings file {}: {reason}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        /// The I/O error.
-        reason: String,
-    },
-    /// The settings file is invalid.
-    #[error("{}: {reason}", path.display())]
-    BadFile { path: PathBuf, reason: String },
-    /// The settings file has an unknown field, which calicoctl also rejects.
-    #[error("{}: unknown field `{field}`", path.display())]
-    UnknownField {
-        path: PathBuf,
-        field: String,
-        /// A field with a similar name.
-        similar: Option<&'static str>,
-    },
-    /// An environment variable has an invalid value.
-    #[error("the environment variable {name} must be {expected}")]
-    BadVariable {
-        name: String,
-        /// The valid values.
-        expected: &'static str,
-    },
+#[error("{message}")]
+pub struct SettingsError {
+    pub kind: SettingsErrorKind,
+    message: String,
+    hint: Hint,
+}
+
+/// The kinds of errors that callers tell apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsErrorKind {
+    /// A usage error of any other kind.
+    Invalid,
+    /// A file cannot be read, which is no usage error.
+    Unreadable,
     /// The datastore type is neither `etcdv3`, `etcdv2` nor `kubernetes`.
-    #[error("unknown datastore type {0:?}")]
     UnknownDatastore(String),
-    /// The etcd datastore is set, but no endpoint.
-    #[error("no etcd endpoints are set")]
+    /// The datastore is etcd, but no endpoint is set.
     NoEndpoints,
-    /// An endpoint is not a usable URL.
-    #[error("{endpoint:?} is not an etcd endpoint: {reason}")]
-    BadEndpoint {
-        /// The endpoint, without user and password.
-        endpoint: String,
-        reason: String,
-    },
-    /// Both endpoints and a discovery domain are set.
-    #[error("both etcd endpoints and a discovery domain are set")]
-    EndpointsAndSrv,
-    /// Only a discovery domain is set.
-    #[error("the discovery domain {0:?} is set, but SRV records are not looked up")]
-    SrvUnsupported(String),
-    /// Certificates are given inline and as files.
-    #[error("TLS certificates are given both inline and as files")]
-    MixedTls,
-    /// Either the certificate or its key is missing.
-    #[error("a client certificate and its key belong together; only the {0} is given")]
-    HalfKeyPair(&'static str),
-    /// A certificate or key cannot be read.
-    #[error("cannot read the {what} {}: {reason}", path.display())]
-    UnreadablePem {
-        what: &'static str,
-        path: PathBuf,
-        /// The I/O error, or a note that the file is not UTF-8.
-        reason: String,
-    },
-    /// A certificate or key is not valid PEM text of its kind.
-    #[error("the {what} is not usable: {reason}")]
-    BadPem { what: &'static str, reason: &'static str },
-    /// A context is set without the kubeconfig that would define it.
-    #[error("the context {0:?} is named, but no kubeconfig is")]
-    ContextAlone(String),
-    /// The name is neither a kind of datastore nor an existing file.
-    #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
-    NoSuchDatastore(String),
+}
+
+impl SettingsError {
+    pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
+        Self { kind: SettingsErrorKind::Invalid, message: message.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn unreadable(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
+        Self { kind: SettingsErrorKind::Unreadable, ..Self::invalid(message, hint) }
+    }
+
+    pub(crate) fn unknown_datastore(name: &str) -> Self {
+        let hint =
+            "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x";
+        let kind = SettingsErrorKind::UnknownDatastore(name.to_owned());
+        Self { kind, ..Self::invalid(format!("unknown datastore type {name:?}"), hint) }
+    }
+
+    pub fn no_endpoints() -> Self {
+        let hint = Hint::new(
+            "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",
+            [Call::connected(ENDPOINTS)],
+        );
+        Self { kind: SettingsErrorKind::NoEndpoints, ..Self::invalid("no etcd endpoints are set", hint) }
+    }
+
+    /// The error for a context without the kubeconfig that would define it.
+    pub fn context_alone(context: &str) -> Self {
+        let hint = Hint::new(
+            "name the kubeconfig that has it with KUBECONFIG or {}",
+            [Call::connected(["--kubeconfig", "FILE"])],
+        );
+        Self::invalid(format!("the context {context:?} is named, but no kubeconfig is"), hint)
+    }
+
+    pub fn hint(&self) -> Hint {
+        self.hint.clone()
+    }
 }

@@ -15,7 +15,7 @@ use super::again;
 use super::client::{EtcdClient, Range, entries};
 use super::connection::Connection;
 use super::write::LIMITS;
-use crate::allocation::spans::{Span, spans};
+use crate::allocation::spans::{Span, beginnings, spans};
 use crate::allocation::{Records, unavailable};
 use crate::error::{Cause, Error, Failure};
 use crate::retries::{ALLOCATIONS, Retries};
@@ -141,7 +141,13 @@ fn ranges(query: &Query) -> Vec<Range> {
     let range = match query {
         Query::Get(_) => Range::key(path),
         Query::BlockKey(_) => Range::key(path).keys_only(),
-        Query::BlockKeys(_) | Query::BlockRevisions(_) => Range::prefix(&path).keys_only(),
+        Query::BlockKeys(pools) | Query::BlockRevisions(pools) => {
+            let beginnings: BTreeSet<String> = pools.iter().flat_map(|pool| beginnings(*pool)).collect();
+            let inside = beginnings.into_iter().map(|begin| Range::prefix(&format!("{path}{begin}")));
+            let outside = pools.iter().flat_map(|pool| blocks_holding_elsewhere(*pool));
+            let outside = outside.map(|larger| Range::key(Key::Block(larger).to_string()));
+            return inside.chain(outside).map(Range::keys_only).collect();
+        }
         Query::Overlapping(cidr) => {
             let inside = spans(*cidr).into_iter().map(|Span { first, last }| {
                 Range::span(format!("{path}{first}"), &format!("{path}{last}")).with_limit(MOST_IN_SPAN)

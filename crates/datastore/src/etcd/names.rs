@@ -150,7 +150,7 @@ fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
 
 /// The prefix of the keys of a family's blocks.
 fn folder_of(family: Family) -> String {
-    Query::BlockKeys(family).path()
+    Query::Blocks(family).path()
 }
 
 fn block(folder: &str, key: &str) -> Option<String> {

@@ -15,6 +15,7 @@ use super::client::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::read::around::{PodOnNode, names_pod};
 use crate::read::{Lookup, Past, PastSubject};
+use crate::retries::{Retries, WHOLE_READS, always_compacted};
 use crate::secret::redact_url;
 
 /// Number of latest revisions to read if the past of all blocks is requested. A version of a full block has about 8
@@ -23,18 +24,17 @@ const BLOCK_REVISIONS: i64 = 50_000;
 
 /// Maximum versions of a block that [`recent`] reads.
 const RECENT: usize = 16;
-/// Maximum attempts to read if etcd is compacted meanwhile.
-const ATTEMPTS: u32 = 4;
 
 /// Reads every kept revision of the data related to an object: the requested keys, and the keys that any of their
 /// revisions names, but not the whole cluster. For [`PastSubject::Blocks`], reads only the latest revisions.
 pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
-    let mut attempt = 1;
+    let mut retries = Retries::new(&WHOLE_READS);
     loop {
         match past_once(client, of).await {
-            Err(Error::Request { failure: Failure::Compacted, .. }) if attempt < ATTEMPTS => attempt += 1,
             Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
-                return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+                if !retries.pause().await {
+                    return Err(always_compacted(&endpoint));
+                }
             }
             result => return result,
         }

@@ -87,12 +87,13 @@ impl Workload {
         let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);
         let is_told = !format!("{namespace}{name}").contains('/')
             && endpoint_path(namespace, &name).is_some_and(|path| path.ends_with(&format!("{HOSTS}/{rest}")));
-        match is_told {
-            true => Key::Endpoint { namespace: namespace.to_owned(), name },
-            false => Key::Endpoint {
+        if is_told {
+            Key::Endpoint { namespace: namespace.to_owned(), name }
+        } else {
+            Key::Endpoint {
                 namespace: NO_NAMESPACE.to_owned(),
                 name: format!("{BY_PATH}{}", utf8_percent_encode(rest, NON_ALPHANUMERIC)),
-            },
+            }
         }
     }
 }

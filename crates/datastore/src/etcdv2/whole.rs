@@ -105,9 +105,12 @@ impl Tree {
 
 /// The sources that were read, and those that Calico 2.x does not have.
 fn coverage() -> BTreeMap<Source, Coverage> {
-    let coverage = |source| match CALICO_2_SOURCES.contains(&source) {
-        true => Coverage::Read,
-        false => Coverage::Skipped(WhySkipped::NotInCalico2),
+    let coverage = |source| {
+        if CALICO_2_SOURCES.contains(&source) {
+            Coverage::Read
+        } else {
+            Coverage::Skipped(WhySkipped::NotInCalico2)
+        }
     };
     ETCD_SOURCES.into_iter().map(|source| (source, coverage(source))).collect()
 }

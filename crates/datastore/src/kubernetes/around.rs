@@ -9,19 +9,19 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kubernetes::again::{fetch, start};
 use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, UNRESERVED};
 use crate::kubernetes::whole::list::{Listed, list};
-use crate::kubernetes::whole::no_kubevirt;
+use crate::kubernetes::whole::{no_calico_kinds, no_kubevirt};
 use crate::read::Lookup;
 use crate::tasks;
 
 /// Reads the data of an address or a handle.
 pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
     if client.api().is_empty() {
-        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
+        return Err(no_calico_kinds(client));
     }
 
     let mut snapshot = start(client);

@@ -202,8 +202,10 @@ struct LatestChanges {
 impl LatestChanges {
     fn change(&mut self, known: &'static KnownKind, change: watch::Change) {
         self.reach(known.plural, change.version.cast_signed());
-        let (plural, source) = (known.plural, known.source);
-        let (name, uid) = (change.name.clone(), change.uid.clone());
+        let plural = known.plural;
+        let source = known.source;
+        let name = change.name.clone();
+        let uid = change.uid.clone();
         self.changes.insert(objects::Changed { plural, source, name, uid }, (known, change));
     }
 

@@ -8,7 +8,10 @@ use crate::secret::redact_url;
 /// Converts an endpoint to a URL; `usual` is the default scheme.
 pub(super) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
     let text = endpoint.trim();
-    let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };
+    let bad = |reason: &str| {
+        let message = format!("{:?} is not an etcd endpoint: {reason}", redact_url(text));
+        SettingsError::invalid(message, "expected an endpoint such as https://10.0.0.5:2379")
+    };
     let (scheme, host) = match text.split_once("://") {
         Some((scheme, host)) => (scheme, host),
         None => (usual, text),

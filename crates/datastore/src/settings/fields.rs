@@ -107,8 +107,12 @@ impl Values {
             else {
                 continue;
             };
-            check(field, value)
-                .map_err(|expected| SettingsError::BadVariable { name: name.into(), expected })?;
+            check(field, value).map_err(|expected| {
+                SettingsError::invalid(
+                    format!("the environment variable {name} must be {expected}"),
+                    "unset it, or set a value that calicoctl accepts",
+                )
+            })?;
             values.set(field, value.clone());
         }
         Ok(values)
@@ -160,7 +164,7 @@ mod tests {
     fn an_empty_switch_or_number_is_an_error() {
         for (name, value) in [("USE_POD_CIDR", ""), ("CALICO_K8S_CLIENT_QPS", ""), ("USE_POD_CIDR", "yes")] {
             let error = Values::from_environment(&environment(&[(name, value)])).err().unwrap();
-            assert!(matches!(&error, SettingsError::BadVariable { name: n, .. } if n == name), "{error}");
+            assert!(error.to_string().contains(&format!("variable {name} must be")), "{error}");
         }
         let values = Values::from_environment(&environment(&[("USE_POD_CIDR", "T")])).unwrap();
         assert!(values.flag("usePodCIDR") && !values.flag("k8sDisableNodePoll"));

@@ -16,7 +16,7 @@ const KIND: &str = "CalicoAPIConfig";
 /// If the text is not YAML, has a field that calicoctl does not know, an invalid value, or another version or kind.
 /// Apart from version and kind, the errors contain no values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
-    let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
+    let bad = |reason: String| bad(path, &reason);
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
     let Value::Mapping(document) = document else { return Err(bad("it has no fields".into())) };
     let mut version = None;
@@ -44,7 +44,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
 }
 
 fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
-    let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
+    let bad = |reason: String| bad(path, &reason);
     let mut values = Values::default();
     for (name, value) in named(spec, &bad)? {
         let Some(field) = FIELDS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) else {
@@ -75,8 +75,18 @@ fn named<'m>(
     mapping.iter().map(entry).collect::<Option<_>>().ok_or_else(|| bad("a field name is not text".into()))
 }
 
+fn bad(path: &Path, reason: &str) -> SettingsError {
+    let hint = "expected a calicoctl configuration file, with apiVersion projectcalico.org/v3, kind CalicoAPIConfig and a spec";
+    SettingsError::invalid(format!("{}: {reason}", path.display()), hint)
+}
+
+/// The error for a field that calicoctl does not know either.
 fn unknown(path: &Path, name: &str) -> SettingsError {
-    SettingsError::UnknownField { path: path.to_owned(), field: name.to_owned(), similar: similar(name) }
+    let message = format!("{}: unknown field `{name}`", path.display());
+    match similar(name) {
+        Some(similar) => SettingsError::invalid(message, format!("did you mean `{similar}`?")),
+        None => SettingsError::invalid(message, "the fields are those of calicoctl's configuration file"),
+    }
 }
 
 /// The position of a YAML error, or the name of a duplicate field, without the file's values.
@@ -115,9 +125,9 @@ mod tests {
     fn a_misspelt_field_is_named() {
         let error = read("  etcdEndpoint: http://a:1\n").err().unwrap();
         assert_eq!(error.to_string(), "calicoctl.cfg: unknown field `etcdEndpoint`");
-        assert!(matches!(error, SettingsError::UnknownField { similar: Some("etcdEndpoints"), .. }));
+        assert_eq!(error.hint().text, "did you mean `etcdEndpoints`?");
         let error = parse(Path::new("x"), b"apiVersion: projectcalico.org/v3\nspecs: {}\n").err().unwrap();
-        assert!(matches!(error, SettingsError::UnknownField { field, .. } if field == "specs"));
+        assert_eq!(error.to_string(), "x: unknown field `specs`");
     }
 
     #[test]
@@ -143,10 +153,8 @@ mod tests {
             "[]",
             "apiVersion: projectcalico.org/v3\nkind: IPPool\n",
         ] {
-            assert!(
-                matches!(parse(Path::new("x"), text.as_bytes()), Err(SettingsError::BadFile { .. })),
-                "{text}"
-            );
+            let error = parse(Path::new("x"), text.as_bytes()).err().unwrap();
+            assert!(error.hint().text.contains("CalicoAPIConfig"), "{text}: {error}");
         }
     }
 }

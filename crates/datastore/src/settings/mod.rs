@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use calipam_files::regular;
+use calipam_model::hint::{Call, Hint};
 
 use self::endpoint::normalise;
 use self::fields::Values;
 use self::tls::tls;
-use crate::error::{Attempt, Error, SettingsError};
+use crate::error::{Attempt, ENDPOINTS, Error, SettingsError};
 use crate::secret::Secret;
 
 /// Default path of calicoctl's configuration file.
@@ -227,7 +228,14 @@ impl KubernetesSettings {
 
     /// Returns the settings, or an error if addresses come from host-local IPAM.
     pub(crate) fn require_calico_ipam(&self) -> Result<&Self, Error> {
-        if self.use_pod_cidr { Err(Error::HostLocal) } else { Ok(self) }
+        if !self.use_pod_cidr {
+            return Ok(self);
+        }
+        Err(Error::other(
+            "usePodCIDR is set: host-local IPAM assigns the addresses, not Calico IPAM",
+            "nothing can be checked: each node assigns addresses from its own pod CIDR. If that is wrong, \
+             unset USE_POD_CIDR (field usePodCIDR)",
+        ))
     }
 
     /// The connection settings for Kubernetes, whichever datastore is set.
@@ -268,7 +276,7 @@ impl Settings {
             && kubernetes.kubeconfig.is_empty()
             && kubernetes.kubeconfig_inline.is_empty()
         {
-            return Err(SettingsError::ContextAlone(context.clone()));
+            return Err(SettingsError::context_alone(context));
         }
         Ok(Self { target, kubernetes, shown_as: overrides.shown_as.clone() })
     }
@@ -295,7 +303,10 @@ fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Targ
         Some(name) if name.contains(['/', '.']) || files.exists(Path::new(name)) => {
             Ok(Some(Target::File(PathBuf::from(name))))
         }
-        Some(name) => Err(SettingsError::NoSuchDatastore(name.to_owned())),
+        Some(name) => Err(SettingsError::invalid(
+            format!("no data file or datastore {name:?}: it is neither `etcd`, nor `kubernetes`, nor a file"),
+            "a datastore is `etcd`, `etcdv2` (Calico 2.x), `kubernetes` or the path of a file",
+        )),
     }
 }
 
@@ -309,9 +320,13 @@ fn load(
     if overrides.config.is_none() && !files.exists(path) {
         return Values::from_environment(environment);
     }
-    let text = files
-        .read(path)
-        .map_err(|e| SettingsError::Unreadable { path: path.to_owned(), reason: e.to_string() })?;
+    let text = files.read(path).map_err(|error| {
+        let hint = Hint::new(
+            "give another file, {}, or none to use the environment",
+            [Call::connected(["--config", "FILE"])],
+        );
+        SettingsError::unreadable(format!("cannot read the settings file {}: {error}", path.display()), hint)
+    })?;
     file::parse(path, &text)
 }
 
@@ -324,7 +339,7 @@ fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<
         // Endpoints on the command line imply etcd; the settings may name its version.
         (None, Some(_), kind) => kind.filter(|kind| *kind == "etcdv2").unwrap_or("etcd"),
         (None, None, Some(kind @ ("etcdv3" | "etcdv2" | "kubernetes"))) => kind,
-        (None, None, Some(other)) => return Err(SettingsError::UnknownDatastore(other.to_owned())),
+        (None, None, Some(other)) => return Err(SettingsError::unknown_datastore(other)),
         (None, None, None) if values.text("etcdEndpoints").is_some() => "etcd",
         (None, None, None) => "kubernetes",
     };
@@ -348,9 +363,14 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
         .map(|e| normalise(e, usual))
         .collect::<Result<Vec<_>, _>>()?;
     match (srv, endpoints.is_empty()) {
-        (Some(_), false) => return Err(SettingsError::EndpointsAndSrv),
-        (Some(domain), true) => return Err(SettingsError::SrvUnsupported(domain.to_owned())),
-        (None, true) => return Err(SettingsError::NoEndpoints),
+        (Some(_), false) => {
+            return Err(SettingsError::invalid(
+                "both etcd endpoints and a discovery domain are set",
+                "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
+            ));
+        }
+        (Some(domain), true) => return Err(not_looked_up(domain)),
+        (None, true) => return Err(SettingsError::no_endpoints()),
         (None, false) => {}
     }
     let user = match (values.text("etcdUsername"), values.text("etcdPassword")) {
@@ -358,6 +378,16 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
         _ => None,
     };
     Ok(EtcdSettings { endpoints, user, tls, timeouts: Timeouts::new(overrides) })
+}
+
+/// The error if the endpoints can only be found by a discovery domain.
+fn not_looked_up(domain: &str) -> SettingsError {
+    let hint = Hint::new(
+        "`dig +short SRV _etcd-client-ssl._tcp.{}` (or _etcd-client._tcp) lists the endpoints; give them with {}",
+        [Call::Name(domain.to_owned()), Call::connected(ENDPOINTS)],
+    );
+    let message = format!("the discovery domain {domain:?} is set, but SRV records are not looked up");
+    SettingsError::invalid(message, hint)
 }
 
 fn kubernetes(

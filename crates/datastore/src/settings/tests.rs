@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use crate::error::SettingsErrorKind;
 use crate::settings::*;
 
 struct TestFiles(BTreeMap<&'static str, &'static str>);
@@ -70,7 +71,7 @@ fn a_file_counts_alone_and_the_command_line_wins() {
     overrides.etcd_endpoints = Some("http://line:1".into());
     assert_eq!(etcd_of(resolve(&overrides, &environment).unwrap()).endpoints, ["http://line:1"]);
     overrides.config = Some("none.cfg".into());
-    assert!(matches!(resolve(&overrides, &[]), Err(SettingsError::Unreadable { .. })));
+    assert_eq!(resolve(&overrides, &[]).unwrap_err().kind, SettingsErrorKind::Unreadable);
 }
 
 #[test]
@@ -84,27 +85,27 @@ fn the_datastore_is_selected_by_options_and_environment() {
         target(None, &[("DATASTORE_TYPE", "kubernetes"), ("ETCD_ENDPOINTS", "x:1")]),
         Ok(Target::Kubernetes)
     );
-    assert_eq!(target(None, &[("DATASTORE_TYPE", "etcdv3")]), Err(SettingsError::NoEndpoints));
-    assert_eq!(
-        target(None, &[("DATASTORE_TYPE", "etcd")]),
-        Err(SettingsError::UnknownDatastore("etcd".into()))
-    );
+    assert_eq!(target(None, &[("DATASTORE_TYPE", "etcdv3")]), Err(SettingsError::no_endpoints()));
+    assert_eq!(target(None, &[("DATASTORE_TYPE", "etcd")]), Err(SettingsError::unknown_datastore("etcd")));
     assert!(matches!(target(Some("etcd"), &[("ETCD_ENDPOINTS", "x:1")]), Ok(Target::Etcd(_))));
     assert_eq!(
         target(Some("dump.jsonl"), &[("USE_POD_CIDR", "broken")]),
         Ok(Target::File("dump.jsonl".into()))
     );
-    assert_eq!(target(Some("nowhere"), &[]), Err(SettingsError::NoSuchDatastore("nowhere".into())));
+    let error = target(Some("nowhere"), &[]).unwrap_err();
+    assert!(error.to_string().contains("no data file or datastore \"nowhere\""), "{error}");
 }
 
 #[test]
 fn discovery_is_refused_in_clear_words() {
     let default = Overrides::default();
     let both = [("ETCD_ENDPOINTS", "x:1"), ("ETCD_DISCOVERY_SRV", "example.org")];
-    assert_eq!(resolve(&default, &both), Err(SettingsError::EndpointsAndSrv));
+    let error = resolve(&default, &both).unwrap_err();
+    assert_eq!(error.to_string(), "both etcd endpoints and a discovery domain are set");
     let alone = [("DATASTORE_TYPE", "etcdv3"), ("ETCD_DISCOVERY_SRV", "example.org")];
     let error = resolve(&default, &alone).unwrap_err();
-    assert_eq!(error, SettingsError::SrvUnsupported("example.org".into()));
+    assert!(error.to_string().contains("\"example.org\" is set"), "{error}");
+    assert!(error.hint().text.contains("_etcd-client-ssl._tcp."), "{error:?}");
     let overrides = Overrides { etcd_endpoints: Some("y:1".into()), ..default };
     assert_eq!(etcd_of(resolve(&overrides, &both).unwrap()).endpoints, ["http://y:1"]);
 }
@@ -134,14 +135,16 @@ fn certificates_come_from_files_or_inline() {
     assert_eq!(etcd.tls.identity, Some((CERTIFICATE.into(), Secret::new(KEY))));
     assert!(!format!("{etcd:?}").contains("c2VjcmV0"));
     let half = resolve(&default, &[endpoints, ("ETCD_CERT_FILE", "cert.pem")]);
-    assert_eq!(half, Err(SettingsError::HalfKeyPair("certificate")));
+    assert!(half.unwrap_err().to_string().ends_with("only the certificate is given"));
     let missing = resolve(&default, &[endpoints, ("ETCD_CA_CERT_FILE", "none.pem")]);
-    assert!(matches!(missing, Err(SettingsError::UnreadablePem { what: "CA certificate", .. })));
+    let missing = missing.unwrap_err();
+    assert_eq!(missing.kind, SettingsErrorKind::Unreadable);
+    assert!(missing.to_string().starts_with("cannot read the CA certificate none.pem: "), "{missing}");
     let wrong = resolve(&default, &[endpoints, ("ETCD_CA_CERT_FILE", "text")]);
-    assert!(matches!(wrong, Err(SettingsError::BadPem { what: "CA certificate", .. })));
+    assert!(wrong.unwrap_err().to_string().starts_with("the CA certificate is not usable: "));
     let swapped = [endpoints, ("ETCD_CERT_FILE", "key.pem"), ("ETCD_KEY_FILE", "key.pem")];
     let error = resolve(&default, &swapped).unwrap_err();
-    assert!(matches!(error, SettingsError::BadPem { what: "client certificate", .. }), "{error}");
+    assert!(error.to_string().starts_with("the client certificate is not usable: "), "{error}");
     assert!(!format!("{error:?}").contains("c2VjcmV0"));
 }
 
@@ -152,7 +155,8 @@ fn inline_and_files_do_not_mix() {
     values.set(field("etcdCACert"), CERTIFICATE.into());
     assert_eq!(tls(&values, &Overrides::default(), &files()).map(|t| t.ca), Ok(Some(CERTIFICATE.into())));
     values.set(field("etcdKeyFile"), "key.pem".into());
-    assert_eq!(tls(&values, &Overrides::default(), &files()), Err(SettingsError::MixedTls));
+    let mixed = tls(&values, &Overrides::default(), &files()).unwrap_err();
+    assert_eq!(mixed.to_string(), "TLS certificates are given both inline and as files");
 }
 
 #[test]
@@ -177,12 +181,12 @@ fn certificates_of_the_command_line_win() {
 
     overrides.etcd_cert = Some("cert.pem".into());
     let half = resolve(&overrides, &environment);
-    assert!(matches!(half, Err(SettingsError::HalfKeyPair("certificate"))), "{half:?}");
+    assert!(half.unwrap_err().to_string().ends_with("only the certificate is given"));
     overrides.etcd_key = Some("key.pem".into());
     let etcd = etcd_of(resolve(&overrides, &environment).unwrap());
     assert_eq!(etcd.tls.identity, Some((CERTIFICATE.to_owned(), Secret::new(KEY))));
 
     overrides.etcd_key = Some("text".into());
     let wrong = resolve(&overrides, &environment);
-    assert!(matches!(wrong, Err(SettingsError::BadPem { what: "client key", .. })), "{wrong:?}");
+    assert!(wrong.unwrap_err().to_string().starts_with("the client key is not usable: "));
 }

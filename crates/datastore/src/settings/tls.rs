@@ -20,7 +20,10 @@ pub(super) fn tls(
     let named = ["etcdCACertFile", "etcdCertFile", "etcdKeyFile"].map(|name| values.text(name));
     let whats = ["CA certificate", "client certificate", "client key"];
     if inline.iter().any(Option::is_some) && named.iter().any(Option::is_some) {
-        return Err(SettingsError::MixedTls);
+        return Err(SettingsError::invalid(
+            "TLS certificates are given both inline and as files",
+            "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile",
+        ));
     }
     let mut pems = [None, None, None];
     let given = [&overrides.etcd_cacert, &overrides.etcd_cert, &overrides.etcd_key];
@@ -32,17 +35,27 @@ pub(super) fn tls(
             (None, None, None) => None,
         };
         if let Some(text) = &pems[i] {
-            check_pem(text.as_bytes(), i == 2).map_err(|reason| SettingsError::BadPem { what, reason })?;
+            check_pem(text.as_bytes(), i == 2).map_err(|reason| {
+                SettingsError::invalid(format!("the {what} is not usable: {reason}"), PEM)
+            })?;
         }
     }
     let [ca, certificate, key] = pems;
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate, Secret::new(key))),
-        (Some(_), None) => return Err(SettingsError::HalfKeyPair("certificate")),
-        (None, Some(_)) => return Err(SettingsError::HalfKeyPair("key")),
+        (Some(_), None) => return Err(half("certificate")),
+        (None, Some(_)) => return Err(half("key")),
         (None, None) => None,
     };
     Ok(TlsSettings { ca, identity })
+}
+
+const PEM: &str = "certificates and keys are PEM files";
+
+/// The error for a client certificate without its key, or a key without its certificate.
+fn half(given: &str) -> SettingsError {
+    let message = format!("a client certificate and its key belong together; only the {given} is given");
+    SettingsError::invalid(message, "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or neither")
 }
 
 /// Checks text in PEM; the error does not contain the text.
@@ -60,7 +73,9 @@ fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
 }
 
 fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
-    let unreadable = |reason: String| SettingsError::UnreadablePem { what, path: path.to_owned(), reason };
+    let unreadable = |reason: String| {
+        SettingsError::unreadable(format!("cannot read the {what} {}: {reason}", path.display()), PEM)
+    };
     let bytes = files.read(path).map_err(|e| unreadable(e.to_string()))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".into()))
 }

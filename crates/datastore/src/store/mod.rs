@@ -17,6 +17,7 @@ use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::workloads::Workloads;
 use crate::settings::{Settings, Target};
 use crate::tasks::blocking;
+use crate::write::not_for_calico_2;
 
 /// A datastore, and the API server of the cluster that uses it.
 #[derive(Clone, Debug)]
@@ -47,9 +48,10 @@ impl Datastore {
                 Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
             }
         };
-        let beside = match is_etcd && settings.kubernetes.is_named() {
-            true => Some(KubeClient::connect(&settings.kubernetes).await?),
-            false => None,
+        let beside = if is_etcd && settings.kubernetes.is_named() {
+            Some(KubeClient::connect(&settings.kubernetes).await?)
+        } else {
+            None
         };
         Ok(Self { backend, beside })
     }
@@ -97,7 +99,7 @@ impl Datastore {
     /// Returns an error for Calico 2.x data, for which `what` is not supported.
     pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
         match self.kind() {
-            DatastoreKind::EtcdV2 => Err(Error::NotForCalico2 { location: self.location(), what }),
+            DatastoreKind::EtcdV2 => Err(not_for_calico_2(&self.location(), what)),
             _ => Ok(()),
         }
     }

@@ -8,14 +8,14 @@ use calipam_model::snapshot::Source;
 use super::Datastore;
 use crate::allocation::{AllocatorStore, Records, Selecting};
 use crate::both::Both;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::etcd::EtcdStore;
 use crate::etcd::client::EtcdClient;
 use crate::kubernetes::KubeStore;
 use crate::kubernetes::client::KubeClient;
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
-use crate::write::{Consent, Objects, Stored, Writer};
+use crate::write::{Consent, Objects, Stored, Writer, not_for_calico_2, not_writable};
 
 /// The action that is not supported on Calico 2.x data, for errors.
 const ASSIGN: &str = "assign or release single addresses";
@@ -65,7 +65,7 @@ impl AllocatorStore {
             }
             Target::EtcdV2(etcd) => {
                 let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
-                return Err(Error::NotForCalico2 { location, what: ASSIGN });
+                return Err(not_for_calico_2(&location, ASSIGN));
             }
             Target::Kubernetes => {
                 let client =
@@ -74,10 +74,10 @@ impl AllocatorStore {
                 Box::new(KubeStore::new(client, is_assumed, selecting))
             }
             Target::File(path) => {
-                return Err(Error::NotWritable { location: path.display().to_string() });
+                return Err(not_writable(&path.display().to_string()));
             }
             Target::StandardInput => {
-                return Err(Error::NotWritable { location: "standard input".into() });
+                return Err(not_writable("standard input"));
             }
         };
         Ok(Self::new(records, consent))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use calipam_model::edit::{Found, User};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source};
 use calipam_model::writable::Object;
@@ -18,7 +19,7 @@ use calipam_model::writable::Object;
 pub use calipam_model::edit::Precondition;
 
 pub use self::consent::{Consent, Question};
-use crate::error::{Failure, Result};
+use crate::error::{Error, Failure, Result};
 
 /// The current state of a stored object.
 #[derive(Clone, Debug)]
@@ -167,6 +168,22 @@ pub(crate) const BATCH: &str = "a batch of changes";
 /// The failure of a batch that cannot be sent.
 pub(crate) fn unsendable(reason: impl Into<String>) -> Failure {
     Failure::Other(reason.into())
+}
+
+/// The error for a datastore that is a file.
+pub(crate) fn not_writable(location: &str) -> Error {
+    let hint = Hint::new(
+        "on a file, repairs are only planned and simulated, {}; to carry them out, connect to the datastore",
+        [Call::DryRun],
+    );
+    Error::other(format!("{location}: files are read, but never changed"), hint)
+}
+
+/// The error for Calico 2.x data, for which `what` is not possible or not supported.
+pub(crate) fn not_for_calico_2(location: &str, what: &str) -> Error {
+    let message =
+        format!("{location}: Calico 2.x data (etcd v2) can be read and repaired, but not used to {what}");
+    Error::other(message, "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x")
 }
 
 /// The limits of one batch.

@@ -166,7 +166,8 @@ fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {
     let key_at = at.checked_add(part(4)?)?;
     let value_at = key_at.checked_add(part(8)?)?;
     let end = value_at.checked_add(part(12)?)?;
-    let (key, value) = (bytes.get(key_at..value_at)?, bytes.get(value_at..end)?);
+    let key = bytes.get(key_at..value_at)?;
+    let value = bytes.get(value_at..end)?;
     Some(Element { is_bucket: part(0)? & 1 != 0, key, value })
 }
 

@@ -64,7 +64,8 @@ impl Header {
     /// Creates the header for an export of a snapshot.
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
         let Snapshot { datastore, location, revision, taken_at, .. } = snapshot;
-        let (guid, coverage) = (snapshot.guid().to_owned(), snapshot.coverage.clone());
+        let guid = snapshot.guid().to_owned();
+        let coverage = snapshot.coverage.clone();
         Self { guid, coverage, ..Self::new(*datastore, location, revision, *taken_at) }
     }
 }

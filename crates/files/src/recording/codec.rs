@@ -98,7 +98,8 @@ impl Codec {
             group.reached.insert(kind, rest.varint()?.cast_signed());
         }
         while !rest.is_empty() {
-            let (kind, key) = (rest.varint()?, rest.sized()?.to_vec());
+            let kind = rest.varint()?;
+            let key = rest.sized()?.to_vec();
             self.revision = self.revision.wrapping_add(unzigzag(rest.varint()?));
             let is_wanted = is_wanted(&key);
             let value = match u8::try_from(kind).ok()? {

@@ -87,7 +87,8 @@ impl Known {
                 Ok(Some(mut group)) => {
                     group.time = self.not_before(group.time);
                     group.changes.retain(is_new);
-                    let (time, set_back) = (group.time, group.set_back);
+                    let time = group.time;
+                    let set_back = group.set_back;
                     if !take(group)? {
                         break;
                     }

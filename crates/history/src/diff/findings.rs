@@ -17,7 +17,9 @@ pub struct FindingSummary {
 
 impl FindingSummary {
     fn of(finding: &Finding) -> Self {
-        let (code, severity, subject) = (finding.code, finding.severity, finding.subject.clone());
+        let code = finding.code;
+        let severity = finding.severity;
+        let subject = finding.subject.clone();
         Self { code, severity, subject, message: finding.message() }
     }
 }

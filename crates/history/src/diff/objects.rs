@@ -107,8 +107,8 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
         add(3, "IPAMConfiguration", Source::IpamConfiguration, key, config_fields(config));
     }
     if let Some(controllers) = &snapshot.kube_controllers {
-        let (source, key) =
-            (Source::KubeControllersConfiguration, Key::KubeControllersConfiguration(default()));
+        let source = Source::KubeControllersConfiguration;
+        let key = Key::KubeControllersConfiguration(default());
         add(3, "KubeControllersConfiguration", source, key, controllers_fields(controllers));
     }
     all

@@ -59,7 +59,9 @@ pub(crate) fn affinities(
         .filter_map(|(key, states)| {
             let [before, after] = states.map(|affinity| affinity.map(|a| a.state.to_string()));
             let change = Change::of(&before, &after)?;
-            let (node, cidr, kind) = (key.node.clone(), key.cidr, key.kind.to_string());
+            let node = key.node.clone();
+            let cidr = key.cidr;
+            let kind = key.kind.to_string();
             Some(AffinityChange { node, cidr, kind, change, before, after })
         })
         .collect()

@@ -53,7 +53,8 @@ impl<'a> ExportReader<'a> {
     /// Creates a reader, with calipam's writes from its journals.
     pub fn new(about: &'a HistorySubject, written: &[JournaledWrite]) -> Self {
         let writes = written.iter().filter_map(|write| {
-            let (run, is_certain) = (write.run.clone(), write.is_certain);
+            let run = write.run.clone();
+            let is_certain = write.is_certain;
             Some(Write {
                 started_at: run.started_at.parse().ok()?,
                 run,

@@ -101,7 +101,8 @@ impl BlockUpdate<'_> {
 
     /// Like [`Self::cool`], but for a release by handle, which does not change sequence numbers (facts 3.7).
     pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
-        let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
+        let sequences = self.block.sequences.clone();
+        let are_null = self.block.null_sequences;
         let cooled = self.cool(ordinals, at);
         (self.block.sequences, self.block.null_sequences) = (sequences, are_null);
         cooled

@@ -203,7 +203,8 @@ impl BlockUpdate<'_> {
         let Some(allocation) = self.block.allocation(ordinal) else {
             return Err(AssignError::OutOfRange(ordinal));
         };
-        let (index, mut record) = (allocation.attribute_index as usize, allocation.attribute.to_attribute());
+        let index = allocation.attribute_index as usize;
+        let mut record = allocation.attribute.to_attribute();
         edit(&mut record);
         self.block.attributes.replace(index, &record);
         self.changed = true;

@@ -106,7 +106,7 @@ impl Migration {
             Target::Unstated => return Ok(Self { old: old.clone(), new: None, creates: false }),
             Target::Pool(name) => {
                 let Some(found) = pools.find(|pool| pool.name == *name) else {
-                    let hint = Hint::new("{} lists the pools; --to-cidr creates one", [Call::Show]);
+                    let hint = Hint::new("{} lists the pools; --to-cidr creates one", [Call::to(["show"])]);
                     return Err(Refused::new(format!("pool {name} not found")).hint(hint));
                 };
                 (found.clone(), false)
@@ -191,7 +191,8 @@ fn has_same_cidr(old: &Pool, block_size: u8) -> Refused {
         "move its users to a temporary pool and back: {{}}, where OTHER-CIDR is free and has room for all of them; or, if \
          one half of {cidr} has room, split the pool, and move from half to half (docs/migrate.md)"
     );
-    let through = Call::MigrateThrough { pool: name.clone(), block_size };
+    let size = block_size.to_string();
+    let through = Call::to(["migrate", "--from", name, "--block-size", &size, "--via", "OTHER-CIDR"]);
     Refused::new(message).hint(Hint::new(hint, [through]))
 }
 

@@ -22,7 +22,8 @@ pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
     let Pool { cidr, block_size, .. } = pool;
     let message = format!("the block {block} still exists in {cidr}, where blocks must be /{block_size}");
     let hint = format!("Calico assigns addresses twice where blocks overlap; {{}} shows what {block} holds");
-    Refused::new(message).hint(Hint::new(hint, [Call::ShowBlock(block)]))
+    Refused::new(message)
+        .hint(Hint::new(hint, [Call::to(["show", "--blocks", "--pool", &block.to_string()])]))
 }
 
 /// Checks the pools after a change.
@@ -69,7 +70,8 @@ pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
 /// would use blocks of both sizes, and assign addresses twice.
 pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
     let claimed = snapshot.affinities.iter().map(|affinity| affinity.value.key.cidr);
-    let (cidr, size) = (pool.cidr, pool.block_size);
+    let cidr = pool.cidr;
+    let size = pool.block_size;
     snapshot
         .block_cidrs()
         .chain(claimed)
@@ -94,7 +96,7 @@ pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
     let Some(shortage) = shortage(capacity) else { return Ok(()) };
     let hint = "name a larger pool; the table shows each node, and {} continues anyway";
     Err(Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
-        .hint(Hint::new(hint, [Call::Forced])))
+        .hint(Hint::new(hint, [Call::again_with(["--force"])])))
 }
 
 /// A shortage of addresses.
@@ -117,6 +119,7 @@ pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
     let first = capacity.iter().find(|node| node.found < node.needed)?;
     let needed = capacity.iter().map(|node| node.needed).sum();
     let missing = capacity.iter().map(|node| node.needed.saturating_sub(node.found)).sum();
-    let (node, reason) = (first.node.clone(), first.reason.clone().unwrap_or_default());
+    let node = first.node.clone();
+    let reason = first.reason.clone().unwrap_or_default();
     Some(Shortage { needed, missing, node, reason })
 }

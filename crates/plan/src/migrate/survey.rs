@@ -112,7 +112,7 @@ impl Survey {
                 Err(Refused::new(format!(
                     "with blocks of /{block_size}, {cidr} has no addresses for {shortage}"
                 ))
-                .hint(Hint::new(hint, [Call::Forced])))
+                .hint(Hint::new(hint, [Call::again_with(["--force"])])))
             }
             _ => Ok(()),
         }
@@ -120,7 +120,8 @@ impl Survey {
 }
 
 fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
-    let (index, snapshot) = (&basis.context.index, basis.snapshot);
+    let index = &basis.context.index;
+    let snapshot = basis.snapshot;
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
     let named = index.mentioned_in(cidr).iter().filter(|address| !used.contains(address)).count();
     let leaked: HashSet<IpAddr> = basis.report.leaked().filter(|address| cidr.contains(address)).collect();

@@ -121,7 +121,10 @@ impl<'s> Begun<'s> {
                     "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {name}, has already begun"
                 );
                 let hint = "continue with {}; or abandon it, while the old pool still exists: {}";
-                let ways = [Call::ApplyMigration(name.clone()), Call::MigrateBack(name.clone())];
+                let ways = [
+                    Call::to(["migrate", "--apply", "--from", name]),
+                    Call::to(["migrate", "--from", name, "--to", "OLD-POOL"]),
+                ];
                 Err(Refused::new(message).hint(Hint::new(hint, ways)))
             }
             _ => Ok(()),

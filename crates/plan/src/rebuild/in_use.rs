@@ -259,7 +259,9 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
     let evidence = vec![(pod.key(), sources.users.pod(position))];
     let subject = finding.subject.clone();
     let change = Change::new(Verb::RewriteOwner, subject, finding.text(), &[finding.code]);
-    let (ordinal, block, address) = (held.held.ordinal, held.block, held.address);
+    let ordinal = held.held.ordinal;
+    let block = held.block;
+    let address = held.address;
     let planned = AddressPlan { address, edit: RecordEdit::Rewrite(held.held, record), evidence, change };
     planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
     Ok(())

@@ -20,7 +20,8 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     let preconditions = Preconditions::new(planner.basis.snapshot, findings);
     for ((block, ordinal), chosen) in choice {
         let Some(finding) = chosen.finding else { continue };
-        let (address, change) = (chosen.allocated.address, chosen.change());
+        let address = chosen.allocated.address;
+        let change = chosen.change();
         let edit = RecordEdit::Release(chosen.allocated.held);
         let planned = AddressPlan { address, edit, evidence: preconditions.of(finding), change };
         planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);

@@ -56,7 +56,8 @@ pub(super) fn wanted(
         }
         Owner::Service(index) => {
             let service = &snapshot.services[index as usize];
-            let (namespace, name) = (service.value.namespace.as_str(), service.value.name.as_str());
+            let namespace = service.value.namespace.as_str();
+            let name = service.value.name.as_str();
             if service.value.uid.is_empty() {
                 let detail = format!("service {namespace}/{name} has no UID, from which its handle is made");
                 return Err((SkipReason::OwnerNotFound, detail));

@@ -159,7 +159,8 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
 /// Returns true if `saw` accepts an observation that is at least as old as the grace period, or if there is no grace
 /// period.
 fn seen_before(basis: &Basis<'_>, saw: impl Fn(&Observations) -> bool) -> bool {
-    let (grace, now) = (basis.context.grace, basis.snapshot.taken_at);
+    let grace = basis.context.grace;
+    let now = basis.snapshot.taken_at;
     !grace.is_positive() || basis.observations.iter().any(|s| now.duration_since(s.at) >= grace && saw(s))
 }
 

@@ -55,14 +55,14 @@ impl ReportError {
         let forced = |text| {
             Hint::new(
                 format!("{text} {{}}: its addresses are released only if they are unused now"),
-                [Call::Forced],
+                [Call::again_with(["--force"])],
             )
         };
         match self {
             Self::OtherCluster { .. } | Self::NoReport(_) => "connect to the cluster that it is about".into(),
             Self::NotLocked => Hint::new(
                 "{} locks the datastore during the release; {} releases without the lock",
-                [Call::Locked, Call::Forced],
+                [Call::again_with(["--lock"]), Call::again_with(["--force"])],
             ),
             Self::Stale => forced("write a new report, or accept this one with"),
             Self::OtherVersion { .. } => forced("accept the report with"),

@@ -4,6 +4,7 @@
 mod group;
 mod omitted;
 mod order;
+mod write;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_datastore::clock;
-use calipam_datastore::write::{Batch, Change, Stored, Writer};
+use calipam_datastore::write::{Batch, Change, Stored, Swap, Writer};
 use calipam_model::block::Cooling;
 use calipam_model::display::text_or_null;
 use calipam_model::edit::Unit;
@@ -27,7 +28,7 @@ use self::group::run_group;
 use self::omitted::KeptHandles;
 pub(crate) use self::omitted::{Omission, Omitted};
 use self::order::Order;
-use crate::error::RepairError;
+use crate::error::{RepairError, Result};
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
@@ -138,6 +139,23 @@ pub(crate) struct Context {
     pub interrupt: Interrupt,
     /// Limits the requests to the datastore.
     pub requests: Arc<Semaphore>,
+}
+
+impl Context {
+    async fn read(&self, keys: &[Key]) -> Result<Objects> {
+        if keys.is_empty() {
+            return Ok(Objects::new());
+        }
+        let _turn = self.requests.acquire().await;
+        let stored = self.writer.read(keys).await?;
+        Ok(keys.iter().cloned().zip(stored).collect())
+    }
+
+    /// Sends a batch once.
+    async fn commit(&self, batch: &Batch) -> calipam_datastore::Result<Swap> {
+        let _turn = self.requests.acquire().await;
+        self.writer.commit(batch).await
+    }
 }
 
 /// A step that was abandoned or written only in part, or addresses of a step that stay as they were.

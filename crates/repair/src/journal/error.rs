@@ -35,7 +35,7 @@ impl JournalError {
                 [Call::JournalPlace],
             ),
             Self::Read { .. } | Self::NoJournal { .. } => {
-                Hint::new("name the journal that the repair printed; {} lists the journals", [Call::Journals])
+                Hint::new("name the journal that the repair printed; {} lists the journals", [Call::elsewhere(["undo", "--list"])])
             }
             Self::Alive { .. } => "wait until it has ended, or stop it".into(),
             Self::OtherFormat { .. } => {

@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::block_size::with_each_size;
 use super::several::variants;
 use super::{BlockSizeRow, Run, percent};
-use crate::scenario::{PoolSpec, Result, Scenario};
+use crate::error::Result;
+use crate::scenario::{PoolSpec, Scenario};
 use crate::time::Micros;
 
 /// A block size is slow if its mean ADD time exceeds this many thousandths of the fastest size's mean.

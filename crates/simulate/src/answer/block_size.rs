@@ -2,7 +2,8 @@
 
 use super::several::run_all;
 use super::{BlockSizeRow, BlockSizes, Run};
-use crate::scenario::{Result, Scenario};
+use crate::error::Result;
+use crate::scenario::Scenario;
 
 /// Runs a scenario with each block size, given as prefix lengths. A simulated copy of an existing cluster begins
 /// without blocks, and as many pods arrive as the cluster has.

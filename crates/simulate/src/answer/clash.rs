@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::ranks::median;
 use super::run::simulate;
 use super::several::in_parallel;
-use crate::scenario::{Event, Planned, Result, Scenario};
+use crate::error::Result;
+use crate::scenario::{Event, Planned, Scenario};
 use crate::time::Micros;
 
 /// The interval of checks.
@@ -126,7 +127,8 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
 }
 
 fn observe(scenario: &Scenario) -> Result<Observation> {
-    let (end, lifetime) = (scenario.end(), scenario.lifetime.unwrap_or(LIFETIME));
+    let end = scenario.end();
+    let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
     let at = end - AFTER;
     let first = at - lifetime.min(BEFORE);
     let world = simulate(scenario, |world| world.plan_checks(first, CHECKS, BTreeSet::new()))?;

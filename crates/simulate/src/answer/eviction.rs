@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::run::simulate;
-use crate::scenario::{Result, Scenario};
+use crate::error::Result;
+use crate::scenario::Scenario;
 use crate::time::Micros;
 
 /// An eviction of pods in batches. Each batch waits until all pods of the previous one are ready elsewhere.

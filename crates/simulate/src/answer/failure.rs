@@ -6,7 +6,8 @@ use super::ranks::{AtRank, of_fields, of_several};
 use super::run::simulate;
 use super::several::{in_parallel, variants};
 use super::{Point, Range};
-use crate::scenario::{GRACE, Result, Scenario};
+use crate::error::Result;
+use crate::scenario::{GRACE, Scenario};
 use crate::time::Micros;
 
 /// The course of events after a failure.

@@ -11,7 +11,8 @@ use calipam_model::cidr;
 use super::ranks::rank;
 use super::{Adds, BlockUse, Requests, Run, Times, percent};
 use crate::cluster::{Measured, Pod, Timed, World};
-use crate::scenario::{Result, Scenario};
+use crate::error::Result;
+use crate::scenario::Scenario;
 use crate::time::Micros;
 
 /// Runs a scenario once.

@@ -2,7 +2,8 @@
 
 use super::Scale;
 use super::several::run_each;
-use crate::scenario::{Result, Scenario};
+use crate::error::Result;
+use crate::scenario::Scenario;
 
 /// Runs a scenario with each number of nodes. If the scenario sets an arrival rate, it grows in proportion to the
 /// number of nodes.

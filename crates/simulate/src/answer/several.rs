@@ -5,7 +5,8 @@ use calipam_model::parallel;
 use super::Run;
 use super::ranks::of_several;
 use super::run::run;
-use crate::scenario::{Result, Scenario};
+use crate::error::Result;
+use crate::scenario::Scenario;
 
 /// The maximum variation of pod counts in repeated runs, in percent. The average number of pods per node varies by up
 /// to this percentage, since it is not known in advance. The pods of each node vary around the average by up to this

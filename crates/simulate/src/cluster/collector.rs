@@ -147,14 +147,17 @@ impl State {
 
     fn find(&mut self) -> Garbage {
         let world = Rc::clone(&self.world);
-        let (pods, nodes, data) = (world.pods.borrow(), world.nodes.borrow(), world.server.data());
+        let pods = world.pods.borrow();
+        let nodes = world.nodes.borrow();
+        let data = world.server.data();
         let present: BTreeSet<&str> =
             nodes.all().filter(|(_, node)| node.is_in_cluster).map(|(_, node)| &*node.name).collect();
 
         let mut found = Garbage::default();
         let mut nodes_in_use: BTreeSet<String> = BTreeSet::new();
         let mut blocks_of: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
-        let (now, cooldown) = (world.engine.now().timestamp(), world.cooldown());
+        let now = world.engine.now().timestamp();
+        let cooldown = world.cooldown();
         for block in data.blocks() {
             if block.has_cooling() && block.allocations().any(|held| held.attribute.has_cooled(now, cooldown))
             {

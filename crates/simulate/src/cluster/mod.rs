@@ -29,8 +29,9 @@ pub(crate) use self::pods::Pod;
 use self::pods::Pods;
 use crate::datastore::{Data, Server};
 use crate::engine::Engine;
+use crate::error::Result;
 use crate::random::Random;
-use crate::scenario::{Result, Scenario};
+use crate::scenario::Scenario;
 use crate::time::Micros;
 
 /// If no pod starts for this long, waiting pods count as stuck.

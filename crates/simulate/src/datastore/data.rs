@@ -97,8 +97,9 @@ impl Data {
                 let found = self.blocks_of(Family::of(*cidr)).overlapping(*cidr);
                 found.into_iter().map(block_key).collect()
             }
-            Query::BlockKeys(family) | Query::BlockRevisions(family) => {
-                self.blocks_of(*family).by_cidr().map(block_key).collect()
+            Query::BlockKeys(_) | Query::BlockRevisions(_) => {
+                let all = self.blocks.iter().flat_map(|blocks| blocks.by_cidr());
+                all.filter(|block| query.asks_for(&Key::Block(block.value.cidr()))).map(block_key).collect()
             }
         }
     }
@@ -111,8 +112,10 @@ impl Data {
                 let blocks = self.blocks_of(*family);
                 Listing { objects: blocks.count(), bytes: blocks.bytes }
             }
-            Query::BlockKeys(family) | Query::BlockRevisions(family) => {
-                let objects = self.blocks_of(*family).count();
+            Query::BlockKeys(pools) | Query::BlockRevisions(pools) => {
+                // An API server reads all blocks of the family for this.
+                let family = pools.first().map_or(Family::V4, |pool| Family::of(*pool));
+                let objects = self.blocks_of(family).count();
                 Listing { objects, bytes: objects * KEY }
             }
             _ => Listing::default(),

@@ -42,7 +42,8 @@ impl Latency {
         };
         let drawn = random.below(1_000 * FINE);
         let part = RANKS.iter().rposition(|rank| rank * FINE <= drawn).unwrap_or(0);
-        let (from, to) = (RANKS[part] * FINE, RANKS[part + 1] * FINE);
+        let from = RANKS[part] * FINE;
+        let to = RANKS[part + 1] * FINE;
         let span = times[part + 1] - times[part];
         times[part] + Micros(span.0.saturating_mul(drawn - from) / (to - from))
     }

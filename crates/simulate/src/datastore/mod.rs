@@ -11,7 +11,7 @@ mod profiles;
 mod server;
 
 pub(crate) use self::client::Client;
-pub use self::costs::{Costs, CostsError};
+pub use self::costs::Costs;
 pub(crate) use self::data::Data;
 pub use self::latency::Latency;
 pub(crate) use self::server::Server;

@@ -94,7 +94,8 @@ impl Engine {
     /// Drops all events and tasks.
     pub(crate) fn stop(&self) {
         loop {
-            let (events, tasks) = (self.0.events.take(), self.0.tasks.take());
+            let events = self.0.events.take();
+            let tasks = self.0.tasks.take();
             if events.is_empty() && tasks.is_empty() {
                 break;
             }

@@ -4,7 +4,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr;
 
 use super::Scenario;
-use crate::datastore::CostsError;
+use crate::error::{Result, ScenarioError};
 use crate::time::Micros;
 
 /// The largest numbers of nodes and pods. Larger simulations would exceed a usual machine's memory.
@@ -13,37 +13,8 @@ const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
-/// The result of a simulation.
-pub(crate) type Result<T, E = ScenarioError> = std::result::Result<T, E>;
-
-/// The reason why a scenario cannot be simulated, and what helps.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ScenarioError {
-    message: String,
-    pub hint: Option<&'static str>,
-}
-
-impl ScenarioError {
-    fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
-    }
-
-    fn hint(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
-    }
-}
-
-/// The hint for costs of requests that cannot be.
-const COSTS: &str = "for example `--latency read=2ms,write=5ms`";
 /// The hint for a size of blocks that does not suit a pool.
 const BLOCK_SIZE: &str = "`--block-size` is a prefix length: 26 for blocks of 64 addresses";
-
-impl From<CostsError> for ScenarioError {
-    fn from(error: CostsError) -> Self {
-        Self::new(error.to_string()).hint(COSTS)
-    }
-}
 
 impl Scenario {
     /// Refuses a scenario that no cluster can have, or that is too large to simulate. A pool that is too small for the
@@ -53,7 +24,7 @@ impl Scenario {
         if jitter > 1_000 {
             let message =
                 format!("a latency that varies by {jitter} thousandths could be negative: at most 1000");
-            return Err(ScenarioError::new(message).hint(COSTS));
+            return Err(ScenarioError::of_costs(message));
         }
         self.check_pools()?;
         self.check_size()?;

@@ -14,12 +14,11 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
 
-pub(crate) use self::check::Result;
-pub use self::check::ScenarioError;
 pub use self::event::{Event, Planned};
 pub use self::rate::{NotARate, Rate};
 pub use self::start::{Start, StartPod};
-use crate::datastore::{Costs, CostsError};
+use crate::datastore::Costs;
+use crate::error::Result;
 use crate::time::Micros;
 
 /// The cluster and the load that are simulated.
@@ -126,7 +125,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    pub fn costs(&self) -> Result<Costs, CostsError> {
+    pub fn costs(&self) -> Result<Costs> {
         Costs::of(self.datastore, &self.latency)
     }
 

@@ -11,7 +11,7 @@ use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
-use crate::bench::Measured;
+use crate::measured::Measured;
 
 /// The kinds that a check reads.
 pub(crate) const ALL: &str = "pods nodes services ipamblocks ipamhandles blockaffinities ipamconfigs ippools \

@@ -3,6 +3,7 @@
 mod bench;
 mod cluster;
 mod kubernetes;
+mod measured;
 mod parts;
 mod plugin;
 mod process;

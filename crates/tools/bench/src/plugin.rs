@@ -9,8 +9,8 @@ use anyhow::{Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::bench::Measured;
 use crate::cluster::Cluster;
+use crate::measured::Measured;
 use crate::process::{LOOK_CLOSELY, run, start};
 
 /// The plugin, or a program that is called like it, on the nodes of a cluster.
@@ -70,7 +70,8 @@ impl Plugin {
         let input = self.configuration(node)?;
         let (measured, is_done, answer) = if self.on_threads {
             let variables = variables(command, container).map(|(name, value)| (name.to_owned(), value));
-            let (begin, mut answer) = (Instant::now(), Vec::new());
+            let begin = Instant::now();
+            let mut answer = Vec::new();
             let code = calipam_cni::run(&[], &variables.into(), &mut input.as_bytes(), &mut answer);
             let measured = Measured { seconds: begin.elapsed().as_secs_f64(), ..Measured::default() };
             (measured, code == 0, String::from_utf8_lossy(&answer).into_owned())

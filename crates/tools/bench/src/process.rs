@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use calipam_testkit::servers::processor_seconds;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::bench::Measured;
+use crate::measured::Measured;
 
 /// Pause between two readings of a command's memory.
 const LOOK: Duration = Duration::from_millis(5);

@@ -32,7 +32,8 @@ pub(crate) fn document(name: &str, metadata: &Value, lock: &str) -> Result<Value
     let root = *packages.values().find(is_root).ok_or_else(|| format!("no crate {name}"))?;
 
     // The packages that are built into the program, without dev-dependencies.
-    let (mut found, mut open) = (BTreeSet::from([text(&root["id"])]), vec![text(&root["id"])]);
+    let mut found = BTreeSet::from([text(&root["id"])]);
+    let mut open = vec![text(&root["id"])];
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while let Some(id) = open.pop() {
         let node = nodes.get(id).ok_or_else(|| format!("cargo does not resolve {id}"))?;

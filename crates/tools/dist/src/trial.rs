@@ -115,10 +115,12 @@ fn check_an_export(request: &Request) -> Result<()> {
 
 fn install_and_uninstall(request: &Request) -> Result<()> {
     let (root, entry) = unpacked(request, "calipam-cni-installer")?;
-    let (plugin, ours) = (root.path(PLUGINS).join("calico-ipam"), request.program("calico-ipam")?);
+    let plugin = root.path(PLUGINS).join("calico-ipam");
+    let ours = request.program("calico-ipam")?;
     root.put(&format!("{PLUGINS}/calico-ipam"), CALICO_PLUGIN, 0o755)?;
     let program = entry.first().ok_or("there is no entry point")?.as_str();
-    let (folder, installed) = (format!("--bin-dir=/{PLUGINS}"), format!("/{PLUGINS}/calico-ipam"));
+    let folder = format!("--bin-dir=/{PLUGINS}");
+    let installed = format!("/{PLUGINS}/calico-ipam");
 
     root.expect(&[program, "install", "--no-check", &folder], 0, "Calico's, which is kept")?;
     holds(&plugin, &ours)?;

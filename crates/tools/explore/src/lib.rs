@@ -8,6 +8,7 @@
 pub mod actor;
 mod calico;
 mod invariants;
+mod objects;
 pub mod run;
 pub mod scenario;
 pub mod script;

@@ -107,7 +107,8 @@ impl Search {
     /// these are does not depend on the machine. A violated scenario is not followed further.
     fn follow(&mut self, scenarios: Vec<Scenario>, seeds: &Range<u64>, faults: usize) -> Result<()> {
         for scenario in scenarios {
-            let (begin, mut steps) = (Instant::now(), 0);
+            let begin = Instant::now();
+            let mut steps = 0;
             let all = seeds.clone().flat_map(|seed| (0..=faults).map(move |faults| (seed, faults)));
             for (seed, faults) in all {
                 let with_faults = scenario.with_promised_faults(faults);
@@ -134,11 +135,14 @@ impl Search {
     fn explore(&mut self, mut scenarios: Vec<Scenario>, time: Duration) -> Result<()> {
         // Small scenarios run first, so that large ones can use the time that is left.
         scenarios.sort_by_key(|scenario| !scenario.is_small);
-        let (mut complete, mut open, mut seed) = (scenarios, Vec::new(), 0);
+        let mut complete = scenarios;
+        let mut open = Vec::new();
+        let mut seed = 0;
         let round = time / (FAULTS as u32 + 1);
         for faults in 0..=FAULTS {
             let begin = Instant::now();
-            let (all_until, end) = (begin + round.mul_f64(2.0 / 3.0), begin + round);
+            let all_until = begin + round.mul_f64(2.0 / 3.0);
+            let end = begin + round;
             let mut left = complete.len() as u32;
             for scenario in std::mem::take(&mut complete) {
                 let now = Instant::now();
@@ -154,7 +158,8 @@ impl Search {
                 }
             }
 
-            let (mut schedules, mut steps) = (0_u64, 0);
+            let mut schedules = 0_u64;
+            let mut steps = 0;
             while Instant::now() < end && !open.is_empty() {
                 for scenario in std::mem::take(&mut open) {
                     schedules += 1;

@@ -56,9 +56,11 @@ pub(crate) fn run(wanted: &[String]) -> Result<bool> {
 
     let mut left = list.mutant;
     left.retain(|mutant| wanted.is_empty() || is_wanted(mutant));
-    let (all, mut found) = (left.len(), 0);
+    let all = left.len();
+    let mut found = 0;
     while !left.is_empty() {
-        let (mut together, mut later) = (Vec::new(), Vec::new());
+        let mut together = Vec::new();
+        let mut later = Vec::new();
         for mutant in left {
             let group = if mutant.add_to(copy)? { &mut together } else { &mut later };
             group.push(mutant);

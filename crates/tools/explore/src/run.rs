@@ -12,8 +12,8 @@ use jiff::SignedDuration;
 
 use crate::actor::{Actor, Task};
 use crate::invariants;
-use crate::scenario::{NODES, Scenario};
-use crate::world::{Event, Footprint, PendingRequest, RequestId, World, notes_path};
+use crate::scenario::Scenario;
+use crate::world::{Event, Footprint, NODES, PendingRequest, RequestId, World, notes_path};
 
 /// A possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,7 +97,8 @@ impl<'s> Run<'s> {
     /// Returns an error if an invariant does not hold.
     pub fn new(scenario: &'s Scenario) -> Result<Self, Violation> {
         let (world, actors) = scenario.begin();
-        let (schedule, faults_left) = (Vec::new(), scenario.faults);
+        let schedule = Vec::new();
+        let faults_left = scenario.faults;
         let mut run = Self { world, schedule, scenario, actors: Vec::new(), faults_left };
         run.world.audit().is_alone = actors.len() == 1;
         for (number, actor) in actors.into_iter().enumerate() {

@@ -43,7 +43,10 @@ fn line(Choice { event, id: RequestId { actor, number } }: Choice) -> String {
 /// # Errors
 /// Returns an error if a line cannot be parsed.
 pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
-    let (mut scenario, mut faults, mut left_out, mut schedule) = (None, None, Vec::new(), Vec::new());
+    let mut scenario = None;
+    let mut faults = None;
+    let mut left_out = Vec::new();
+    let mut schedule = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let not_understood = || format!("line {}: {line}", index + 1);

@@ -124,7 +124,8 @@ impl<'s> Search<'s> {
     /// Records a visit of a state. Returns false if the state cannot lead to anything new.
     fn is_new(&mut self, run: &Run<'_>, asleep: &[Possible]) -> Result<bool, Violation> {
         let sleeping: BTreeSet<Choice> = asleep.iter().map(|asleep| asleep.choice).collect();
-        let (state, depth) = (run.hash(), run.schedule.len());
+        let state = run.hash();
+        let depth = run.schedule.len();
         if let Some(before) = self.seen.get_mut(&state) {
             // Schedules may have been cut off after this state. This shorter path to it leaves room for more steps.
             let is_nearer = depth < before.depth && self.explored.cut > 0;
@@ -157,7 +158,8 @@ const FAULTS: u64 = 12;
 /// # Errors
 /// Returns the schedule if it ends with a violation.
 pub fn random(scenario: &Scenario, seed: u64) -> Result<usize, Violation> {
-    let (mut rng, by_priority) = (Rng::new(seed), seed % 2 == 1);
+    let mut rng = Rng::new(seed);
+    let by_priority = seed % 2 == 1;
     let mut run = Run::new(scenario)?;
     let mut priorities: Vec<usize> = Vec::new();
     let changes: Vec<u64> = (0..3).map(|_| rng.below(LENGTH)).collect();
@@ -239,7 +241,8 @@ pub fn shrink(scenario: &Scenario, found: Violation) -> (Scenario, Violation) {
 
 /// Leaves out each actor without which the violation is the same.
 fn leave_out_actors(scenario: &Scenario, found: Violation) -> (Scenario, Violation) {
-    let (mut scenario, mut best) = (*scenario, found);
+    let mut scenario = *scenario;
+    let mut best = found;
     let actors = Run::new(&scenario).map_or(0, |run| run.actors());
     for actor in 0..actors {
         let fewer = scenario.without(actor);

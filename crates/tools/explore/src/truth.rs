@@ -43,7 +43,8 @@ struct State {
 impl Truth {
     /// Adds a pod that wants addresses.
     pub fn begin(&self, handle: &str, node: &str) {
-        let (node, addresses) = (node.to_owned(), Vec::new());
+        let node = node.to_owned();
+        let addresses = Vec::new();
         let pod = Pod { node, addresses, exists: true, is_damaged: false, is_of_calico: false };
         lock(&self.0).pods.entry(handle.to_owned()).or_insert(pod);
     }

@@ -39,9 +39,8 @@ pub(crate) fn compare(
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
             let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
-            let place = |name: &str| match name.contains('/') {
-                true => format!("{field}[{name}]"),
-                false => format!("{field}.{name}"),
+            let place = |name: &str| {
+                if name.contains('/') { format!("{field}[{name}]") } else { format!("{field}.{name}") }
             };
             let compared = names.into_iter().map(|name| match (expected.get(name), found.get(name)) {
                 (Some(expected), Some(found)) => compare(&place(name), expected, found, symbols),

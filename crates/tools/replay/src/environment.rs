@@ -172,7 +172,8 @@ fn without_own_lines(text: &str) -> String {
 
 /// A write in the form of a trace.
 fn write(event: &Event) -> Option<Value> {
-    let (kv, is_deletion) = (event.kv()?, event.event_type() == EventType::Delete);
+    let kv = event.kv()?;
+    let is_deletion = event.event_type() == EventType::Delete;
     let is_new = kv.create_revision() == kv.mod_revision();
     let path = kv.key_str().ok()?;
     Some(match (is_deletion, is_new) {

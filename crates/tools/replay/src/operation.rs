@@ -183,7 +183,8 @@ fn assign_request(input: &Input) -> Result<AssignIp> {
 }
 
 async fn release(allocator: &Allocator<&impl Store>, input: &Input) -> Value {
-    let (mut requests, mut texts) = (Vec::new(), BTreeMap::new());
+    let mut requests = Vec::new();
+    let mut texts = BTreeMap::new();
     for ip in &input.ips {
         let Some(address) = address(ip) else {
             let error = format!("failed to parse IP: {ip}");
@@ -210,7 +211,8 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input) -> Value {
 /// The result of a release. Calico repeats addresses as the request spells them; `texts` contains these spellings.
 fn released(done: &Released, error: Option<String>, texts: &BTreeMap<IpAddr, &str>) -> Value {
     let request = |request: &Release| {
-        let (address, handle) = (texts.get(&request.address), request.handle.as_deref().unwrap_or_default());
+        let address = texts.get(&request.address);
+        let handle = request.handle.as_deref().unwrap_or_default();
         json!({"Address": address, "Handle": handle, "SequenceNumber": request.sequence})
     };
     let without_error: Vec<Value> = done.without_error.iter().map(request).collect();
@@ -239,11 +241,14 @@ async fn claim(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Valu
 }
 
 async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
-    let (updates, preconditions) = (&input.updates, &input.preconditions);
+    let updates = &input.updates;
+    let preconditions = &input.preconditions;
     let request = || {
-        let (active, alternate) = (new_owner(updates, "Active")?, new_owner(updates, "Alternate")?);
+        let active = new_owner(updates, "Active")?;
+        let alternate = new_owner(updates, "Alternate")?;
         let updates = OwnerUpdates { active, alternate };
-        let (active, alternate) = (expected(preconditions, "Active")?, expected(preconditions, "Alternate")?);
+        let active = expected(preconditions, "Active")?;
+        let alternate = expected(preconditions, "Alternate")?;
         Ok((updates, OwnerConditions { active, alternate }))
     };
     let (updates, conditions) = match request() {
@@ -255,7 +260,8 @@ async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<
 }
 
 fn new_owner(updates: &Map<String, Value>, side: &str) -> Result<NewOwner, String> {
-    let (clear, attributes) = (format!("Clear{side}Owner"), format!("{side}OwnerAttrs"));
+    let clear = format!("Clear{side}Owner");
+    let attributes = format!("{side}OwnerAttrs");
     match (is_set(updates, &clear)?, field::<Entries>(updates, &attributes)?) {
         (true, Some(_)) => Err(exclusive(&format!("{clear}=true"), &attributes)),
         (true, None) => Ok(NewOwner::Clear),
@@ -264,7 +270,8 @@ fn new_owner(updates: &Map<String, Value>, side: &str) -> Result<NewOwner, Strin
 }
 
 fn expected(preconditions: &Map<String, Value>, side: &str) -> Result<Expected, String> {
-    let (owner, empty) = (format!("Expected{side}Owner"), format!("Verify{side}OwnerEmpty"));
+    let owner = format!("Expected{side}Owner");
+    let empty = format!("Verify{side}OwnerEmpty");
     let pod = field::<Entries>(preconditions, &owner)?.map(|mut pod| {
         let mut text = |name: &str| pod.remove(name).unwrap_or_default();
         PodName { namespace: text("Namespace"), name: text("Name") }

@@ -77,7 +77,8 @@ impl Replay<'_> {
     async fn step(&mut self, number: usize, step: &Step, known: Option<&KnownDifference>) -> Result<()> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
-        let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM).await?);
+        let writes = self.environment.writes().await?;
+        let after = self.environment.values(IPAM).await?;
         let done = Step { result, writes, after, ..step.clone() };
 
         let differences = self.differences(step, &done);
@@ -148,7 +149,8 @@ impl Replay<'_> {
     /// Compares a step with the same step as it was done now.
     fn differences(&mut self, step: &Step, done: &Step) -> Vec<Difference> {
         let symbols = &mut self.symbols;
-        let (mut expected, mut found) = (with_error(&step.result), with_error(&done.result));
+        let mut expected = with_error(&step.result);
+        let mut found = with_error(&done.result);
         if step.any_order() {
             found = sorted_lists(&found);
         }

@@ -92,7 +92,8 @@ impl Client2 {
     /// The keys below a key, at any depth, in ascending order.
     pub fn keys(&self, key: &str) -> Result<Vec<String>> {
         let (_, answer) = self.ask("GET", key, "quorum=true&recursive=true", None)?;
-        let (mut nodes, mut keys) = (vec![&answer["node"]], Vec::new());
+        let mut nodes = vec![&answer["node"]];
+        let mut keys = Vec::new();
         while let Some(node) = nodes.pop() {
             match node["nodes"].as_array() {
                 Some(inner) => nodes.extend(inner),

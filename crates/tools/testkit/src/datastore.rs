@@ -22,7 +22,8 @@ pub fn kubernetes(kubeconfig: &Path) -> Overrides {
 
 /// Options that select an etcd, with the pods of an API server.
 pub fn etcd_with_kubernetes(endpoints: impl Into<String>, kubeconfig: &Path) -> Overrides {
-    let (datastore, etcd_endpoints) = (Some("etcd".to_owned()), Some(endpoints.into()));
+    let datastore = Some("etcd".to_owned());
+    let etcd_endpoints = Some(endpoints.into());
     Overrides { datastore, etcd_endpoints, ..kubernetes(kubeconfig) }
 }
 

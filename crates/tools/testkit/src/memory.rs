@@ -59,7 +59,8 @@ impl MemoryStore {
     /// Copies the values, with their revisions, to a datastore whose clock is at `now`.
     pub fn copy(&self, now: Timestamp) -> Self {
         let State { values, revisions, .. } = &*self.state();
-        let (values, revisions) = (values.clone(), revisions.clone());
+        let values = values.clone();
+        let revisions = revisions.clone();
         Self { state: Mutex::new(State { values, revisions, now, ..State::default() }) }
     }
 

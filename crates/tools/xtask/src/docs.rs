@@ -62,7 +62,8 @@ fn list_folders(folder: &Path) -> Result<(), Failure> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let mut names = Vec::new();
     for entry in entries.map_err(failed)? {
-        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() {
             list_folders(&path)?;
         }

@@ -50,9 +50,10 @@ pub(crate) fn run(task: &Mutants) -> Result<(), Failure> {
     let mutants = mutants.envs(servers).envs(GO);
     let status = step::run_for_status("Running the tests of each mutant", mutants)?;
     // A mutant that no test catches does not make this task fail.
-    match status.code().is_some_and(|code| FINISHED.contains(&code)) {
-        true => Ok(()),
-        false => Err(Failure::new(format!("cargo-mutants did not come to its end ({status})"))),
+    if status.code().is_some_and(|code| FINISHED.contains(&code)) {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("cargo-mutants did not come to its end ({status})")))
     }
 }
 

@@ -131,7 +131,7 @@ impl Eviction {
         let message =
             format!("evicted pods have not ended after {waited:#}: {ending}, such as {namespace}/{name}");
         let hint = "is their node down? `kubectl get nodes` shows it; once the pods are gone, {} continues";
-        Failure::refused(message).hint(Hint::new(hint, [Call::Again]))
+        Failure::refused(message).hint(Hint::new(hint, [Call::again()]))
     }
 
     /// Waits until each controller has as many ready pods as before the eviction.
@@ -158,7 +158,7 @@ impl Eviction {
                 return Err(Failure::refused(format!(
                     "the new pod {namespace}/{name} got an address from the old pool again: eviction stopped"
                 ))
-                .hint(Hint::new(hint, [Call::Migrate(old.name.clone())])));
+                .hint(Hint::new(hint, [Call::to(["migrate", "--from", &old.name])])));
             }
 
             // An evicted pod may still be ready until its node notices the eviction.
@@ -179,7 +179,7 @@ impl Eviction {
                 return Err(Failure::refused(format!(
                     "{kind} {namespace}/{name} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped"
                 ))
-                .hint(Hint::new("once its pods are ready, {} continues", [Call::Again])));
+                .hint(Hint::new("once its pods are ready, {} continues", [Call::again()])));
             }
             sleep(POLL).await;
         }

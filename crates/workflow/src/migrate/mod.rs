@@ -161,7 +161,7 @@ fn phase_has_changed(before: &Survey, now: Phase) -> Failure {
             format!("{pool} has changed in the meantime: the next phase is {now}, not {phase}")
         }
     };
-    let hint = Hint::new("{} shows what it contains now", [Call::Migrate(pool.clone())]);
+    let hint = Hint::new("{} shows what it contains now", [Call::to(["migrate", "--from", pool])]);
     Failure::refused(message).hint(hint)
 }
 
@@ -244,11 +244,11 @@ async fn survey_all(
 async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<()> {
     let workloads = run.access.datastore.workloads().ok_or_else(|| {
         Failure::refused("pods are evicted through Kubernetes, but no kubeconfig was given")
-            .hint(Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]))
+            .hint(Hint::new("pass a kubeconfig: {}", [Call::connected(["--kubeconfig", "FILE"])]))
     })?;
     run.access.operator.show(Proposal::Migration(surveyed))?;
     let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
-    let cluster = crate::scope::guid(run.access.datastore).await?;
+    let cluster = crate::read::guid(run.access.datastore).await?;
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
     run.access.operator.ask(question).await?;
 

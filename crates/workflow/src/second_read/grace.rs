@@ -56,7 +56,9 @@ pub(crate) async fn plan_after_grace(
     // The steps are planned from the read after the wait.
     let (expected, _) = expected.divide();
     run.access.operator.show(Proposal::Plan(&expected))?;
-    let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
+    let kind = expected.kind;
+    let guid = &expected.cluster.guid;
+    let changes = expected.changes.len();
     let passed = run.preflight(writing, guid, sources(kind), changes).await?;
     let passed = Passed { shown: Some(expected), ..passed };
 

@@ -6,4 +6,4 @@ mod parts;
 
 pub use self::confirm::check_and_confirm;
 pub(crate) use self::grace::{Planned, plan_after_grace, warn_of_short_grace};
-pub(crate) use self::parts::write_in_parts;
+pub(crate) use self::parts::{Part, write_in_parts};

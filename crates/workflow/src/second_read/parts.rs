@@ -14,18 +14,27 @@ use crate::read::cooldown;
 use crate::run::Run;
 use crate::write::{Repaired, WritingNow};
 
+/// The part of a request that a plan carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything, or what is certain at once.
+    First,
+    /// The rest, after a second read.
+    Rest,
+}
+
 /// Plans and writes. If some of the changes need a second read, the others are written first. `tried` tries a plan in
-/// memory; its last argument is true for the second part.
+/// memory.
 pub(crate) async fn write_in_parts(
     run: Run<'_>,
     criteria: &Criteria,
     mut seen: CheckResult,
     observations: Vec<Observations>,
     plan: impl Fn(&Basis<'_>) -> Plan,
-    tried: impl Fn(CheckResult, Plan, bool) -> Result<Plan>,
+    tried: impl Fn(CheckResult, Plan, Part) -> Result<Plan>,
 ) -> Result<Repaired> {
     if let Some((first, waiting)) = certain(&run, criteria, &seen, &observations, &plan).await? {
-        let (written, rest) = run.write_first(tried(seen, first, false)?).await?;
+        let (written, rest) = run.write_first(tried(seen, first, Part::First)?).await?;
         if let Some(rest) = rest {
             let second = write_rest(&rest, criteria, observations, plan, tried).await;
             return finish(&rest, written, waiting, second).await;
@@ -36,7 +45,7 @@ pub(crate) async fn write_in_parts(
         seen = read_and_check(run.access, criteria).await?;
     }
     let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, observations, plan).await?;
-    run.write(tried(seen, plan, false)?, passed).await
+    run.write(tried(seen, plan, Part::First)?, passed).await
 }
 
 /// Returns the changes that need no second read, and the number of those that need one. `None` if there are not both, or
@@ -72,7 +81,7 @@ async fn write_rest(
     criteria: &Criteria,
     observations: Vec<Observations>,
     plan: impl Fn(&Basis<'_>) -> Plan,
-    tried: impl Fn(CheckResult, Plan, bool) -> Result<Plan>,
+    tried: impl Fn(CheckResult, Plan, Part) -> Result<Plan>,
 ) -> Result<Option<Repaired>> {
     // A signal must not end the process, since something was written.
     let now = WritingNow::begin();
@@ -86,7 +95,7 @@ async fn write_rest(
         () = interrupt.wait() => return Ok(None),
     };
     drop(now);
-    run.write(tried(seen, plan, true)?, passed).await.map(Some)
+    run.write(tried(seen, plan, Part::Rest)?, passed).await.map(Some)
 }
 
 /// Closes the journal, unless the second part has, and combines both parts.
@@ -114,6 +123,6 @@ async fn finish(
         "interrupted before the second check: {} found unused once and stay as they are",
         count(waiting, "address or handle was", "addresses or handles were")
     ));
-    operator.tell(Event::Hint(Hint::new("{} goes on with them", [Call::Again])));
+    operator.tell(Event::Hint(Hint::new("{} goes on with them", [Call::again()])));
     Ok(written)
 }

@@ -67,29 +67,33 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     checker.filter(&mut reports, Scope::default(), console);
 
     let severities = clusters.iter().filter_map(|cluster| worst(&cluster.report, args));
-    let outcome = match args.fail_on.fails(severities.min()) {
-        _ if clusters.iter().any(|cluster| !cluster.is_read) => Outcome::PartlyRead,
-        true => Outcome::Findings,
-        false => Outcome::Clean,
+    let outcome = if clusters.iter().any(|cluster| !cluster.is_read) {
+        Outcome::PartlyRead
+    } else if args.fail_on.fails(severities.min()) {
+        Outcome::Findings
+    } else {
+        Outcome::Clean
     };
     let exit_code = exit::code(&Ok(outcome));
-    let mut report = FleetReport::new(taken_at, clusters, advice, notes, begin.elapsed(), exit_code);
-    let only_new = args.reports.only_new;
-    let of_each = report.clusters.iter_mut().filter(|_| only_new);
-    let removed: Vec<_> = of_each.map(|cluster| cluster.report.keep_new_or_worse()).collect();
-    let has_findings = report.reports().any(|report| !report.findings.is_empty());
-    let printed = print(&report, has_findings, args, console);
-    if only_new && printed.is_err() {
-        return printed.map(|()| outcome);
+    let report = FleetReport::new(taken_at, clusters, advice, notes, begin.elapsed(), exit_code);
+    if args.reports.only_new {
+        print_with_hint(&report.new_or_worse(), args, console)?;
+        write_files(&report, args)?;
+    } else {
+        let printed = print_with_hint(&report, args, console);
+        printed.and(write_files(&report, args))?;
     }
+    Ok(outcome)
+}
+
+fn print_with_hint(report: &FleetReport, args: &CheckArgs, console: &Console) -> Result<()> {
     let findings = report.reports().flat_map(|report| &report.findings);
-    if let Some(worst) =
-        findings.min_by_key(|finding| finding.severity).filter(|_| console.format.is_for_people())
-    {
+    let worst = findings.min_by_key(|finding| finding.severity);
+    print(report, worst.is_some(), args, console)?;
+    if let Some(worst) = worst.filter(|_| console.format.is_for_people()) {
         console.hint(&meaning(worst, console));
     }
-    report.clusters.iter_mut().zip(removed).for_each(|(cluster, of)| cluster.report.restore(of));
-    printed.and(write_files(&report, args)).map(|()| outcome)
+    Ok(())
 }
 
 /// A checked cluster.

@@ -134,9 +134,10 @@ fn addresses(
         return Err(Failure::refused(format!(
             "no address is recorded for the pod {pod}, and it is not known to use one"
         ))
-        .hint_if(match snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
-            false => Some(read_pods()),
-            true => near_pod(snapshot, namespace, name),
+        .hint_if(if snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
+            near_pod(snapshot, namespace, name)
+        } else {
+            Some(read_pods())
         }));
     }
     write(&list, snapshot, console)?;

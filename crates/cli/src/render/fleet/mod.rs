@@ -23,6 +23,7 @@ use super::report::{RunMetrics, junit, prometheus};
 use crate::format::Format;
 
 /// A finished check of several clusters.
+#[derive(Clone)]
 pub(crate) struct FleetReport {
     /// The time of the check.
     pub taken_at: Timestamp,
@@ -57,6 +58,15 @@ impl FleetReport {
         };
         let advice = clusters.iter().map(&mut of_cluster).collect();
         Self { taken_at, clusters, advice, notes, took, exit_code }
+    }
+
+    /// Returns a copy without the findings that are neither new nor worse than in the earlier report.
+    pub(crate) fn new_or_worse(&self) -> Self {
+        let mut copy = self.clone();
+        for cluster in &mut copy.clusters {
+            cluster.report = cluster.report.new_or_worse();
+        }
+        copy
     }
 
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> + Clone {

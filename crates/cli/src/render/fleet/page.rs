@@ -21,7 +21,8 @@ use crate::render::text::{count, escape, thousands};
 
 pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let findings = report.findings();
-    let (clusters, counts) = (&report.clusters, report.counts());
+    let clusters = &report.clusters;
+    let counts = report.counts();
     let title = format!("{} in {}", verdict(report.reports()), count(clusters.len(), "cluster", "clusters"));
     let pools = clusters.iter().flat_map(|of| of.pools.pools.iter().map(|pool| (of.name.as_str(), pool)));
     let is_whole = report.reports().all(|of| unread(&of.coverage, of.cluster.datastore).is_none());

@@ -234,9 +234,8 @@ impl Row {
     fn of_bare(bare: &[&Group]) -> Self {
         let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
         let is_one = namespaces.len() == 1;
-        let name = |group: &&Group| match is_one {
-            true => group.name.clone(),
-            false => format!("{}/{}", group.namespace, group.name),
+        let name = |group: &&Group| {
+            if is_one { group.name.clone() } else { format!("{}/{}", group.namespace, group.name) }
         };
         let names = joined(bare.iter().take(BARE).map(name), ", ");
         Self {
@@ -256,9 +255,10 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
     let (bare, others): (Vec<&Group>, Vec<&Group>) =
         moving.workloads.iter().partition(|group| group.kind.is_none() && !wide);
     let mut rows: Vec<Row> = others.into_iter().map(|group| Row::of(group, moving)).collect();
-    match bare.len() > BARE {
-        true => rows.push(Row::of_bare(&bare)),
-        false => rows.extend(bare.into_iter().map(|group| Row::of(group, moving))),
+    if bare.len() > BARE {
+        rows.push(Row::of_bare(&bare))
+    } else {
+        rows.extend(bare.into_iter().map(|group| Row::of(group, moving)))
     }
     let columns = vec![
         left("NAMESPACE", |row: &Row| row.namespace.clone()),

@@ -103,9 +103,10 @@ impl Metrics<'_> {
             let (kind, help) = METRICS.lines().find_map(about).unwrap_or_default();
             writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} {kind}")?;
             for (labels, value) in values {
-                match value.is_infinite() {
-                    true => writeln!(out, "calipam_{name}{labels} +Inf")?,
-                    false => writeln!(out, "calipam_{name}{labels} {value}")?,
+                if value.is_infinite() {
+                    writeln!(out, "calipam_{name}{labels} +Inf")?
+                } else {
+                    writeln!(out, "calipam_{name}{labels} {value}")?
                 }
             }
         }

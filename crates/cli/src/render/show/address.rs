@@ -159,9 +159,10 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         text.fact("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
-        let object = match handle.exists {
-            true => format!(", whose object counts {} in this block", addresses(handle.count)),
-            false => ", which has no object".to_owned(),
+        let object = if handle.exists {
+            format!(", whose object counts {} in this block", addresses(handle.count))
+        } else {
+            ", which has no object".to_owned()
         };
         text.fact("Handle", format!("{}{object}", handle.id));
     }

@@ -67,9 +67,10 @@ fn addresses<'a, R: 'a>(
     wide: bool,
     named: impl Fn(R) -> Vec<String> + 'a,
 ) -> Column<'a, R> {
-    match wide {
-        true => left(title, move |row| or_dash(&named(row).join(", ")).to_owned()),
-        false => right(title, move |row| thousands(named(row).len())),
+    if wide {
+        left(title, move |row| or_dash(&named(row).join(", ")).to_owned())
+    } else {
+        right(title, move |row| thousands(named(row).len()))
     }
 }
 

@@ -73,7 +73,8 @@ impl View for PoolList {
         }
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| {
-            let (name, why) = (&pool.name, pool.limited_by.join("; "));
+            let name = &pool.name;
+            let why = pool.limited_by.join("; ");
             match pool.by_name {
                 Some(free) if free.0 == 0 => {
                     format!("{name}: not even pods that name the pool get an address: {why}")

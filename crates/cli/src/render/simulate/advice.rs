@@ -25,13 +25,14 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     };
     let chosen = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
     let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
-    let mut lines = vec![match fits {
-        true => format!(
+    let mut lines = vec![if fits {
+        format!(
             "Block size: /{size}. Of the sizes without drawbacks, it costs the least in wasted addresses and routes."
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "Block size: /{size}, in a pool that is large enough; the drawbacks in the existing pools are listed below."
-        ),
+        )
     }];
     lines.extend(tipping(advice));
     if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {

@@ -23,7 +23,8 @@ pub(super) fn write(run: &Run, text: &mut Text) {
 }
 
 pub(super) fn lines(run: &Run) -> Vec<String> {
-    let (adds, blocks) = (&run.adds, &run.blocks);
+    let adds = &run.adds;
+    let blocks = &run.blocks;
     let pods = thousands(run.pods + run.waiting_pods);
     let mut lines = vec![
         match run.waiting_pods {
@@ -76,7 +77,9 @@ fn in_words(times: &Times) -> String {
 
 /// Returns the results of a run, each with its name.
 pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
-    let (wait, adds, blocks) = (&run.time_to_address, &run.adds, &run.blocks);
+    let wait = &run.time_to_address;
+    let adds = &run.adds;
+    let blocks = &run.blocks;
     vec![
         ("Pods that are not running", thousands(run.waiting_pods)),
         ("Pods that are running", thousands(run.pods)),

@@ -83,7 +83,8 @@ fn of_scale(scale: &Scale) -> Markup {
         .rows
         .iter()
         .map(|run| {
-            let (own, listed) = (run.adds.requests_in_own_block.median, run.adds.requests_with_list.median);
+            let own = run.adds.requests_in_own_block.median;
+            let listed = run.adds.requests_with_list.median;
             (thousands(run.nodes), vec![number(own), number(listed)])
         })
         .collect();

@@ -18,10 +18,9 @@ use self::plan::{Part, Sample};
 use self::pull::{Collector, Pull};
 use crate::error::{Error, Failure, Result};
 use crate::etcd::client::{Answers, EtcdClient, FUTURE, Range, entries};
+use crate::retries::{Retries, WHOLE_READS, always_compacted};
 use crate::secret::redact_url;
 
-/// Maximum attempts to read if the revision is compacted or the connection breaks.
-const ATTEMPTS: u32 = 4;
 /// Maximum number of keys to read from each range in the first request. The range of nodes has a lower maximum.
 const FIRST_LIMIT: i64 = 20_000;
 const FIRST_NODES: i64 = 1_000;
@@ -60,43 +59,53 @@ pub(crate) async fn observe<C: Collector>(
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     let mut client = Arc::clone(client);
-    let mut attempt = 1;
+    let mut retries = Retries::new(&WHOLE_READS);
     loop {
         let error = match attempt_once(&client, at, extent, &collect, progress).await {
             Ok(observed) => return Ok(observed),
             Err(error) => error,
         };
-        if let Some(mut refused) = at.and_then(|revision| not_readable(&error, revision)) {
-            if let Error::RevisionCompacted { oldest, .. } = &mut refused {
-                *oldest = client.oldest_revision().await.ok();
-            }
+        if let Some(revision) = at
+            && let Some(refused) = not_readable(&client, revision, &error).await
+        {
             return Err(refused);
         }
         match &error {
             Error::Request { failure: Failure::Compacted, endpoint, .. } => {
-                if attempt == ATTEMPTS {
-                    return Err(Error::Compacted { endpoint: endpoint.clone(), attempts: ATTEMPTS });
+                if !retries.pause().await {
+                    return Err(always_compacted(endpoint));
                 }
             }
-            transient if transient.is_transient() && attempt < ATTEMPTS => client = client.again().await?,
+            transient if transient.is_transient() && retries.pause().await => client = client.again().await?,
             _ => return Err(error),
         }
         tracing::info!("reading again from the start: {error}");
-        attempt += 1;
     }
 }
 
 /// The reason why a requested revision cannot be read; `None` if the error has another meaning.
-fn not_readable(error: &Error, revision: i64) -> Option<Error> {
+async fn not_readable(client: &EtcdClient, revision: i64, error: &Error) -> Option<Error> {
     let Error::Request { failure, endpoint, .. } = error else { return None };
-    let endpoint = endpoint.clone();
     match failure {
-        Failure::Compacted => Some(Error::RevisionCompacted { endpoint, revision, oldest: None }),
-        Failure::NoQuorum(message) if message.contains(FUTURE) => {
-            Some(Error::RevisionAhead { endpoint, revision })
-        }
+        Failure::Compacted => Some(compacted(endpoint, revision, client.oldest_revision().await.ok())),
+        Failure::NoQuorum(message) if message.contains(FUTURE) => Some(Error::other(
+            format!("{endpoint}: has not reached revision {revision}"),
+            "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot",
+        )),
         _ => None,
     }
+}
+
+/// The error for a requested revision that is no longer kept. `oldest` is the oldest one, if it is known.
+fn compacted(endpoint: &str, revision: i64, oldest: Option<i64>) -> Error {
+    let message = format!("{endpoint}: revision {revision} has been compacted");
+    let Some(oldest) = oldest else {
+        let hint = "etcd drops what is older than its last compaction: use a newer revision, or a snapshot or export from that time";
+        return Error::other(message, hint);
+    };
+    let hint =
+        format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export");
+    Error::other(format!("{message}; the oldest available revision is {oldest}"), hint)
 }
 
 async fn attempt_once<C: Collector>(

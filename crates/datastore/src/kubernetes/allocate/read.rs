@@ -19,10 +19,9 @@ use crate::kubernetes::client::KubeClient;
 use crate::kubernetes::client::kinds::{self, Kind, UNRESERVED};
 use crate::kubernetes::client::object::List;
 use crate::kubernetes::whole::list::list;
-use crate::kubernetes::write::change::{finish_deletion, is_marked, version, without_strict};
-
-/// Maximum attempts to complete the deletion of an object to which other clients keep writing.
-const DELETIONS: usize = 5;
+use crate::kubernetes::write::change::{
+    SECOND_STEPS, finish_deletion, is_marked, unfinished_deletion, version, without_strict,
+};
 
 #[derive(Default)]
 pub(super) struct Answer {
@@ -60,7 +59,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     if kind.known.source == Source::Nodes {
         return node(client, key, &kind, &path).await;
     }
-    for _ in 0..DELETIONS {
+    for _ in 0..SECOND_STEPS {
         let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
             return Ok(Answer::missing());
         };
@@ -78,8 +77,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         let entries = object_entries(key, snapshot, &version(&value));
         return Ok(Answer { object: Some((key.clone(), value)), ..Answer::found(entries) });
     }
-    let failure = Failure::Conflict("it is marked deleted, but other clients keep writing to it".into());
-    Err(client.write_error(kind.known.plural, failure))
+    Err(client.write_error(kind.known.plural, unfinished_deletion()))
 }
 
 /// Reads only the metadata of a node, since allocators do not need the rest, which is long.

@@ -133,7 +133,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
         return context::configuration(kubeconfig, settings, &name);
     }
     if !settings.context.is_empty() {
-        return Err(SettingsError::ContextAlone(settings.context.clone()).into());
+        return Err(SettingsError::context_alone(&settings.context).into());
     }
     let url = settings.kubectl.server.as_deref().unwrap_or(&settings.api_endpoint);
     if !url.is_empty() {

@@ -15,12 +15,10 @@ use tokio::task::JoinSet;
 use crate::error::{Cause, Failure, Result};
 use crate::kubernetes::client::kinds::{Kind, UNRESERVED};
 use crate::kubernetes::client::{Answer, KubeClient};
+use crate::retries::{Retries, WHOLE_READS};
 
 /// Number of items on one page. Pages of 500, which are common, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
-
-/// Maximum attempts at a list if its revision is compacted between two pages.
-const ATTEMPTS: u32 = 4;
 
 /// Receives the objects of a list.
 pub(crate) trait Take: Default + Send + 'static {
@@ -107,7 +105,7 @@ pub(crate) async fn list_from<T: Take>(
     counter: &Arc<Counter>,
     mut begun: Option<Begun>,
 ) -> Result<Listed<T>> {
-    let mut attempt = 1;
+    let mut retries = Retries::new(&WHOLE_READS);
     let mut limit = if client.api().whole_lists { 0 } else { PAGE };
     let mut begun_again = false;
     loop {
@@ -124,12 +122,11 @@ pub(crate) async fn list_from<T: Take>(
                 tracing::info!("{}: the list was cut off, reading it in pages", kind.known.plural);
                 limit = PAGE;
             }
-            Err(Failure::Compacted) if attempt < ATTEMPTS => {
+            Err(Failure::Compacted) if retries.pause().await => {
                 tracing::info!(
                     "{}: the revision was compacted, reading again from the start",
                     kind.known.plural
                 );
-                attempt += 1;
             }
             Err(failure) => return Err(client.error(kind.known.plural, failure)),
         }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use calipam_files::objects::Flavour;
 use calipam_files::objects::kinds::REDUCED_BLOCKS;
 use calipam_files::{Extent, ProgressFn, skip};
+use calipam_model::hint::Hint;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
 
 use self::list::{Counter, Listed};
 use self::order::{Lists, lists_in_order};
-use crate::error::{Error, Permission, Result};
+use crate::error::{Error, Permission, Result, etcd_instead, other_context};
 use crate::kubernetes::client::kinds::{self, Kind};
 use crate::kubernetes::client::{KubeClient, permission};
 
@@ -32,10 +33,24 @@ pub(crate) struct Plan {
     pub coverage: Snapshot,
 }
 
+/// The error for a cluster without Calico's kinds.
+pub(crate) fn no_calico_kinds(client: &KubeClient) -> Error {
+    let message = format!(
+        "{}: holds no Calico data: neither the API group crd.projectcalico.org nor projectcalico.org has any of \
+         Calico's kinds",
+        client.server()
+    );
+    let hint = Hint::new(
+        "is this the right cluster? To use a different one: {}. If Calico keeps its data in etcd: {}",
+        [other_context(), etcd_instead()],
+    );
+    Error::other(message, hint)
+}
+
 pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {
-        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
+        return Err(no_calico_kinds(client));
     }
     let mut kinds = Vec::new();
     let mut coverage = Snapshot::default();

@@ -279,7 +279,7 @@ impl<'c> Target<'c> {
             }
             object = now;
         }
-        Err(Failure::Conflict("it is marked deleted, but other clients keep writing to it".into()))
+        Err(unfinished_deletion())
     }
 }
 
@@ -292,7 +292,12 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
 }
 
 /// Maximum attempts at the second step of a deletion while other clients write to the object.
-const SECOND_STEPS: usize = 5;
+pub(crate) const SECOND_STEPS: usize = 5;
+
+/// The failure after [`SECOND_STEPS`] attempts.
+pub(crate) fn unfinished_deletion() -> Failure {
+    Failure::Conflict("it is marked deleted, but other clients keep writing to it".into())
+}
 
 /// Performs the second step of a deletion, on condition that the stored object still has the same UID and version as
 /// `object`.

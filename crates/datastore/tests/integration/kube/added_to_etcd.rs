@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use calipam_datastore::Error;
 use calipam_datastore::read::Lookup;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
@@ -57,6 +56,5 @@ async fn pods_are_added_if_the_nodes_match_those_in_etcd() {
     // With a third node in Kubernetes, Calico knows fewer than half of the nodes.
     create(server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();
     let error = store.observe(&quiet()).await.unwrap_err();
-    let Error::OtherCluster { nodes, known, .. } = error else { panic!("{error}") };
-    assert_eq!((nodes, known), (3, 1));
+    assert!(error.to_string().contains("only 1 of its 3 nodes are among Calico's"), "{error}");
 }

@@ -27,7 +27,8 @@ impl<'t> Quotes<'t> {
         if after == 0 {
             return Ok((self.next()?, self.next()?));
         }
-        let (first, second) = (self.place_of(self.ahead), self.place_of(after));
+        let first = self.place_of(self.ahead);
+        let second = self.place_of(after);
         self.ahead = without_lowest(after);
         Ok((first, second))
     }

@@ -18,9 +18,10 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::{Cluster, healthy};
 use crate::kubernetes;
+use crate::measured::Measured;
 use crate::process::{CHECK, calipam};
 
 pub(super) const PHASES: &str = "allocations | decoding, an allocation | rules, an allocation";
@@ -79,9 +80,12 @@ const IN_FLIGHT: usize = 4;
 type Ranges = IntoIter<(Vec<u8>, Vec<u8>)>;
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
-    let (program, size) = (bench.program, bench.number()?);
+    let program = bench.program;
+    let size = bench.number()?;
     let cluster = bench.cluster()?;
-    let (generated, endpoint, connection) = (healthy(size), cluster.etcd().endpoint(), cluster.connection());
+    let generated = healthy(size);
+    let endpoint = cluster.etcd().endpoint();
+    let connection = cluster.connection();
     let keys = keys(&generated);
     for (command, prefixes, kinds) in COMMANDS {
         let floor = || match cluster.api_server() {
@@ -120,7 +124,8 @@ fn phases(cluster: &cluster::Cluster, allocations: u64) -> Result<String> {
     let mut entries = Vec::new();
     cluster.for_each_entry(|key, value| entries.push((key.to_vec(), value.to_vec())));
     entries.sort_unstable();
-    let (mut decoding, mut rules) = (Vec::new(), Vec::new());
+    let mut decoding = Vec::new();
+    let mut rules = Vec::new();
     for _ in 0..RUNS {
         let mut snapshot = Snapshot { taken_at: jiff::Timestamp::now(), ..Snapshot::default() };
         snapshot.mark_read(ETCD_SOURCES);
@@ -173,7 +178,8 @@ fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Measured>
     let runtime = Runtime::new()?;
     let pull = |split| {
         let ranges: Vec<_> = prefixes.iter().flat_map(|prefix| ranges(prefix, keys, split)).collect();
-        let (start, ranges) = (Instant::now(), Arc::new(Mutex::new(ranges.into_iter())));
+        let start = Instant::now();
+        let ranges = Arc::new(Mutex::new(ranges.into_iter()));
         let pulls = (0..IN_FLIGHT).map(|_| pull_some(endpoint.to_owned(), Arc::clone(&ranges)));
         let pulled = runtime.block_on(async { pulls.collect::<JoinSet<_>>().join_all().await });
         let bytes = pulled.into_iter().sum::<Result<u64, _>>()?;

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
+use crate::measured::Measured;
 use crate::process::run;
 
 pub(super) const TITLES: &str = "size | <what is large | <command | time | of twice the size | factor";
@@ -49,7 +50,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         }
         for command in COMMANDS {
             let [once, twice] = [1, 2].map(|times| fastest(bench.program, command, &path(times)));
-            let (once, twice) = (once?.seconds, twice?.seconds);
+            let once = once?.seconds;
+            let twice = twice?.seconds;
             let short = command.split(" --settle").next().unwrap_or_default();
             bench.row(0, &format!("{what} | `{short}` | {once:.2} s | {twice:.2} s | {:.1}", twice / once));
         }
@@ -125,7 +127,8 @@ impl Export {
 
     /// A block of a node with its affinity. Its first address has this handle.
     fn block(&mut self, number: u32, node: &str, handle: Option<&str>) {
-        let (cidr, name) = (block(number), block(number).replace('/', "-"));
+        let cidr = block(number);
+        let name = block(number).replace('/', "-");
         let owner = json!({"namespace": "default", "pod": "gone", "node": node});
         let record = |id: &str| json!({"handle_id": id, "secondary": owner});
         let (allocations, free) = match handle {

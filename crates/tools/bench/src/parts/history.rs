@@ -7,7 +7,8 @@ use calipam_testkit::values;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::bench::{Bench, Measured, median};
+use crate::bench::Bench;
+use crate::measured::{Measured, median};
 use crate::process::calipam;
 
 /// Runs of each query. The table shows the median and the slowest run.
@@ -22,9 +23,11 @@ const CHURN: i64 = 40;
 pub(super) const QUESTIONS: &str = "allocations | kept revisions | <command | median | slowest";
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
-    let (program, runtime) = (bench.program, Runtime::new()?);
+    let program = bench.program;
+    let runtime = Runtime::new()?;
     let cluster = bench.cluster()?;
-    let (etcd, connection) = (cluster.etcd(), cluster.connection());
+    let etcd = cluster.etcd();
+    let connection = cluster.connection();
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     let [before, after] =

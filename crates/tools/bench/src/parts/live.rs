@@ -101,7 +101,8 @@ impl Server {
 
     /// The share of one core that the server uses during `work`, and the result.
     fn share<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
-        let (begin, before) = (Instant::now(), self.running.processor_seconds());
+        let begin = Instant::now();
+        let before = self.running.processor_seconds();
         let result = work()?;
         Ok(((self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64(), result))
     }
@@ -111,7 +112,8 @@ impl Server {
     fn find_several(&self, cluster: &Cluster) -> Result<Vec<f64>> {
         let prefix = cluster.pick(HANDLE_PREFIX, "/registry/crd.projectcalico.org/ipamhandles/");
         let handles = cluster.etcd().entries_below(&format!("{prefix}ipip-"))?;
-        let (begin, mut latencies) = (Instant::now(), Vec::new());
+        let begin = Instant::now();
+        let mut latencies = Vec::new();
         for (key, (value, _)) in handles.iter().cycle() {
             if begin.elapsed() > BUSY && latencies.len() >= FINDINGS {
                 break;

@@ -26,7 +26,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     command.arg("record").arg(folder.path()).args(cluster.connection());
     let (recorder, _) = Running::start(&mut command, "recording")?;
 
-    let (before, begin) = (recorder.processor_seconds(), quiet_length(folder.path())?);
+    let before = recorder.processor_seconds();
+    let begin = quiet_length(folder.path())?;
     let first = cluster.revision()?;
     cluster.churn(Churn { operations: OPERATIONS, pause: Duration::ZERO, ..Churn::default() })?;
     let bytes = quiet_length(folder.path())? - begin;

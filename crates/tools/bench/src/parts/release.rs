@@ -15,9 +15,10 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::Cluster;
 use crate::kubernetes;
+use crate::measured::Measured;
 use crate::process::calipam;
 
 /// Number of concurrent transactions. calipam's executor sends as many requests at a time.
@@ -44,7 +45,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         ensure!(pods == size - leaked, "{pods} pods are left of {size}, and {leaked} were deleted");
     }
 
-    let (program, connection) = (bench.program, cluster.connection());
+    let program = bench.program;
+    let connection = cluster.connection();
     let run = |command: &str, journal: &Path| {
         let command = format!("{command} --yes --journal {}", journal.display());
         calipam(program, &command, &connection, 0)
@@ -83,7 +85,8 @@ fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
         let Some(revisions) = recorded.outcomes.get(&intent.id).and_then(|o| o.written.as_ref()) else {
             continue;
         };
-        let (mut compares, mut puts) = (Vec::new(), Vec::new());
+        let mut compares = Vec::new();
+        let mut puts = Vec::new();
         for (change, revision) in intent.changes.iter().zip(revisions) {
             let revision = change.after.as_ref().and(revision.as_ref()).map_or(Ok(0), |r| r.parse())?;
             compares.push(Compare::mod_revision(change.key.as_str(), CompareOp::Equal, revision));
@@ -93,7 +96,9 @@ fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
         transactions.push(Txn::new().when(compares).and_then(puts));
     }
     let (seconds, lost) = etcd.with_client(async |client| {
-        let (begin, mut running, mut lost) = (Instant::now(), JoinSet::new(), 0);
+        let begin = Instant::now();
+        let mut running = JoinSet::new();
+        let mut lost = 0;
         let mut transactions = transactions.into_iter();
         loop {
             while running.len() < IN_FLIGHT
@@ -115,7 +120,8 @@ fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
 /// The time in seconds that the API server needs for the writes of a release, after `undo` has reverted the release.
 /// Blocks are replaced, and handles are marked and then deleted. Nothing is read.
 fn floor_on_kubernetes(server: &KubeApiserver, undo: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let (blocks, handles) = (list(server, "ipamblocks"), list(server, "ipamhandles"));
+    let blocks = list(server, "ipamblocks");
+    let handles = list(server, "ipamhandles");
     undo()?;
     let mut work: Vec<Vec<(&str, String, String)>> = Vec::new();
     for (path, mut now) in list(server, "ipamblocks") {

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use calipam_testkit::browser::{self, Browser};
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
+use crate::measured::Measured;
 use crate::process::calipam;
 
 /// The formats in the order in which they are written. The metrics, which contain the time of the verdict, are last.

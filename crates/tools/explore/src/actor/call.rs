@@ -8,6 +8,7 @@ use calipam_model::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::world::kubernetes::object_path;
 use crate::world::{Footprint, PODS, World};
 
 pub(super) const NETWORK: &str = "k8s-pod-network";
@@ -46,8 +47,12 @@ impl From<&str> for Call {
     fn from(text: &str) -> Self {
         let (node, pod) = text.split_once('/').expect("a node and a pod");
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
-        let (node, pod, network) = (node.to_owned(), pod.to_owned(), NETWORK);
-        let (program, is_watched, keeps_notes) = (Program::Calipam, false, false);
+        let node = node.to_owned();
+        let pod = pod.to_owned();
+        let network = NETWORK;
+        let program = Program::Calipam;
+        let is_watched = false;
+        let keeps_notes = false;
         Self { node, pod, network, wanted, program, is_watched, keeps_notes }
     }
 }
@@ -125,11 +130,6 @@ impl Call {
 
 fn networks(addresses: &[IpAddr]) -> Vec<String> {
     addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
-}
-
-/// The path of a pod on an API server.
-pub(crate) fn object_path(pod: &str) -> String {
-    format!("/api/v1/namespaces/default/pods/{pod}")
 }
 
 /// A pod's object as an API server returns it.

@@ -48,7 +48,8 @@ pub enum Command {
 
 /// Creates a person who runs commands one after another. After a kill, they run `after_kill` instead.
 pub fn calipam(locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
-    let (name, commands) = (format!("{:?}", commands[0]), [commands.to_vec(), after_kill.to_vec()]);
+    let name = format!("{:?}", commands[0]);
+    let commands = [commands.to_vec(), after_kill.to_vec()];
     let person = Actor::going_on(name, move |world, actor, is_killed| {
         Session { world, actor, locks }.run(commands[usize::from(is_killed)].clone())
     });
@@ -89,9 +90,10 @@ impl Session {
     }
 
     async fn open(&self) -> Datastore {
-        match self.world.is_kubernetes() {
-            true => kubernetes::open(&self.world, self.actor),
-            false => etcd::open(&self.world, self.actor).await,
+        if self.world.is_kubernetes() {
+            kubernetes::open(&self.world, self.actor)
+        } else {
+            etcd::open(&self.world, self.actor).await
         }
     }
 
@@ -165,7 +167,8 @@ impl Session {
     ) -> Result<Repaired, Failure> {
         // The command reads the cluster twice in quick succession.
         let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
-        let (criteria, names) = (Criteria { options, recheck_after: SignedDuration::ZERO }, Names::default());
+        let criteria = Criteria { options, recheck_after: SignedDuration::ZERO };
+        let names = Names::default();
         match command {
             Command::Release | Command::ReleaseAddress(_) => {
                 let targets = match command {
@@ -174,7 +177,8 @@ impl Session {
                     }
                     _ => plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() },
                 };
-                let (reports, lock) = (Vec::new(), self.locks);
+                let reports = Vec::new();
+                let lock = self.locks;
                 let request = ReleaseRequest { targets, names, reports, criteria, lock, intent };
                 release(access, &request).await
             }
@@ -195,7 +199,9 @@ impl Session {
             }
             Command::Split(pool) => {
                 let pool = PoolName::Name((*pool).to_owned());
-                let (parts, needs_lock, disables_first) = (2, false, false);
+                let parts = 2;
+                let needs_lock = false;
+                let disables_first = false;
                 let request = SplitRequest { pool, parts, needs_lock, disables_first, intent };
                 split(access, &request).await
             }
@@ -209,7 +215,9 @@ impl Session {
                     Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
                     None => Target::Network { cidr, block_size: None, name: None },
                 };
-                let (from, force, eviction) = (Some("pool".to_owned()), false, None);
+                let from = Some("pool".to_owned());
+                let force = false;
+                let eviction = None;
                 let request = MigrateRequest { from, target, force, eviction, criteria, intent };
                 migrate(access, &request).await.map(|migrated| migrated.repaired)
             }

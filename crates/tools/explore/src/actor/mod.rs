@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
+pub(crate) use self::call::pod_object;
 pub use self::call::{Call, Program};
-pub(crate) use self::call::{object_path, pod_object};
 pub(crate) use self::collector::cidr;
 pub use self::collector::{claim, claim_again, collect, disown, edit, operate, release_empty};
 pub(crate) use self::command::rebuild_all;

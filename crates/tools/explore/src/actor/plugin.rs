@@ -13,9 +13,10 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Actor;
-use super::call::{Call, NETWORK, Program, object_path};
+use super::call::{Call, NETWORK, Program};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
-use crate::invariants;
+use crate::objects::{is_recorded, is_released, may_be_left};
+use crate::world::kubernetes::object_path;
 use crate::world::{Client, Node, Phase, World};
 
 /// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
@@ -53,7 +54,7 @@ pub fn writes_endpoint_late(call: impl Into<Call>, address: IpAddr) -> Actor {
     kubelet("writes the endpoint of", call.into(), async move |Kubelet { world, actor, call }| {
         let footprint = call.touched().read_range(crate::world::ALL);
         let _ = world.turn(*actor, "write the endpoint".into(), footprint).answered().await;
-        if invariants::is_recorded(world, address, &call.handle()) {
+        if is_recorded(world, address, &call.handle()) {
             world.truth.update(&call.handle(), |pod| pod.exists = true);
             give(world, call, &[address]);
         }
@@ -67,7 +68,8 @@ fn kubelet(verb: &str, call: Call, work: impl AsyncFn(&Kubelet) + Clone + 'stati
     let name = format!("{of}{verb} {} on {}", call.pod, call.node);
     let is_process = call.program == Program::OnKubernetes;
     let actor = Actor::going_on(name, move |world, actor, is_killed| {
-        let (kubelet, work) = (Kubelet { world, actor, call: call.clone() }, work.clone());
+        let kubelet = Kubelet { world, actor, call: call.clone() };
+        let work = work.clone();
         async move { if is_killed { kubelet.stop().await } else { work(&kubelet).await } }
     });
     Actor { is_process, ..actor }
@@ -142,7 +144,8 @@ impl Kubelet {
 
     async fn calico_add(&self, now: Timestamp) -> Option<Vec<IpAddr>> {
         let _held = self.host().lock().await;
-        let (calico, handle) = (Calico::new(self.client()), self.call.handle());
+        let calico = Calico::new(self.client());
+        let handle = self.call.handle();
         let owner = Some(self.call.attributes(now));
         let record = Attribute { handle: Some(handle.clone()), owner, ..Attribute::default() };
         let wanted = ByCalico { host: self.call.node.clone(), handle, record };
@@ -177,7 +180,8 @@ impl Kubelet {
     /// Stops the pod, and repeats DEL until it succeeds.
     async fn stop(&self) {
         let Self { world, call, .. } = self;
-        let (handle, previous) = (call.handle(), self.remove_pod());
+        let handle = call.handle();
+        let previous = self.remove_pod();
         world.truth.update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
         for _ in 0..ATTEMPTS {
             let deleted = match call.program {
@@ -185,9 +189,9 @@ impl Kubelet {
                 _ => self.own_del(&previous).await,
             };
             match deleted {
-                Ok(true) if invariants::may_be_left(world, &handle) => return,
+                Ok(true) if may_be_left(world, &handle) => return,
                 Ok(true) => {
-                    let released = invariants::is_released(world, &handle);
+                    let released = is_released(world, &handle);
                     return released.unwrap_or_else(|violation| world.truth.violated(violation));
                 }
                 Ok(false) => {}
@@ -199,7 +203,8 @@ impl Kubelet {
     /// Runs DEL once. Returns false if a request gets no answer.
     async fn own_del(&self, previous: &[IpAddr]) -> Result<bool, String> {
         let plugin = Plugin { allocator: &self.allocator(), host: &self.host() };
-        let (container, old_handle) = (self.call.container(), self.call.old_handle());
+        let container = self.call.container();
+        let old_handle = self.call.old_handle();
         match plugin.del(&Del { container, old_handle, previous: previous.to_owned() }).await {
             Ok(()) => Ok(true),
             Err(Failure::Allocator(error)) if error.is_unavailable() => Ok(false),

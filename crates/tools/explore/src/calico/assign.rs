@@ -62,7 +62,8 @@ impl Calico {
         wanted: &Wanted,
         config: &IpamConfig,
     ) -> Result<Option<IpAddr>> {
-        let (cidr, now) = (block.value.cidr(), self.store.now());
+        let cidr = block.value.cidr();
+        let now = self.store.now();
         let mut after = block.value.clone();
         let taken = after.update(|update| {
             update.collect_cooled(now, config.cooldown());
@@ -90,7 +91,8 @@ impl Calico {
                 // Calico treats a block that another host has claimed in the meantime like any other error.
                 None => self.claim(self.pending_affinity(&key_of(&wanted.host, cidr)).await?).await?,
             };
-            let (mut after, now) = (block.value.clone(), self.store.now());
+            let mut after = block.value.clone();
+            let now = self.store.now();
             let assigned = after.update(|update| {
                 update.collect_cooled(now, config.cooldown());
                 update.assign(ordinal, &wanted.record)
@@ -170,7 +172,8 @@ impl Search<'_> {
     /// Assigns an address from a block of the host. Retries after lost races. On any other error, returns `None`:
     /// Calico logs the error and tries another block.
     async fn take_own(&self, block: Versioned<Block>) -> Option<IpAddr> {
-        let (cidr, mut known) = (block.value.cidr(), Some(block));
+        let cidr = block.value.cidr();
+        let mut known = Some(block);
         let taken = retried(async || {
             let block = match known.take() {
                 Some(block) => block,

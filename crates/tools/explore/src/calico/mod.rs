@@ -113,7 +113,8 @@ impl Calico {
     }
 
     async fn affinities(&self, host: &str) -> Result<Vec<IpNet>> {
-        let (kind, holder) = (AffinityType::Host, host.to_owned());
+        let kind = AffinityType::Host;
+        let holder = host.to_owned();
         let found = self.read(Query::Affinities { kind, holder, family: Family::V4 }).await?.into_iter();
         let cidr = |entry: Entry| match entry.record.key() {
             Key::Affinity(key) => Some(key.cidr),

@@ -49,7 +49,8 @@ impl Calico {
         config: &IpamConfig,
         cool: impl Fn(&mut BlockUpdate<'_>, Timestamp) -> Vec<u32>,
     ) -> Result<()> {
-        let (now, cooldown) = (self.store.now(), config.cooldown());
+        let now = self.store.now();
+        let cooldown = config.cooldown();
         let mut after = block.value.clone();
         after.update(|update| {
             update.collect_cooled(now, cooldown);

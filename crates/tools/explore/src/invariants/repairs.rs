@@ -12,9 +12,10 @@ use calipam_repair::stale_locks;
 use calipam_testkit::memory::Change;
 use jiff::SignedDuration;
 
-use super::{OF_CRASHES, OF_QUIET, Objects, explained};
+use super::{OF_CRASHES, OF_QUIET, explained};
 use crate::actor::rebuild_all;
-use crate::world::{NotedWrite, PendingRequest, Phase, World};
+use crate::objects::{Objects, may_be_left};
+use crate::world::{NotedWrite, PendingRequest, Phase, World, snapshot};
 
 /// The handle of addresses that a person assigns manually.
 pub(crate) const BY_HAND: &str = "by-hand";
@@ -38,7 +39,8 @@ pub(super) fn written(
 ) -> Result<(), String> {
     let (by, writes) = (by.map(|by| by.id.actor), world.audit().note(by, changes));
     for write in writes {
-        let (path, phase) = (&*write.path, write.phase);
+        let path = &*write.path;
+        let phase = write.phase;
         let is_of_command = phase.is_some_and(Phase::is_of_command);
         let is_lock = path.contains("/clusterinformations/");
         if !is_of_command {
@@ -116,7 +118,8 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
     let Some(block) = block(&write.path, write.after()) else { return Ok(()) };
     for held in block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address)) {
         let owner = held.attribute.to_attribute().owner.unwrap_or_default();
-        let (node, host) = (owner.get("node"), block.host());
+        let node = owner.get("node");
+        let host = block.host();
         if node.is_some_and(|node| host != Some(node.as_str())) {
             return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
         }
@@ -157,7 +160,8 @@ fn released_was_leaked(world: &World, write: &NotedWrite) -> Result<(), String> 
 /// Checks that no command makes a handle count fewer addresses than it has. DEL would leave such addresses behind.
 fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
     let Some(before) = handle(&write.path, write.before()) else { return Ok(()) };
-    let (id, after) = (before.id().to_string(), handle(&write.path, write.after()));
+    let id = before.id().to_string();
+    let after = handle(&write.path, write.after());
     let recorded = Objects::of(&world.values())?.counts();
     for (block, counted) in before.blocks() {
         let left = after.as_ref().map_or(0, |after| after.count(block));
@@ -227,9 +231,10 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     rebuild_all(&copy)?;
     // If a request gets no answer, Calico's plugin looks for another address. The address of the first request stays
     // recorded until the pod stops.
-    let (users, pods) = (world.truth.users(), world.truth.pods());
+    let users = world.truth.users();
+    let pods = world.truth.pods();
     let has_two =
-        |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
+        |handle: &String| may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
     // An address that was assigned by hand stays recorded if there was no room for the journal of the undo. With etcd,
     // the collector has released the address.
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit().has_faults && handle == BY_HAND;
@@ -245,7 +250,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 }
 
 fn is_locked(world: &World) -> bool {
-    let cluster = super::snapshot(&world.values()).cluster;
+    let cluster = snapshot(&world.values()).cluster;
     cluster.is_some_and(|information| information.datastore_ready == Some(false))
 }
 

@@ -41,7 +41,9 @@ pub(super) enum Given {
 
 impl Given {
     pub(super) fn add_to(&self, world: &World) {
-        let (data, truth, allocator) = (&world.data, &world.truth, Allocator::new(&world.data));
+        let data = &world.data;
+        let truth = &world.truth;
+        let allocator = Allocator::new(&world.data);
         let serve = |call: Call| {
             truth.begin(&call.handle(), &call.node);
             give(world, &call, &served(data, &call));

@@ -20,7 +20,7 @@ use self::given::Given;
 use crate::actor::{Actor, Call, Command, pod_object};
 use crate::invariants;
 use crate::invariants::repairs::{BY_HAND, CLUSTER};
-use crate::world::{Event, World};
+use crate::world::{Event, NODES, World};
 
 /// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,6 @@ const FOUR: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO };
 /// Lost answers, late writes and kills.
 const ANY: Faults = Faults { failures: true, jumps: &[], notes: false, silence: None };
 
-pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
 /// The first address that is assigned.
 const LEAK: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));

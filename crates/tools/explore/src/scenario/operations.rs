@@ -63,10 +63,12 @@ fn remove_host(node: &'static str) -> Actor {
 /// Sets a second owner of the pod's address, as in a live migration.
 fn set_owner() -> Actor {
     operate("a second owner is recorded", |world, allocator| async move {
-        let (first, target) = (Call::of_both("a/first"), Call::from("b/target"));
+        let first = Call::of_both("a/first");
+        let target = Call::from("b/target");
         let alternate = NewOwner::Set(target.attributes(world.now()));
         let updates = OwnerUpdates { alternate, ..OwnerUpdates::default() };
-        let (address, conditions) = (world.truth.addresses(&first.handle())[0], OwnerConditions::default());
+        let address = world.truth.addresses(&first.handle())[0];
+        let conditions = OwnerConditions::default();
         allocator.set_owner_attributes(address, &first.handle(), &updates, &conditions).await
     })
 }

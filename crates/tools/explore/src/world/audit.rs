@@ -8,25 +8,7 @@ use calipam_model::block::Block;
 use calipam_testkit::memory::Change;
 use serde_json::Value;
 
-use super::{PendingRequest, kubernetes};
-use crate::invariants::snapshot;
-
-/// The kind of work that an actor does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// DEL or GC releases a pod's addresses.
-    Releases,
-    /// A command executes a plan.
-    Repairs,
-    /// A command restores the state before the previous run.
-    Undoes,
-}
-
-impl Phase {
-    pub(crate) fn is_of_command(self) -> bool {
-        self != Self::Releases
-    }
-}
+use super::{PendingRequest, Phase, kubernetes, snapshot};
 
 /// All writes, and what the actors are doing.
 #[derive(Default)]
@@ -99,11 +81,13 @@ impl Audit {
 
     /// Records writes. Returns them with the previous values.
     pub(crate) fn note(&mut self, by: Option<&PendingRequest>, changes: Vec<Change>) -> Vec<NotedWrite> {
-        let (others, begin) = (std::mem::take(&mut self.of_others), self.writes.len());
+        let others = std::mem::take(&mut self.of_others);
+        let begin = self.writes.len();
         for Change { path, value: after, .. } in changes {
             let by = by.filter(|_| !others.contains(&path));
             let before = self.last(&path).and_then(|last| last.after.clone());
-            let (writer, phase) = (by.map(|by| by.id.actor), by.and_then(|by| by.phase));
+            let writer = by.map(|by| by.id.actor);
+            let phase = by.and_then(|by| by.phase);
             let is_orphan = by.is_some_and(|by| by.is_orphan);
             self.writes.push(NotedWrite { path, before, after, writer, phase, is_orphan });
         }

@@ -12,6 +12,7 @@ use calipam_model::snapshot::Revision;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 
+use super::kubernetes::short;
 use super::{Event, Footprint, PODS, Values, World, kubernetes};
 use crate::truth::Pod;
 
@@ -169,11 +170,4 @@ fn describe(query: &Query) -> String {
         Query::Affinities { holder, family, .. } => format!("affinities of {holder} IPv{}", family.number()),
         other => format!("{other:?}"),
     }
-}
-
-/// A path without the common prefixes.
-pub(super) fn short(path: &str) -> &str {
-    ["/calico/ipam/v2/", "assignment/", RESOURCE_PREFIX, kubernetes::CALICO, "/api/v1", "/"]
-        .into_iter()
-        .fold(path, |path, prefix| path.strip_prefix(prefix).unwrap_or(path))
 }

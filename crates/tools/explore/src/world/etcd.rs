@@ -19,7 +19,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 use tower::util::{MapErr, MapResult};
 
-use super::client::short;
+use super::kubernetes::short;
 use super::{ALL, Event, Footprint, PATIENCE, Values, World, no_answer, timeless};
 
 /// The revision of the first read. Such revisions number the reads, and differ from those of all keys.
@@ -72,7 +72,8 @@ impl PbKvService for Etcd {
     async fn txn(&self, request: Request<PbTxnRequest>) -> Answer<PbTxnResponse> {
         let PbTxnRequest { compare, success, failure } = request.into_inner();
         assert!(failure.is_empty(), "calipam's transactions do nothing else if a comparison fails");
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let mut reads = Vec::new();
+        let mut writes = Vec::new();
         for operation in success {
             match operation.request {
                 Some(PbTxnOpRequest::RequestRange(range)) => reads.push(range),
@@ -215,7 +216,8 @@ fn reading(all: Footprint, start: &[u8], end: &[u8]) -> Footprint {
 
 /// Finds the values of a range. The end of a range is exclusive, and empty for a single key.
 fn find(range: &PbRangeRequest, values: &Values) -> PbRangeResponse {
-    let (start, end) = (&*range.key, &*range.range_end);
+    let start = &*range.key;
+    let end = &*range.range_end;
     let has = |path: &[u8]| if end.is_empty() { path == start } else { (start..end).contains(&path) };
     let found = values.iter().filter(|(path, ..)| has(path.as_bytes()));
     let entry = |(path, value, revision): &(String, Vec<u8>, i64)| PbKeyValue {

@@ -10,7 +10,7 @@ use calipam_datastore::settings::Timeouts;
 use calipam_datastore::{Datastore, KubeClient};
 use calipam_files::objects::Encoding;
 use calipam_files::objects::kinds::by_plural;
-use calipam_model::key::Key;
+use calipam_model::key::{Key, RESOURCE_PREFIX};
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::kube::Flavour;
@@ -22,10 +22,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::client::short;
 use super::turn::Turn;
 use super::{Event, Footprint, PATIENCE, Values, World, no_answer, timeless};
-use crate::actor::object_path;
 
 /// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
@@ -90,17 +88,16 @@ impl Server {
         let mut page = Page::of(query);
         let is_continued = page.list != NEWEST;
         // A later page is read at the revision of the first page.
-        let footprint = match is_continued {
-            true => Footprint::default(),
-            false => Footprint::default().read_range(folder(path)),
-        };
+        let footprint =
+            if is_continued { Footprint::default() } else { Footprint::default().read_range(folder(path)) };
         let mut turn = self.turn("list", path, footprint);
         turn.asked.is_continued = is_continued;
         turn.answered().await?;
         let mut lists = lock(&self.lists);
-        let found = match is_continued {
-            true => lists[page.list as usize].clone(),
-            false => self.world.data.values(&folder(path)),
+        let found = if is_continued {
+            lists[page.list as usize].clone()
+        } else {
+            self.world.data.values(&folder(path))
         };
         self.recorded((StatusCode::OK, list(&found, &Page::default())));
         if let Some(most @ 1..) = self.world.page.get() {
@@ -293,6 +290,18 @@ pub(super) fn convert(store: &MemoryStore, pods: Vec<Value>) {
     for pod in pods {
         create(&object_path(pod["metadata"]["name"].as_str().unwrap_or_default()), pod);
     }
+}
+
+/// The path of a pod on an API server.
+pub(crate) fn object_path(pod: &str) -> String {
+    format!("/api/v1/namespaces/default/pods/{pod}")
+}
+
+/// A path without the common prefixes.
+pub(super) fn short(path: &str) -> &str {
+    ["/calico/ipam/v2/", "assignment/", RESOURCE_PREFIX, CALICO, "/api/v1", "/"]
+        .into_iter()
+        .fold(path, |path, prefix| path.strip_prefix(prefix).unwrap_or(path))
 }
 
 #[cfg(test)]

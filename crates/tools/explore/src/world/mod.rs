@@ -17,13 +17,13 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use calipam_model::parallel::lock;
+use calipam_model::snapshot::Snapshot;
 use calipam_testkit::memory::MemoryStore;
 use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-pub use self::audit::Phase;
 pub(crate) use self::audit::{Audit, NotedWrite};
 pub use self::client::Client;
 pub(crate) use self::disk::{Files, OneDisk};
@@ -39,6 +39,9 @@ pub(crate) const ALL: &str = "/calico/";
 
 /// The prefix of pods in footprints.
 pub(crate) const PODS: &str = "pods/";
+
+/// The nodes of every world.
+pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 
 /// A request, identified by its actor and its number among the actor's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,8 +86,36 @@ impl Event {
     }
 }
 
+/// The kind of work that an actor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// DEL or GC releases a pod's addresses.
+    Releases,
+    /// A command executes a plan.
+    Repairs,
+    /// A command restores the state before the previous run.
+    Undoes,
+}
+
+impl Phase {
+    pub(crate) fn is_of_command(self) -> bool {
+        self != Self::Releases
+    }
+}
+
 /// Stored values, with their paths and revisions.
 pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
+
+/// Creates the snapshot that a check would take of these values.
+pub(crate) fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    for (path, value, revision) in values {
+        if !kubernetes::decode(&mut snapshot, path, value, *revision) {
+            snapshot.add_entry(path.as_bytes(), value, *revision);
+        }
+    }
+    snapshot
+}
 
 /// Executes a late write, without an answer.
 pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;

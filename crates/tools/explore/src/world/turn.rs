@@ -201,7 +201,8 @@ impl Turn<'_> {
         mut self,
         write: impl Fn(&MemoryStore) -> T + Send + Sync + 'static,
     ) -> Result<T, Event> {
-        let (world, write) = (self.world, Arc::new(write));
+        let world = self.world;
+        let write = Arc::new(write);
         let late = Arc::clone(&write);
         self.asked.write = Some(Arc::new(move |store| drop(late(store))));
         self.answered().await?;

@@ -19,7 +19,8 @@ async fn main() -> Result<ExitCode> {
     }
     let program = std::env::current_exe()?;
     let environment = Environment::start(program.parent().context("this program is in no folder")?).await?;
-    let (mut differences, mut steps) = (0, 0);
+    let mut differences = 0;
+    let mut steps = 0;
     for file in &files {
         let replayed = replay_file(file, &environment).await;
         let (found, its_steps) = replayed.unwrap_or_else(|error| {

@@ -56,7 +56,8 @@ pub struct Ledger {
 /// Shows the number of pods and all violations.
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (live, leaked) = (self.live.len(), self.leaked.len());
+        let live = self.live.len();
+        let leaked = self.leaked.len();
         let mut shown = f.debug_struct("Ledger");
         shown.field("live", &live).field("leaked", &leaked).field("violations", &self.violations).finish()
     }
@@ -96,7 +97,8 @@ impl Ledger {
     pub(super) fn give(&mut self, tenant: Tenant) {
         self.leaked.remove(&tenant.address);
         if let Some(first) = self.live.values().find(|other| other.address == tenant.address) {
-            let (first, second) = (first.clone(), tenant.clone());
+            let first = first.clone();
+            let second = tenant.clone();
             self.violations.push(Violation::GivenTwice { first, second });
         }
         self.live.insert(tenant.handle.clone(), tenant);

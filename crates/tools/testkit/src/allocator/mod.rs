@@ -23,6 +23,7 @@ mod churn;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+mod run;
 mod scene;
 mod store;
 mod users;

@@ -97,7 +97,8 @@ impl<'w> Worker<'w> {
         let users = RUNTIME.block_on(Users::connect(target, shared.spec))?;
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
-        let (allocator, pods) = (Allocator::new(store), Vec::new());
+        let allocator = Allocator::new(store);
+        let pods = Vec::new();
         Ok(Self { allocator, users, rng, churn, shared, number, node, next_pod, pods })
     }
 

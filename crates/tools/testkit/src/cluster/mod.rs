@@ -277,7 +277,8 @@ impl Cluster {
 
     /// Changes the count of a handle for a block. A handle without addresses is removed.
     pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
-        let (key, block) = (key::handle(id), block.to_string());
+        let key = key::handle(id);
+        let block = block.to_string();
         let new = || Object::Json(json!({"block": {}, "deleted": false}));
         self.entries.entry(key.clone().into_bytes()).or_insert_with(new);
         let counts = self.json_mut(&key)["block"].as_object_mut().expect("counts by block");

@@ -91,7 +91,8 @@ impl Found {
     }
 
     fn describe(&self) -> String {
-        let (severity, message) = (self.text("/severity"), self.text("/message"));
+        let severity = self.text("/severity");
+        let message = self.text("/message");
         format!("{severity} {}: {message} {}", self.line(), self.finding["evidence"])
     }
 

@@ -146,7 +146,8 @@ fn define(
             json!({"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
         let spec = json!({"group": group, "scope": scope, "names": {"plural": plural, "kind": kind},
             "versions": [version]});
-        let (version, name) = ("apiextensions.k8s.io/v1", format!("{plural}.{group}"));
+        let version = "apiextensions.k8s.io/v1";
+        let name = format!("{plural}.{group}");
         let definition = named(json!({"spec": spec}), version, "CustomResourceDefinition", &name);
         create(server, DEFINITIONS, &[definition])?;
     }

@@ -43,9 +43,11 @@ impl Fake {
     pub fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         let (listener, port) = listen();
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answer, log) = (Arc::new(answer), Arc::clone(&asked));
+        let answer = Arc::new(answer);
+        let log = Arc::clone(&asked);
         RUNTIME.spawn(serve(listener, move |request| {
-            let (path, answer) = (request.uri().to_string(), Arc::clone(&answer));
+            let path = request.uri().to_string();
+            let answer = Arc::clone(&answer);
             log.lock().unwrap().push(path.clone());
             async move {
                 match spawn_blocking(move || answer(&path)).await.ok()? {

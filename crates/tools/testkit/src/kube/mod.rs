@@ -6,11 +6,11 @@ pub mod fake;
 pub(crate) mod form;
 mod lease;
 mod objects;
+mod seed;
 
 pub(crate) use self::crds::foreign_kind;
 pub use self::crds::{Flavour, install, install_kubevirt};
 pub use self::lease::{Kinds, Lease, lease};
 pub(crate) use self::objects::named;
-pub use self::objects::{
-    create, create_in_etcd, delete, edit, find, read, seed, seed_nodes, service_account_token,
-};
+pub use self::objects::{create, create_in_etcd, delete, edit, find, read, service_account_token};
+pub use self::seed::{seed, seed_nodes};

@@ -50,7 +50,8 @@ impl AskedRange {
 
     /// True if the range ends after the last key that begins with its start.
     fn is_prefix(&self) -> bool {
-        let (mut end, last) = (self.start.clone(), self.start.chars().next_back());
+        let mut end = self.start.clone();
+        let last = self.start.chars().next_back();
         end.pop();
         end.extend(last.and_then(|last| char::from_u32(u32::from(last) + 1)));
         end == self.end

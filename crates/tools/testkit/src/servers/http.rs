@@ -110,7 +110,8 @@ where
     stream.set_nodelay(true).ok();
     let torn = Arc::new(Notify::new());
     let service = service_fn(|request| {
-        let (answer, torn) = (tokio::spawn(answer(request)), Arc::clone(&torn));
+        let answer = tokio::spawn(answer(request));
+        let torn = Arc::clone(&torn);
         async move {
             match answer.await {
                 Ok(Some(answer)) => Ok::<_, Infallible>(answer),

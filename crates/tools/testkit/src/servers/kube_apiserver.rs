@@ -137,7 +137,8 @@ impl KubeApiserver {
             if response.status() != 200 {
                 bail!("{path}: {}", response.status());
             }
-            let (mut body, mut bytes) = (response.into_body(), 0);
+            let mut body = response.into_body();
+            let mut bytes = 0;
             while let Some(frame) = body.frame().await {
                 bytes += frame?.data_ref().map_or(0, |data| data.len() as u64);
             }

@@ -76,7 +76,8 @@ impl Process {
                 bail!("{} exited unexpectedly ({status}); its log:\n{}", self.name, self.log_excerpt());
             }
             if start.elapsed() > limit {
-                let (name, log) = (self.name, self.log_excerpt());
+                let name = self.name;
+                let log = self.log_excerpt();
                 bail!("{name} is not {state} after {limit:?} ({reason}); its log:\n{log}");
             }
             thread::sleep(POLL);

@@ -145,15 +145,15 @@ impl Shared {
     /// Answers a request as the plan says; `None` closes the connection.
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Option<Response<Body>> {
         let (mut head, content) = request.into_parts();
-        let (method, path) = (head.method.to_string(), head.uri.path_and_query()?.to_string());
+        let method = head.method.to_string();
+        let path = head.uri.path_and_query()?.to_string();
         head.uri = format!("{}{path}", self.server).parse().ok()?;
         // The client can end before a delayed request is forwarded.
-        let (seen, content) = match path.starts_with(STREAMS) {
-            true => (Bytes::new(), content.boxed_unsync()),
-            false => {
-                let content = content.collect().await.ok()?.to_bytes();
-                (content.clone(), body(content))
-            }
+        let (seen, content) = if path.starts_with(STREAMS) {
+            (Bytes::new(), content.boxed_unsync())
+        } else {
+            let content = content.collect().await.ok()?.to_bytes();
+            (content.clone(), body(content))
         };
         let request = Request::from_parts(head, content);
 

@@ -33,7 +33,8 @@ pub(super) fn build(program: Tool) -> Result<Option<Command>, Failure> {
         _ => ("servers", &["go.mod", "go.sum"]),
     };
     let root = workspace::root();
-    let (module, output) = (root.join("tests").join(folder), program.installed_path(&root));
+    let module = root.join("tests").join(folder);
+    let output = program.installed_path(&root);
     let sources: Vec<_> = sources.iter().map(|file| changed(&module.join(file))).collect();
     if is_current(&output, &sources) {
         return Ok(None);
@@ -68,7 +69,8 @@ fn linker_flags(program: Tool, go_mod: &str) -> Result<String, Failure> {
     let version = required(go_mod, "k8s.io/kubernetes")
         .ok_or_else(|| Failure::new("tests/servers/go.mod names no version of k8s.io/kubernetes"))?;
     let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let major = numbers.next().unwrap_or_default();
+    let minor = numbers.next().unwrap_or_default();
     let set = |name: &str, value: &str| format!(" -X {VERSION_PACKAGE}.{name}={value}");
     Ok(format!("-s -w{}{}{}", set("gitVersion", version), set("gitMajor", major), set("gitMinor", minor)))
 }

@@ -11,7 +11,8 @@ use crate::{step, tools, workspace};
 /// Downloads a program's package and unpacks it below `target/servers`, unless the program is already there. Returns the
 /// program's path.
 pub(super) fn unpack(program: Tool) -> Result<PathBuf, Failure> {
-    let (package, installed) = (program.package(), program.installed_path(&workspace::root()));
+    let package = program.package();
+    let installed = program.installed_path(&workspace::root());
     if installed.is_file() {
         return Ok(installed);
     }

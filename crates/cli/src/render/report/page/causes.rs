@@ -55,9 +55,10 @@ pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
         .filter(|cause| has(&cause.findings))
         .filter_map(|cause| cause.cures.first())
         .collect();
-    let mut cures = match of_causes.is_empty() {
-        false => of_causes,
-        true => advice.others.iter().filter(|other| has(&other.of)).map(|other| &other.cure).collect(),
+    let mut cures = if of_causes.is_empty() {
+        advice.others.iter().filter(|other| has(&other.of)).map(|other| &other.cure).collect()
+    } else {
+        of_causes
     };
     cures.dedup_by_key(|cure| &cure.remedy);
     cures.truncate(3);

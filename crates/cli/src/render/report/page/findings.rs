@@ -202,7 +202,8 @@ pub(in crate::render) fn controls() -> Markup {
 /// and subject from the cells. Most subjects are addresses, so only other subjects have an attribute for their kind.
 fn row(of: Found<'_>, detailed: bool) -> Markup {
     let Found { finding, cluster, .. } = of;
-    let (subject, message) = (finding.subject.to_string(), finding.message());
+    let subject = finding.subject.to_string();
+    let message = finding.message();
     let kind = (!matches!(finding.subject, Subject::Address(_))).then(|| finding.subject.kind());
     html! {
         tr data-kind=[kind] {

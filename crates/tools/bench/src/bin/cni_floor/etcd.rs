@@ -35,7 +35,8 @@ pub(crate) async fn send(call: &Call) -> Result<(), Failed> {
         }
         // Three reads, of which two are concurrent, and two writes.
         "DEL" => {
-            let (look, old) = ([&*handle, CONFIG], ["/floor/handle/default.web-0"]);
+            let look = [&*handle, CONFIG];
+            let old = ["/floor/handle/default.web-0"];
             tokio::try_join!(read(&client, &look), read(&client, &old))?;
             read(&client, &[&block]).await?;
             delete(&client, &block).await?;

@@ -31,7 +31,8 @@ impl Call {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failed> {
     let configuration: Value = serde_json::from_reader(std::io::stdin())?;
-    let (command, container) = (std::env::var("CNI_COMMAND")?, std::env::var("CNI_CONTAINERID")?);
+    let command = std::env::var("CNI_COMMAND")?;
+    let container = std::env::var("CNI_CONTAINERID")?;
     let call = Call { command, container, configuration };
     match call.configuration["datastore_type"].as_str() {
         Some("kubernetes") => kubernetes::send(&call).await,

@@ -9,8 +9,9 @@ use calipam_model::cidr;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::relay::Relay;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::{BLOCK_SIZE, Cluster, POOL};
+use crate::measured::Measured;
 use crate::plugin::Plugin;
 use crate::process::memory;
 
@@ -56,7 +57,8 @@ fn places(pool: &str) -> Result<Vec<IpNet>> {
 
 /// Some CIDRs of the large pool, in pseudo-random order.
 pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>> {
-    let (mut rng, mut places) = (Rng::new(1), places(LARGE)?);
+    let mut rng = Rng::new(1);
+    let mut places = places(LARGE)?;
     places.sort_by_cached_key(|_| rng.next());
     places.truncate(count);
     Ok(places)
@@ -158,7 +160,8 @@ impl Large {
     /// Runs ADDs on nodes without a block, one after another. Returns the table cells. Every second call goes through
     /// the relay, which slows the call down, so only its memory and the bytes that it reads count.
     fn claims(&self, prefix: &str) -> Result<String> {
-        let (mut direct, mut relayed) = (Vec::new(), Vec::new());
+        let mut direct = Vec::new();
+        let mut relayed = Vec::new();
         for (number, node) in names(prefix, CLAIMS * 2).enumerate() {
             thread::sleep(self.cluster.pause());
             if number % 2 == 0 {
@@ -189,6 +192,7 @@ impl Large {
 
 /// The table cells of an ADD.
 fn cells(call: &Measured) -> String {
-    let (wall, read) = (call.seconds * 1e3, call.bytes as f64 / 1e3);
+    let wall = call.seconds * 1e3;
+    let read = call.bytes as f64 / 1e3;
     format!("{wall:.1} ms | {read:.1} KB | {:.1} MiB", call.peak_mib)
 }

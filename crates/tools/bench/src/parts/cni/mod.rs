@@ -7,8 +7,9 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Measured};
+use crate::bench::Bench;
 use crate::cluster::{Cluster, POOL};
+use crate::measured::Measured;
 use crate::plugin::Plugin;
 
 /// The node on which all calls run.
@@ -51,7 +52,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
             let (for_memory, timed) = calls[place].split_at(FOR_MEMORY);
             let peak_mib = Measured::medians(for_memory).peak_mib;
             let Measured { seconds, processor, .. } = Measured::medians(timed);
-            let (wall, processor, ratio) = (seconds * 1e3, processor * 1e3, own / seconds);
+            let wall = seconds * 1e3;
+            let processor = processor * 1e3;
+            let ratio = own / seconds;
             let cells = format!("{wall:.2} ms | {processor:.2} ms | {peak_mib:.1} MiB | {ratio:.2}");
             bench.row(0, &format!("{name} {command} | {cells}"));
         }
@@ -67,7 +70,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         let seconds = plugin.at_once(add, &calls)?;
         calls.iter().try_for_each(|(_, container)| plugin.call("DEL", NODE, container).map(drop))?;
         own = if own == 0.0 { seconds } else { own };
-        let (wall, ratio) = (seconds * 1e3, own / seconds);
+        let wall = seconds * 1e3;
+        let ratio = own / seconds;
         bench.row(0, &format!("{AT_ONCE} ADD at once, {name} | {wall:.1} ms | | | {ratio:.2}"));
     }
     Ok(())

@@ -9,8 +9,8 @@ use calipam_testkit::kube::{self, Flavour};
 use calipam_testkit::servers::processor_seconds;
 
 use super::{Begin, arrive};
-use crate::bench::{Measured, median};
 use crate::cluster::Cluster;
+use crate::measured::{Measured, median};
 use crate::plugin::Plugin;
 
 /// Number of calls of each kind. Each call that claims a block needs its own node.
@@ -39,7 +39,10 @@ pub(super) fn costs(
     begin: &Begin,
     [nodes, for_a_burst]: [&[String]; 2],
 ) -> Result<(String, f64)> {
-    let (mut starts, mut claims, mut adds, mut reads) = (vec![], vec![], vec![], vec![]);
+    let mut starts = vec![];
+    let mut claims = vec![];
+    let mut adds = vec![];
+    let mut reads = vec![];
     let single_calls = || {
         for node in nodes {
             let again = format!("{node}-again");
@@ -111,8 +114,10 @@ fn throughput(
     thread::sleep(IDLE);
     let idle = (used() - before) / IDLE.as_secs_f64();
 
-    let (before, requests, revision, start) =
-        (used(), cluster.requests()?, cluster.revision()?, Instant::now());
+    let before = used();
+    let requests = cluster.requests()?;
+    let revision = cluster.revision()?;
+    let start = Instant::now();
     work()?;
     let used = used() - before - idle * start.elapsed().as_secs_f64();
     let writes = (cluster.revision()? - revision) as f64;

@@ -70,10 +70,12 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let time = &predicted.time;
     let ranks = [(500, time.median), (900, time.p90), (990, time.p99), (1_000, time.worst)];
     let ranks = ranks.map(|(permille, predicted)| {
-        let (predicted, measured) = (predicted.0 as f64 / 1e3, rank(permille).as_secs_f64() * 1e3);
+        let predicted = predicted.0 as f64 / 1e3;
+        let measured = rank(permille).as_secs_f64() * 1e3;
         format!("{predicted:.1} ms | {measured:.1} ms | {:+.0}", (predicted / measured - 1.0) * 100.0)
     });
-    let (between, of_requests) = (between.as_millis(), predicted.requests.mean);
+    let between = between.as_millis();
+    let of_requests = predicted.requests.mean;
     let ranks = ranks.join(" | ");
     bench.row(0, &format!("{of_requests:.2} | {requests:.2} | {ranks} | {between} ms | {latency}"));
     Ok(())
@@ -120,7 +122,8 @@ impl Begin {
 /// Arrivals of pods, distributed as in simulations: gaps vary between zero and twice their mean, and a pod is placed on
 /// the one of two random nodes that has fewer pods.
 fn arrivals(nodes: &[String], between: Duration) -> Vec<(Duration, &str)> {
-    let (mut rng, mut due) = (Rng::new(1), Duration::ZERO);
+    let mut rng = Rng::new(1);
+    let mut due = Duration::ZERO;
     let mut pods_of = vec![0; nodes.len()];
     let mut arrive = || {
         due += Duration::from_micros(rng.below(between.as_micros() as u64 * 2 + 1));
@@ -136,12 +139,14 @@ fn arrivals(nodes: &[String], between: Duration) -> Vec<(Duration, &str)> {
 fn arrive(plugin: &Plugin, nodes: &[String], between: Duration) -> Result<Vec<Duration>> {
     let arrivals = arrivals(nodes, between);
     // Many threads take a while to start, so a burst begins when all of them are ready.
-    let (together, released) = (Barrier::new(arrivals.len()), OnceLock::new());
+    let together = Barrier::new(arrivals.len());
+    let released = OnceLock::new();
     let begin = Instant::now();
     let mut times = thread::scope(|scope| {
         let call = |(pod, (due, node)): (usize, (Duration, _))| {
             thread::sleep(due.saturating_sub(begin.elapsed()));
-            let (together, released) = (&together, &released);
+            let together = &together;
+            let released = &released;
             scope.spawn(move || {
                 let at_once = between.is_zero().then(|| {
                     together.wait();

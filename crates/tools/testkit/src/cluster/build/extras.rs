@@ -36,7 +36,8 @@ impl Cluster {
     /// family, a record with only the sandbox, and a node with two tunnel addresses swapped.
     pub(super) fn add_rarities(&mut self) {
         let node = self.add_node();
-        let (name, blocks) = (self.nodes[node].name.clone(), self.nodes[node].blocks.clone());
+        let name = self.nodes[node].name.clone();
+        let blocks = self.nodes[node].blocks.clone();
         self.add_legacy_pod(&name, &blocks);
         self.add_container_pod(&name, blocks[0]);
         let tunnels = [Tunnel::Ipip, Tunnel::Vxlan];
@@ -47,13 +48,15 @@ impl Cluster {
 
     /// Adds a pod on the second node with an address from a block of the first node.
     fn add_borrower(&mut self) -> Pod {
-        let (lender, borrower) = (self.nodes[0].blocks.clone(), self.nodes[1].name.clone());
+        let lender = self.nodes[0].blocks.clone();
+        let borrower = self.nodes[1].name.clone();
         self.add_pod(&borrower, &lender[..1])
     }
 
     /// Adds cooling addresses: several that share the record of their pod, and a single one.
     fn add_cooling(&mut self) {
-        let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
+        let node = self.nodes[0].name.clone();
+        let block = self.nodes[0].blocks[0];
         self.add_cooling_addresses(&node, block, 2, 10);
         self.add_cooling_addresses(&node, block, 1, 10);
         // A block may contain nothing but cooling addresses.
@@ -74,7 +77,8 @@ impl Cluster {
     /// Adds allocations that are 20 seconds old and have no endpoints yet. They are the newest objects of the cluster,
     /// so that a file without its own time appears almost current. Needs at least two nodes.
     pub fn add_young(&mut self) {
-        let (node, blocks) = (self.nodes[1].name.clone(), self.nodes[1].blocks.clone());
+        let node = self.nodes[1].name.clone();
+        let blocks = self.nodes[1].blocks.clone();
         let holder = self.holder(&node);
         let since = self.spec.now.checked_sub(SignedDuration::from_secs(20)).expect("a time in this era");
         let holder = Holder { since, ..holder };
@@ -86,7 +90,8 @@ impl Cluster {
 
     /// Adds a pod with two requested addresses and a floating one that IPAM does not track.
     fn add_fixed(&mut self) {
-        let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
+        let node = self.nodes[0].name.clone();
+        let block = self.nodes[0].blocks[0];
         let holder = self.holder(&node);
         let first = self.take(block, &holder);
         let mut later = holder.attribute();
@@ -100,7 +105,8 @@ impl Cluster {
 
     /// Adds endpoints of plain CNI and of Docker.
     fn add_other_orchestrators(&mut self) {
-        let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
+        let node = self.nodes[2].name.clone();
+        let block = self.nodes[2].blocks[0];
         let holder = self.holder(&node);
         let address = self.take_as(block, holder.attribute_of(&holder.handle()));
         self.put_foreign("cni", &node, [&holder.container, "eth0"], 5, &[address]);
@@ -233,11 +239,13 @@ impl Cluster {
 
     /// Adds a running, a migrating and a stopped machine.
     pub(super) fn add_machines(&mut self) {
-        let (node, block) = (self.nodes[1].name.clone(), self.nodes[1].blocks[0]);
+        let node = self.nodes[1].name.clone();
+        let block = self.nodes[1].blocks[0];
         let target = self.nodes[2].name.clone();
         self.start_machine("vm-1", &node, &[block]);
 
-        let (source, destination) = (self.machine_pod("vm-2", &node), self.machine_pod("vm-2", &target));
+        let source = self.machine_pod("vm-2", &node);
+        let destination = self.machine_pod("vm-2", &target);
         let mut attribute = self.machine_record("vm-2", &source);
         let mut other = self.machine_record("vm-2", &destination).owner.unwrap_or_default();
         let migration = self.spec.rng(9).uuid();
@@ -284,7 +292,8 @@ impl Cluster {
         {
             let node = self.add_node();
             self.add_pod_on(node);
-            let (name, block) = (self.nodes[node].name.clone(), self.nodes[node].blocks[0]);
+            let name = self.nodes[node].name.clone();
+            let block = self.nodes[node].blocks[0];
             if era == Era::Legacy {
                 self.make_anonymous(&name, block);
             }

@@ -68,13 +68,15 @@ impl Cluster {
 
     /// Adds a machine that runs on a node other than the owner of its block.
     fn add_migrated_machine(&mut self) {
-        let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
+        let blocks = self.nodes[1].blocks.clone();
+        let target = self.nodes[2].name.clone();
         self.start_machine("vm-migrated", &target, &blocks);
     }
 
     /// Adds containers of bare CNI whose IDs are not hexadecimal, on networks with various names.
     fn add_bare_cni(&mut self) {
-        let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
+        let node = self.nodes[2].name.clone();
+        let block = self.nodes[2].blocks[0];
         for network in ["nomad", "lb-net", "prod.net"] {
             let container = format!("t{:08}-{}", self.next_pod, network.replace('.', "-"));
             self.add_container(network, &container, &node, block);
@@ -194,7 +196,8 @@ impl Cluster {
     /// Adds a machine during a live migration. The source pod no longer exists, but the target pod is not the active
     /// owner of the address yet.
     fn add_machine_between_two_owners(&mut self) {
-        let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
+        let block = self.nodes[1].blocks[0];
+        let target = self.nodes[2].name.clone();
         let pod = self.machine_pod("vm-swapped", &target);
         let mut attribute = self.machine_record("vm-swapped", &pod);
         attribute.alternate = attribute.owner.take();
@@ -216,7 +219,8 @@ impl Cluster {
 
     /// Adds a machine that does not keep its address. The address belongs to its pod, as for any pod.
     fn add_machine_without_persistence(&mut self) {
-        let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
+        let node = self.nodes[2].name.clone();
+        let block = self.nodes[2].blocks[0];
         let pod = self.machine_pod("vm-plain", &node);
         self.start(&pod, &pod.attribute(), &[block]);
         self.put_machine("vm-plain", true);
@@ -224,7 +228,8 @@ impl Cluster {
 
     /// Adds two blocks without assigned addresses to a node. One block is free, and the other is partly reserved.
     fn add_empty_blocks(&mut self) {
-        let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
+        let node = self.nodes[2].name.clone();
+        let number = self.nodes[2].number;
         let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
         blocks.iter().for_each(|block| self.claim(*block, &node));
         self.put_reservation("quarter", 10, &[format!("{}/28", blocks[1].addr())]);
@@ -233,7 +238,8 @@ impl Cluster {
     /// Adds the address of a pod that has no endpoint yet. The clock of the node that recorded the address is half a
     /// minute fast.
     fn add_fast_clock(&mut self) {
-        let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
+        let node = self.nodes[0].name.clone();
+        let block = self.nodes[0].blocks[0];
         let holder = self.holder(&node);
         let later =
             self.spec.now.saturating_add(jiff::SignedDuration::from_secs(30)).expect("a time in this era");
@@ -330,7 +336,8 @@ impl Cluster {
     /// or a free one.
     fn add_pods_without_network(&mut self) {
         let running = self.add_pod_on(0);
-        let (node, used) = (running.node.clone(), running.address());
+        let node = running.node.clone();
+        let used = running.address();
         let free = self.spec.block_v4(self.spec.max_nodes(), 0).addr();
         // The annotations after the CNI plugin has removed a sandbox.
         let blank = json!({"annotations": {"cni.projectcalico.org/containerID": "",

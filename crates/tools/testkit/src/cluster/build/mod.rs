@@ -158,7 +158,8 @@ impl Cluster {
 
     /// Stores a reservation, and the pools that all nodes use, one for each family.
     pub(super) fn add_default_pools(&mut self) {
-        let (v4, v6) = (self.spec.pool_v4(), self.spec.pool_v6());
+        let v4 = self.spec.pool_v4();
+        let v6 = self.spec.pool_v6();
         self.put_pool("default-ipv4-ippool", v4, 26, &json!({}));
         let mut reserved = vec![format!("{}/32", v4.addr())];
         if self.spec.dual_stack {

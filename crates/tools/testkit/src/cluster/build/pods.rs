@@ -40,7 +40,8 @@ impl Holder {
 
     /// The owner record, as Calico before 3.18 writes it.
     pub(crate) fn attribute_without_time(&self) -> Attribute {
-        let (namespace, pod) = (self.name.namespace, self.name.pod.as_str());
+        let namespace = self.name.namespace;
+        let pod = self.name.pod.as_str();
         Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
     }
 

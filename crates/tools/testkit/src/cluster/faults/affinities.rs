@@ -48,7 +48,8 @@ pub(super) fn virtual_of_node(cluster: &mut Cluster) {
 }
 
 pub(super) fn without_block(cluster: &mut Cluster, value: &str, code: Text) {
-    let (node, block) = (cluster.host().name, cluster.spare_block());
+    let node = cluster.host().name;
+    let block = cluster.spare_block();
     put(cluster, ("host", &node), block, value, &[code]);
 }
 
@@ -67,7 +68,8 @@ pub(super) fn of_owner(cluster: &mut Cluster, kind: &str, value: &str, code: Tex
 }
 
 pub(super) fn node_missing(cluster: &mut Cluster) {
-    let (node, block) = (cluster.missing_node(), cluster.spare_block());
+    let node = cluster.missing_node();
+    let block = cluster.spare_block();
     let codes = ["affinity-of-missing-node", "affinity-without-block"];
     put(cluster, ("host", &node), block, CONFIRMED, &codes);
 }

@@ -35,7 +35,8 @@ pub(super) fn expect_overlap(cluster: &mut Cluster, large: IpNet, small: IpNet) 
 }
 
 pub(super) fn outside_pools(cluster: &mut Cluster) {
-    let (node, block) = (cluster.host().name, cluster.foreign_block());
+    let node = cluster.host().name;
+    let block = cluster.foreign_block();
     cluster.claim(block, &node);
     cluster.expect("block-outside-pools", block);
 }
@@ -47,14 +48,16 @@ pub(super) fn size_mismatch(cluster: &mut Cluster) {
 }
 
 pub(super) fn node_missing(cluster: &mut Cluster) {
-    let (node, block) = (cluster.missing_node(), cluster.spare_block());
+    let node = cluster.missing_node();
+    let block = cluster.spare_block();
     cluster.claim(block, &node);
     cluster.expect("block-of-missing-node", block);
     cluster.expect("affinity-of-missing-node", format!("{node}/{block}"));
 }
 
 pub(super) fn node_missing_alone(cluster: &mut Cluster) {
-    let (node, block) = (cluster.missing_node(), cluster.spare_block());
+    let node = cluster.missing_node();
+    let block = cluster.spare_block();
     cluster.put_block(block, Some(format!("host:{node}")));
     cluster.expect("block-of-missing-node", block);
     cluster.expect("block-without-affinity", block);
@@ -83,7 +86,8 @@ pub(super) fn virtual_without_affinity(cluster: &mut Cluster) {
 /// Adds a block with only the old owner field, which Calico 3 does not read.
 pub(super) fn host_affinity_only(cluster: &mut Cluster) {
     let pod = cluster.victim_block();
-    let (node, block) = (&pod.node, pod.block());
+    let node = &pod.node;
+    let block = pod.block();
     let stored = cluster.block_mut(block);
     (stored.affinity, stored.claim_time) = (None, None);
     cluster.put_host_affinity(block, node);

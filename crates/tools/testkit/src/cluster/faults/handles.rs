@@ -57,14 +57,16 @@ pub(super) fn miscount(cluster: &mut Cluster, start: fn(&mut Cluster) -> Pod, ch
     for ((_, block), by) in pod.addresses.iter().zip(changes) {
         cluster.count(&pod.handle, *block, *by);
     }
-    match changes.iter().any(|by| *by < 0) {
-        true => cluster.expect("handle-count", pod.handle),
-        false => cluster.expect_as(&Form::ALL, "handle-count", pod.handle, "info"),
+    if changes.iter().any(|by| *by < 0) {
+        cluster.expect("handle-count", pod.handle)
+    } else {
+        cluster.expect_as(&Form::ALL, "handle-count", pod.handle, "info")
     }
 }
 
 pub(super) fn count_gone_block(cluster: &mut Cluster) {
-    let (pod, block) = (cluster.victim(), cluster.spare_block());
+    let pod = cluster.victim();
+    let block = cluster.spare_block();
     cluster.count(&pod.handle, block, 1);
     cluster.expect_as(&Form::ALL, "handle-count", pod.handle, "info");
 }

@@ -11,13 +11,15 @@ use crate::cluster::wire::{Tunnel, key};
 use crate::cluster::{Cluster, Form, Object, Pod};
 
 pub(super) fn duplicate_pods(cluster: &mut Cluster) {
-    let (holder, thief) = (cluster.victim(), cluster.victim());
+    let holder = cluster.victim();
+    let thief = cluster.victim();
     cluster.add_address(&thief.endpoint, holder.address());
     cluster.expect("duplicate-address", holder.address());
 }
 
 pub(super) fn taken_over(cluster: &mut Cluster) {
-    let (holder, thief) = (cluster.victim(), cluster.victim());
+    let holder = cluster.victim();
+    let thief = cluster.victim();
     cluster.set_addresses(&thief.endpoint, &holder.all_addresses());
     cluster.expect_for("duplicate-address", &holder);
     cluster.expect_leaked(&thief, "pod-has-other-address");

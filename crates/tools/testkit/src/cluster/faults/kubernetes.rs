@@ -50,7 +50,8 @@ pub(super) fn deleted_text(cluster: &mut Cluster) {
 pub(super) fn misnamed(cluster: &mut Cluster) {
     let name = format!("renamed-{}", cluster.next_spare);
     change_affinity(cluster, json!({"metadata": {"name": name}}));
-    let (path, field) = (format!("blockaffinities/{name}"), "metadata.name");
+    let path = format!("blockaffinities/{name}");
+    let field = "metadata.name";
     cluster.expect_detail_in(&Form::IN_KUBERNETES, "undecodable-object", path, field);
 }
 
@@ -58,7 +59,8 @@ pub(super) fn misnamed(cluster: &mut Cluster) {
 /// handle, it finds the object of the first one, and changes its counts without an error. In etcd, where keys contain
 /// the full IDs, the second handle is missing.
 pub(super) fn case_collision(cluster: &mut Cluster) {
-    let (first, second) = (cluster.victim(), cluster.victim());
+    let first = cluster.victim();
+    let second = cluster.victim();
     let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
     let small = large.to_lowercase();
     for (pod, id) in [(&first, &large), (&second, &small)] {
@@ -97,7 +99,8 @@ pub(super) fn pod_disagreement(cluster: &mut Cluster) {
 /// Adds a pod between two sandboxes: it has no endpoint, and its status contains its former address, which another pod
 /// now has.
 pub(super) fn between_sandboxes(cluster: &mut Cluster) {
-    let (other, pod) = (cluster.victim(), cluster.victim());
+    let other = cluster.victim();
+    let pod = cluster.victim();
     cluster.free_pod(&pod);
     let status = json!({"podIP": other.address(), "podIPs": [{"ip": other.address()}],
         "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}, {"type": "Ready", "status": "False"}]});

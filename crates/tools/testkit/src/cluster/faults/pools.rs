@@ -18,7 +18,8 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
 /// pool.
 fn add_inner(cluster: &mut Cluster, half: usize, change: &Value, forms: &[Form]) -> String {
     let (name, cidr) = cluster.extra_pool();
-    let (second, inner) = (format!("{name}-half"), part(cidr, 25, half));
+    let second = format!("{name}-half");
+    let inner = part(cidr, 25, half);
     cluster.put_pool(&name, cidr, 28, &json!({}));
     cluster.put_pool(&second, inner, 28, change);
     for pool in [cidr, inner] {

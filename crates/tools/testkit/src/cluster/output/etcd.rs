@@ -38,7 +38,8 @@ pub(super) fn write(endpoint: &str, entries: impl FnOnce(&mut dyn FnMut(&[u8], &
 
 /// Packs entries into transactions until all are sent or the receiver has been dropped.
 fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sender<Pairs>) {
-    let (mut pairs, mut bytes) = (Pairs::new(), 0);
+    let mut pairs = Pairs::new();
+    let mut bytes = 0;
     entries(&mut |key, value| {
         if pairs.len() == OPERATIONS || bytes + value.len() > BYTES {
             bytes = 0;

@@ -76,7 +76,9 @@ impl Cluster {
     /// addresses stay in use.
     pub fn kubernetes(&self, flavour: Flavour) -> KubeCluster {
         let maker = Maker { cluster: self, flavour };
-        let (objects, left_out, subjects) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let objects = Vec::new();
+        let left_out = Vec::new();
+        let subjects = BTreeMap::new();
         let mut made = KubeCluster { flavour, objects, left_out, truth: GroundTruth::default(), subjects };
         let mut taken = BTreeSet::new();
         self.for_each_entry(|key, value| {

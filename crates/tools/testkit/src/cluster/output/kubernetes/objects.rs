@@ -46,7 +46,8 @@ const SHORT: usize = 12;
 
 /// Creates the running pod of an endpoint.
 pub(in crate::cluster) fn pod_of(endpoint: &Value) -> Option<Value> {
-    let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
+    let stored = &endpoint["metadata"];
+    let spec = &endpoint["spec"];
     // Kubernetes has no ports of OpenStack.
     let orchestrator = spec["orchestrator"].as_str().filter(|orchestrator| *orchestrator != "openstack")?;
     let container = spec["containerID"].as_str().or(spec["endpoint"].as_str()).unwrap_or_default();

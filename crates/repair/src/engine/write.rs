@@ -1,0 +1,276 @@
+//! One write of a task: records the intent, sends the batch until its outcome is known, and records the outcome.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use calipam_datastore::write::{Batch, Change, Precondition, Stored, Swap};
+use calipam_datastore::{Error, Retries};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+
+use super::{Context, Event, Group, Objects};
+use crate::error::{RepairError, Result};
+use crate::journal::{
+    ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, intent_outcome,
+};
+
+/// The pauses before a write is sent again after an error.
+const RESENDS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(300)];
+
+/// The pauses before the second step of a deletion is tried again.
+const DELETIONS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
+
+/// The result of a task, or of one of its writes.
+pub(super) enum TaskResult {
+    Written(Made),
+    /// Objects were marked deleted, but could not be deleted after that.
+    Marked(String),
+    Already,
+    Conflict(String),
+}
+
+/// The changes of a write.
+pub(super) type Made = Vec<MadeChange>;
+
+pub(super) struct MadeChange {
+    pub key: Key,
+    /// The value before the write; `None` if there was none.
+    pub before: Option<Bytes>,
+    /// The revision and value after the write; `None` if the object was deleted.
+    pub left: Option<(String, Bytes)>,
+}
+
+/// Commits a batch, and sends it again after errors. `None` if nothing was written, so the task must read again.
+pub(super) async fn write(
+    context: &Context,
+    group: &Group,
+    objects: &Objects,
+    batch: &Batch,
+) -> Result<Option<TaskResult>> {
+    let mut intent = intent(group, objects, batch);
+    context.journal.intend(&mut intent).await?;
+    (context.events)(&Event::Intended { step: group.step });
+
+    let sending =
+        Sending { context, batch, intent: &intent, resends: Retries::new(&RESENDS), is_certain: true };
+    let end = sending.run().await;
+    if let End::Written { .. } = end {
+        (context.events)(&Event::Written { step: group.step });
+    }
+    if let Some(written) = end.outcome() {
+        context.journal.conclude(Outcome { id: intent.id, written })?;
+    }
+
+    match end {
+        End::Written { unfinished: Some(reason), .. } => Ok(Some(TaskResult::Marked(reason))),
+        End::Written { revisions, .. } => Ok(Some(TaskResult::Written(made(objects, batch, &revisions)))),
+        End::Lost => Ok(None),
+        End::Refused(reason) => Ok(Some(TaskResult::Conflict(reason))),
+        End::Unclear(keys) => Ok(Some(TaskResult::Conflict(format!(
+            "the datastore's answer was lost, and others have since changed {}",
+            keys.join(", ")
+        )))),
+        End::Failed { error, .. } => Err(error),
+    }
+}
+
+/// A batch whose intent is in the journal, until the fate of the write is known.
+struct Sending<'w> {
+    context: &'w Context,
+    batch: &'w Batch,
+    intent: &'w Intent,
+    resends: Retries,
+    /// True while each failed request was certainly not carried out.
+    is_certain: bool,
+}
+
+/// The state of a write between two requests.
+enum State {
+    /// No request has failed: a conflict is the work of another client.
+    Unsent,
+    /// An earlier request failed, and may have been carried out: a conflict may be its own work.
+    SentBefore,
+    /// There was a conflict after an earlier request failed.
+    Denied,
+    /// The last request failed.
+    Unanswered(Error),
+    Ended(End),
+}
+
+/// The end of a write.
+enum End {
+    Written {
+        revisions: Vec<Option<String>>,
+        /// The reason why objects that are marked deleted could not be deleted.
+        unfinished: Option<String>,
+    },
+    /// Nothing was written, because another client changed the objects first.
+    Lost,
+    /// Nothing was written, because the server refuses these objects. It may accept those of other steps.
+    Refused(String),
+    /// Others have changed the objects since a request failed, so nothing shows whether that request was carried out.
+    Unclear(Vec<String>),
+    Failed {
+        error: RepairError,
+        /// True if certainly nothing was written.
+        is_unwritten: bool,
+    },
+}
+
+impl End {
+    /// Returns what the journal records as the outcome. `None` if that is unknown, so that the intent stays open.
+    fn outcome(&self) -> Option<Option<Vec<Option<String>>>> {
+        match self {
+            Self::Written { revisions, .. } => Some(Some(revisions.clone())),
+            Self::Lost | Self::Refused(_) | Self::Failed { is_unwritten: true, .. } => Some(None),
+            Self::Unclear(_) | Self::Failed { is_unwritten: false, .. } => None,
+        }
+    }
+}
+
+impl Sending<'_> {
+    async fn run(mut self) -> End {
+        let mut state = State::Unsent;
+        loop {
+            state = match state {
+                State::Unsent => self.send(State::Ended(End::Lost)).await,
+                State::SentBefore => self.send(State::Denied).await,
+                State::Denied => State::Ended(self.end_of_denied().await),
+                State::Unanswered(error) => self.after_failure(error).await,
+                State::Ended(end) => return end,
+            };
+        }
+    }
+
+    /// Sends the batch. `denied` is the state after a conflict.
+    async fn send(&self, denied: State) -> State {
+        match self.context.commit(self.batch).await {
+            Ok(Swap::Done(revisions)) => {
+                let revisions = revisions.iter().map(text_of).collect();
+                State::Ended(End::Written { revisions, unfinished: None })
+            }
+            Ok(Swap::Conflict) => denied,
+            Err(error) => State::Unanswered(error),
+        }
+    }
+
+    /// Finds out whether the conflict is the work of an earlier request.
+    async fn end_of_denied(&self) -> End {
+        match self.outcome().await {
+            Ok(IntentOutcome::Written(outcome)) => written(outcome, None),
+            Ok(IntentOutcome::NotWritten) => End::Lost,
+            Ok(IntentOutcome::Changed(keys)) => End::Unclear(keys),
+            Err(error) => End::Failed { error, is_unwritten: false },
+        }
+    }
+
+    /// Finds out whether the request that failed was carried out. If not, the batch may be sent again: it still expects
+    /// the same versions.
+    async fn after_failure(&mut self, error: Error) -> State {
+        self.is_certain &= error.is_certainly_unwritten();
+        let is_last = !self.resends.is_left();
+        if is_last && !error.is_refusal() {
+            let is_unwritten =
+                self.is_certain && matches!(self.outcome().await, Ok(IntentOutcome::NotWritten));
+            return State::Ended(End::Failed { error: error.into(), is_unwritten });
+        }
+
+        match self.outcome().await {
+            Ok(IntentOutcome::Written(outcome)) => {
+                let unfinished = finish_deletions(self.context, self.batch).await;
+                State::Ended(written(outcome, unfinished))
+            }
+            Ok(IntentOutcome::NotWritten) if error.is_refusal() && (is_last || !error.may_pass()) => {
+                State::Ended(End::Refused(error.to_string()))
+            }
+            Ok(IntentOutcome::NotWritten) => {
+                self.resends.pause().await;
+                State::SentBefore
+            }
+            Ok(IntentOutcome::Changed(keys)) => State::Ended(End::Unclear(keys)),
+            Err(_) => State::Ended(End::Failed { error: error.into(), is_unwritten: false }),
+        }
+    }
+
+    /// Reads the objects to find the outcome of a write whose answer was lost.
+    async fn outcome(&self) -> Result<IntentOutcome> {
+        Ok(intent_outcome(self.intent, &self.context.writer.read(&self.intent.keys()?).await?))
+    }
+}
+
+fn written(outcome: Outcome, unfinished: Option<String>) -> End {
+    End::Written { revisions: outcome.written.unwrap_or_default(), unfinished }
+}
+
+/// Finishes deletions that were interrupted: on Kubernetes, an object is first marked deleted, and then deleted.
+/// Returns the reason if a deletion fails again.
+async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
+    for change in batch.changes.iter().filter(|change| change.value().is_none()) {
+        let key = change.key();
+        let mut retries = Retries::new(&DELETIONS);
+        while let Err(reason) = finish_deletion(context, key).await {
+            if !retries.pause().await {
+                return Some(format!(
+                    "{} is marked deleted, but could not be deleted: {reason}",
+                    key.named()
+                ));
+            }
+        }
+    }
+    None
+}
+
+async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
+    let objects = context.read(std::slice::from_ref(key)).await.map_err(|error| error.to_string())?;
+    let marked = objects.into_values().flatten().find(Stored::is_deleted);
+    let Some(marked) = marked else { return Ok(()) };
+    let delete = Change::delete(key.clone(), marked.revision);
+    match context.writer.commit(&Batch { changes: vec![delete], evidence: Vec::new() }).await {
+        Ok(Swap::Done(_)) => Ok(()),
+        Ok(Swap::Conflict) => Err("others keep writing to it".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
+    let object = |(change, revision): (&Change, &Option<String>)| MadeChange {
+        key: change.key().clone(),
+        before: objects.get(change.key()).and_then(Option::as_ref).map(|stored| stored.raw.clone()),
+        left: revision.clone().zip(change.value().cloned()),
+    };
+    batch.changes.iter().zip(revisions).map(object).collect()
+}
+
+fn text_of(revision: &Option<Revision>) -> Option<String> {
+    revision.as_ref().map(ToString::to_string)
+}
+
+/// Creates the journal's intent for a batch.
+fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
+    let change = |change: &Change| {
+        let stored = objects.get(change.key()).and_then(Option::as_ref);
+        ChangeRecord {
+            key: change.key().to_string(),
+            before: stored.map(|s| Version { revision: s.revision.to_string(), value: Value::new(&s.raw) }),
+            after: change.value().map(Value::new),
+        }
+    };
+
+    let guard = |(key, expect): &(Key, Precondition)| GuardRecord {
+        key: key.to_string(),
+        revision: match expect {
+            Precondition::Absent | Precondition::Records(..) | Precondition::Matches(_) => None,
+            Precondition::At(revision) => Some(revision.to_string()),
+            Precondition::NoBlockSince(revision) => Some(revision.to_string()),
+        },
+    };
+
+    Intent {
+        id: 0,
+        step: group.step,
+        reason: group.reason.clone(),
+        changes: batch.changes.iter().map(change).collect(),
+        guards: batch.evidence.iter().map(guard).collect(),
+    }
+}
