@@ -8,7 +8,7 @@ use calipam_repair::journal::Recorded;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::killed::run_and_kill;
-use super::kubernetes::{KubeSite, in_each_group, values};
+use super::kubernetes::{self, KubeSite, in_each_group};
 use super::site::*;
 use crate::cli::program::{prepare, started};
 
@@ -145,11 +145,11 @@ fn a_late_write_fails(flavour: Flavour) {
     let journal = only_journal(&site);
     site.run(&["undo", &journal, "--dry-run"]).exits(1).prints("keep-handle");
     site.undo(&journal).exits(1);
-    assert_eq!(values(&site.objects()), values(&before));
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
 
     let answer = site.server.request(&held.method, &held.path, &held.content).unwrap();
     assert_eq!(answer.status, 409, "{}", answer.body);
-    assert_eq!(values(&site.objects()), values(&before));
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
     site.undo(&journal).exits(1).prints("Nothing to restore");
 }
 
@@ -164,12 +164,12 @@ fn a_late_creation_is_told(flavour: Flavour) {
     let journal = only_journal(&site);
     let told = "got no answer to its request to create block ";
     site.undo(&journal).exits(1).says(told);
-    assert_eq!(values(&site.objects()), values(&before));
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
 
     let answer = site.server.request(&held.method, &held.path, &held.content).unwrap();
     assert_eq!(answer.status, 201, "{}", answer.body);
     site.undo(&journal).exits(1);
-    assert_eq!(values(&site.objects()), values(&before));
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
 }
 
 #[test]

@@ -43,7 +43,10 @@ pub async fn resolve(
 
     for (id, outcome) in &found {
         let outcome = match outcome {
-            IntentOutcome::Written(outcome) => outcome.clone(),
+            IntentOutcome::Written(outcome) => {
+                recorded.arrived.insert(*id);
+                outcome.clone()
+            }
             IntentOutcome::NotWritten => Outcome { id: *id, written: None },
             IntentOutcome::Changed(_) => continue,
         };

@@ -47,6 +47,8 @@ pub struct UndoStep {
     /// Objects that must not have changed: those on which the step depends, and those that a late write of a killed run
     /// would create. A step is undone completely or not at all.
     pub awaited: Vec<UndoObject>,
+    /// Objects whose last write by the run perhaps arrived after an earlier undo.
+    pub arrived: BTreeSet<Key>,
     /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
 }
@@ -138,6 +140,7 @@ impl UndoPlan {
         for intent in &recorded.intents {
             let outcome = recorded.outcomes.get(&intent.id);
             let mut awaited = Vec::new();
+            let keys: BTreeSet<Key> = intent.keys()?.into_iter().collect();
             match outcome.map(|outcome| &outcome.written) {
                 Some(Some(revisions)) => {
                     object_writes(intent, revisions, is_marked)?
@@ -151,14 +154,15 @@ impl UndoPlan {
             units.push(UndoUnit {
                 awaited,
                 steps: BTreeSet::from([intent.step]),
-                keys: intent.keys()?.into_iter().collect(),
+                arrived: if recorded.arrived.contains(&intent.id) { keys.clone() } else { BTreeSet::new() },
+                keys,
                 absent: absent(intent),
                 is_known: outcome.is_some(),
                 reason: intent.reason.clone(),
             });
         }
 
-        for UndoUnit { keys, awaited, absent, is_known, reason, .. } in join(units) {
+        for UndoUnit { keys, awaited, arrived, absent, is_known, reason, .. } in join(units) {
             let mut fences = Vec::new();
             let mut created = Vec::new();
             for intent in awaited {
@@ -183,7 +187,7 @@ impl UndoPlan {
                 continue;
             }
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
-            plan.steps.push(UndoStep { reason, objects, fences, awaited: created, absent });
+            plan.steps.push(UndoStep { reason, objects, fences, awaited: created, arrived, absent });
         }
 
         Ok(plan)
@@ -311,6 +315,7 @@ struct UndoUnit {
     keys: BTreeSet<Key>,
     /// The awaited objects of each intent.
     awaited: Vec<Vec<UndoObject>>,
+    arrived: BTreeSet<Key>,
     absent: BTreeSet<Key>,
     /// True if all outcomes are known.
     is_known: bool,
@@ -350,6 +355,7 @@ impl UndoUnit {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
         self.awaited.append(&mut other.awaited);
+        self.arrived.append(&mut other.arrived);
         self.absent.append(&mut other.absent);
         self.is_known &= other.is_known;
         if !self.reason.contains(&other.reason) {

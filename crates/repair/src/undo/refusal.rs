@@ -68,11 +68,13 @@ impl Fence {
 }
 
 /// Returns the reason to refuse objects that are undone together, if one of them has changed. If an object that the run
-/// created is missing, a killed undo may have deleted it. But if an object of an earlier phase is not undone yet, it
-/// was another client that deleted it.
-pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
-    let begun =
-        found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
+/// created is missing, an earlier undo may have deleted it. But if an object of an earlier phase is not undone yet, it
+/// was another client that deleted it. This does not hold for `arrived` objects, which may have been written since that
+/// undo.
+pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
+    let is_first =
+        |(object, state): &&(&UndoObject, State)| *state == State::AsLeft && !arrived.contains(&object.key);
+    let begun = found.iter().filter(is_first).map(|(object, _)| object.phase()).min();
     let is_gone = |object: &UndoObject| {
         let was_created =
             object.before.is_none() && object.left.as_ref().is_some_and(|left| left.value.is_some());
@@ -144,7 +146,8 @@ impl UndoPlan {
             let late = created.map(|index| &step.awaited[index]);
             let late = late.or_else(|| passed.map(|index| &step.fences[index]));
             let found: Vec<_> = step.objects.iter().zip(states.iter().copied()).collect();
-            if let Some(reason) = why_refused(&found).or_else(|| late.map(changed_since_plan)) {
+            if let Some(reason) = why_refused(&found, &step.arrived).or_else(|| late.map(changed_since_plan))
+            {
                 self.skip(step, reason);
                 continue;
             }

@@ -58,7 +58,7 @@ impl UndoTask {
         }
         let found: Vec<_> =
             self.checked().iter().map(|object| (object, State::of(object, now(object)))).collect();
-        if let Some(reason) = why_refused(&found) {
+        if let Some(reason) = why_refused(&found, &self.step.arrived) {
             return Some(reason);
         }
         let step = &*self.step;
