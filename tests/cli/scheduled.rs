@@ -248,8 +248,11 @@ fn the_archive_is_kept_by_a_job_and_by_cron() {
 /// Runs the line of `docs/systemd/crontab` as cron does: with /bin/sh, without a terminal, and with few variables.
 fn cron(folder: &Path, datastore: &str) -> Run {
     let crontab = text("systemd/crontab");
+    let described = text("scheduled-checks.md");
+    for line in crontab.lines().filter(|line| !line.starts_with('#')) {
+        assert!(described.contains(&format!("\n{line}\n")), "the examples run another line than {line}");
+    }
     let line = crontab.lines().find_map(|line| line.strip_prefix("*/15 * * * * ")).unwrap();
-    assert!(!line.contains('%'), "cron takes it for the end of the line");
     let line = line
         .replace("calipam check", &format!("{} check --datastore {datastore}", crate::cli::PROGRAM))
         .replace("/var/lib/calipam", folder.to_str().unwrap())

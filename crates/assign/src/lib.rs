@@ -18,6 +18,7 @@ mod error;
 mod event;
 mod family;
 mod full;
+mod go_random;
 mod handle;
 mod hosts;
 mod keys;

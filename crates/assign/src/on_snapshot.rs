@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
-use calipam_model::block::BlockContent;
+use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::cidr_set::around;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
@@ -20,6 +20,7 @@ use calipam_model::parallel::lock;
 use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{DatastoreKind, DefectKind, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::words::joined;
+use foldhash::fast::FixedState;
 use jiff::Timestamp;
 
 use crate::record::Record;
@@ -37,6 +38,8 @@ pub(crate) struct IndexedSnapshot<'s> {
     by_key: HashMap<&'s AffinityKey, usize>,
     /// Objects that cannot be decoded, each with the reason.
     undecodable: BTreeMap<&'s Key, &'s str>,
+    /// The CIDRs of the blocks that have owners, by owner, ascending.
+    owned: OnceLock<HashMap<BlockOwner, Vec<IpNet>>>,
 }
 
 impl<'s> IndexedSnapshot<'s> {
@@ -59,7 +62,7 @@ impl<'s> IndexedSnapshot<'s> {
         });
         let nodes = nodes.collect();
         let undecodable = undecodable.collect();
-        Self { snapshot, blocks, nodes, affinities, by_key, undecodable }
+        Self { snapshot, blocks, nodes, affinities, by_key, undecodable, owned: OnceLock::new() }
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<&'s Versioned<Node>> {
@@ -79,6 +82,23 @@ impl<'s> IndexedSnapshot<'s> {
     fn stored(&self, cidr: IpNet) -> Option<Option<&'s Versioned<StoredBlock>>> {
         let at = self.blocks.binary_search_by_key(&cidr, |(cidr, _)| *cidr).ok()?;
         Some(self.blocks[at].1)
+    }
+
+    /// The CIDRs of the blocks that belong to an owner.
+    fn owned(&self, owner: &BlockOwner) -> &[IpNet] {
+        let owned = self.owned.get_or_init(|| {
+            let mut owned: HashMap<BlockOwner, Vec<IpNet>> = HashMap::new();
+            for StoredBlock { key, content } in self.snapshot.blocks.iter().map(|stored| &stored.value) {
+                let Some(owner) = content.owner() else { continue };
+                match owned.get_mut(owner) {
+                    Some(blocks) => blocks.push(*key),
+                    None => drop(owned.insert(owner.clone(), vec![*key])),
+                }
+            }
+            owned.values_mut().for_each(|blocks| blocks.sort_unstable());
+            owned
+        });
+        owned.get(owner).map_or(&[], Vec::as_slice)
     }
 
     /// True if the cluster's Calico lists affinities by their labels.
@@ -122,6 +142,8 @@ pub struct SnapshotStore<'s> {
     ends_deletions: bool,
     /// True if blocks whose free list contradicts their records are used as Calico uses them.
     trusts_free_lists: bool,
+    /// The blocks that were read, as entries.
+    read: Mutex<HashMap<IpNet, Entry, FixedState>>,
     writes: Mutex<Writes>,
 }
 
@@ -169,6 +191,7 @@ impl<'s> SnapshotStore<'s> {
             lists_by_label: false,
             ends_deletions: true,
             trusts_free_lists: false,
+            read: Mutex::default(),
             writes: Mutex::default(),
         }
     }
@@ -306,7 +329,13 @@ impl<'s> SnapshotStore<'s> {
         stored.map(|stored| self.block(stored)).chain(hidden).chain(writes.of(query)).collect()
     }
 
+    /// The entry of a block. A block is copied once, however often it is read.
     fn block(&self, stored: &Versioned<StoredBlock>) -> Entry {
+        let mut read = lock(&self.read);
+        read.entry(stored.value.key).or_insert_with(|| self.copied(stored)).clone()
+    }
+
+    fn copied(&self, stored: &Versioned<StoredBlock>) -> Entry {
         let content = &stored.value.content;
         let usable = match self.trusts_free_lists {
             true => content.as_calico_takes(),
@@ -387,6 +416,10 @@ impl Store for SnapshotStore<'_> {
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         Ok(queries.iter().map(|query| self.list(query)).collect())
+    }
+
+    fn owned_blocks(&self, owner: &BlockOwner) -> Vec<IpNet> {
+        self.indexed.owned(owner).to_vec()
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {

@@ -2,6 +2,7 @@
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
+use calipam_model::block::BlockOwner;
 use calipam_model::cidr;
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
@@ -27,6 +28,12 @@ pub trait Store {
     /// [`Query::Get`] has one entry or none. Records that cannot be decoded are returned as [`Record::Undecodable`],
     /// never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
+
+    /// The blocks that belong to an owner, with or without an affinity, ascending, if the store knows that without
+    /// reading all blocks.
+    fn owned_blocks(&self, _owner: &BlockOwner) -> Vec<IpNet> {
+        Vec::new()
+    }
 
     /// Performs one write, and returns the record's new revision. After a deletion, the revision has no meaning.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError>;
@@ -55,6 +62,10 @@ impl<S: Store> Store for &S {
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         (**self).read(queries).await
+    }
+
+    fn owned_blocks(&self, owner: &BlockOwner) -> Vec<IpNet> {
+        (**self).owned_blocks(owner)
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {

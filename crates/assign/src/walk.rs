@@ -1,10 +1,13 @@
-//! Walks over the blocks of a pool. The start depends on the host, so that hosts seldom want the same block.
+//! Walks over the blocks of a pool, in Calico's order. The start depends on the host, so that hosts seldom want the same
+//! block.
 
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::pool::Pool;
+
+use crate::go_random::GoRandom;
 
 /// A walk over the CIDRs of all blocks of a pool, each once.
 #[derive(Clone, Debug)]
@@ -21,15 +24,17 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Begins a walk over `pool`. The start depends on `host`. If the pool's blocks are single addresses, it depends on
-    /// `moment` instead, so that walks differ from one request to the next.
-    pub(crate) fn new(pool: &Pool, host: &str, moment: u64) -> Self {
+    /// `moment` instead, in nanoseconds, so that walks differ from one request to the next.
+    pub(crate) fn new(pool: &Pool, host: &str, moment: i64) -> Self {
         let is_single = pool.block_size == pool.cidr.max_prefix_len();
-        let seed = if is_single { scatter(moment) } else { hash(host) };
-        let count = match pool.block_size.checked_sub(pool.cidr.prefix_len()) {
-            None => 0,
-            Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),
+        let seed = if is_single { moment } else { i64::from(fnv(host)) };
+        let (count, start) = match pool.block_size.checked_sub(pool.cidr.prefix_len()).map(u32::from) {
+            None => (0, 0),
+            Some(bits) => {
+                let count = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
+                (count, GoRandom::new(seed).below_power(bits) % count)
+            }
         };
-        let start = if count == 0 { 0 } else { u128::from(seed) % count };
         Self { pool: pool.cidr.trunc(), prefix: pool.block_size, count, start, passed: 0 }
     }
 
@@ -84,6 +89,12 @@ pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     holding(net).filter(move |larger| *larger != net && !is_beside(larger))
 }
 
+/// Hashes a string with FNV-1, as Calico does a host's name.
+fn fnv(text: &str) -> u32 {
+    let step = |hash: u32, byte: u8| hash.wrapping_mul(0x0100_0193) ^ u32::from(byte);
+    text.bytes().fold(0x811c_9dc5, step)
+}
+
 /// Hashes a string with FNV-1a, followed by [`scatter`].
 pub(crate) fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -121,6 +132,32 @@ mod tests {
         }
         assert!(Walk::new(&pool("10.0.0.0/30", 28), "a", 0).next().is_none());
         assert!(Walk::new(&pool("::/0", 128), "a", 5).next().is_some());
+    }
+
+    /// The first blocks of Calico's own generator.
+    #[test]
+    fn a_walk_begins_where_calico_does() {
+        for (cidr, size, host, first) in [
+            ("10.244.0.0/16", 26, "node-1", "10.244.84.128/26"),
+            ("10.244.0.0/16", 26, "n1", "10.244.40.128/26"),
+            ("10.244.0.0/16", 26, "ip-10-0-3-7.eu-west-1.compute.internal", "10.244.99.128/26"),
+            ("10.244.0.0/16", 26, "load-balancer", "10.244.146.128/26"),
+            ("10.244.0.0/16", 26, "köln", "10.244.116.64/26"),
+            ("10.244.0.0/16", 26, "", "10.244.67.192/26"),
+            ("10.0.0.0/8", 26, "node-1", "10.39.119.128/26"),
+            ("192.168.0.0/20", 29, "n1", "192.168.5.16/29"),
+            ("10.9.0.0/26", 26, "n1", "10.9.0.0/26"),
+            ("fd00:10:244::/64", 122, "node-1", "fd00:10:244:0:94fa:7820:5b81:7500/122"),
+            ("fd00:1::/59", 122, "n1", "fd00:1:0:13:e83c:c9a6:7f8b:bb80/122"),
+            ("fd00:1::/58", 122, "load-balancer", "fd00:1:0:30:d0ba:d720:cd1d:da40/122"),
+            ("fd00:1::/57", 122, "köln", "fd00:1:0:64:50be:614c:f60c:a780/122"),
+            ("fd00::/8", 122, "n1", "fddd:cf7a:b6b7:61e7:f788:a1b7:890e:f200/122"),
+            ("::/0", 116, "node-1", "3544:5b2b:7e95:218b:641a:11cb:b955:4000/116"),
+            ("::/0", 127, "n1", "9ac8:9e89:b471:abac:6d86:1cfc:fc38:f52a/127"),
+        ] {
+            let mut walk = Walk::new(&pool(cidr, size), host, 7);
+            assert_eq!(walk.next(), Some(first.parse().unwrap()), "{cidr} {host}");
+        }
     }
 
     #[test]

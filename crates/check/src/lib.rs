@@ -49,6 +49,7 @@ pub use self::names::{addresses, and_more, list, names_of_mentions, names_of_own
 pub use self::places::Places;
 pub use self::remedy::{PoolChange, Remedy, Topic};
 pub use self::report::{ClusterIdentity, Counts, Report};
+pub use self::rules::without_address::nodes_without_addresses;
 pub use self::scope::Scope;
 pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 
@@ -86,11 +87,8 @@ impl Context<'_> {
 
     /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
-        let mut found = self.without_addresses(self.snapshot);
-        found.retain(|finding| {
-            finding.code == Code::NodeWithoutAddresses && finding.severity != Severity::Info
-        });
-        found.into_iter().flat_map(|finding| finding.nodes).collect()
+        let found = self.without_addresses(self.snapshot);
+        nodes_without_addresses(&found).into_iter().map(str::to_owned).collect()
     }
 
     /// Returns findings that the same snapshot has at a later time. They include all findings that appear only because

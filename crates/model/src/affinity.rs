@@ -36,6 +36,15 @@ impl AffinityType {
             other => Self::Other(other.to_owned()),
         }
     }
+
+    /// The holder of this type with a name, in the form of the field `affinity` in blocks.
+    pub fn owner(&self, name: &str) -> BlockOwner {
+        match self {
+            Self::Host => BlockOwner::Host(name.to_owned()),
+            Self::Virtual => BlockOwner::Virtual(name.to_owned()),
+            Self::Other(kind) => BlockOwner::Other(format!("{kind}:{name}")),
+        }
+    }
 }
 
 impl fmt::Display for AffinityType {
@@ -76,11 +85,7 @@ impl AffinityKey {
 
     /// The holder, in the form of the field `affinity` in blocks.
     pub fn owner(&self) -> BlockOwner {
-        match &self.kind {
-            AffinityType::Host => BlockOwner::Host(self.node.clone()),
-            AffinityType::Virtual => BlockOwner::Virtual(self.node.clone()),
-            AffinityType::Other(kind) => BlockOwner::Other(format!("{kind}:{}", self.node)),
-        }
+        self.kind.owner(&self.node)
     }
 
     /// True if `owner`, the owner recorded in a block, is the holder of this affinity.

@@ -285,7 +285,7 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
         archive.pairs_with_falling_revisions().map(|pair| pair.map(|export| export.taken_at))
     {
         operator.warn(format!(
-            "the export from {second} has older data than the one from {first}: a clock was set back, or the datastore \
+            "the export from {second:.0} has older data than the one from {first:.0}: a clock was set back, or the datastore \
              was restored; events between them can be out of order"
         ));
     }

@@ -82,7 +82,7 @@ impl Recording<'_> {
         let last = journal.last();
         if last.duration_since(now) > CLOCK_SKEW {
             self.access.operator.warn(format!(
-                "the clock was set back from {last} to {now}: changes are recorded as of {last} until the clock has passed that time"
+                "the clock was set back from {last:.0} to {now:.0}: changes are recorded as of {last:.0} until the clock has passed that time"
             ));
         }
         let is_old =

@@ -9,7 +9,7 @@ use calipam_model::hint::Hint;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
-use calipam_model::words::quoted;
+use calipam_model::words::{quoted, thousands};
 use calipam_plan::migrate;
 use calipam_repair::journal::{Header, Recorded, later, resolve};
 use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo as execute};
@@ -37,7 +37,7 @@ pub struct Undone {
 
 /// The kinds of objects that an undo writes.
 fn sources(plan: &UndoPlan) -> Vec<Source> {
-    let keys = || plan.steps().iter().flat_map(|step| &step.objects).map(|object| &object.key);
+    let keys = || plan.written().map(|object| &object.key);
     let has = |wanted: fn(&Key) -> bool| keys().any(wanted);
     let mut sources = Vec::new();
     if has(|key| matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_))) {
@@ -68,6 +68,19 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
         LockState::Unlocked => {}
     }
     Ok((now == LockState::AsItWas).then_some(lock))
+}
+
+/// Names the objects that a late write of the run may still create.
+fn late(plan: &UndoPlan) -> Option<String> {
+    let [first, others @ ..] = plan.late() else { return None };
+    let objects = match others.len() {
+        0 => first.named().to_string(),
+        more => format!("{} and {} more", first.named(), thousands(more)),
+    };
+    Some(format!(
+        "that run got no answer to its request to create {objects}, which can still take effect: undo the run again \
+         a minute later"
+    ))
 }
 
 /// The maximum number of pools that an undo requires to be unchanged.
@@ -158,7 +171,10 @@ pub async fn undo(
         plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(access.datastore).await?;
     }
     let plan = check_pools(access, plan).await?;
-    let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
+    if let Some(late) = late(&plan) {
+        access.operator.warn(late);
+    }
+    let changes = plan.written().count();
     let lock = lock_of_run(&run, journal, plan.cluster()).await?;
     let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
         // Even a run that was killed before its first change leaves a lock.

@@ -1,8 +1,10 @@
 //! The settings for examples, and the examples that cannot be run.
 
 /// The beginnings of examples that this test runs.
-pub(super) const RUN: [&str; 6] = [
+pub(super) const RUN: [&str; 8] = [
     "calipam ",
+    "/usr/local/bin/calipam ",
+    "out=$(calipam ",
     "ipam ",
     "kubectl ipam ",
     "kubectl calico ",
@@ -11,8 +13,7 @@ pub(super) const RUN: [&str; 6] = [
 ];
 
 /// The beginnings of examples that this test cannot run, each with the reason.
-pub(super) const NOT_RUN: [(&str, &str); 23] = [
-    ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
+pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
     ("\"$CALIPAM_TEST_ETCD\" ", "a server at a port that may be taken; tests have theirs at free ones"),
@@ -28,7 +29,6 @@ pub(super) const NOT_RUN: [(&str, &str); 23] = [
     ("install -m ", "the same"),
     ("systemctl ", "needs systemd; `scheduled.rs` reads the units"),
     ("ln -s /var/lib/calipam/", "needs node_exporter"),
-    ("MAILTO=", "a setting of cron"),
     ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
     ("calipam record", "stays until a signal comes; `record.rs` runs it"),
     (
@@ -48,8 +48,8 @@ pub(super) const REPLACED: [(&str, &str); 8] = [
     // A revision that exists in the test's etcd.
     ("etcd@48250", "etcd@200"),
     // Folders of the system are replaced by folders of the test.
-    ("/etc/", "$HOME/etc/"),
-    ("/var/", "$HOME/var/"),
+    ("/etc/", "$ROOT/etc/"),
+    ("/var/", "$ROOT/var/"),
     // The test's cluster does not change, so there is nothing to wait for.
     ("--confirm 30s", "--confirm 1s"),
     (" check", " check --settle 0"),

@@ -2,8 +2,10 @@
 //! output that the document shows.
 //!
 //! An example is a line below "Examples:" in the help of a command, or a line of a code block that names no language (a
-//! block without commands is ```` ```text ````). Examples with a beginning in [`RUN`] are run. Those that cannot be run
-//! are in [`NOT_RUN`], with the reason. `stories` runs the stories of `docs/repair.md`.
+//! block without commands is ```` ```text ````). A block below `<!-- cron -->` is a part of a crontab. Examples with a
+//! beginning in [`RUN`] are run, in the surroundings that their document describes: the shell of a person, cron, or a
+//! container. Those that cannot be run are in [`NOT_RUN`], with the reason. `stories` runs the stories of
+//! `docs/repair.md`, and `scheduled` the files of `docs/kubernetes` and `docs/systemd`.
 
 mod document;
 mod listed;
@@ -11,11 +13,9 @@ mod options;
 mod place;
 mod spoken;
 
-use std::collections::BTreeMap;
-
 use calipam_testkit::servers::{Tool, left_out};
 
-use self::document::{Example, of_documents, of_help};
+use self::document::{Example, Surroundings, of_documents, of_help};
 use self::listed::{NOT_RUN, RUN, exit_codes, writes};
 use self::place::Place;
 use crate::cli::pty::Shown;
@@ -25,11 +25,12 @@ use crate::cli::shell::at_once;
 const UNKNOWN: &str = "is neither run nor listed. Where it begins as one of RUN in tests/cli/examples/listed.rs, it is run; \
     list there what cannot be run, with the reason; a code block without commands is ```text";
 
-/// Returns each example once.
+/// Returns each example once. In other surroundings, it is another one.
 fn examples() -> Vec<Example> {
-    let all = of_documents().into_iter().chain(of_help());
-    let once: BTreeMap<String, Example> = all.map(|example| (example.line.clone(), example)).collect();
-    once.into_values().collect()
+    let mut all: Vec<Example> = of_documents().into_iter().chain(of_help()).collect();
+    all.sort_by(|a, b| a.line.cmp(&b.line));
+    all.dedup_by(|b, a| a.line == b.line && a.surroundings == b.surroundings);
+    all
 }
 
 fn is_listed(example: &Example) -> bool {
@@ -37,8 +38,7 @@ fn is_listed(example: &Example) -> bool {
 }
 
 fn is_run(example: &Example) -> bool {
-    let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
-    RUN.iter().any(|begin| line.starts_with(begin)) && !is_listed(example)
+    RUN.iter().any(|begin| example.line.starts_with(begin)) && !is_listed(example)
 }
 
 #[test]
@@ -64,6 +64,9 @@ fn every_example_ends_and_prints_as_documented() {
     let (writing, reading): (Vec<&Example>, Vec<&Example>) =
         all.iter().filter(can_run).partition(|example| writes(&example.line));
     assert!(reading.len() > 40 && writing.len() > 12, "{} and {}", reading.len(), writing.len());
+    let is_of_cron = |example: &&Example| matches!(example.surroundings, Surroundings::Cron(_));
+    let in_container = |example: &&Example| matches!(example.surroundings, Surroundings::Container(_));
+    assert!(all.iter().filter(is_of_cron).count() >= 4 && all.iter().any(|example| in_container(&example)));
 
     let place = Place::start();
     let wrong: Vec<String> = std::thread::scope(|scope| {
@@ -81,7 +84,7 @@ fn needs_jq(example: &Example) -> bool {
 
 /// Compares the result of an example with its document, and returns an error.
 fn judge(example: &Example, shown: &Shown) -> Option<String> {
-    let Example { place, line, output } = example;
+    let Example { place, line, output, .. } = example;
     let (code, text) = (shown.code.unwrap_or(-1), &shown.text);
     // A document may show an error deliberately.
     let is_error = output.as_ref().is_some_and(|output| output.starts_with("error: "));

@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use calipam_testkit::cluster::{Cluster, Object};
 use calipam_testkit::kube::{Flavour, Kinds, Lease, lease};
 use calipam_testkit::servers::Etcd;
 use tempfile::TempDir;
 
-use super::document::Example;
+use super::document::{Example, Surroundings};
 use super::listed::{FOLDERS, REPLACED};
 use crate::cli::program::{Run, example, root};
 use crate::cli::pty::{Shown, Terminal};
@@ -91,12 +91,49 @@ impl Place {
         self.shell.folder().join("home")
     }
 
+    /// Prepares an example in its surroundings.
+    fn prepared(&self, example: &Example, etcd: &Etcd, home: &Path) -> Command {
+        let line = typed(example);
+        match &example.surroundings {
+            Surroundings::Person => self.command(&line, etcd, home),
+            Surroundings::Cron(settings) => self.job(&line, settings, etcd, home),
+            Surroundings::Container(mounts) => self.container(&line, mounts, etcd, home),
+        }
+    }
+
+    /// Prepares a line as some implementations of cron do: without HOME and a terminal, and with few variables.
+    fn job(&self, line: &str, settings: &[(String, String)], etcd: &Etcd, home: &Path) -> Command {
+        let programs = self.shell.folder().display().to_string();
+        let place = |text: &str| text.replace("/usr/local/bin", &programs);
+        let mut job = Command::new("/bin/sh");
+        job.args(["-c", &place(line)]).current_dir("/").stdin(Stdio::null());
+        job.env_clear().env("SHELL", "/bin/sh").env("LOGNAME", "root").env("PATH", "/usr/bin:/bin");
+        job.envs(settings.iter().map(|(name, value)| (name, place(value))));
+        // Stand for settings and folders of the system.
+        job.env("ROOT", home).env("STATE_DIRECTORY", home.join("var/lib/calipam"));
+        job.env("ETCD_ENDPOINTS", etcd.endpoint());
+        job
+    }
+
+    /// Prepares a call of the program as a container makes it: without a shell, a home and a place to write.
+    fn container(&self, line: &str, mounts: &[(String, String)], etcd: &Etcd, home: &Path) -> Command {
+        let outside = |path: &str| path.replace('~', &home.display().to_string());
+        let inside = |word: &str| match mounts.iter().find(|(_, inside)| inside == word) {
+            Some((path, _)) => outside(path),
+            None => word.to_owned(),
+        };
+        let mut program = Command::new(crate::cli::PROGRAM);
+        program.args(line.split(' ').skip(1).map(inside)).current_dir("/").stdin(Stdio::null());
+        program.env_clear().env("HOME", "/").env("ETCD_ENDPOINTS", etcd.endpoint());
+        program
+    }
+
     fn command(&self, line: &str, etcd: &Etcd, home: &Path) -> Command {
         // The examples for zsh need only its array `fpath`. zsh counts from 1, but bash from 0, so the first element is
         // a placeholder.
         let line = format!("set -o pipefail; fpath=(. \"$HOME/functions\"); {line}");
         let mut command = self.shell.command("bash", &line);
-        command.current_dir(home).env("HOME", home).env("PROFILE", home.join("profile"));
+        command.current_dir(home).env("HOME", home).env("ROOT", home).env("PROFILE", home.join("profile"));
         command.env_remove("XDG_STATE_HOME");
         command.env("ETCD_ENDPOINTS", etcd.endpoint()).env("ENDPOINT", etcd.endpoint());
         command
@@ -120,8 +157,7 @@ impl Place {
         {
             fs::remove_file(home.path().join(file)).unwrap();
         }
-        let run = Run::of(self.command(&typed(example), &self.still, home.path()));
-        Shown { text: run.stdout + &run.stderr, code: Some(run.code) }
+        shown(Run::of(self.prepared(example, &self.still, home.path())))
     }
 
     /// Runs an example that writes, and answers yes. Before an example of `undo`, makes a run that it can undo.
@@ -136,10 +172,17 @@ impl Place {
             let release = format!("calipam release --orphan-handles --yes --settle 0 --grace 0 {journal}");
             Run::of(self.command(&release, &self.written, home.path())).succeeded();
         }
-        let mut command = self.command(&line, &self.written, home.path());
+        let mut command = self.prepared(example, &self.written, home.path());
+        if example.surroundings != Surroundings::Person {
+            return shown(Run::of(command));
+        }
         let shown = Terminal::new(200).answer(&mut command, "y\ny\n");
         Shown { text: shown.text.replace('\r', ""), ..shown }
     }
+}
+
+fn shown(run: Run) -> Shown {
+    Shown { text: run.stdout + &run.stderr, code: Some(run.code) }
 }
 
 /// Adds the contexts that the documents name to a kubeconfig. All of them lead to the same server.
@@ -156,8 +199,7 @@ fn with_contexts(kubeconfig: &Path) -> String {
 
 /// Returns the line that this test runs.
 fn typed(example: &Example) -> String {
-    // A line of cron begins with its schedule.
-    let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
+    let line = example.line.as_str();
     // calicoctl has no option `--settle`. Examples with output are run without it, since the hints in their output
     // would repeat it.
     let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();

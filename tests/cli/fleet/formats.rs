@@ -72,12 +72,16 @@ fn a_thousand_clusters_are_one_page() {
         format!("document.querySelectorAll('table[data-filtered={table}] > tbody > tr').{what}")
     };
     assert_eq!(page.evaluate(&of_table("clusters", "length")).unwrap(), 1000);
-    assert_eq!(page.evaluate(&of_table("findings", "length")).unwrap(), 11 + 4 * 996);
+    assert_eq!(page.evaluate(&of_table("findings", "length")).unwrap(), 10 + 4 * 996);
     assert_eq!(page.evaluate(&shown("clusters")).unwrap(), 100);
     let text = |id: &str| format!("document.getElementById('{id}').textContent");
     assert_eq!(page.evaluate(&text("clusters-shown")).unwrap(), "100 of 1,000 shown");
     let first = "document.querySelector('#clusters-table tbody tr td').textContent";
     assert_eq!(page.evaluate(first).unwrap(), "mesh/a");
+    let kinds =
+        "[...document.querySelectorAll('#kinds-table tbody tr')].map(row => row.innerText.split('\\t')[2])";
+    let kinds: Vec<String> = evaluate(&mut page, kinds);
+    assert!(kinds.iter().any(|kind| kind.ends_with(" in 996 clusters")), "{kinds:?}");
 
     // Sorts by name, with numbers in names in numerical order, and shows all clusters.
     page.evaluate("document.querySelector('#clusters-table th button').click()").unwrap();
@@ -93,14 +97,10 @@ fn a_thousand_clusters_are_one_page() {
     folder.write("page.html", folder.run("check -o html").stdout);
     let mut page = browser.page().unwrap();
     page.open(Path::new(&folder.at("page.html"))).unwrap();
-    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 11);
+    assert_eq!(page.evaluate(&shown("findings")).unwrap(), 10);
     filter(&mut page, "over-nodes");
     assert_eq!(page.evaluate(&shown("findings")).unwrap(), 2);
     assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
-    let kinds =
-        "[...document.querySelectorAll('#kinds-table tbody tr')].map(row => row.innerText.split('\\t')[2])";
-    let kinds: Vec<String> = evaluate(&mut page, kinds);
-    assert!(kinds.contains(&"2 in 2 clusters".to_owned()), "{kinds:?}");
     page.resize(400, 900).unwrap();
     assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
     assert!(page.complaints().unwrap().is_empty());

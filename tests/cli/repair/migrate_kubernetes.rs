@@ -238,6 +238,46 @@ fn eviction_stops_when_a_new_pod_has_an_address_of_the_old_pool() {
     );
 }
 
+/// An eviction moves neither pods that no controller recreates nor tunnels. Hints name only what helps with what is left.
+#[test]
+fn bare_pods_and_tunnels_are_told_how_to_move() {
+    let site = KubeSite::of(&cluster(), Flavour::Classic);
+    let apply = ["migrate", "--from", OLD, "--apply", "--yes"];
+    site.run_at_once(&apply, &["--to-cidr", "10.99.0.0/16"]).succeeded();
+    site.run_at_once(&apply, &[]).succeeded();
+    let evict = || site.run_at_once(&apply, &["--evict"]);
+    let restart = "restart calico-node on node-1, node-2, node-3, so that their tunnels get other addresses";
+    let run = evict().exits(1).says("hint: delete 3 pods that no controller recreates").says(restart);
+    assert!(!run.stderr.contains("with `calipam migrate --apply"), "nothing can be evicted: {run:?}");
+
+    let all = site.server.request("GET", "/api/v1/pods", "").unwrap();
+    let all: Value = serde_json::from_str(&all.body).unwrap();
+    for pod in all["items"].as_array().unwrap() {
+        let [namespace, name] = ["namespace", "name"].map(|name| pod["metadata"][name].as_str().unwrap());
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+    }
+    let run = evict().exits(1).says(restart);
+    assert!(!run.stderr.contains("delete 3 pods") && !run.stderr.contains("evict its pods"), "{run:?}");
+
+    // calico-node writes the new addresses of its tunnels.
+    for number in 1..=3 {
+        let path = format!("/api/v1/nodes/node-{number}");
+        let node = site.server.request("GET", &path, "").unwrap();
+        let mut node: Value = serde_json::from_str(&node.body).unwrap();
+        for (name, value) in node["metadata"]["annotations"].as_object_mut().unwrap() {
+            if name.starts_with("projectcalico.org/IPv4") && name.ends_with("TunnelAddr") {
+                *value = format!("10.99.{number}.1").into();
+            } else if name == "projectcalico.org/IPv4WireguardInterfaceAddr" {
+                *value = format!("10.99.{number}.2").into();
+            }
+        }
+        assert_eq!(site.server.request("PUT", &path, &node.to_string()).unwrap().status, 200);
+    }
+    let document = site.run_at_once(&["migrate", "--from", OLD, "-o", "json"], &[]).json();
+    assert_eq!(document["phase"], "clean-up", "{document}");
+}
+
 /// The node of the pod is down, so the pod never ends.
 #[test]
 fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 
 use calipam_repair::journal::Recorded;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::kubernetes::KubeSite;
+use super::killed::run_and_kill;
+use super::kubernetes::{self, KubeSite, in_each_group};
 use super::site::*;
 use crate::cli::program::{prepare, started};
 
@@ -92,8 +94,82 @@ fn a_run_on_kubernetes_ends_with_what_is_written_and_what_is_not() {
     assert!(has("error: ") && has(": no answer within "), "{lines:#?}");
     assert!(lines.iter().all(|line| !line.contains("/calico/")), "no key of etcd: {lines:#?}");
     assert!(left < all && all - left < MANY / 2, "{left} of {all}");
-    let recorded = Recorded::read(Path::new(&only_journal(&site))).unwrap();
-    assert!(!recorded.ended);
+    let journal = only_journal(&site);
+    assert!(!Recorded::read(Path::new(&journal)).unwrap().ended);
+
+    // Requests that the server still held can overtake the first undo, but not change what the last one has restored.
+    let undone = loop {
+        let undone = site.undo(&journal).exits(1);
+        if !undone.stdout.contains("aborted (conflict)") && !undone.stdout.contains(" skipped") {
+            break undone;
+        }
+    };
+    assert_eq!(etcd.entries_below(prefix).unwrap().len(), all, "{undone:?}");
+}
+
+/// A request to write, as a proxy saw it.
+#[derive(Clone, Debug)]
+struct Held {
+    method: String,
+    path: String,
+    content: String,
+}
+
+/// Kills a run at its first write of a kind of object, which the server does not see. Returns that request.
+fn killed_at_write(site: &KubeSite, plural: &'static str, method: &'static str, arguments: &[&str]) -> Held {
+    let torn = Tearing::kubernetes(&site.server).unwrap();
+    let held: Arc<Mutex<Option<Held>>> = Arc::default();
+    let seen_by_proxy = Arc::clone(&held);
+    let command = site.command_by(torn.kubeconfig(), arguments);
+    let killed = run_and_kill(command, &torn, Tear::Drop, move |seen| {
+        let is_wanted = seen.method == method && seen.path.contains(plural);
+        if is_wanted {
+            let content = String::from_utf8(seen.content.to_vec()).unwrap();
+            let held = Held { method: method.to_owned(), path: seen.path.to_owned(), content };
+            seen_by_proxy.lock().unwrap().get_or_insert(held);
+        }
+        is_wanted
+    });
+    assert!(killed);
+    held.lock().unwrap().take().expect("the proxy has seen it")
+}
+
+in_each_group!(a_late_write_fails: a_late_write_fails_after_the_undo_of_its_run, a_late_write_fails_in_the_other_group);
+
+/// The server still holds a write of a killed run when the run is undone.
+fn a_late_write_fails(flavour: Flavour) {
+    let site = KubeSite::of(&healthy().with(Fault::OrphanHandleEmpty, 3), flavour);
+    let before = site.objects();
+    let release = [&["release", "--orphan-handles", "--yes"], &AT_ONCE[..]].concat();
+    let held = killed_at_write(&site, "/ipamhandles/", "PUT", &release);
+    let journal = only_journal(&site);
+    site.run(&["undo", &journal, "--dry-run"]).exits(1).prints("keep-handle");
+    site.undo(&journal).exits(1);
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
+
+    let answer = site.server.request(&held.method, &held.path, &held.content).unwrap();
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
+    site.undo(&journal).exits(1).prints("Nothing to restore");
+}
+
+in_each_group!(a_late_creation_is_told: a_late_creation_is_told_and_undone, a_late_creation_is_told_in_the_other_group);
+
+/// Nothing can be compared with an object that does not exist.
+fn a_late_creation_is_told(flavour: Flavour) {
+    let (site, nodes) = KubeSite::seeded(flavour, &ClusterSpec::new(31), 1);
+    let before = site.objects();
+    let assign = ["assign", "--node", &nodes[0], "--count", "1", "--handle", "h", "--yes"];
+    let held = killed_at_write(&site, "/ipamblocks", "POST", &assign);
+    let journal = only_journal(&site);
+    let told = "got no answer to its request to create block ";
+    site.undo(&journal).exits(1).says(told);
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
+
+    let answer = site.server.request(&held.method, &held.path, &held.content).unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    site.undo(&journal).exits(1);
+    assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
 }
 
 #[test]

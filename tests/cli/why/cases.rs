@@ -181,15 +181,20 @@ pub(super) fn windows_node() -> Lists {
 }
 
 pub(super) fn pool_by_name(asks: bool) -> Lists {
-    let only_named = json!({"nodeSelector": "!all()", "blockSize": 28});
-    let mut lists =
-        Lists::new(&[("west", pool("10.20.0.0/27", only_named))], &[("n1", json!({})), ("n2", json!({}))]);
-    lists.block("10.20.0.0/28", "n1", 14);
-    lists.block("10.20.0.16/28", "n2", 1);
-    lists.annotate_pods(&asks_for("west"));
+    let mut lists = pool_by_name_of("10.20.0.0/27");
     if asks {
         lists.pod("team/next", "n1", asks_for("west"), CREATED, None);
     }
+    lists
+}
+
+/// The same with the CIDR of the pool.
+pub(super) fn pool_by_name_of(cidr: &str) -> Lists {
+    let only_named = json!({"nodeSelector": "!all()", "blockSize": 28});
+    let mut lists = Lists::new(&[("west", pool(cidr, only_named))], &[("n1", json!({})), ("n2", json!({}))]);
+    lists.block("10.20.0.0/28", "n1", 14);
+    lists.block("10.20.0.16/28", "n2", 1);
+    lists.annotate_pods(&asks_for("west"));
     lists
 }
 

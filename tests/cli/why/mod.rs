@@ -101,6 +101,7 @@ fn no_pool_is_enabled_or_selects_the_node() {
         "no pod runs there, so it could be intended"
     );
     assert_eq!(lists.answer("--node n1").0, 0);
+    assert_eq!(lists.run("check -o json").json()["causes"], json!([]), "nobody misses these addresses");
 }
 
 #[test]
@@ -117,6 +118,9 @@ fn pools_that_pods_ask_for_by_name_ignore_selectors() {
     lists.pod("team/wrong", "n1", cases::asks_for("nowhere"), CREATED, None);
     let says = "asks for the pool \"nowhere\", which does not exist";
     assert!(lists.answer("--pod team/wrong").1.contains(says));
+    let mut limited = cases::pool_by_name_of("10.20.0.0/26");
+    limited.settings(json!({"strictAffinity": true, "autoAllocateBlocks": true, "maxBlocksPerHost": 1}));
+    limited.run("show").prints("west: only pods that name the pool can get 17 of its 49 free addresses");
     let fixed = json!({"cni.projectcalico.org/ipAddrs": "[\"10.20.0.1\"]"});
     lists.pod("team/fixed", "n1", fixed, CREATED, None);
     let (code, sentence) = lists.answer("--pod team/fixed");

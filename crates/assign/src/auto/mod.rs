@@ -152,6 +152,10 @@ impl<S: Store> Allocator<S> {
 
         let limit = block_limit(&inputs.config, request.max_blocks_per_host);
         let ServingPools { usable: pools, .. } = serving;
+        let owned_blocks = match self.is_calico {
+            true => self.store().owned_blocks(&inputs.kind.owner(&request.host)),
+            false => Vec::new(),
+        };
         let inputs_hash = walk::hash(&format!(
             "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",
             inputs.kind, request.host, inputs.config, inputs.reserved
@@ -171,6 +175,7 @@ impl<S: Store> Allocator<S> {
             pools,
             remaining: usable.into(),
             ahead: HashMap::new(),
+            owned_blocks,
             survey: None,
             overtaken: AtomicBool::new(false),
             began: self.now(),
@@ -246,6 +251,9 @@ struct Search<'r, S> {
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
+    /// The blocks that the store knows to belong to the host, with or without an affinity, ascending. Empty unless
+    /// Calico is predicted.
+    owned_blocks: Vec<IpNet>,
     /// The survey of the pools' blocks; `None` until the search finds that there is no place for a new block.
     survey: Option<Survey>,
     /// True if other clients changed or deleted a block before an address was taken from it. In this case, the next

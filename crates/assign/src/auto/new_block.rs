@@ -3,30 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
 use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
 use super::Search;
-use super::vacant::Vacancy;
+use super::vacant::{Candidate, CandidateKind, Vacancy};
 use crate::affinity::{InUse, ReleaseAffinity};
 use crate::allocator::RETRIES;
 use crate::error::{Error, Result};
-use crate::event::{Event, NotReclaimed};
+use crate::event::{Event, NotReclaimed, OwnBlock};
 use crate::store::Store;
 
 /// The time for which a newly claimed block is left to its owner even if it is empty, so that two nodes do not fight
 /// over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
-
-/// A block that can be claimed.
-struct Candidate {
-    cidr: IpNet,
-    /// True if the block did not exist a moment ago.
-    is_new: bool,
-}
 
 impl<S: Store> Search<'_, S> {
     /// Claims a block with a free address; `None` if all blocks of the pools are taken.
@@ -37,12 +29,17 @@ impl<S: Store> Search<'_, S> {
                 return Ok(None);
             };
             let key = self.holder(candidate.cidr);
-            let mut is_new = candidate.is_new;
+            let mut is_new = candidate.kind == CandidateKind::New;
             for _ in 0..RETRIES {
                 match self.claim_candidate(&key, is_new).await {
                     Ok(block) => {
-                        self.allocator.trace.record(|| Event::Claimed(key.clone()));
                         let free = self.free(&block.value);
+                        self.allocator.trace.record(|| match candidate.kind {
+                            CandidateKind::New => Event::Claimed(key.clone()),
+                            CandidateKind::Own => {
+                                Event::OwnBlock { key: key.clone(), found: OwnBlock::Free(free) }
+                            }
+                        });
                         if free > 0 {
                             return Ok(Some(block));
                         }
@@ -69,20 +66,23 @@ impl<S: Store> Search<'_, S> {
     /// host.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let mut survey = match self.vacancy().await? {
-            Vacancy::At(cidr) => return Ok(Some(Candidate { cidr, is_new: true })),
+            Vacancy::At(candidate) => return Ok(Some(candidate)),
             Vacancy::None(survey) => survey,
         };
         let mut is_reported = false;
         let found = loop {
             let batch = self.read_batch(&mut survey).await?;
             if let Some(cidr) = batch.own {
-                break Some(Candidate { cidr, is_new: false });
+                break Some(Candidate { cidr, kind: CandidateKind::Own });
             }
             if let Some(cidr) = batch.gone {
-                break Some(Candidate { cidr, is_new: true });
+                break Some(Candidate { cidr, kind: CandidateKind::New });
             }
-            // If addresses can be borrowed from blocks in use, not all blocks have to be read.
-            let is_enough = survey.unread.is_empty() || self.config.may_borrow() && !survey.free.is_empty();
+            // If addresses can be borrowed from blocks in use, not all blocks have to be read. Calico reads them all, and
+            // takes over the last one rather than borrow from the first.
+            let reads_all = self.allocator.is_calico && self.allocator.reclaims;
+            let is_found = self.config.may_borrow() && !survey.free.is_empty();
+            let is_enough = survey.unread.is_empty() || is_found && !reads_all;
             if (is_enough || !batch.empty.is_empty()) && !std::mem::replace(&mut is_reported, true) {
                 self.report_searched(&survey.passed);
             }
@@ -124,7 +124,7 @@ impl<S: Store> Search<'_, S> {
             match self.allocator.release_affinity_if(&owner, &self.config, conditions).await {
                 Ok(()) => {
                     self.allocator.trace.record(|| Event::Reclaimed(owner));
-                    return Ok(Some(Candidate { cidr, is_new: true }));
+                    return Ok(Some(Candidate { cidr, kind: CandidateKind::New }));
                 }
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
@@ -140,7 +140,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// The seed for walks over pools whose blocks are single addresses.
-    pub(super) fn moment(&self) -> u64 {
-        self.allocator.now().as_nanosecond() as u64
+    pub(super) fn moment(&self) -> i64 {
+        self.allocator.now().as_nanosecond() as i64
     }
 }

@@ -26,6 +26,15 @@ const SMALL_BATCHES: usize = 8;
 /// however large they are.
 const LATER_BATCH: u128 = 16_384;
 
+/// The order in which the blocks of a pool are read.
+#[derive(Clone, Copy)]
+pub(super) enum Order<'h> {
+    /// The order of the walk, as Calico reads them.
+    Walk,
+    /// An order of this host's own, so that not all hosts want the same addresses.
+    OfHost(&'h str),
+}
+
 /// An existing block of a pool.
 pub(super) struct Place {
     /// The index of the pool.
@@ -39,9 +48,10 @@ pub(super) struct Place {
 
 /// The existing blocks of the pools, of which some have been read.
 pub(super) struct Survey {
-    /// Blocks that have not been read yet, in the order in which they will be read. Each host has its own order within
-    /// a pool, so that not all hosts want the same addresses.
+    /// Blocks that have not been read yet, in the order in which they will be read.
     pub unread: VecDeque<Place>,
+    /// True if the blocks are read in the order of the walks.
+    follows_walks: bool,
     /// Blocks with free addresses, each with the index of its pool, in the order in which they will be used.
     pub free: VecDeque<(usize, Versioned<Arc<Block>>)>,
     /// Blocks that stay full until a client writes them, with their revisions.
@@ -69,7 +79,7 @@ impl Survey {
     /// Begins a survey of the blocks at `places`. `full` returns the revision of a block that is known to be full, and
     /// `None` for any other block.
     pub(super) fn new(
-        host: &str,
+        order: Order<'_>,
         places: Vec<Place>,
         passed: Vec<Passed>,
         full: impl Fn(IpNet) -> Option<String>,
@@ -77,6 +87,7 @@ impl Survey {
         let blocks = vec![0; passed.len()];
         let mut survey = Self {
             unread: VecDeque::new(),
+            follows_walks: matches!(order, Order::Walk),
             free: VecDeque::new(),
             full: HashMap::default(),
             passed,
@@ -94,7 +105,12 @@ impl Survey {
                 None => unread.push(place),
             }
         }
-        unread.sort_by_cached_key(|place| (place.pool, hash(&format!("{host} {}", place.cidr))));
+        match order {
+            Order::Walk => unread.sort_unstable_by_key(|place| (place.pool, place.distance)),
+            Order::OfHost(host) => {
+                unread.sort_by_cached_key(|place| (place.pool, hash(&format!("{host} {}", place.cidr))));
+            }
+        }
         survey.unread = unread.into();
         survey
     }
@@ -120,7 +136,7 @@ impl Survey {
 
     /// Removes the next batch from the unread blocks, and sorts it in the order of the walks over the pools.
     fn next(&mut self) -> Vec<Place> {
-        if self.batches == SMALL_BATCHES {
+        if self.batches == SMALL_BATCHES && !self.follows_walks {
             // Reading in the order of keys costs an API server least. Each host begins at a different key.
             let begin = self.unread.front().map(|place| place.cidr.to_string()).unwrap_or_default();
             let unread = self.unread.make_contiguous();

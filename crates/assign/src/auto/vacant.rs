@@ -5,14 +5,16 @@ use std::collections::HashSet;
 use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::cidr_set::CidrSet;
+use calipam_model::key::Key;
 
 use super::Search;
-use super::survey::{Place, Survey};
+use super::survey::{Order, Place, Survey};
 use crate::affinity::{block_of, largest_other};
 use crate::error::Result;
 use crate::event::{Event, Passed};
 use crate::keys::BlockKeys;
-use crate::store::{Query, Store};
+use crate::record::Record;
+use crate::store::{Entry, Query, Store};
 use crate::walk::Walk;
 
 /// The number of places to check in each round trip. In most pools, one of the first places is vacant. After the last
@@ -21,29 +23,54 @@ const BATCHES: [usize; 3] = [8, 64, 64];
 /// The maximum number of blocks of other sizes that may be in the way. If there are more, all keys are listed.
 const MAX_IN_THE_WAY: usize = 4;
 
-/// A place for a new block or, if there is none, the existing blocks of the pools.
+/// A block that can be claimed.
+pub(super) struct Candidate {
+    pub cidr: IpNet,
+    pub kind: CandidateKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CandidateKind {
+    /// The block did not exist a moment ago.
+    New,
+    /// The block belongs to the host and has a free address, but was not found by an affinity.
+    Own,
+}
+
+impl Candidate {
+    fn new(cidr: IpNet) -> Self {
+        Self { cidr, kind: CandidateKind::New }
+    }
+
+    fn own(cidr: IpNet) -> Self {
+        Self { cidr, kind: CandidateKind::Own }
+    }
+}
+
+/// A block to claim or, if there is no place for a new one, the existing blocks of the pools.
 pub(super) enum Vacancy {
-    At(IpNet),
+    At(Candidate),
     None(Survey),
 }
 
 /// The outcome of checking the first places of a pool.
 enum Nearby {
-    Vacant(IpNet),
+    Found(Candidate),
     /// Every place of the pool was checked, and none is vacant.
     AllTaken(Passed),
     Unknown,
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Finds the first place of the pools that overlaps no block and is not completely reserved.
+    /// Finds the first place of the pools that overlaps no block and is not completely reserved. For Calico, this is
+    /// also a place whose block belongs to the host and has a free address.
     pub(super) async fn vacancy(&self) -> Result<Vacancy> {
         let mut passed = Vec::new();
         for pool in 0..self.pools.len() {
             match self.nearby(pool).await? {
-                Nearby::Vacant(cidr) => {
+                Nearby::Found(candidate) => {
                     self.report_searched(&passed);
-                    return Ok(Vacancy::At(cidr));
+                    return Ok(Vacancy::At(candidate));
                 }
                 Nearby::AllTaken(of_pool) => passed.push(of_pool),
                 Nearby::Unknown => break,
@@ -69,9 +96,12 @@ impl<S: Store> Search<'_, S> {
                 if in_the_way.iter().any(|other| cidr::overlap(*other, place)) {
                     passed.other_size += 1;
                 } else if taken.contains(&place) {
+                    if self.has_room_in(place).await? {
+                        return Ok(Nearby::Found(Candidate::own(place)));
+                    }
                     passed.unread += 1;
                 } else if self.allocator.is_calico {
-                    return Ok(Nearby::Vacant(place));
+                    return Ok(Nearby::Found(Candidate::new(place)));
                 } else {
                     // The place's addresses can belong to a block that dates from before the pool's block size was
                     // changed.
@@ -80,7 +110,7 @@ impl<S: Store> Search<'_, S> {
                     } else {
                         self.allocator.overlapping(place).await?
                     };
-                    let Some(other) = other else { return Ok(Nearby::Vacant(place)) };
+                    let Some(other) = other else { return Ok(Nearby::Found(Candidate::new(place))) };
                     passed.other_size += 1;
                     in_the_way.push(other);
                     if in_the_way.len() > MAX_IN_THE_WAY {
@@ -93,6 +123,21 @@ impl<S: Store> Search<'_, S> {
             }
         }
         Ok(Nearby::Unknown)
+    }
+
+    /// True if the block is known to belong to the host, and has a free address.
+    async fn has_room_in(&self, block: IpNet) -> Result<bool> {
+        if self.owned_blocks.binary_search(&block).is_err() {
+            return Ok(false);
+        }
+        let [found] = self.allocator.read([Query::Get(Key::Block(block))]).await?;
+        let has_room = |entry: &Entry| match &entry.record {
+            Record::Block(found) => {
+                found.owner() == Some(&self.holder(block).owner()) && self.free(found) > 0
+            }
+            _ => false,
+        };
+        Ok(found.first().is_some_and(has_room))
     }
 
     /// The walk's next place that is not completely reserved.
@@ -138,11 +183,14 @@ impl<S: Store> Search<'_, S> {
             while let Some(cidr) = self.next_place(&mut walk, &mut counts) {
                 if other_sizes.touches(cidr) {
                     counts.other_size += 1;
-                } else if keys.contains(cidr) {
-                    counts.unread += 1;
-                } else {
+                } else if !keys.contains(cidr) {
                     self.report_searched(&passed);
-                    return Ok(Vacancy::At(cidr));
+                    return Ok(Vacancy::At(Candidate::new(cidr)));
+                } else if self.has_room_in(cidr).await? {
+                    self.report_searched(&passed);
+                    return Ok(Vacancy::At(Candidate::own(cidr)));
+                } else {
+                    counts.unread += 1;
                 }
             }
             // Blocks that overlap others are included, since addresses can be borrowed from them.
@@ -159,7 +207,8 @@ impl<S: Store> Search<'_, S> {
             let now = keys.revision(cidr).filter(|now| self.known.has(cidr, now));
             now.map(ToString::to_string)
         };
-        Ok(Vacancy::None(Survey::new(&self.request.host, places, passed, full)))
+        let order = if self.allocator.is_calico { Order::Walk } else { Order::OfHost(&self.request.host) };
+        Ok(Vacancy::None(Survey::new(order, places, passed, full)))
     }
 
     /// Reports the search of each pool for which `passed` has counts, starting with the first pool.

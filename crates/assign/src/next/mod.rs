@@ -458,14 +458,19 @@ impl<'s> Outlook<'s> {
         let mut held = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
             let (key, affinity) = (&stored.value.key, &stored.value);
-            if affinity.deleted || Family::of(key.cidr) != family || !self.is_listed(stored) {
+            if Family::of(key.cidr) != family {
                 continue;
             }
             if !pools.iter().any(|pool| pool.cidr.contains(&key.cidr.network())) {
                 continue;
             }
-            held += 1;
             let block = self.indexed.block(key.cidr).map(|block| &block.value.content);
+            if affinity.deleted || !self.is_listed(stored) {
+                // Calico may find the block when it searches the pools for a new one.
+                is_odd |= block.is_some_and(|block| key.is_of(block.owner()));
+                continue;
+            }
+            held += 1;
             let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
             match block.map(BlockContent::as_calico_takes) {
                 Some(None) => is_unknown = true,

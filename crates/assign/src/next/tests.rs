@@ -2,7 +2,7 @@
 
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pod::Namespace;
-use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
+use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind, Revision, Snapshot};
 use calipam_testkit::values;
 use serde_json::Value;
 
@@ -71,8 +71,18 @@ impl World {
 
     fn source(&self, pools: &[&str]) -> AddressSource {
         let pools: Vec<IpNet> = pools.iter().map(|pool| pool.parse().unwrap()).collect();
-        let request = NextAddress::new("n1", Family::V4, &pools);
-        Outlook::new(&self.0).unwrap().next(&request).outcome.unwrap().source
+        self.given(&pools).source
+    }
+
+    /// The address that n1 gets from one of these pools.
+    fn given(&self, pools: &[IpNet]) -> Given {
+        let request = NextAddress::new("n1", Family::V4, pools);
+        Outlook::new(&self.0).unwrap().next(&request).outcome.unwrap()
+    }
+
+    fn without_affinity(&mut self, node: &str) -> &mut Self {
+        self.0.affinities.retain(|affinity| affinity.value.key.node != node);
+        self
     }
 }
 
@@ -98,6 +108,69 @@ fn an_address_comes_from_an_own_new_borrowed_or_reclaimed_block() {
         world.put(&key, &format!(r#"{{"spec":{{"calicoVersion":"{version}"}}}}"#));
         assert_eq!(world.reason(), reason, "{version}: an empty block is taken over or not");
     }
+}
+
+/// The search of n1 begins at the third block of the pool, as Calico's does.
+#[test]
+fn blocks_are_searched_in_the_order_of_calico() {
+    let given = |world: &World| {
+        let given = world.given(&[]);
+        (given.source, given.address.to_string())
+    };
+    let claimed = given(&World::new(STRICT, &[("n1", 4)]));
+    assert_eq!(claimed, (AddressSource::NewBlock, "10.0.0.8".to_owned()));
+
+    let mut own_first = World::new(STRICT, &[]);
+    own_first.block("10.0.0.8", "n1", 1, "{}").without_affinity("n1");
+    assert_eq!(given(&own_first), (AddressSource::OwnBlock, "10.0.0.9".to_owned()));
+    let mut own_last = World::new(STRICT, &[]);
+    own_last.block("10.0.0.4", "n1", 1, "{}").without_affinity("n1");
+    assert_eq!(given(&own_last), (AddressSource::NewBlock, "10.0.0.8".to_owned()), "a vacant place is first");
+
+    let two_empty = World::new(STRICT, &[("n2", 0), ("n1", 4), ("n2", 4), ("n2", 0)]);
+    assert_eq!(given(&two_empty), (AddressSource::Reclaimed, "10.0.0.12".to_owned()));
+    let two_free = World::new(OPEN, &[("n2", 3), ("n1", 4), ("n2", 4), ("n2", 3)]);
+    assert_eq!(given(&two_free), (AddressSource::Borrowed, "10.0.0.15".to_owned()));
+}
+
+#[test]
+fn a_block_without_affinity_is_of_use_to_its_node_alone() {
+    let mut world = World::new(STRICT, &[("n1", 3), ("n2", 4), ("n2", 4), ("n2", 4)]);
+    world.without_affinity("n1");
+    assert_eq!(world.refusal("n2", Family::V4).unwrap().unwrap().reason, Reason::StrictAffinity);
+    assert_eq!(world.reason(), None);
+    assert_eq!(world.source(&[]), AddressSource::OwnBlock);
+
+    // An affinity without labels is not listed, so it is as if it did not exist.
+    let mut world = World::new(STRICT, &[("n1", 3), ("n2", 4), ("n2", 4), ("n2", 4)]);
+    world.0.datastore = DatastoreKind::Kubernetes;
+    let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
+    world.put(&key, r#"{"spec":{"calicoVersion":"v3.33.0"}}"#);
+    for affinity in &mut world.0.affinities {
+        affinity.revision = Revision::Kubernetes(Box::default());
+    }
+    let outlook = Outlook::new(&world.0).unwrap();
+    let mut refused = Vec::new();
+    for node in ["n2", "n1"] {
+        let node = world.0.nodes.iter().find(|stored| stored.value.name == node).unwrap();
+        refused.push(outlook.refusal(&node.value, Family::V4, &[]).unwrap().is_some());
+    }
+    assert_eq!(refused, [true, false], "n2 and n1 are asked for separately");
+}
+
+/// Calico looks for an empty block in the whole pool before it borrows.
+#[test]
+fn the_last_empty_block_of_a_large_pool_is_taken_before_an_address_is_borrowed() {
+    let mut world = World::new(OPEN, &[]);
+    world.pool("small", r#""cidr":"10.0.0.0/24","blockSize":30"#);
+    for at in 0..64 {
+        let taken = if at == 0 { 0 } else { 3 };
+        world.block(&format!("10.0.0.{}", 4 * at), "n2", taken, "{}");
+    }
+    assert_eq!(world.source(&[]), AddressSource::Reclaimed);
+    let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
+    world.put(&key, r#"{"spec":{"calicoVersion":"v3.31.0"}}"#);
+    assert_eq!(world.source(&[]), AddressSource::Borrowed);
 }
 
 #[test]

@@ -7,12 +7,11 @@ mod free;
 mod pools;
 mod ranges;
 mod settings;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod used;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
@@ -46,6 +45,8 @@ pub struct Cluster {
     pub report: Report,
     pub pools: PoolList,
     pub ranges: Ranges,
+    /// The CIDRs of pools that overlap pools of other clusters in its group. [`compare`] sets them.
+    pub overlapping: BTreeSet<IpNet>,
     /// False for a cluster that cannot be read.
     pub is_read: bool,
     /// False for a cluster that was read from a file, which can be a copy or have any content.
@@ -60,8 +61,18 @@ impl Cluster {
     }
 
     fn new(report: Report, pools: PoolList, ranges: Ranges) -> Self {
-        let (name, group, labels, services) = Default::default();
-        Self { name, group, labels, services, report, pools, ranges, is_read: true, is_live: true }
+        Self {
+            name: String::new(),
+            group: None,
+            labels: BTreeMap::new(),
+            services: Vec::new(),
+            report,
+            pools,
+            ranges,
+            overlapping: BTreeSet::new(),
+            is_read: true,
+            is_live: true,
+        }
     }
 
     /// Makes a cluster that cannot be read. Its only finding reports this.
@@ -122,10 +133,12 @@ pub fn compare(clusters: &mut [Cluster]) {
         }
     }
     let mut of_each: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+    let mut overlapping: Vec<(usize, IpNet)> = Vec::new();
     for positions in groups.values().filter(|positions| positions.len() > 1) {
         let group: Vec<&Cluster> = positions.iter().map(|position| &clusters[*position]).collect();
         let mut of_group = Vec::new();
-        pools::check(&group, &mut of_group);
+        let of_pools = pools::check(&group, &mut of_group);
+        overlapping.extend(of_pools.into_iter().map(|(member, pool)| (positions[member], pool)));
         addresses::check(&group, &mut of_group);
         settings::check(&group, &mut of_group);
         for (member, finding) in of_group {
@@ -134,5 +147,8 @@ pub fn compare(clusters: &mut [Cluster]) {
     }
     for (position, findings) in of_each {
         clusters[position].report.add(findings);
+    }
+    for (position, pool) in overlapping {
+        clusters[position].overlapping.insert(pool);
     }
 }

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use calipam_model::IpNet;
-use calipam_model::cidr_set::{CidrSet, around, inside};
+use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 
 use super::ranges::Point;
-use super::sweep::{ByCluster, overlaps};
 use super::{Cluster, LISTED};
 use crate::code::Code;
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, SharedUse, Subject};
@@ -21,7 +20,8 @@ struct OfCluster<'c> {
     cluster: usize,
 }
 
-pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
+/// Adds the findings, and returns the pools that overlap those of other clusters, with the positions of their clusters.
+pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) -> Vec<(usize, IpNet)> {
     let mut announced = Vec::new();
     let mut own = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
@@ -33,9 +33,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
             kind.push(OfCluster { pool, cluster });
         }
     }
-    check_overlaps(group, &own, found);
     check_announced(group, &announced, &own, found);
     check_places(group, &own, found);
+    check_overlaps(group, &own, found)
 }
 
 /// Returns true for a disabled pool if every address that its cluster uses in it is also in an enabled pool. Such a
@@ -47,27 +47,41 @@ fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     used.count_within(pool.cidr) == of_enabled
 }
 
-fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
-    let ranges: Vec<(IpNet, usize)> = own.iter().map(|of| (of.pool.cidr, of.cluster)).collect();
-    for (of, overlapping) in own.iter().zip(overlaps(&ranges, LISTED)) {
-        if overlapping.number == 0 {
+/// Finds ranges in which several clusters have pools. Such a range is one finding: about its first pool, which contains
+/// the others. Returns the pools in these ranges.
+fn check_overlaps(
+    group: &[&Cluster],
+    own: &[OfCluster<'_>],
+    found: &mut Vec<(usize, Finding)>,
+) -> Vec<(usize, IpNet)> {
+    let mut sorted = own.to_vec();
+    sorted.sort_by_key(|of| (of.pool.cidr, of.cluster));
+    let mut overlapping = Vec::new();
+    for range in runs(&sorted, |of| of.pool.cidr) {
+        let first = range[0];
+        let is_other = |of: &&OfCluster<'_>| of.cluster != first.cluster;
+        let mut of_others = range.iter().filter(is_other);
+        let others: Vec<Elsewhere> = of_others
+            .by_ref()
+            .take(LISTED)
+            .map(|there| {
+                let in_use = |cluster: usize| group[cluster].ranges.used.count_within(there.pool.cidr);
+                let in_use = SharedUse { here: in_use(first.cluster), there: in_use(there.cluster) };
+                Elsewhere { in_use: Some(in_use), ..elsewhere(group, there) }
+            })
+            .collect();
+        if others.is_empty() {
             continue;
         }
-        let others = overlapping.listed.iter().map(|other| {
-            let there = &own[*other];
-            // Overlapping CIDRs are nested, so the smaller one is the shared range.
-            let shared = of.pool.cidr.max(there.pool.cidr);
-            let in_use = |cluster: usize| group[cluster].ranges.used.count_within(shared);
-            let in_use = SharedUse { here: in_use(of.cluster), there: in_use(there.cluster) };
-            Elsewhere { in_use: Some(in_use), ..elsewhere(group, there) }
-        });
-        let others = others.collect();
-        let further = overlapping.further();
+        let further = of_others.count();
         let says = |evidence: &ElsewhereEvidence| {
             format!("overlaps {}{}", evidence.list(pool), in_use(&evidence.others))
         };
-        found.push((of.cluster, finding(Code::OverlappingClusterPools, of.pool, others, further, says)));
+        let finding = finding(Code::OverlappingClusterPools, first.pool, others, further, says);
+        found.push((first.cluster, finding));
+        overlapping.extend(range.iter().map(|of| (of.cluster, of.pool.cidr)));
     }
+    overlapping
 }
 
 /// Finds disabled pools that cover only a part of another cluster's pool. Calico translates the addresses outside of
@@ -109,6 +123,26 @@ struct Place<'c> {
     cluster: usize,
     kind: ElsewhereKind,
     name: &'c str,
+}
+
+/// The places of each cluster in the sorted order.
+struct ByCluster(HashMap<usize, Vec<usize>>);
+
+impl ByCluster {
+    fn new(clusters: impl Iterator<Item = usize>) -> Self {
+        let mut places: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (place, cluster) in clusters.enumerate() {
+            places.entry(cluster).or_default().push(place);
+        }
+        Self(places)
+    }
+
+    /// Counts the cluster's places within `range`.
+    fn count(&self, cluster: usize, range: Range<usize>) -> usize {
+        let Some(places) = self.0.get(&cluster) else { return 0 };
+        places.partition_point(|place| *place < range.end)
+            - places.partition_point(|place| *place < range.start)
+    }
 }
 
 /// Finds addresses of other clusters' nodes, tunnels and services in a pool, and other clusters' service ranges that

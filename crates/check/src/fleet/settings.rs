@@ -36,12 +36,11 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
             .iter()
             .map(|(value, number)| format!("{value} in {}", count(*number, "cluster", "clusters")));
         let said = joined(said, "; ");
-        for (position, value) in values.iter().enumerate() {
-            let Some(value) = value else { continue };
-            // The value that most clusters have counts as right. If no value has a majority, all values are reported.
-            if numbers[value.as_str()] * 2 > known {
-                continue;
-            }
+        // The value that most clusters have counts as right. If there is none, the first cluster reports the values.
+        let is_usual = |value: &str| numbers[value] * 2 > known;
+        let reporting = if numbers.keys().any(|value| is_usual(value)) { usize::MAX } else { 1 };
+        let known_values = values.iter().enumerate().filter_map(|(at, value)| Some((at, value.as_ref()?)));
+        for (position, value) in known_values.filter(|(_, value)| !is_usual(value)).take(reporting) {
             let places = [(HERE.to_owned(), value.clone()), (GROUP.to_owned(), said.clone())];
             of_each.entry(position).or_default().insert(name.to_owned(), places.into());
         }

@@ -1,49 +1,6 @@
-use std::collections::BTreeSet;
-
-use calipam_model::{IpNet, cidr};
-use calipam_testkit::cluster::rng::Rng;
-
-use super::sweep::overlaps;
 use super::{Cluster, compare};
 use crate::test_cluster::{self, pod};
 use crate::{Code, Options, Severity, check};
-
-/// Makes random CIDRs, each with a cluster number. They come from few addresses, so that CIDRs are often equal or
-/// nested, and often belong to one cluster.
-fn random_ranges(rng: &mut Rng) -> Vec<(IpNet, usize)> {
-    let number = rng.below(24);
-    let range = |_| {
-        let prefix = 26 + rng.below(7) as u8;
-        let address = [10, 0, 0, rng.below(64) as u8].into();
-        let v4 = cidr::block_around(address, prefix).unwrap();
-        let cidr = if rng.one_in(6) { "fd00::/126".parse().unwrap() } else { v4 };
-        (cidr, rng.below(4) as usize)
-    };
-    (0..number).map(range).collect()
-}
-
-#[test]
-fn the_sweep_finds_what_comparing_all_pairs_finds() {
-    let mut rng = Rng::new(7);
-    for round in 0..5_000 {
-        let ranges = random_ranges(&mut rng);
-        let most = rng.below(4) as usize;
-        let (all, few) = (overlaps(&ranges, usize::MAX), overlaps(&ranges, most));
-        for (position, (cidr, cluster)) in ranges.iter().enumerate() {
-            let is_other = |other: &usize| {
-                let (there, of) = ranges[*other];
-                of != *cluster && cidr::overlap(there, *cidr)
-            };
-            let expected: BTreeSet<usize> = (0..ranges.len()).filter(is_other).collect();
-            let found: BTreeSet<usize> = all[position].listed.iter().copied().collect();
-            let wanted = (&expected, expected.len());
-            assert_eq!((&found, all[position].number), wanted, "round {round}: {ranges:?}");
-            let few = &few[position];
-            assert_eq!((few.number, few.listed.len()), (expected.len(), expected.len().min(most)));
-            assert!(few.listed.iter().all(|listed| expected.contains(listed)));
-        }
-    }
-}
 
 /// A cluster in the group `g`. Its block records an address for each of `pods`. The pods in `live` have endpoints with
 /// the given addresses.

@@ -1,6 +1,6 @@
 //! Nodes whose next pod gets no address, and pods that are waiting for one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use calipam_assign::{Family, Reason, Refused};
@@ -36,6 +36,13 @@ pub(crate) fn check_on(context: &Context<'_>, changed: &Snapshot, out: &mut Vec<
     let nodes = judge.nodes();
     judge.report_pods(nodes.served, out);
     judge.report_nodes(nodes, out);
+}
+
+/// The nodes that get no further address, according to findings. What may be intended is information, and does not count.
+pub fn nodes_without_addresses(findings: &[Finding]) -> BTreeSet<&str> {
+    let of_nodes = findings.iter().filter(|finding| finding.code == Code::NodeWithoutAddresses);
+    let certain = of_nodes.filter(|finding| finding.severity != Severity::Info);
+    certain.flat_map(|finding| &finding.nodes).map(String::as_str).collect()
 }
 
 /// A waiting pod that gets no address.
@@ -198,8 +205,8 @@ impl<'s> Judge<'_, 's> {
             return Some(Severity::Critical);
         }
         match reason {
-            // The Windows pods that run can be from the time before strict affinity was turned off, or from another IPAM.
-            Reason::WindowsNeedsStrictAffinity => return None,
+            // Another IPAM may serve the pods of Windows nodes.
+            Reason::WindowsNeedsStrictAffinity if !runs => return None,
             // It could be intended that a node has no block of the family, and `auto-allocation-off` says so.
             Reason::NoAutoAllocation if !self.answers.outlook.holds_some(node, family) => return None,
             _ => {}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_assign::{Family, Outlook};
+use calipam_assign::{Family, Outlook, Reason};
 use calipam_model::block::BlockOwner;
 use calipam_model::plugin::Plugin;
 use calipam_model::snapshot::Snapshot;
@@ -156,6 +156,13 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     NodeList { nodes: nodes.into_values().collect() }
 }
 
+impl NodeFamily {
+    fn refuse(&mut self, reason: &Reason) {
+        self.without_address = Some(true);
+        self.reason = Some(reason.to_string());
+    }
+}
+
 impl NodeView {
     fn family(&mut self, family: Family) -> &mut NodeFamily {
         let family = family.name();
@@ -176,6 +183,9 @@ fn add_outlook(
     nodes: &mut BTreeMap<String, NodeView>,
 ) {
     let kinds = answers.map(Kinds::new);
+    let of_cluster = answers.and_then(|answers| answers.outlook.cluster_refusal());
+    // An export may lack the cluster information, which says nothing about the cluster.
+    let of_cluster = of_cluster.filter(|refused| refused.reason != Reason::NoClusterInformation);
     for (name, view) in nodes {
         let node = context.index.node(name);
         if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
@@ -185,14 +195,16 @@ fn add_outlook(
         let (Some(answers), Some(kinds), Some(node)) = (answers, &kinds, node) else { continue };
         let kind = answers.next_kind(kinds, node);
         let refusals = answers.refusals_of_kind(&kind, node);
-        for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
+        let asked = Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]);
+        for family in asked.clone() {
             let of_node = view.family(family);
             of_node.without_address = refusals.as_ref().ok().map(|_| false);
         }
         for (family, refused) in refusals.into_iter().flatten() {
-            let of_node = view.family(family);
-            of_node.without_address = Some(true);
-            of_node.reason = Some(refused.reason.to_string());
+            view.family(family).refuse(&refused.reason);
+        }
+        if let Some(refused) = &of_cluster {
+            asked.for_each(|family| view.family(family).refuse(&refused.reason));
         }
     }
 }

@@ -94,8 +94,8 @@ fn messages_name_both_sides() {
         let finding = clusters[cluster].report.findings.iter().find(|finding| finding.code == code);
         finding.unwrap().message()
     };
-    let overlap = "overlapping (10.1.1.0/26) overlaps default-ipv4-ippool 10.1.0.0/16 in a; 3 of the shared addresses are in use here and 7 there";
-    assert_eq!(said(1, Code::OverlappingClusterPools), overlap);
+    let overlap = "default-ipv4-ippool (10.1.0.0/16) overlaps overlapping 10.1.1.0/26 in b; 7 of the shared addresses are in use here and 3 there";
+    assert_eq!(said(0, Code::OverlappingClusterPools), overlap);
     let address = said(0, Code::AddressInSeveralClusters);
     assert!(address.contains("used by") && address.ends_with(" in b"), "{address}");
     let covers = said(1, Code::PoolCoversOtherCluster);
@@ -113,15 +113,13 @@ fn a_disabled_pool_in_which_addresses_are_used_overlaps_that_of_another_cluster(
             clusters[1].ranges.used = clusters[0].ranges.used.clone();
         }
         compare(&mut clusters);
-        let is_of_b =
-            |[cluster, code, _]: &[String; 3]| cluster == "b" && code == "overlapping-cluster-pools";
-        found(&clusters).iter().any(is_of_b)
+        found(&clusters).iter().any(|[_, code, _]| code == "overlapping-cluster-pools")
     };
     assert_eq!([false, true].map(overlaps), [false, true]);
 }
 
 #[test]
-fn the_number_of_further_pools_is_counted() {
+fn a_range_that_twenty_clusters_use_is_one_finding_which_counts_further_pools() {
     let fleet = Fleet::healthy(1);
     let one = checked(&fleet).remove(0);
     let mut clusters: Vec<Cluster> = (0..20)
@@ -132,9 +130,61 @@ fn the_number_of_further_pools_is_counted() {
         })
         .collect();
     compare(&mut clusters);
-    let overlapping = clusters[0].report.findings.iter().find(|f| f.code == Code::OverlappingClusterPools);
-    let said = overlapping.unwrap().message();
+    let findings = clusters.iter().flat_map(|cluster| &cluster.report.findings);
+    let overlapping: Vec<_> = findings.filter(|f| f.code == Code::OverlappingClusterPools).collect();
+    let v4 = overlapping.iter().find(|finding| finding.subject.to_string() == "10.1.0.0/16");
+    let said = v4.unwrap().message();
     assert!(said.contains("16 more"), "of 19 others: {said}");
+    let pools = one.pools.pools.iter().map(|pool| pool.cidr.to_string()).collect::<BTreeSet<_>>();
+    assert_eq!(overlapping.len(), pools.len(), "one for each range");
+    assert!(clusters.iter().all(|cluster| cluster.overlapping.len() == pools.len()));
+}
+
+/// The first pool of the range contains two others that do not overlap each other.
+#[test]
+fn nested_pools_of_several_clusters_are_one_finding() {
+    let fleet = Fleet::healthy(4);
+    let is_overlap = |[_, code, _]: &[String; 3]| code == "overlapping-cluster-pools";
+    let with_pools = |ranges: [&[&str]; 4]| {
+        let mut clusters = checked(&fleet);
+        for (cluster, ranges) in clusters.iter_mut().zip(ranges) {
+            let pool = |cidr: &&str| PoolView {
+                cidr: cidr.parse().unwrap(),
+                enabled: true,
+                ..cluster.pools.pools[0].clone()
+            };
+            cluster.pools.pools = ranges.iter().map(pool).collect();
+        }
+        compare(&mut clusters);
+        let of = |cluster: &Cluster| cluster.overlapping.iter().map(ToString::to_string).collect::<Vec<_>>();
+        (
+            found(&clusters).into_iter().filter(is_overlap).collect::<BTreeSet<_>>(),
+            clusters.iter().map(of).collect::<Vec<_>>(),
+        )
+    };
+    let overlaps = |name: &str, pool: &str| [name, "overlapping-cluster-pools", pool].map(str::to_owned);
+    let nested = [&["10.4.0.0/16"][..], &["10.0.0.0/8", "172.16.0.0/16"], &["10.5.0.0/16"], &["10.4.1.0/24"]];
+    let (found, overlapping) = with_pools(nested);
+    assert_eq!(found, [overlaps("b", "10.0.0.0/8")].into());
+    assert_eq!(overlapping, [["10.4.0.0/16"], ["10.0.0.0/8"], ["10.5.0.0/16"], ["10.4.1.0/24"]]);
+
+    let own = [&["10.0.0.0/8", "10.1.0.0/16"][..], &["11.0.0.0/8"], &[], &[]];
+    let none: [&[&str]; 4] = [&[]; 4];
+    assert_eq!(
+        with_pools(own),
+        ([].into(), none.map(|of| of.iter().map(ToString::to_string).collect()).into())
+    );
+}
+
+#[test]
+fn settings_without_a_majority_are_one_finding() {
+    let mut fleet = Fleet::healthy(2);
+    fleet.inject(FleetFault::StrictAffinity);
+    let mut clusters = checked(&fleet);
+    compare(&mut clusters);
+    assert_eq!(found(&clusters), [["a", "cluster-settings-differ", "a"].map(str::to_owned)].into());
+    let said = "strictAffinity is true here (in its group: false in 1 cluster; true in 1 cluster)";
+    assert_eq!(clusters[0].report.findings[0].message(), said);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use calipam_check::views::{Asking, Explanation, FamilyAnswer, RequestState, expl
 use calipam_check::{Code, Context, Options, Subject};
 use calipam_files::objects::kinds::{Group, KINDS};
 use calipam_files::objects::{Encoding, Flavour, KnownKind};
+use calipam_model::CniConfiguration;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, StoredBlock, Versioned};
-use calipam_model::{CniConfiguration, IpNet};
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -64,21 +64,6 @@ impl Golden {
         }
         snapshot.mark_read(Source::all());
         snapshot
-    }
-
-    /// The way in which Calico took an address, judged by the state before: from a block of the node, a new one, a block
-    /// that was taken over, or one of another node.
-    fn source(&self, snapshot: &Snapshot, address: IpAddr) -> AddressSource {
-        let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value);
-        let around = blocks.find(|block| block.key.contains(&address) && !block.content.is_deleted());
-        let Some(block) = around else { return AddressSource::NewBlock };
-        let is_own = block.content.owner().is_some_and(|owner| owner.to_string() == "host:n1");
-        let is_empty = block.content.usable().is_some_and(|block| block.allocated() == 0);
-        match (is_own, is_empty) {
-            (true, _) => AddressSource::OwnBlock,
-            (false, true) => AddressSource::Reclaimed,
-            (false, false) => AddressSource::Borrowed,
-        }
     }
 }
 
@@ -159,8 +144,8 @@ fn difference(golden: &Golden) -> Option<String> {
     }
 }
 
-/// Compares addresses. Which of several new blocks is claimed depends on a hash that is Calico's own (docs/cni.md), so
-/// only the pool is compared then, and an empty block of another node is as good as a borrowed address of it.
+/// Compares addresses. A pool whose blocks are single addresses is searched from a place that depends on the clock, so
+/// each of its addresses is as good.
 fn other_addresses(golden: &Golden, snapshot: &Snapshot, explained: &Explanation) -> Option<String> {
     let mut said = String::new();
     for address in &golden.calico.ips {
@@ -173,37 +158,19 @@ fn other_addresses(golden: &Golden, snapshot: &Snapshot, explained: &Explanation
         let Some(given) = given else {
             return Some(format!("{}; Calico also assigned {address}", explained.sentence()));
         };
-        if given.address == *address
-            || given.source == AddressSource::Held && golden.calico.ips.contains(&given.address)
-        {
+        let is_held = given.source == AddressSource::Held && golden.calico.ips.contains(&given.address);
+        if given.address == *address || is_held {
             continue;
         }
-        let source = golden.source(snapshot, *address);
-        let pool = |address: IpAddr| {
-            let pools = snapshot.pools.iter().map(|stored| &stored.value);
-            pools.filter(|pool| pool.cidr.contains(&address)).map(|pool| pool.cidr).collect::<Vec<IpNet>>()
-        };
-        let same_pool = pool(given.address) == pool(*address);
-        let is_declared = match (given.source, source) {
-            (AddressSource::NewBlock, AddressSource::NewBlock) => same_pool,
-            // The walk over the pool meets an own block without affinity, or a vacant place, first.
-            (AddressSource::NewBlock, AddressSource::OwnBlock)
-            | (AddressSource::OwnBlock, AddressSource::NewBlock) => same_pool,
-            // A new block that overlaps an existing one looks like that one's address.
-            (AddressSource::NewBlock, _) => same_pool && has_other_sizes(snapshot),
-            (
-                AddressSource::Reclaimed | AddressSource::Borrowed,
-                AddressSource::Reclaimed | AddressSource::Borrowed,
-            ) => same_pool,
-            _ => false,
-        };
-        if !is_declared && !snapshot.blocks.iter().any(|stored| stored.value.content.usable().is_none()) {
-            writeln!(
-                said,
-                "foretold {} ({:?}), Calico assigned {address} ({source:?})",
-                given.address, given.source
-            )
-            .unwrap();
+        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+        let depends_on_clock = pools.any(|pool| {
+            let is_single = pool.block_size == pool.cidr.max_prefix_len();
+            is_single && pool.cidr.contains(&given.address) && pool.cidr.contains(address)
+        });
+        let contradicts = snapshot.blocks.iter().any(|stored| stored.value.content.usable().is_none());
+        if !depends_on_clock && !contradicts {
+            let source = given.source;
+            writeln!(said, "foretold {} ({source:?}), Calico assigned {address}", given.address).unwrap();
         }
     }
     (!said.is_empty()).then_some(said)
@@ -211,15 +178,6 @@ fn other_addresses(golden: &Golden, snapshot: &Snapshot, explained: &Explanation
 
 fn is_for_services(stored: &Versioned<StoredBlock>) -> bool {
     stored.value.content.owner().is_some_and(|owner| owner.to_string() == "virtual:load-balancer")
-}
-
-fn has_other_sizes(snapshot: &Snapshot) -> bool {
-    let size = |cidr: IpNet| {
-        let mut pools =
-            snapshot.pools.iter().map(|stored| &stored.value).filter(|pool| pool.cidr.contains(&cidr));
-        pools.any(|pool| pool.block_size != cidr.prefix_len())
-    };
-    snapshot.blocks.iter().any(|stored| size(stored.value.key))
 }
 
 #[test]

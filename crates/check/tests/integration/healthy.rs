@@ -14,6 +14,7 @@ fn a_healthy_cluster_has_no_finding() {
     for seed in 0..rounds(5) {
         assert_truth("healthy", &Cluster::small(ClusterSpec::new(seed)));
         assert_truth("every feature", &Cluster::featured(ClusterSpec::new(seed)));
+        assert_truth("with pods on Windows", &Cluster::with_windows(ClusterSpec::new(seed)));
         assert_truth("healthy, wide", &Cluster::small(ClusterSpec::new(seed).wide()));
         assert_truth("healthy, IPv4 only", &Cluster::small(ClusterSpec::new(seed).v4_only()));
     }

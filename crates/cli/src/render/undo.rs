@@ -2,8 +2,8 @@
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
-use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
+use calipam_repair::{UndoObject, UndoPlan, UndoStep};
 use calipam_workflow::Executed;
 use serde::Serialize;
 
@@ -31,7 +31,10 @@ pub(crate) struct UndoDocument<'a> {
     execution: Option<&'a Executed>,
 }
 
-/// An object that is restored.
+/// The action for an object that is written again as it is.
+const KEEP: &str = "keep";
+
+/// An object that is restored or kept.
 #[derive(Debug, Serialize)]
 struct Restored {
     object: String,
@@ -64,17 +67,20 @@ impl<'a> UndoDocument<'a> {
         let kinds = [DatastoreKind::Etcd, DatastoreKind::EtcdV2, DatastoreKind::Kubernetes];
         let datastore =
             kinds.into_iter().find(|kind| kind.to_string() == header.datastore).unwrap_or_default();
+        let row = |step: &UndoStep, object: &UndoObject, action| Restored {
+            object: object_in(datastore, &object.key),
+            kind: kind(&object.key),
+            action,
+            reason: step.reason.clone(),
+        };
+        let action = |object: &UndoObject| match (&object.before, &object.left) {
+            (None, _) => "delete",
+            (Some(_), None) => "create",
+            (Some(_), Some(_)) => "restore",
+        };
         let restored = plan.steps().iter().flat_map(|step| {
-            step.objects.iter().map(move |object| Restored {
-                object: object_in(datastore, &object.key),
-                kind: kind(&object.key),
-                action: match (&object.before, &object.left) {
-                    (None, _) => "delete",
-                    (Some(_), None) => "create",
-                    (Some(_), Some(_)) => "restore",
-                },
-                reason: step.reason.clone(),
-            })
+            let kept = step.fences.iter().map(move |object| row(step, object, KEEP));
+            kept.chain(step.objects.iter().map(move |object| row(step, object, action(object))))
         });
         let skipped = plan.skipped().iter().map(|skipped| NotRestored {
             objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
@@ -109,7 +115,14 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
     if shown.already > 0 {
         text.line(format!("{} already restored", count(shown.already, "object is", "objects are")));
     }
-    let objects = count(shown.restored.len(), "object", "objects");
+    let kept = shown.restored.iter().filter(|object| object.action == KEEP).count();
+    if kept > 0 {
+        let objects = count(kept, "object is", "objects are");
+        text.line(format!(
+            "{objects} written again unchanged, so that no late write of that run can change them"
+        ));
+    }
+    let objects = count(shown.restored.len() - kept, "object", "objects");
     text.line(match shown.skipped.len() {
         0 => format!("{objects} to restore"),
         skipped => format!("{objects} to restore; {} skipped", count(skipped, "step", "steps")),

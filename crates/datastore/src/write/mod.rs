@@ -66,22 +66,29 @@ pub struct Change {
     value: Option<Bytes>,
     /// The whole object, if it was read from Kubernetes.
     whole: Option<Bytes>,
+    /// True if only the version changes.
+    is_again: bool,
 }
 
 impl Change {
     /// Creates a missing object from its value in etcd's form.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None }
+        Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None, is_again: false }
     }
 
     /// Replaces one version of an object with a value in etcd's form.
     pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Precondition::At(version), value: Some(value.into()), whole: None }
+        Self { value: Some(value.into()), ..Self::delete(key, version) }
     }
 
     /// Deletes one version of an object.
     pub fn delete(key: Key, version: Revision) -> Self {
-        Self { key, expect: Precondition::At(version), value: None, whole: None }
+        Self { key, expect: Precondition::At(version), value: None, whole: None, is_again: false }
+    }
+
+    /// Writes an object again as it was read. Writes that expect the version that was read fail afterwards.
+    pub fn again(key: Key, read: &Stored) -> Self {
+        Self { is_again: true, ..Self::update(key, read.revision.clone(), read.raw.clone()).of(read) }
     }
 
     /// Adds the object that was read just before. On Kubernetes, its other fields then need not be read again.
@@ -101,6 +108,11 @@ impl Change {
 
     pub(crate) fn whole(&self) -> Option<&Bytes> {
         self.whole.as_ref()
+    }
+
+    /// True if the change only gives the object another version.
+    pub fn is_again(&self) -> bool {
+        self.is_again
     }
 
     pub fn precondition(&self) -> &Precondition {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
 use calipam_check::views::{Asking, Explanation, explain};
-use calipam_check::{Code, Evidence, Finding, PoolChange, Remedy, Report, Subject, list};
+use calipam_check::{Code, Evidence, Finding, PoolChange, Remedy, Report, Severity, Subject, list};
 use calipam_model::config::IpamSetting;
 use calipam_model::words::count;
 
@@ -15,7 +15,9 @@ use super::trial::Trials;
 /// is a reason of its own.
 pub(super) fn causes(facts: &mut Facts<'_>, trials: &Trials<'_, '_>) -> Vec<Cause> {
     let mut by_reason: BTreeMap<(&'static str, &str), Vec<(usize, &Finding)>> = BTreeMap::new();
-    for (at, finding) in facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]) {
+    let open = facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]);
+    // Findings of severity info are about addresses that nobody asks for.
+    for (at, finding) in open.filter(|(_, finding)| finding.severity != Severity::Info) {
         let Evidence::NoAddress(evidence) = &finding.evidence else { continue };
         let Some(refusal) = evidence.refusals.first() else { continue };
         let why = if refusal.of_request { refusal.why.as_str() } else { "" };

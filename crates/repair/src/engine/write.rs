@@ -30,7 +30,7 @@ pub(super) enum TaskResult {
     Conflict(String),
 }
 
-/// The changes of a write.
+/// The changes of a write, apart from those that only gave an object another version.
 pub(super) type Made = Vec<MadeChange>;
 
 pub(super) struct MadeChange {
@@ -239,7 +239,7 @@ fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made 
         before: objects.get(change.key()).and_then(Option::as_ref).map(|stored| stored.raw.clone()),
         left: revision.clone().zip(change.value().cloned()),
     };
-    batch.changes.iter().zip(revisions).map(object).collect()
+    batch.changes.iter().zip(revisions).filter(|(change, _)| !change.is_again()).map(object).collect()
 }
 
 fn text_of(revision: &Option<Revision>) -> Option<String> {

@@ -33,6 +33,9 @@ pub struct Recorded {
     /// Intents of an interrupted run that had not been written when their objects were read, but whose writes may still
     /// arrive. Empty before [`resolve`](super::resolve()).
     pub awaited: BTreeSet<u64>,
+    /// Intents without a recorded answer that had been written when their objects were read, perhaps late. Empty before
+    /// [`resolve`](super::resolve()).
+    pub arrived: BTreeSet<u64>,
 }
 
 impl Recorded {
@@ -66,6 +69,7 @@ impl Recorded {
             lock: None,
             ended: false,
             awaited: BTreeSet::new(),
+            arrived: BTreeSet::new(),
         };
 
         // The number of objects that each intent changes.

@@ -17,7 +17,7 @@ use crate::error::{RepairError, Result};
 pub enum IntentOutcome {
     /// All objects are as the intent's write would leave them.
     Written(Outcome),
-    /// All objects are as they were before the intent.
+    /// All objects have the values from before the intent.
     NotWritten,
     /// Other clients have changed the objects with these keys.
     Changed(Vec<String>),
@@ -31,18 +31,23 @@ pub async fn resolve(
     datastore: &Datastore,
 ) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>)> {
     let mut found = BTreeMap::new();
+    let mut awaited = BTreeSet::new();
     for intent in recorded.open() {
         let stored = datastore.stored(&intent.keys()?).await?;
+        if may_arrive(intent, &stored) {
+            awaited.insert(intent.id);
+        }
         found.insert(intent.id, intent_outcome(intent, &stored));
     }
+    recorded.awaited = awaited;
 
     for (id, outcome) in &found {
         let outcome = match outcome {
-            IntentOutcome::Written(outcome) => outcome.clone(),
-            IntentOutcome::NotWritten => {
-                recorded.awaited.insert(*id);
-                Outcome { id: *id, written: None }
+            IntentOutcome::Written(outcome) => {
+                recorded.arrived.insert(*id);
+                outcome.clone()
             }
+            IntentOutcome::NotWritten => Outcome { id: *id, written: None },
             IntentOutcome::Changed(_) => continue,
         };
         recorded.outcomes.insert(*id, outcome);
@@ -129,7 +134,7 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
 }
 
 /// Returns true if the object is as the intent's write would leave it, and no longer the version from before the
-/// intent. Revisions alone do not prove that, because etcd reuses revisions after it is restored from a backup.
+/// intent. Revisions do not prove that, because etcd reuses revisions after it is restored from a backup.
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
@@ -140,17 +145,22 @@ fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     }
 }
 
-/// Returns true if the object is the version from before the intent.
+/// Returns true if the object has the value from before the intent.
 fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.before, now) {
         (None, None) => true,
-        (Some(before), Some(now)) => {
-            (before.revision == now.revision.to_string()
-                || Key::parse(&change.key).is_ok_and(compared_by_value))
-                && before.value.is(&now.raw)
-        }
+        (Some(before), Some(now)) => before.value.is(&now.raw),
         _ => false,
     }
+}
+
+/// Returns true if a request to write the intent would still succeed: all objects are the versions that it expects.
+fn may_arrive(intent: &Intent, stored: &[Option<Stored>]) -> bool {
+    intent.changes.iter().zip(stored).all(|(change, now)| {
+        let versions = change.before.as_ref().zip(now.as_ref());
+        is_before(change, now.as_ref())
+            && versions.is_none_or(|(before, now)| before.revision == now.revision.to_string())
+    })
 }
 
 /// Returns true for objects that are compared only by value. On Kubernetes, controllers write the status of pools,

@@ -17,7 +17,7 @@ use calipam_model::snapshot::DatastoreKind;
 use jiff::Timestamp;
 
 use self::refusal::refusals;
-use self::task::UndoTask;
+use self::task::{Part, UndoTask};
 use crate::engine::{Execution, Group, Task};
 use crate::error::Result;
 use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
@@ -32,6 +32,7 @@ pub struct UndoPlan {
     steps: Vec<UndoStep>,
     skipped: Vec<NotUndone>,
     already: usize,
+    late: Vec<Key>,
 }
 
 /// Objects that the run wrote together and the undo restores together.
@@ -40,9 +41,14 @@ pub struct UndoStep {
     /// The reason for the step that is undone, for human readers.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that must not have changed: those on which the step depends and, of each write of a killed run that may
-    /// still arrive, one object. A step is undone completely or not at all.
+    /// One object of each write that a killed run sent and that may still arrive. The undo first writes the object
+    /// again as it is: the late write then finds another version, and fails.
+    pub fences: Vec<UndoObject>,
+    /// Objects that must not have changed: those on which the step depends, and those that a late write of a killed run
+    /// would create. A step is undone completely or not at all.
     pub awaited: Vec<UndoObject>,
+    /// Objects whose last write by the run perhaps arrived after an earlier undo.
+    pub arrived: BTreeSet<Key>,
     /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
 }
@@ -125,6 +131,7 @@ impl UndoPlan {
             steps: Vec::new(),
             skipped: Vec::new(),
             already: 0,
+            late: Vec::new(),
         };
         let mut nets: BTreeMap<Key, NetChange> = BTreeMap::new();
         let mut units: Vec<UndoUnit> = Vec::new();
@@ -133,6 +140,7 @@ impl UndoPlan {
         for intent in &recorded.intents {
             let outcome = recorded.outcomes.get(&intent.id);
             let mut awaited = Vec::new();
+            let keys: BTreeSet<Key> = intent.keys()?.into_iter().collect();
             match outcome.map(|outcome| &outcome.written) {
                 Some(Some(revisions)) => {
                     object_writes(intent, revisions, is_marked)?
@@ -146,20 +154,30 @@ impl UndoPlan {
             units.push(UndoUnit {
                 awaited,
                 steps: BTreeSet::from([intent.step]),
-                keys: intent.keys()?.into_iter().collect(),
+                arrived: if recorded.arrived.contains(&intent.id) { keys.clone() } else { BTreeSet::new() },
+                keys,
                 absent: absent(intent),
                 is_known: outcome.is_some(),
                 reason: intent.reason.clone(),
             });
         }
 
-        for UndoUnit { keys, awaited, absent, is_known, reason, .. } in join(units) {
-            // The objects of one write arrive together, so one of them is enough.
-            let one =
-                |intent: Vec<UndoObject>| intent.into_iter().find(|object| !nets.contains_key(&object.key));
-            let awaited = awaited.into_iter().filter_map(one).collect();
+        for UndoUnit { keys, awaited, arrived, absent, is_known, reason, .. } in join(units) {
+            let mut fences = Vec::new();
+            let mut created = Vec::new();
+            for intent in awaited {
+                // A late write fails if one of its objects has another version, also one that the undo restores.
+                if intent.iter().any(|object| nets.contains_key(&object.key)) {
+                    continue;
+                }
+                match intent.iter().position(|object| object.left.is_some()) {
+                    Some(index) => fences.extend(intent.into_iter().nth(index)),
+                    None => created.extend(intent),
+                }
+            }
+            plan.late.extend(created.iter().map(|object| object.key.clone()));
             let nets: Vec<&NetChange> = keys.iter().filter_map(|key| nets.get(key)).collect();
-            if nets.is_empty() && is_known {
+            if nets.is_empty() && fences.is_empty() && is_known {
                 continue;
             }
             let is_broken = nets.iter().any(|net| net.broken);
@@ -169,7 +187,7 @@ impl UndoPlan {
                 continue;
             }
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
-            plan.steps.push(UndoStep { reason, objects, awaited, absent });
+            plan.steps.push(UndoStep { reason, objects, fences, awaited: created, arrived, absent });
         }
 
         Ok(plan)
@@ -192,11 +210,20 @@ impl UndoPlan {
         &self.skipped
     }
 
+    /// Returns the objects that a late write of a killed run may still create. No version of an object that does not
+    /// exist can be changed, so nothing prevents such a write.
+    pub fn late(&self) -> &[Key] {
+        &self.late
+    }
+
+    /// Returns the objects that the undo writes.
+    pub fn written(&self) -> impl Iterator<Item = &UndoObject> {
+        self.steps.iter().flat_map(|step| step.fences.iter().chain(&step.objects))
+    }
+
     /// Returns the question to the operator. Addresses are not counted: undo restores whole objects.
     pub fn question(&self, location: &str) -> Question {
-        let count = |wanted: fn(&Key) -> bool| {
-            self.steps.iter().flat_map(|s| &s.objects).filter(|o| wanted(&o.key)).count()
-        };
+        let count = |wanted: fn(&Key) -> bool| self.written().filter(|object| wanted(&object.key)).count();
         Question {
             cluster: self.cluster.clone(),
             location: location.to_owned(),
@@ -288,6 +315,7 @@ struct UndoUnit {
     keys: BTreeSet<Key>,
     /// The awaited objects of each intent.
     awaited: Vec<Vec<UndoObject>>,
+    arrived: BTreeSet<Key>,
     absent: BTreeSet<Key>,
     /// True if all outcomes are known.
     is_known: bool,
@@ -327,6 +355,7 @@ impl UndoUnit {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
         self.awaited.append(&mut other.awaited);
+        self.arrived.append(&mut other.arrived);
         self.absent.append(&mut other.absent);
         self.is_known &= other.is_known;
         if !self.reason.contains(&other.reason) {
@@ -347,11 +376,7 @@ pub async fn undo(
     consent: Consent,
     options: &Options,
 ) -> Result<Execution> {
-    let purpose = Purpose {
-        what: "journal",
-        cluster: plan.cluster.clone(),
-        objects: plan.steps.iter().map(|step| step.objects.len()).sum(),
-    };
+    let purpose = Purpose { what: "journal", cluster: plan.cluster.clone(), objects: plan.written().count() };
     let writer = writer(datastore, consent, &purpose).await?;
 
     // Checked again, because other clients may have created objects between the plan and the consent.
@@ -368,11 +393,16 @@ fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) 
         let whole: Arc<UndoStep> = Arc::new(UndoStep { objects, ..step });
         let most = limits.changes.min(limits.conditions.saturating_sub(whole.awaited.len())).max(1);
         let evidence = limits.conditions.saturating_sub(most);
-        let task = |from: usize| -> Arc<dyn Task> {
-            let to = (from + most).min(whole.objects.len());
-            Arc::new(UndoTask { step: Arc::clone(&whole), from, to, evidence, refusal: refusal.clone() })
+        let tasks_of = |part: Part, number: usize| {
+            (0..number).step_by(most).map(move |from| (part, from..(from + most).min(number)))
         };
-        let tasks = (0..whole.objects.len()).step_by(most).map(task).collect();
+        let parts =
+            tasks_of(Part::Fences, whole.fences.len()).chain(tasks_of(Part::Objects, whole.objects.len()));
+        let task = |(part, range)| -> Arc<dyn Task> {
+            let step = Arc::clone(&whole);
+            Arc::new(UndoTask { step, part, range, evidence, refusal: refusal.clone() })
+        };
+        let tasks = parts.map(task).collect();
         Group { step: index, reason: format!("undo: {}", whole.reason), cooling: None, tasks }
     };
     steps.into_iter().zip(refusals).enumerate().map(group).collect()

@@ -43,12 +43,38 @@ impl State {
     }
 }
 
+/// The present state of an object of a write that may still arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fence {
+    /// The object is the version that the write expects.
+    Open,
+    /// The object is another version with the same value: the write fails.
+    Closed,
+    /// The write has arrived, or another client has changed the object.
+    Passed,
+}
+
+impl Fence {
+    pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
+        let Some((expected, now)) = object.left.as_ref().zip(now) else { return Self::Passed };
+        if !expected.value.as_ref().is_some_and(|value| same_value(value, &now.raw)) {
+            Self::Passed
+        } else if expected.revision == now.revision.to_string() {
+            Self::Open
+        } else {
+            Self::Closed
+        }
+    }
+}
+
 /// Returns the reason to refuse objects that are undone together, if one of them has changed. If an object that the run
-/// created is missing, a killed undo may have deleted it. But if an object of an earlier phase is not undone yet, it
-/// was another client that deleted it.
-pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
-    let begun =
-        found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
+/// created is missing, an earlier undo may have deleted it. But if an object of an earlier phase is not undone yet, it
+/// was another client that deleted it. This does not hold for `arrived` objects, which may have been written since that
+/// undo.
+pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
+    let is_first =
+        |(object, state): &&(&UndoObject, State)| *state == State::AsLeft && !arrived.contains(&object.key);
+    let begun = found.iter().filter(is_first).map(|(object, _)| object.phase()).min();
     let is_gone = |object: &UndoObject| {
         let was_created =
             object.before.is_none() && object.left.as_ref().is_some_and(|left| left.value.is_some());
@@ -90,9 +116,9 @@ impl UndoStep {
         self.objects.iter().any(|object| matches!(object.key, Key::Pool(_)))
     }
 
-    /// Returns the objects to check: the step's own objects and the awaited ones.
+    /// Returns the objects to check: the step's own objects, the awaited ones and those of late writes.
     fn checked(&self) -> impl Iterator<Item = &UndoObject> {
-        self.objects.iter().chain(&self.awaited)
+        self.objects.iter().chain(&self.awaited).chain(&self.fences)
     }
 }
 
@@ -106,19 +132,31 @@ impl UndoPlan {
             self.steps.iter().flat_map(UndoStep::checked).map(|object| object.key.clone()).collect();
         let mut stored = datastore.stored(&keys).await?.into_iter();
 
-        for step in std::mem::take(&mut self.steps) {
-            let mut state = |object: &UndoObject| State::of(object, stored.next().flatten().as_ref());
-            let states: Vec<State> = step.objects.iter().map(&mut state).collect();
-            let awaited: Vec<State> = step.awaited.iter().map(&mut state).collect();
-            let arrived = awaited.iter().position(|state| *state != State::Undone);
+        for mut step in std::mem::take(&mut self.steps) {
+            let mut now = || stored.next().flatten();
+            let states: Vec<State> =
+                step.objects.iter().map(|object| State::of(object, now().as_ref())).collect();
+            let awaited: Vec<State> =
+                step.awaited.iter().map(|object| State::of(object, now().as_ref())).collect();
+            let fences: Vec<Fence> =
+                step.fences.iter().map(|object| Fence::of(object, now().as_ref())).collect();
+
+            let created = awaited.iter().position(|state| *state != State::Undone);
+            let passed = fences.iter().position(|fence| *fence == Fence::Passed);
+            let late = created.map(|index| &step.awaited[index]);
+            let late = late.or_else(|| passed.map(|index| &step.fences[index]));
             let found: Vec<_> = step.objects.iter().zip(states.iter().copied()).collect();
-            if let Some(reason) =
-                why_refused(&found).or_else(|| arrived.map(|index| changed_since_plan(&step.awaited[index])))
+            if let Some(reason) = why_refused(&found, &step.arrived).or_else(|| late.map(changed_since_plan))
             {
                 self.skip(step, reason);
-            } else if states.iter().all(|state| *state == State::Undone) {
+                continue;
+            }
+
+            if states.iter().all(|state| *state == State::Undone) {
                 self.already += step.objects.len();
-            } else {
+                step.objects.clear();
+            }
+            if !step.objects.is_empty() || fences.contains(&Fence::Open) {
                 self.steps.push(step);
             }
         }

@@ -1,20 +1,31 @@
 //! One write of an undo as a task of the engine.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use calipam_datastore::write::{Batch, Precondition};
+use calipam_datastore::write::{Batch, Change, Precondition, Stored};
 use calipam_model::key::Key;
 
-use super::refusal::{State, changed_since_plan, why_refused};
+use super::refusal::{Fence, State, changed_since_plan, why_refused};
 use super::restored::restored;
 use super::{UndoObject, UndoStep};
 use crate::engine::{Decision, Objects, Omitted, Task, change};
 
-/// Restores the objects `from` to `to` of a step. Other tasks restore the other objects.
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The objects that are written again as they are.
+    Fences,
+    /// The objects that are restored.
+    Objects,
+}
+
+/// Writes some objects of one part of a step. Other tasks write the others.
 pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
-    pub from: usize,
-    pub to: usize,
+    pub part: Part,
+    /// The positions of the objects in the part.
+    pub range: Range<usize>,
     /// The largest number of awaited objects that one write requires to be unchanged.
     pub evidence: usize,
     /// The reason why the step is not undone.
@@ -22,40 +33,79 @@ pub(super) struct UndoTask {
 }
 
 impl UndoTask {
-    /// Returns the objects to check. The first write checks the entire step, which is undone completely or not at all.
+    /// The objects that this task writes.
+    fn own(&self) -> &[UndoObject] {
+        match self.part {
+            Part::Fences => &self.step.fences[self.range.clone()],
+            Part::Objects => &self.step.objects[self.range.clone()],
+        }
+    }
+
+    /// The restored objects to check. The first write of a part checks the entire step, which is undone completely or
+    /// not at all.
     fn checked(&self) -> &[UndoObject] {
-        if self.from == 0 { &self.step.objects } else { &self.step.objects[self.from..self.to] }
+        match self.part {
+            _ if self.range.start == 0 => &self.step.objects,
+            Part::Objects => self.own(),
+            Part::Fences => &[],
+        }
+    }
+
+    /// The reason to write nothing.
+    fn objection<'o>(&self, now: impl Fn(&UndoObject) -> Option<&'o Stored>) -> Option<String> {
+        if self.refusal.is_some() {
+            return self.refusal.clone();
+        }
+        let found: Vec<_> =
+            self.checked().iter().map(|object| (object, State::of(object, now(object)))).collect();
+        if let Some(reason) = why_refused(&found, &self.step.arrived) {
+            return Some(reason);
+        }
+        let step = &*self.step;
+        let is_changed = |object: &&UndoObject| State::of(object, now(object)) != State::Undone;
+        let is_passed = |fence: &&UndoObject| Fence::of(fence, now(fence)) == Fence::Passed;
+        let changed = step.awaited.iter().find(is_changed).or_else(|| step.fences.iter().find(is_passed));
+        changed.map(changed_since_plan)
     }
 }
 
 impl Task for UndoTask {
     fn reads(&self) -> Vec<Key> {
-        self.checked().iter().chain(&self.step.awaited).map(|object| object.key.clone()).collect()
+        let step = &*self.step;
+        let objects = self.checked().iter().chain(&step.awaited).chain(&step.fences);
+        objects.map(|object| object.key.clone()).collect()
     }
 
     fn writes(&self) -> Vec<Key> {
-        self.step.objects[self.from..self.to].iter().map(|object| object.key.clone()).collect()
+        self.own().iter().map(|object| object.key.clone()).collect()
     }
 
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
-        let undone = |object: &UndoObject| State::of(object, now(object)) == State::Undone;
-        let found: Vec<_> =
-            self.checked().iter().map(|object| (object, State::of(object, now(object)))).collect();
-        let arrived = || self.step.awaited.iter().find(|object| !undone(object)).map(changed_since_plan);
-        if let Some(reason) = self.refusal.clone().or_else(|| why_refused(&found)).or_else(arrived) {
+        if let Some(reason) = self.objection(now) {
             return Decision::Conflict(reason);
         }
-        if self.step.objects[self.from..self.to].iter().all(undone) {
+
+        let again = |fence: &UndoObject| {
+            let stored = now(fence).filter(|stored| Fence::of(fence, Some(stored)) == Fence::Open)?;
+            Some(Change::again(fence.key.clone(), stored))
+        };
+        let back = |object: &UndoObject| {
+            let now = now(object);
+            if State::of(object, now) == State::Undone {
+                return None;
+            }
+            let before = object.before.as_ref().map(|before| restored(&object.key, now, before));
+            change(object.key.clone(), before, now)
+        };
+        let changes: Vec<Change> = match self.part {
+            Part::Fences => self.own().iter().filter_map(again).collect(),
+            Part::Objects => self.own().iter().filter_map(back).collect(),
+        };
+        if changes.is_empty() {
             return Decision::Already;
         }
 
-        let back = |object: &UndoObject| {
-            let before = object.before.as_ref().map(|before| restored(&object.key, now(object), before));
-            change(object.key.clone(), before, now(object))
-        };
-        let objects = self.step.objects[self.from..self.to].iter();
-        let changes = objects.filter(|object| !undone(object)).filter_map(back).collect();
         let as_it_is = |object: &UndoObject| {
             let version = now(object).map(|stored| stored.revision.clone());
             (object.key.clone(), version.map_or(Precondition::Absent, Precondition::At))

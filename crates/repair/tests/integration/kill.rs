@@ -138,7 +138,7 @@ async fn a_killed_undo_can_be_undone() {
         // All intents may be on disk before the first write.
         assert!((1..=40).contains(&written) || moment == "before a write", "{moment}: {written}");
         let back = UndoPlan::new(&resolved).unwrap();
-        assert_eq!(back.steps().len(), written);
+        assert_eq!(back.steps().iter().filter(|step| !step.objects.is_empty()).count(), written);
         let execution = site.undo(&back, &site.options("back")).await;
         assert!(execution.is_complete(), "{moment}: {execution:?}");
         assert_eq!(values(&dump(&etcd)), values(&repaired), "{moment}");

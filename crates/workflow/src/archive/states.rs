@@ -76,15 +76,17 @@ fn state_in(
     let state = best.ok_or_else(|| {
         let folder = folder.display();
         let first = first.unwrap_or(time);
-        Failure::usage(format!("{folder} has no export from {time} or before; the first one is from {first}"))
+        let missing =
+            format!("{folder} has no export from {time:.0} or before; the first one is from {first:.0}");
+        Failure::usage(missing)
             .hint("name a later time, or a file: nothing is known from before the first export")
     })?;
     let exact = if state._written.is_some() { QUIET } else { SignedDuration::ZERO };
     if time.duration_since(state.at) > exact {
-        let next = archive.exports().get(later).map(|export| format!(" until {}", export.taken_at));
+        let next = archive.exports().get(later).map(|export| format!(" until {:.0}", export.taken_at));
         let at = state.at;
         let until = next.unwrap_or_default();
-        operator.warn(format!("this is the state of {at}: nothing is known after it{until}"));
+        operator.warn(format!("this is the state of {at:.0}: nothing is known after it{until}"));
     }
     Ok(state)
 }

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use calipam_assign::AutoAssign;
 use calipam_model::IpNet;
 
-use super::{differs, rows};
+use super::rows;
 use crate::cluster::{Cluster, net, wants};
 
 fn all_blocks(cidr: &str, block_size: u8) {
-    differs("Which free block a node claims");
     let cluster = Cluster::with_blocks(&[(cidr, block_size)]);
     let expected: BTreeSet<IpNet> = net(cidr).subnets(block_size).unwrap().collect();
     for number in 0..expected.len() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::{self, Count, PoolList};
-use calipam_check::{Changes, Code, Finding, Report, Severity};
+use calipam_check::{Changes, Code, Report, nodes_without_addresses};
 use calipam_history::trend::Trends;
 use calipam_model::snapshot::{Coverage, Snapshot};
 use calipam_workflow::LiveCounts;
@@ -206,13 +206,10 @@ impl Metrics<'_> {
             self.set("findings", &labels, number as f64);
         }
 
-        let of = |code| report.findings.iter().filter(move |finding| finding.code == code);
-        // What may be intended is only information.
-        let is_certain = |finding: &&Finding| finding.severity != Severity::Info;
-        let nodes: std::collections::BTreeSet<_> =
-            of(Code::NodeWithoutAddresses).filter(is_certain).flat_map(|finding| &finding.nodes).collect();
+        let nodes = nodes_without_addresses(&report.findings);
         self.set("nodes_without_addresses", &[], nodes.len() as f64);
-        self.set("pods_without_address", &[], of(Code::PodWithoutAddress).count() as f64);
+        let pods = report.findings.iter().filter(|finding| finding.code == Code::PodWithoutAddress);
+        self.set("pods_without_address", &[], pods.count() as f64);
     }
 
     /// Adds the changes since the earlier report.

@@ -79,6 +79,12 @@ impl View for PoolList {
                 Some(free) if free.0 == 0 => {
                     format!("{name}: not even pods that name the pool get an address: {why}")
                 }
+                Some(free) if free.0 < pool.free.0 => {
+                    let (free, all) = (thousands(free), thousands(pool.free));
+                    format!(
+                        "{name}: only pods that name the pool can get {free} of its {all} free addresses: {why}"
+                    )
+                }
                 Some(free) => {
                     let free = thousands(free);
                     format!("{name}: only pods that name the pool can get its {free} free addresses: {why}")

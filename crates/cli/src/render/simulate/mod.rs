@@ -11,13 +11,14 @@ mod svg;
 
 use std::io::{self, Write};
 
+use calipam_check::list;
 use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, SPREAD, Scale};
 use calipam_simulate::{Costs, Scenario, ScenarioError};
 use serde::Serialize;
 
 use super::document::{Document, unsupported};
 use super::output::Text;
-use super::text::{count, joined, thousands};
+use super::text::{count, thousands};
 use crate::format::Format;
 
 /// The results of all simulations that the options request.
@@ -92,7 +93,7 @@ impl Answers {
             thousands(scenario.pod_count()),
             scenario.arrival(),
             if pools.len() == 1 { "pool" } else { "pools" },
-            joined(pools.iter().map(|pool| format!("{} (/{})", pool.cidr, pool.block_size)), ", "),
+            list(pools.iter().map(|pool| format!("{} (/{})", pool.cidr, pool.block_size))),
             match self.runs() {
                 1 => format!("seed {}", scenario.seed),
                 runs =>

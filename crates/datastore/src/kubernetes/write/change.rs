@@ -127,6 +127,7 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
         _ => return Ok(Swap::Conflict),
     };
     let changed = match read {
+        Ok(Some(read)) if change.is_again() => target.write_again(read).await.map(Some),
         Ok(read) => target.swap(read, change.value()).await,
         Err(failure) => Err(failure),
     };
@@ -218,6 +219,15 @@ impl<'c> Target<'c> {
         }
     }
 
+    /// Writes an object as it was read. The server gives an object another version only if something in it changes: here
+    /// an annotation, which contains the previous version.
+    async fn write_again(&self, mut object: Value) -> Result<Value, Failure> {
+        let version = object["metadata"]["resourceVersion"].take();
+        object["metadata"]["annotations"][WRITTEN_AGAIN] = version.clone();
+        object["metadata"]["resourceVersion"] = version;
+        self.send(Method::PUT, &self.path, object).await
+    }
+
     async fn replace(&self, mut object: Value, value: &[u8]) -> Result<Value, Failure> {
         let spec = self.new_spec(value)?;
         if is_marked(&object["spec"]) && !is_marked(&spec) {
@@ -290,6 +300,9 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     }
     is_version(&version(&object), expected).then_some(object)
 }
+
+/// The annotation with the version of an object before it was written again.
+const WRITTEN_AGAIN: &str = "calipam.io/written-again-at";
 
 /// Maximum attempts at the second step of a deletion while other clients write to the object.
 pub(crate) const SECOND_STEPS: usize = 5;

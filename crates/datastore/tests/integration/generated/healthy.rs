@@ -62,7 +62,8 @@ async fn each_feature_is_healthy_in_every_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_features_together_and_services_only_are_healthy_in_every_form() {
+async fn all_features_together_pods_on_windows_and_services_only_are_healthy_in_every_form() {
+    assert_healthy("pods on Windows", &Cluster::with_windows(ClusterSpec::new(4))).await;
     assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
     let spec = ClusterSpec::new(6);
     for spec in [spec, spec.v4_only(), spec.wide()] {

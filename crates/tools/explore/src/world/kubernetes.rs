@@ -257,6 +257,13 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
             metadata.insert("uid".into(), format!("{path}-{created}").into());
             StatusCode::CREATED
         }
+        // A write that changes nothing leaves the object at its version.
+        _ if found.is_some_and(|(value, _)| {
+            serde_json::from_slice::<Value>(&value).is_ok_and(|now| now == body)
+        }) =>
+        {
+            return get(store, path);
+        }
         _ => StatusCode::OK,
     };
     store.put(path, body.to_string());

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::PoolView;
-use calipam_check::{Code, Subject};
 use calipam_model::{IpNet, cidr};
 use maud::{Markup, html};
 
@@ -70,10 +69,7 @@ fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
 }
 
 fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
-    let overlaps = cluster.report.findings.iter().any(|finding| {
-        finding.code == Code::OverlappingClusterPools && finding.subject == Subject::Pool(pool.cidr)
-    });
-    let class = match (overlaps, pool.enabled) {
+    let class = match (cluster.overlapping.contains(&pool.cidr), pool.enabled) {
         (true, _) => Some("error"),
         (false, true) => None,
         (false, false) => Some("info"),

@@ -142,12 +142,20 @@ impl Cluster {
         self.put_json(key::endpoint(FOREIGN_NAMESPACE, &name), resource("WorkloadEndpoint", metadata, spec));
     }
 
-    /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels.
+    /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels. It runs
+    /// no pods, which would need strict affinity; a pod of another node has borrowed an address.
     pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
+        let (name, block) = self.add_idle_windows();
+        let borrower = self.nodes[0].name.clone();
+        self.add_pod(&borrower, &[block]);
+        (name, block)
+    }
+
+    /// Adds a Windows node without pods.
+    pub(in crate::cluster) fn add_idle_windows(&mut self) -> (String, IpNet) {
         let name = format!("win-{}", self.next_node);
         let block = self.add_node_named(&name, "windows", false).blocks[0];
         self.block_mut(block).reserve_for_windows();
-        self.add_pod(&name, &[block]);
         (name, block)
     }
 

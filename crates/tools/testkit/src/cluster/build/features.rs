@@ -45,6 +45,15 @@ impl Cluster {
         cluster
     }
 
+    /// Creates a healthy cluster with pods on Windows, which need strict affinity.
+    pub fn with_windows(spec: ClusterSpec) -> Self {
+        let mut cluster = Self::plain(spec, 3, 2);
+        cluster.change_settings(&json!({"strictAffinity": true}));
+        let (name, block) = cluster.add_idle_windows();
+        cluster.add_pod(&name, &[block]);
+        cluster
+    }
+
     /// Adds a feature. Call this at most once per feature. Needs at least three nodes.
     pub fn add_feature(&mut self, feature: usize) {
         ADD[feature](self);

@@ -167,7 +167,7 @@ faults! {
     OwnerMismatchLegacy Many owners::legacy, "an old handle names another pod";
     OwnerMismatchContainer Many owners::container, "the handle names another sandbox";
     OwnerMismatchForeign Many owners::foreign, "recorded by another IPAM client for another container";
-    OwnerMismatchReserved Many owners::reserved, "in use on an ordinal that Windows reserves";
+    OwnerMismatchReserved Alone owners::reserved, "in use on an ordinal that Windows reserves";
     BorrowedTunnel Many |c| owners::borrowed_tunnel(c, Tunnel::Vxlan), "a tunnel address of another node's block";
     BorrowedTunnelV6 Many |c| owners::borrowed_tunnel(c, Tunnel::WireguardV6), "the same with IPv6";
     CorruptShort Many |c| corrupt::block(c, &["array-length"], |b| b.allocations.truncate(60)), "too few entries for addresses";

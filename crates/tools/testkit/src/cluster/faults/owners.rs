@@ -81,6 +81,7 @@ pub(super) fn reserved(cluster: &mut Cluster) {
     let holder = cluster.holder(&node);
     cluster.put_endpoint(&holder, &[address]);
     cluster.expect("owner-mismatch", address);
+    cluster.expect("node-without-addresses", node);
 }
 
 pub(super) fn borrowed_tunnel(cluster: &mut Cluster, tunnel: Tunnel) {
