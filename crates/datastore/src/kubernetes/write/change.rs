@@ -15,7 +15,7 @@ use calipam_model::writable::Object;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::form::{self, flag, labels, spec};
+use super::form::{self, WRITTEN_AGAIN, flag, labels, spec};
 use crate::error::{Failure, Result};
 use crate::kubernetes::again::{incomplete, locate, read_one};
 use crate::kubernetes::client::kinds::{self, Kind};
@@ -300,9 +300,6 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     }
     is_version(&version(&object), expected).then_some(object)
 }
-
-/// The annotation with the version of an object before it was written again.
-const WRITTEN_AGAIN: &str = "calipam.io/written-again-at";
 
 /// Maximum attempts at the second step of a deletion while other clients write to the object.
 pub(crate) const SECOND_STEPS: usize = 5;

@@ -14,11 +14,20 @@ const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "del
 const RENAMED: [(&str, &str); 2] =
     [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")];
 
+/// The annotation with the version of an object before it was written again unchanged.
+pub(super) const WRITTEN_AGAIN: &str = "calipam.io/written-again-at";
+
 /// A pool without the fields that the server adds, for comparison with the value that was written.
 pub(crate) fn pool(object: &Value) -> Document {
     let of = |part: &str| object[part].as_object().cloned().unwrap_or_default();
     let mut metadata = of("metadata");
     metadata.retain(|name, _| METADATA.contains(&name.as_str()));
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+        && annotations.remove(WRITTEN_AGAIN).is_some()
+        && annotations.is_empty()
+    {
+        metadata.remove("annotations");
+    }
     let fields = [
         ("apiVersion", "projectcalico.org/v3".into()),
         ("kind", "IPPool".into()),
