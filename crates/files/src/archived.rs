@@ -38,16 +38,25 @@ impl Part<'_> {
         let Ok(key) = std::str::from_utf8(key) else { return false };
         match self {
             Self::Whole => true,
-            Self::Records { handle } => match (key.strip_prefix(HANDLE_PREFIX), key.split_once('/')) {
-                (Some(id), _) => *handle == Some(id),
-                (None, Some(("ipamhandles", name))) => handle.is_some_and(|id| id.eq_ignore_ascii_case(name)),
-                (None, plural) => {
-                    key.starts_with(IPAM_PREFIX)
-                        || matches!(plural, Some(("ipamblocks" | "blockaffinities", _)))
-                }
-            },
+            Self::Records { handle } => is_record(key, *handle),
             Self::Users(pods) => pod_of(key).is_some_and(|pod| pods.contains(&pod)),
         }
+    }
+}
+
+/// True for blocks, affinities and the handle with an ID. Keys of etcd have prefixes, and those of Kubernetes the plural of
+/// their resource.
+fn is_record(key: &str, handle: Option<&str>) -> bool {
+    if let Some(id) = key.strip_prefix(HANDLE_PREFIX) {
+        return handle == Some(id);
+    }
+    if key.starts_with(IPAM_PREFIX) {
+        return true;
+    }
+    match key.split_once('/') {
+        Some(("ipamhandles", name)) => handle.is_some_and(|id| id.eq_ignore_ascii_case(name)),
+        Some(("ipamblocks" | "blockaffinities", _)) => true,
+        _ => false,
     }
 }
 

@@ -228,20 +228,26 @@ impl Live {
         self.read_for(access, None).await
     }
 
+    /// Reads and checks everything: because of `why`, or because the hourly read is due.
     async fn read_for(&mut self, access: Access<'_>, why: Option<WholeReadReason>) -> Result<Step> {
         let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
         };
         {
+            // The lock ends before the check, which takes it again.
             let mut known = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
-            match why {
-                Some(_) => self.trends.interrupt(snapshot.taken_at),
-                None => self.trends.add_changes(&known, &snapshot, &snapshot),
+            if why.is_some() {
+                // Changes may have been missed, so that trends begin anew.
+                self.trends.interrupt(snapshot.taken_at);
+            } else {
+                self.trends.add_changes(&known, &snapshot, &snapshot);
             }
             *known = snapshot;
         }
-        (self.followed, self.read) = (followed, Instant::now());
+        self.followed = followed;
+        self.read = Instant::now();
+
         if std::mem::take(&mut self.has_new_machines) {
             self.for_machines = Some(self.read);
         }

@@ -79,7 +79,8 @@ impl<S: Store> Search<'_, S> {
         self.in_list().await
     }
 
-    /// Checks the first places of the walk over a pool.
+    /// Checks the first places of the walk over a pool. The answer is [`Nearby::AllTaken`] if the walk ended, and
+    /// [`Nearby::Unknown`] if it goes on, or if many places have blocks of other sizes.
     async fn nearby(&self, pool: usize) -> Result<Nearby> {
         let mut walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
         let mut passed = Passed::default();
@@ -88,10 +89,13 @@ impl<S: Store> Search<'_, S> {
             let places: Vec<IpNet> =
                 std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
             let is_last = places.len() < count;
-            // In a pool with room, the very first place is usually vacant, and one round trip is enough.
-            let guarded =
-                places.first().copied().filter(|_| count == BATCHES[0] && !self.allocator.is_calico);
-            let (taken, around_first) = self.taken(&places, guarded).await?;
+
+            // In a pool with room, the very first place is usually vacant. So the blocks around it are read at once.
+            let is_first_batch = count == BATCHES[0];
+            let read_around =
+                if is_first_batch && !self.allocator.is_calico { places.first().copied() } else { None };
+            let (taken, around_first) = self.taken(&places, read_around).await?;
+
             for place in places {
                 if in_the_way.iter().any(|other| cidr::overlap(*other, place)) {
                     passed.other_size += 1;
@@ -105,7 +109,7 @@ impl<S: Store> Search<'_, S> {
                 } else {
                     // The place's addresses can belong to a block that dates from before the pool's block size was
                     // changed.
-                    let other = if guarded == Some(place) {
+                    let other = if read_around == Some(place) {
                         around_first
                     } else {
                         self.allocator.overlapping(place).await?

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use calipam_model::IpNet;
@@ -97,7 +98,7 @@ impl<S: Store> Allocator<S> {
         block: IpNet,
         requests: &[Release],
         settings: &Settings,
-    ) -> Result<Vec<std::net::IpAddr>> {
+    ) -> Result<Vec<IpAddr>> {
         let mut not_allocated = self.release_from_block(block, requests, settings).await?;
         let mut elsewhere = ByBlock::new();
         for address in &not_allocated {
@@ -105,16 +106,19 @@ impl<S: Store> Allocator<S> {
             let holds = |block: &Block| {
                 block.allocation_of(*address).is_some_and(|held| !held.attribute.is_cooling())
             };
-            if let Some(holder) = holders.iter().find(|b| b.value.cidr() != block && holds(&b.value)) {
+            let holder = holders.iter().find(|other| other.value.cidr() != block && holds(&other.value));
+            if let Some(holder) = holder {
                 let of_address = requests.iter().filter(|request| request.address == *address).cloned();
                 elsewhere.entry(holder.value.cidr()).or_default().extend(of_address);
             }
         }
-        for (block, requests) in elsewhere {
-            let still_not = self.release_from_block(block, &requests, settings).await?;
-            let released =
-                |address| requests.iter().any(|r| r.address == address) && !still_not.contains(&address);
-            not_allocated.retain(|address| !released(*address));
+
+        // What the old blocks released was allocated after all.
+        for (old_block, in_old_block) in elsewhere {
+            let still_not = self.release_from_block(old_block, &in_old_block, settings).await?;
+            let mut released: Vec<IpAddr> = in_old_block.iter().map(|request| request.address).collect();
+            released.retain(|address| !still_not.contains(address));
+            not_allocated.retain(|address| !released.contains(address));
         }
         Ok(not_allocated)
     }
@@ -124,7 +128,7 @@ impl<S: Store> Allocator<S> {
         cidr: IpNet,
         requests: &[Release],
         settings: &Settings,
-    ) -> Result<Vec<std::net::IpAddr>> {
+    ) -> Result<Vec<IpAddr>> {
         for _ in 0..RETRIES {
             let Some(before) = self.block(cidr).await? else {
                 return Ok(requests.iter().map(|request| request.address).collect());

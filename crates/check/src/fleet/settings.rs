@@ -23,37 +23,61 @@ const SETTINGS: [Setting; 3] = [
 const HERE: &str = "here";
 const GROUP: &str = "group";
 
+/// The values of settings, by setting and by [`HERE`] and [`GROUP`].
+type Values = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Reports each cluster of a group whose settings differ from those of most others, with the cluster's position.
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
-    let mut of_each: BTreeMap<usize, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
+    let mut of_clusters: BTreeMap<usize, Values> = BTreeMap::new();
     for (name, value) in SETTINGS {
         let values: Vec<Option<String>> = group.iter().map(|cluster| value(cluster)).collect();
-        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        for value in values.iter().flatten() {
-            *numbers.entry(value).or_default() += 1;
-        }
-        let known: usize = numbers.values().sum();
-        let said = numbers
+        let numbers = numbers(&values);
+        let in_group = numbers
             .iter()
             .map(|(value, number)| format!("{value} in {}", count(*number, "cluster", "clusters")));
-        let said = joined(said, "; ");
-        // The value that most clusters have counts as right. If there is none, the first cluster reports the values.
-        let is_usual = |value: &str| numbers[value] * 2 > known;
-        let reporting = if numbers.keys().any(|value| is_usual(value)) { usize::MAX } else { 1 };
-        let known_values = values.iter().enumerate().filter_map(|(at, value)| Some((at, value.as_ref()?)));
-        for (position, value) in known_values.filter(|(_, value)| !is_usual(value)).take(reporting) {
-            let places = [(HERE.to_owned(), value.clone()), (GROUP.to_owned(), said.clone())];
-            of_each.entry(position).or_default().insert(name.to_owned(), places.into());
+        let in_group = joined(in_group, "; ");
+
+        for (position, value) in reporting(&values, &numbers) {
+            let places = [(HERE.to_owned(), value.to_owned()), (GROUP.to_owned(), in_group.clone())];
+            of_clusters.entry(position).or_default().insert(name.to_owned(), places.into());
         }
     }
-    found.extend(of_each.into_iter().map(|(position, settings)| {
+
+    for (position, settings) in of_clusters {
         let subject = Subject::Cluster(group[position].name.clone());
-        let said = settings.iter().map(|(name, values)| {
+        let each = settings.iter().map(|(name, values)| {
             format!("{name} is {} here (in its group: {})", values[HERE], values[GROUP])
         });
-        let says = joined(said, "; ");
+        let says = joined(each, "; ");
         let evidence = Evidence::Configuration(settings);
-        (position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence))
-    }));
+        found.push((position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence)));
+    }
+}
+
+/// The number of clusters with each value. Clusters whose value is not known do not count.
+fn numbers(values: &[Option<String>]) -> BTreeMap<&str, usize> {
+    let mut numbers = BTreeMap::new();
+    for value in values.iter().flatten() {
+        *numbers.entry(value.as_str()).or_default() += 1;
+    }
+    numbers
+}
+
+/// The positions and values of the clusters that report a setting: those without the value that most clusters have. If
+/// there is no such value, the first cluster reports all values; if all clusters agree, none does.
+fn reporting<'v>(values: &'v [Option<String>], numbers: &BTreeMap<&str, usize>) -> Vec<(usize, &'v str)> {
+    let known = values.iter().enumerate();
+    let mut known: Vec<(usize, &str)> =
+        known.filter_map(|(position, value)| Some((position, value.as_deref()?))).collect();
+    let number_of_known = known.len();
+    let is_usual = |value: &str| numbers[value] * 2 > number_of_known;
+
+    if numbers.keys().any(|value| is_usual(value)) {
+        known.retain(|(_, value)| !is_usual(value));
+    } else {
+        known.truncate(1);
+    }
+    known
 }
 
 /// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26 and /28`; `None` if there is none.

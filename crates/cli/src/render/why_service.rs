@@ -79,21 +79,25 @@ impl<'a> WhyService<'a> {
 }
 
 impl<'a> ShownFamily<'a> {
-    fn new(snapshot: &Snapshot, family: &'a FamilyOfService) -> Self {
+    fn new(snapshot: &Snapshot, explained: &'a FamilyOfService) -> Self {
+        // The allocator gives blocks of services to this holder, as it does to a node.
         let holder = Node { name: LOAD_BALANCER.to_owned(), ..Node::default() };
-        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
-        let events = family.answer().into_iter().flat_map(|answer| &answer.events);
+        let answer = explained.answer();
+        let given = answer.and_then(|answer| answer.outcome.as_ref().ok());
+        let events = answer.into_iter().flat_map(|answer| &answer.events);
+
+        let of_service = &explained.family;
         Self {
-            family: family.family.family.name(),
-            needed: family.family.is_needed,
-            kept: &family.family.kept,
-            released: &family.family.released,
+            family: of_service.family.name(),
+            needed: of_service.is_needed,
+            kept: &of_service.kept,
+            released: &of_service.released,
             address: given.map(|given| given.address),
             block: given.map(|given| given.block),
             from: given.map(|given| source(given.source)),
-            reason: family.reason(),
-            why: family.why(),
-            calico: family.calico(),
+            reason: explained.reason(),
+            why: explained.why(),
+            calico: explained.calico(),
             decisions: events.map(|event| decisions::of(snapshot, &holder, event)).collect(),
         }
     }

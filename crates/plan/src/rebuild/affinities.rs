@@ -221,7 +221,8 @@ fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
 }
 
 /// Plans an edit of an affinity after a write of its block, so that a concurrent writer of the block fails. The block
-/// must still belong to the affinity's holder; its addresses may change.
+/// must still belong to the affinity's holder; its addresses may change. If the plan writes the block anyway, or if there
+/// is none, the edit needs no write of its own.
 fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
     let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
     let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
@@ -233,23 +234,29 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     let since = block.sound.and_then(|sound| sound.claim_time()).map(str::to_owned);
     let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
     let mut made = Action::new(reason, vec![touch, edit], vec![what]).requiring([owned]);
+    absorb_deletions(planner, key, &mut made);
+    planner.before_blocks.push(made);
+}
 
-    // Stale affinities of other holders are deleted first, in the same step: two nodes must not hold one block.
-    let place = planner.before_blocks.len();
-    for deletion in planner.deletions.get_mut(&key.cidr).into_iter().flatten() {
-        let stale = &mut planner.before_blocks[*deletion];
-        if stale.step.edits().any(|edit| edit.key() == Key::Affinity(key.clone())) {
+/// Moves the deletions of other holders' affinities for the same block to the beginning of `made`, which is planned next:
+/// two nodes must not hold one block. Actions without steps stay in their places, since others are known by position.
+fn absorb_deletions(planner: &mut Planner<'_, '_>, key: &AffinityKey, made: &mut Action) {
+    let position_of_made = planner.before_blocks.len();
+    for position in planner.deletions.get_mut(&key.cidr).into_iter().flatten() {
+        let deletion = &mut planner.before_blocks[*position];
+        if deletion.step.edits().any(|edit| edit.key() == Key::Affinity(key.clone())) {
             continue;
         }
-        let stale = std::mem::replace(stale, Action { step: Step::new(""), changes: Vec::new() });
-        for part in stale.step.parts {
+
+        let nothing = Action { step: Step::new(""), changes: Vec::new() };
+        let deletion = std::mem::replace(deletion, nothing);
+        for part in deletion.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
             made.step.whole().evidence.extend(part.evidence);
         }
-        made.changes.extend(stale.changes);
-        *deletion = place;
+        made.changes.extend(deletion.changes);
+        *position = position_of_made;
     }
-    planner.before_blocks.push(made);
 }
 
 /// Marks conflicts between several affinities for one block as repaired if all but one are deleted.

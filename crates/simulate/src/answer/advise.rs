@@ -143,23 +143,29 @@ struct Trial {
     drawbacks: Vec<Drawback>,
 }
 
+/// The lowest average time of an ADD in each run, among all block sizes: what a slower size is compared with.
+fn quickest_of_each_run(by_size: &[(u8, Vec<Run>)], run_count: usize) -> Vec<Micros> {
+    let quickest = |run: usize| by_size.iter().map(|(_, runs)| runs[run].adds.time.mean).min();
+    (0..run_count).map(|run| quickest(run).unwrap_or_default()).collect()
+}
+
 impl Trials {
-    fn run(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Self> {
-        let shown = with_each_size(scenario, sizes, runs)?;
-        let pods_per_node: Vec<u32> =
-            variants(scenario, runs).iter().map(|variant| variant.pods_per_node).collect();
-        let quickest: Vec<Micros> = (0..pods_per_node.len())
-            .map(|run| shown.iter().map(|(_, runs)| runs[run].adds.time.mean).min().unwrap_or_default())
-            .collect();
-        let trial = |(block_size, runs): (u8, Vec<Run>)| {
-            let found: BTreeSet<Drawback> = runs
-                .iter()
-                .zip(&quickest)
-                .flat_map(|(run, quickest)| drawbacks(scenario, block_size, run, *quickest))
-                .collect();
-            Trial { block_size, runs, drawbacks: found.into_iter().collect() }
-        };
-        Ok(Self { sizes: shown.into_iter().map(trial).collect(), pods_per_node })
+    /// Simulates `run_count` variants of a scenario with each block size.
+    fn run(scenario: &Scenario, sizes: &[u8], run_count: u64) -> Result<Self> {
+        let by_size = with_each_size(scenario, sizes, run_count)?;
+        let variants = variants(scenario, run_count);
+        let pods_per_node: Vec<u32> = variants.iter().map(|variant| variant.pods_per_node).collect();
+        let quickest = quickest_of_each_run(&by_size, pods_per_node.len());
+
+        let mut trials = Vec::new();
+        for (block_size, runs) in by_size {
+            let mut found = BTreeSet::new();
+            for (run, quickest) in runs.iter().zip(&quickest) {
+                found.extend(drawbacks(scenario, block_size, run, *quickest));
+            }
+            trials.push(Trial { block_size, runs, drawbacks: found.into_iter().collect() });
+        }
+        Ok(Self { sizes: trials, pods_per_node })
     }
 
     fn candidates(&self) -> Vec<Candidate> {

@@ -33,7 +33,7 @@ use crate::exit::{self, Failure, Kind, Outcome, Result};
 use crate::render::text::count;
 
 /// The age up to which a report counts as current, in intervals.
-const CURRENT: u32 = 3;
+const INTERVALS_OF_A_CURRENT_REPORT: u32 = 3;
 
 /// Checks and serves until a signal arrives.
 ///
@@ -52,6 +52,7 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
     runtime.block_on(serve(args, global, console))
 }
 
+/// Listens, starts the thread that checks, and answers requests until a signal arrives or the checks end.
 async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome> {
     let interval = Duration::try_from(args.interval).unwrap_or(Duration::MAX);
     let listen = args.listen;
@@ -71,30 +72,35 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     if let Some(folder) = &args.record {
         record::start(folder, args.keep.as_ref(), &global, console)?;
     }
+
     let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
     if args.events {
         let kubernetes = connect::settings(&global)?.kubernetes;
         tokio::spawn(FindingEvents::new(kubernetes).run(served.clone(), console.clone()));
     }
+
     let console = console.clone();
-    let checks = move || check_again_and_again(args, global, console, interval, sender);
-    let checks = connect::on_thread("checks", checks)?;
-    let mut news = served.clone();
-    let stop = async move {
-        let ended = async { while news.changed().await.is_ok() {} };
-        tokio::select! {
-            () = signal => true,
-            () = ended => false,
-        }
-    };
-    let current = interval.saturating_mul(CURRENT);
+    let check = move || check_again_and_again(args, global, console, interval, sender);
+    let checking = connect::on_thread("checks", check)?;
+
+    let stop = until_stopped(signal, served.clone());
+    let current = interval.saturating_mul(INTERVALS_OF_A_CURRENT_REPORT);
     let server = ServerState { served, current, hosts, streams: Streams::default() };
     if http::serve(listener, server, stop).await {
         // A running check only reads, so it can end with the process.
         return Ok(Outcome::Clean);
     }
-    Err(checks.join().unwrap_or_else(|_| exit::panicked()))
+    Err(checking.join().unwrap_or_else(|_| exit::panicked()))
+}
+
+/// Returns true as soon as a signal arrives, and false if the checks have ended, since nobody sends reports then.
+async fn until_stopped(signal: impl Future<Output = ()>, mut served: state::Receiver<Arc<Served>>) -> bool {
+    let ended = async { while served.changed().await.is_ok() {} };
+    tokio::select! {
+        () = signal => true,
+        () = ended => false,
+    }
 }
 
 /// Checks repeatedly. Returns only if the first check finds wrong options or settings.

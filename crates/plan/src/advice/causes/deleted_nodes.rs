@@ -7,6 +7,7 @@ use calipam_model::words::{count, thousands};
 
 use super::{Facts, Found, leak_reasons, nodes_of};
 
+/// Finds the deleted nodes whose blocks, affinities, addresses, endpoints or pods remain.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let is_of_gone = |finding: &Finding| match finding.code {
         Code::LeakedAddress => leak_reasons(finding).contains(&LeakReason::NodeGone),
@@ -18,15 +19,29 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         Code::LeakedAddress,
         Code::EndpointOfMissingNode,
     ];
-    let of: Vec<_> = facts.open(&codes).filter(|(_, finding)| is_of_gone(finding)).collect();
-    let each = || of.iter().map(|(_, finding)| *finding);
+    let findings: Vec<_> = facts.open(&codes).filter(|(_, finding)| is_of_gone(finding)).collect();
+    let each = || findings.iter().map(|(_, finding)| *finding);
     let mut nodes = nodes_of(each().filter(|finding| finding.code != Code::LeakedAddress));
     nodes.extend(each().flat_map(recorded));
     if nodes.is_empty() {
         return Vec::new();
     }
 
-    let number = |code| each().filter(|finding| finding.code == code).count();
+    let held = held(each().map(|finding| finding.code).collect());
+    let says = if nodes.len() == 1 {
+        format!("node {} was deleted, and its records remain: {held}", list(&nodes))
+    } else {
+        let number = count(nodes.len(), "node", "nodes");
+        format!("{number} were deleted ({}), and their records remain: {held}", list(&nodes))
+    };
+    let findings = findings.iter().map(|(position, _)| *position).collect();
+    vec![Found { says, findings, remedies: vec![Remedy::ReleaseNodes(nodes)] }]
+}
+
+/// Says what the nodes still hold, from the codes of the findings: addresses and blocks, which others could use. Where
+/// there are none, affinities count, and otherwise endpoints and pods.
+fn held(codes: Vec<Code>) -> String {
+    let number = |code| codes.iter().filter(|found| **found == code).count();
     let leaked = number(Code::LeakedAddress);
     let blocks = number(Code::BlockOfMissingNode);
     let affinities = number(Code::AffinityOfMissingNode);
@@ -44,17 +59,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     if held.is_empty() {
         held.push(count(endpoints, "endpoint or pod", "endpoints and pods"));
     }
-    let held = held.join(" and ");
-    let says = match nodes.first().filter(|_| nodes.len() == 1) {
-        Some(_) => format!("node {} was deleted, and its records remain: {held}", list(&nodes)),
-        None => format!(
-            "{} were deleted ({}), and their records remain: {held}",
-            count(nodes.len(), "node", "nodes"),
-            list(&nodes)
-        ),
-    };
-    let findings = of.iter().map(|(at, _)| *at).collect();
-    vec![Found { says, findings, remedies: vec![Remedy::ReleaseNodes(nodes)] }]
+    held.join(" and ")
 }
 
 /// The nodes that the record of a leaked address names.
