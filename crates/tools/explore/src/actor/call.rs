@@ -43,7 +43,7 @@ pub struct Call {
 }
 
 impl From<&str> for Call {
-    /// Creates a call for a pod that wants any IPv4 address. The text is the node and the pod, such as `a/p`.
+    /// Creates a call for a pod that wants any IPv4 address. The text is the node and the pod, such as `a5/p`.
     fn from(text: &str) -> Self {
         let (node, pod) = text.split_once('/').expect("a node and a pod");
         let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };

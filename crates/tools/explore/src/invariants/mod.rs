@@ -78,7 +78,7 @@ pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     nothing_is_leaked(world, &[])?;
     let copy = world.copy();
     stop(world, &copy.data, |pod| !pod.is_served())?;
-    let call = Call::of_both("a/later");
+    let call = Call::of_both("a5/later");
     let addresses = served(&copy.data, &call);
     if addresses.len() != call.wants() {
         return Err(format!("the next pod gets {addresses:?}"));

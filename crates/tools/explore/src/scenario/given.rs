@@ -11,7 +11,7 @@ use crate::actor::{Call, cidr, give, served};
 use crate::world::World;
 
 /// A step towards the state in which the actors start. Nodes and handles are named, pods are named after their nodes as
-/// in `a/p`, and blocks have their CIDRs.
+/// in `a5/p`, and blocks have their CIDRs.
 pub(super) enum Given {
     /// A pod has an IPv4 address.
     Pod(&'static str),
@@ -64,7 +64,7 @@ impl Given {
                 truth.remove_pod(&call.handle());
             }
             Self::Gone(handle) => {
-                truth.begin(handle, "a");
+                truth.begin(handle, "a5");
                 truth.remove_pod(handle);
             }
             Self::NoHandle(pod) => {

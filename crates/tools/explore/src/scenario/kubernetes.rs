@@ -27,30 +27,32 @@ pub(super) fn all() -> Vec<Scenario> {
         // killed split may be deleted after the undo compares them and before it writes.
         large("kubernetes-split-and-undo", KUBERNETES, POD, || vec![undone(Split("pool"))]).up_to(0),
         // A handle is gone, and an address is leaked.
-        large("kubernetes-rebuild", KUBERNETES, &[Pod("a/p"), Leak("a/gone"), NoHandle("a/p")], || {
+        large("kubernetes-rebuild", KUBERNETES, &[Pod("a5/p"), Leak("a5/gone"), NoHandle("a5/p")], || {
             vec![again(Rebuild)]
         }),
         // An address is assigned and taken back on Kubernetes.
         large("kubernetes-assign-and-undo", KUBERNETES, BY_HAND_ONLY, || vec![undone(assign())]),
         // Pods of two nodes want an address of one block, by calipam's own client of Kubernetes.
         large("kubernetes-add-beside-add", KUBERNETES, BLOCK, || {
-            vec![add(wanting(0, call("a/p"))), add(wanting(0, call("b/q")))]
+            vec![add(wanting(0, call("a5/p"))), add(wanting(0, call("b55/q")))]
         }),
         // A pod starts while the other one of its node stops.
-        large("kubernetes-add-beside-del", KUBERNETES, POD, || vec![add(call("a/q")), del(call("a/p"))]),
+        large("kubernetes-add-beside-del", KUBERNETES, POD, || vec![add(call("a5/q")), del(call("a5/p"))]),
         // The last pod of a block without an owner stops while a pod of another node claims the block.
         large("kubernetes-claim-beside-del", Cluster { page: Some(0), ..ONE }, UNOWNED, || {
-            vec![add(call("b/q")), del(call("a/p"))]
+            vec![add(call("b55/q")), del(call("a5/p"))]
         }),
         // A leaked address is released while a pod wants one.
-        large("kubernetes-release-beside-add", KUBERNETES, LEAKED, || vec![again(Release), add(call("a/p"))]),
+        large("kubernetes-release-beside-add", KUBERNETES, LEAKED, || {
+            vec![again(Release), add(call("a5/p"))]
+        }),
         // An address is released by its name while its pod stops.
         large("kubernetes-release-beside-del", KUBERNETES, POD, || {
-            vec![again(ReleaseAddress(LEAK)), del(call("a/p"))]
+            vec![again(ReleaseAddress(LEAK)), del(call("a5/p"))]
         }),
         // A block without its handle is repaired while a pod wants an address.
         large("kubernetes-rebuild-beside-add", KUBERNETES, UNCOUNTED, || {
-            vec![again(Rebuild), add(call("a/p"))]
+            vec![again(Rebuild), add(call("a5/p"))]
         }),
         // A leaked address is released where each list comes in pages of one object, whose revision may be gone.
         large("kubernetes-pages", Cluster { page: Some(1), ..KUBERNETES }, POD_AND_LEAK, || {

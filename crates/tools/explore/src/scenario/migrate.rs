@@ -30,15 +30,15 @@ pub(super) fn all() -> Vec<Scenario> {
             ..plain("migrate-there-and-back", ONE, BLOCK, || vec![there_and_back()])
         },
         // A pool is left while a pod wants an address.
-        large("migrate-beside-add", ONE, &[], || vec![migrate(), add(slow("a/p"))]),
+        large("migrate-beside-add", ONE, &[], || vec![migrate(), add(slow("a5/p"))]),
         // The same where the node has an empty block.
-        large("migrate-beside-add-in-block", ONE, BLOCK, || vec![migrate(), add(slow("a/p"))]),
+        large("migrate-beside-add-in-block", ONE, BLOCK, || vec![migrate(), add(slow("a5/p"))]),
         // A pool is left while its last pod stops and the collector works.
-        large("migrate-beside-del-and-collector", TWO, &[Leak("a/gone"), Pod("b/p")], || {
-            vec![migrate(), del(slow("b/p")), collect()]
+        large("migrate-beside-del-and-collector", TWO, &[Leak("a5/gone"), Pod("b55/p")], || {
+            vec![migrate(), del(slow("b55/p")), collect()]
         }),
         // A pool gets blocks of another size while a pod wants an address.
-        large("migrate-there-and-back-beside-add", ONE, &[], || vec![there_and_back(), add(slow("a/p"))]),
+        large("migrate-there-and-back-beside-add", ONE, &[], || vec![there_and_back(), add(slow("a5/p"))]),
         // A pool is created and disabled, and each of that undone before it is done again.
         large("migrate-and-undo", ONE, LEAKED, || vec![calipam(false, &[TO, Undo, TO, TO, Undo], &[Undo])]),
     ];

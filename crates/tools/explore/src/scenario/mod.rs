@@ -93,19 +93,19 @@ const FIRST: &str = "10.0.0.0/30";
 /// The first address that is assigned.
 const LEAK: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));
 
-/// A block of node `a`.
-const BLOCK: &[Given] = &[Given::Block(FIRST, "a")];
-const POD: &[Given] = &[Given::Pod("a/p")];
+/// A block of the first node.
+const BLOCK: &[Given] = &[Given::Block(FIRST, "a5")];
+const POD: &[Given] = &[Given::Pod("a5/p")];
 /// A pod in a block without an owner.
-const UNOWNED: &[Given] = &[Given::Pod("a/p"), Given::Unowned(FIRST, "a")];
-const LEAKED: &[Given] = &[Given::Leak("a/gone")];
-const POD_AND_LEAK: &[Given] = &[Given::Pod("a/p"), Given::Leak("a/gone")];
+const UNOWNED: &[Given] = &[Given::Pod("a5/p"), Given::Unowned(FIRST, "a5")];
+const LEAKED: &[Given] = &[Given::Leak("a5/gone")];
+const POD_AND_LEAK: &[Given] = &[Given::Pod("a5/p"), Given::Leak("a5/gone")];
 /// An address that is recorded, but not counted.
-const UNCOUNTED: &[Given] = &[Given::Leak("a/gone"), Given::NoHandle("a/gone")];
-const POD_AND_UNCOUNTED: &[Given] = &[Given::Pod("a/p"), Given::Leak("a/gone"), Given::NoHandle("a/gone")];
+const UNCOUNTED: &[Given] = &[Given::Leak("a5/gone"), Given::NoHandle("a5/gone")];
+const POD_AND_UNCOUNTED: &[Given] = &[Given::Pod("a5/p"), Given::Leak("a5/gone"), Given::NoHandle("a5/gone")];
 /// The handle of addresses that a person assigns.
 const BY_HAND_ONLY: &[Given] = &[Given::Gone(BY_HAND)];
-const BLOCK_AND_BY_HAND: &[Given] = &[Given::Block(FIRST, "a"), Given::Gone(BY_HAND)];
+const BLOCK_AND_BY_HAND: &[Given] = &[Given::Block(FIRST, "a5"), Given::Gone(BY_HAND)];
 
 /// A call beside which commands run.
 fn slow(pod: &str) -> Call {
@@ -119,7 +119,7 @@ fn wanting(last: u8, call: impl Into<Call>) -> Call {
 
 /// Assigns the leaked address manually.
 fn assign() -> Command {
-    Command::Assign(LEAK, "a", BY_HAND)
+    Command::Assign(LEAK, "a5", BY_HAND)
 }
 
 /// A world with at most one fault.

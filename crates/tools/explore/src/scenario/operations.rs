@@ -16,33 +16,33 @@ const HALF: &str = "10.0.0.0/28";
 /// A handle that several clients share.
 const SHARED: &str = "k8s-pod-network.shared";
 
-/// A pod on node `a` with an address of each family. Its IPv4 address is from the first block.
-const WITH_POD: &[Given] = &[Block(FIRST, "a"), Both("a/first")];
-/// A pod on `a` where `b` has every IPv4 block.
-const TAKEN: &[Given] = &[Block(EIGHT.pool, "b"), Both("a/first")];
+/// A pod on node `a5` with an address of each family. Its IPv4 address is from the first block.
+const WITH_POD: &[Given] = &[Block(FIRST, "a5"), Both("a5/first")];
+/// A pod on `a5` where `b55` has every IPv4 block.
+const TAKEN: &[Given] = &[Block(EIGHT.pool, "b55"), Both("a5/first")];
 /// The same with a pod in each block, so that none is empty.
 const ALL_IN_USE: &[Given] = &[
-    Block(EIGHT.pool, "b"),
-    Both("a/first"),
-    At(3, "b/b0"),
-    At(7, "b/b1"),
-    At(11, "b/b2"),
-    At(15, "b/b3"),
-    At(19, "b/b4"),
-    At(23, "b/b5"),
-    At(27, "b/b6"),
-    At(31, "b/b7"),
+    Block(EIGHT.pool, "b55"),
+    Both("a5/first"),
+    At(3, "b55/b0"),
+    At(7, "b55/b1"),
+    At(11, "b55/b2"),
+    At(15, "b55/b3"),
+    At(19, "b55/b4"),
+    At(23, "b55/b5"),
+    At(27, "b55/b6"),
+    At(31, "b55/b7"),
 ];
 
-/// Starts another pod on node `a`. The pod wants an address of each family.
+/// Starts another pod on node `a5`. The pod wants an address of each family.
 fn next() -> Vec<Actor> {
-    vec![add(Call::of_both("a/next")).abandoned()]
+    vec![add(Call::of_both("a5/next")).abandoned()]
 }
 
-/// Releases the affinities of all blocks of `a`.
+/// Releases the affinities of all blocks of `a5`.
 fn give_up(in_use: InUse) -> Actor {
     operate("a gives up its blocks", move |_, allocator| async move {
-        let released = allocator.release_host_affinities(AffinityType::Host, "a", in_use).await;
+        let released = allocator.release_host_affinities(AffinityType::Host, "a5", in_use).await;
         // A block that a pod uses is not released. The operation reports that as an error.
         if in_use == InUse::Refuse { Ok(()) } else { released }
     })
@@ -63,8 +63,8 @@ fn remove_host(node: &'static str) -> Actor {
 /// Sets a second owner of the pod's address, as in a live migration.
 fn set_owner() -> Actor {
     operate("a second owner is recorded", |world, allocator| async move {
-        let first = Call::of_both("a/first");
-        let target = Call::from("b/target");
+        let first = Call::of_both("a5/first");
+        let target = Call::from("b55/target");
         let alternate = NewOwner::Set(target.attributes(world.now()));
         let updates = OwnerUpdates { alternate, ..OwnerUpdates::default() };
         let address = world.truth.addresses(&first.handle())[0];
@@ -85,7 +85,7 @@ fn interrupted() -> Vec<Scenario> {
         // A pod starts where the block of its node is full.
         one(
             "interrupted-add-in-new-block",
-            &[Block(FIRST, "a"), Both("a/first"), Pod("a/x"), Pod("a/y"), Pod("a/z")],
+            &[Block(FIRST, "a5"), Both("a5/first"), Pod("a5/x"), Pod("a5/y"), Pod("a5/z")],
             next,
         ),
         // A pod starts where another node uses or just claimed all blocks.
@@ -93,21 +93,21 @@ fn interrupted() -> Vec<Scenario> {
         // A pod starts where another node has all blocks.
         one("interrupted-add-by-reclaiming", TAKEN, next),
         // A pod gets the address that it wants.
-        one("interrupted-add-of-address", WITH_POD, || vec![add(wanting(1, "a/next")).abandoned()]),
+        one("interrupted-add-of-address", WITH_POD, || vec![add(wanting(1, "a5/next")).abandoned()]),
         // The same where the block is missing.
         one("interrupted-add-of-address-in-new-block", WITH_POD, || {
-            vec![add(wanting(8, "a/next")).abandoned()]
+            vec![add(wanting(8, "a5/next")).abandoned()]
         }),
         // A pod stops.
-        one("interrupted-del", WITH_POD, || vec![del(Call::of_both("a/first")).abandoned()]),
+        one("interrupted-del", WITH_POD, || vec![del(Call::of_both("a5/first")).abandoned()]),
         // The addresses of a pod are released.
-        one("interrupted-del-by-address", WITH_POD, || vec![del_by_address(Call::of_both("a/first"))]),
+        one("interrupted-del-by-address", WITH_POD, || vec![del_by_address(Call::of_both("a5/first"))]),
         // A node claims four blocks, one of which is another's.
-        one("interrupted-claim", WITH_POD, || vec![claim(HALF, "b")]),
+        one("interrupted-claim", WITH_POD, || vec![claim(HALF, "b55")]),
         // A node gives up its empty blocks, and keeps that of a pod.
         one(
             "interrupted-give-up-of-empty-blocks",
-            &[Block(FIRST, "a"), Both("a/first"), Block(HALF, "a")],
+            &[Block(FIRST, "a5"), Both("a5/first"), Block(HALF, "a5")],
             || vec![give_up(InUse::Refuse)],
         ),
         // A node gives up its blocks, which are in use.
@@ -115,7 +115,7 @@ fn interrupted() -> Vec<Scenario> {
         // The blocks of a pool are given up.
         one("interrupted-give-up-of-pool", WITH_POD, || vec![give_up_pool(EIGHT.pool)]),
         // A host is removed.
-        one("interrupted-remove-host", WITH_POD, || vec![remove_host("a")]),
+        one("interrupted-remove-host", WITH_POD, || vec![remove_host("a5")]),
         // An address gets a second owner.
         one("interrupted-set-owner", WITH_POD, || vec![set_owner()]),
     ]
@@ -124,12 +124,12 @@ fn interrupted() -> Vec<Scenario> {
 /// Pods that come and go on all nodes, some without DEL.
 fn pods() -> Vec<Actor> {
     vec![
-        add(Call::of_both("a/q1")),
-        add(Call::of_both("b/q2")).abandoned(),
-        add("c/q3"),
-        add(wanting(5, "b/q4")),
-        del(Call::of_both("a/p1")),
-        del_by_address(Call::of_both("b/p2")),
+        add(Call::of_both("a5/q1")),
+        add(Call::of_both("b55/q2")).abandoned(),
+        add("c8/q3"),
+        add(wanting(5, "b55/q4")),
+        del(Call::of_both("a5/p1")),
+        del_by_address(Call::of_both("b55/p2")),
     ]
 }
 
@@ -137,11 +137,11 @@ fn pods() -> Vec<Actor> {
 fn pods_and_blocks() -> Vec<Actor> {
     let mut actors = pods();
     actors.extend([
-        claim(HALF, "c"),
-        release_empty("10.0.0.8/30", "c"),
-        disown(FIRST, "a"),
+        claim(HALF, "c8"),
+        release_empty("10.0.0.8/30", "c8"),
+        disown(FIRST, "a5"),
         give_up_pool(HALF),
-        remove_host("b"),
+        remove_host("b55"),
         give_up(InUse::Refuse),
     ]);
     actors
@@ -182,18 +182,18 @@ fn empty() -> Actor {
 
 /// Clients that fill and empty one handle.
 fn of_one_handle() -> Vec<Actor> {
-    vec![fill("a", 0), fill("b", 2), fill_at("c", 1), empty(), fill("c", 2), fill_at("a", 9), empty()]
+    vec![fill("a5", 0), fill("b55", 2), fill_at("c8", 1), empty(), fill("c8", 2), fill_at("a5", 9), empty()]
 }
 
 /// A handle that is emptied, and so deleted, while a client assigns its first address. Another client makes it anew.
 fn made_anew() -> Vec<Actor> {
-    vec![fill_at("c", 1), empty(), fill("a", 0)]
+    vec![fill_at("c8", 1), empty(), fill("a5", 0)]
 }
 
 /// A large world with pods on two nodes, and an empty block on the third.
 fn busy(name: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
     // DEL releases the leftovers of the shared handle at the end.
-    const BEFORE: &[Given] = &[Both("a/p1"), Both("b/p2"), Block("10.0.0.8/30", "c"), Gone(SHARED)];
+    const BEFORE: &[Given] = &[Both("a5/p1"), Both("b55/p2"), Block("10.0.0.8/30", "c8"), Gone(SHARED)];
     let end = invariants::at_the_end_of_claims;
     Scenario { end, ..large(name, cluster, BEFORE, actors) }
 }

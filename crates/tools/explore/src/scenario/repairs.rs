@@ -25,7 +25,7 @@ fn split_beside_others(delete: Option<&'static str>) -> Vec<Actor> {
 /// Runs that give up on the datastore, which never answers again, or answers after each limit.
 fn unanswered() -> Vec<Scenario> {
     let twice = || vec![calipam(true, &[Release, Release], &[])];
-    let beside_add = || vec![calipam(true, &[Release, Release], &[]), add(slow("a/p"))];
+    let beside_add = || vec![calipam(true, &[Release, Release], &[]), add(slow("a5/p"))];
     let and_undo = || vec![undone(Release)];
     vec![
         plain("release-unanswered", ONE, LEAKED, twice).with_silence(Silence),
@@ -50,16 +50,16 @@ pub(super) fn all() -> Vec<Scenario> {
         // A leaked address is released, and that is undone.
         plain("release-and-undo", ONE, LEAKED, || vec![undone(Release)]).with_jumps(),
         // A leaked address is released while a pod wants one.
-        plain("release-beside-add", ONE, LEAKED, || vec![again(Release), add(slow("a/p"))]).with_jumps(),
+        plain("release-beside-add", ONE, LEAKED, || vec![again(Release), add(slow("a5/p"))]).with_jumps(),
         // An address is released by its name while its pod stops.
-        plain("release-beside-del", ONE, POD, || vec![again(ReleaseAddress(LEAK)), del(slow("a/p"))]),
+        plain("release-beside-del", ONE, POD, || vec![again(ReleaseAddress(LEAK)), del(slow("a5/p"))]),
         // A leaked address is released by two at once while a pod wants it.
         large("release-beside-collector", ONE, LEAKED, || {
-            vec![again(Release), collect(), add(wanting(0, slow("a/p")))]
+            vec![again(Release), collect(), add(wanting(0, slow("a5/p")))]
         }),
         // An address is released that turns out to be in use.
-        plain("release-beside-endpoint", ONE, &[Leak("a/late")], || {
-            vec![again(Release), writes_endpoint_late(slow("a/late"), LEAK)]
+        plain("release-beside-endpoint", ONE, &[Leak("a5/late")], || {
+            vec![again(Release), writes_endpoint_late(slow("a5/late"), LEAK)]
         }),
         // Two people release the same, with the datastore locked.
         plain("two-releases", ONE, LEAKED, || {
@@ -67,16 +67,16 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![release(), release()]
         }),
         // Two people release an address each, with the datastore locked.
-        large("two-releases-of-two", ONE, &[Leak("a/gone"), Leak("a/gone-too")], || {
+        large("two-releases-of-two", ONE, &[Leak("a5/gone"), Leak("a5/gone-too")], || {
             let commands = [0, 1].map(|last| [ReleaseAddress([10, 0, 0, last].into())]);
             commands.map(|release| calipam(true, &release, &release)).into()
         }),
         // A release is undone while a pod gets the address.
-        plain("undo-beside-add", ONE, LEAKED, || vec![undone(Release), add(wanting(0, slow("a/p")))]),
+        plain("undo-beside-add", ONE, LEAKED, || vec![undone(Release), add(wanting(0, slow("a5/p")))]),
         // A pool is split, and that is undone.
         plain("split-and-undo", TWO, POD, || vec![undone(Split("pool"))]),
         // A pool is split and made whole while a pod wants an address.
-        large("split-beside-add", TWO, &[], || vec![undone(Split("pool")), add(slow("a/p"))]),
+        large("split-beside-add", TWO, &[], || vec![undone(Split("pool")), add(slow("a5/p"))]),
         // A pool is split, someone replaces one of its parts, and the split is undone.
         plain("split-replaced-and-undo", TWO, &[], || split_beside_others(Some(PART))),
         // A pool is split, someone lays another one over the parts, and the split is undone.
@@ -91,27 +91,30 @@ pub(super) fn all() -> Vec<Scenario> {
         // The handle of a pod is gone, and one counts too much.
         plain("rebuild", ONE, POD_AND_UNCOUNTED, || vec![again(Rebuild)]),
         // A block without its handles is repaired while a pod wants an address.
-        plain("rebuild-beside-add", ONE, UNCOUNTED, || vec![again(Rebuild), add(slow("a/p"))]).with_jumps(),
+        plain("rebuild-beside-add", ONE, UNCOUNTED, || vec![again(Rebuild), add(slow("a5/p"))]).with_jumps(),
         // The handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod. A
         // DEL after a kill would leave the first address behind, since the handle does not count it yet.
-        large("rebuild-beside-second-add", TWO, &[Pod("a/p"), Unowned(FIRST, "a"), NoHandle("a/p")], || {
-            vec![again(Rebuild), add(slow("a/p"))]
-        })
+        large(
+            "rebuild-beside-second-add",
+            TWO,
+            &[Pod("a5/p"), Unowned(FIRST, "a5"), NoHandle("a5/p")],
+            || vec![again(Rebuild), add(slow("a5/p"))],
+        )
         .without_faults(),
         // A block that a pod uses is gone while the pod stops.
         plain(
             "rebuild-missing-block",
             ONE,
-            &[Pod("a/p"), NoValue("a/p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30")],
-            || vec![again(Rebuild), del(slow("a/p"))],
+            &[Pod("a5/p"), NoValue("a5/p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30")],
+            || vec![again(Rebuild), del(slow("a5/p"))],
         ),
         // An address is assigned that a pod asks for.
         plain("assign-beside-add", ONE, BLOCK_AND_BY_HAND, || {
-            vec![calipam(false, &[assign()], &[Undo]), add(wanting(0, slow("a/p")))]
+            vec![calipam(false, &[assign()], &[Undo]), add(wanting(0, slow("a5/p")))]
         })
         .with_jumps(),
         // An address is assigned and taken back while a pod wants any.
-        large("assign-and-undo", TWO, BY_HAND_ONLY, || vec![undone(assign()), add(slow("a/p"))]),
+        large("assign-and-undo", TWO, BY_HAND_ONLY, || vec![undone(assign()), add(slow("a5/p"))]),
     ];
     [commands, unanswered()].concat()
 }

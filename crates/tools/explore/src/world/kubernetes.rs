@@ -321,7 +321,7 @@ mod tests {
             let object = json!({"metadata": {"name": name}});
             (format!("/apis/{name}"), object.to_string().into_bytes(), 1)
         };
-        let found = [stored("a"), stored("b"), stored("c")];
+        let found = [stored("a5"), stored("b55"), stored("c8")];
         let names = |list: &Value| -> Vec<String> {
             let items = list["items"].as_array().unwrap();
             items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
@@ -329,11 +329,11 @@ mod tests {
         let first = list(&found, &Page { most: 2, list: 7, ..Page::default() });
         assert_eq!(
             (names(&first), &first["metadata"]["remainingItemCount"]),
-            (vec!["a".into(), "b".into()], &json!(1))
+            (vec!["a5".into(), "b55".into()], &json!(1))
         );
         let next = Page::of(&format!("limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap()));
         assert_eq!((next.list, next.most), (7, 2));
         let last = list(&found, &next);
-        assert_eq!((names(&last), &last["metadata"]["continue"]), (vec!["c".into()], &Value::Null));
+        assert_eq!((names(&last), &last["metadata"]["continue"]), (vec!["c8".into()], &Value::Null));
     }
 }

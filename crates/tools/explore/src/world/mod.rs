@@ -40,8 +40,9 @@ pub(crate) const ALL: &str = "/calico/";
 /// The prefix of pods in footprints.
 pub(crate) const PODS: &str = "pods/";
 
-/// The nodes of every world.
-pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
+/// The nodes of every world. Names decide where a node begins to search a pool: `a5` at the first block, `b55` and `c8` at
+/// two others if there are as many.
+pub(crate) const NODES: [&str; 3] = ["a5", "b55", "c8"];
 
 /// A request, identified by its actor and its number among the actor's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
