@@ -75,13 +75,14 @@ pub(super) fn foreign(cluster: &mut Cluster) {
     record_all(cluster, &pod, &other.attribute_of(&handle));
 }
 
+/// Adds a Windows node, which needs strict affinity, with a pod on a reserved ordinal.
 pub(super) fn reserved(cluster: &mut Cluster) {
-    let (node, block) = cluster.add_windows();
+    super::pools::strict(cluster);
+    let (node, block) = cluster.add_idle_windows();
     let address = cluster.block_mut(block).address(1);
     let holder = cluster.holder(&node);
     cluster.put_endpoint(&holder, &[address]);
     cluster.expect("owner-mismatch", address);
-    cluster.expect("node-without-addresses", node);
 }
 
 pub(super) fn borrowed_tunnel(cluster: &mut Cluster, tunnel: Tunnel) {
