@@ -38,7 +38,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     vec![Found { says, findings, remedies: vec![Remedy::ReleaseNodes(nodes)] }]
 }
 
-/// Says what the nodes still hold, from the codes of the findings: addresses and blocks, which others could use. If
+/// Lists the records of the nodes, from the codes of the findings: addresses and blocks, which others could use. If
 /// there are none, affinities count, and otherwise endpoints and pods.
 fn held(codes: Vec<Code>) -> String {
     let number = |code| codes.iter().filter(|found| **found == code).count();
