@@ -238,7 +238,7 @@ impl Live {
             // The lock ends before the check, which takes it again.
             let mut known = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
             if why.is_some() {
-                // Changes may have been missed, so that trends begin anew.
+                // Changes may have been missed, so the trends start over.
                 self.trends.interrupt(snapshot.taken_at);
             } else {
                 self.trends.add_changes(&known, &snapshot, &snapshot);

@@ -101,7 +101,7 @@ fn no_pool_is_enabled_or_selects_the_node() {
         "no pod runs there, so it could be intended"
     );
     assert_eq!(lists.answer("--node n1").0, 0);
-    assert_eq!(lists.run("check -o json").json()["causes"], json!([]), "nobody misses these addresses");
+    assert_eq!(lists.run("check -o json").json()["causes"], json!([]), "no pod needs these addresses");
 }
 
 #[test]

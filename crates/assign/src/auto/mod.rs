@@ -152,9 +152,10 @@ impl<S: Store> Allocator<S> {
 
         let limit = block_limit(&inputs.config, request.max_blocks_per_host);
         let ServingPools { usable: pools, .. } = serving;
-        let owned_blocks = match self.is_calico {
-            true => self.store().owned_blocks(&inputs.kind.owner(&request.host)),
-            false => Vec::new(),
+        let owned_blocks = if self.is_calico {
+            self.store().owned_blocks(&inputs.kind.owner(&request.host))
+        } else {
+            Vec::new()
         };
         let inputs_hash = walk::hash(&format!(
             "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",

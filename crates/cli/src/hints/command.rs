@@ -2,7 +2,9 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use calipam_model::words::joined;
 use clap::Arg;
+use clap::error::ErrorKind;
 
 use super::call::Call;
 use crate::applet::Applet;
@@ -107,9 +109,14 @@ fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
     format!("`{name} {}`", shell_words(words))
 }
 
-/// Quotes words for a shell. Values that look like options, such as the name of a node, become part of their option's
-/// word, or follow `--` at the end.
+/// Quotes words for a shell.
 fn shell_words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    joined(arranged(words).iter().map(|word| shell_word(word)), " ")
+}
+
+/// Arranges words so that they can be parsed. Values that look like options, such as the name of a node, become part of
+/// their option's word, or follow `--` at the end.
+fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut command = &*DEFINITION;
     let mut line: Vec<String> = Vec::new();
     let mut last: Vec<String> = Vec::new();
@@ -117,12 +124,10 @@ fn shell_words<'a>(words: impl Iterator<Item = &'a str>) -> String {
     for word in words {
         let looks_like_option = word.starts_with('-') && word != "-";
         match line.last_mut() {
-            Some(option) if is_value && looks_like_option => {
-                *option = shell_word(&format!("{option}={word}"))
-            }
-            _ if is_value || !looks_like_option => line.push(shell_word(word)),
-            _ if option(command, word).is_some() => line.push(shell_word(word)),
-            _ => last.push(shell_word(word)),
+            Some(option) if is_value && looks_like_option => *option = format!("{option}={word}"),
+            _ if is_value || !looks_like_option => line.push(word.to_owned()),
+            _ if option(command, word).is_some() => line.push(word.to_owned()),
+            _ => last.push(word.to_owned()),
         }
         command = command.find_subcommand(word).unwrap_or(command);
         let takes_value = |arg: &Arg| arg.get_num_args().is_some_and(|values| values.min_values() > 0);
@@ -132,7 +137,7 @@ fn shell_words<'a>(words: impl Iterator<Item = &'a str>) -> String {
         line.push("--".to_owned());
         line.append(&mut last);
     }
-    line.join(" ")
+    line
 }
 
 /// Finds an option of a command; `None` if the word is not one.
@@ -144,14 +149,20 @@ fn option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
     command.get_arguments().find(is_named)
 }
 
-/// True if the first word is a command, and the second one, if it looks like an option, one of its options.
+/// True for the words of a command line of this program, whose values may be placeholders.
 pub(super) fn is_command(words: &[&str]) -> bool {
-    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
-    let has_option = |command: &clap::Command| match words.get(1) {
-        Some(word) if word.starts_with("--") => option(command, word).is_some(),
-        _ => true,
-    };
-    command.is_some_and(has_option)
+    let words = arranged(words.iter().copied());
+    // An option that the command does not have is taken for a name, and follows `--`.
+    let mut names = words.iter().skip_while(|word| *word != "--").skip(1);
+    if names.any(|name| name.starts_with("--")) {
+        return false;
+    }
+
+    let line = [Applet::Calipam.command_prefix().to_owned()].into_iter().chain(words);
+    match DEFINITION.clone().try_get_matches_from(line) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ValueValidation,
+    }
 }
 
 /// The reader of a command line.

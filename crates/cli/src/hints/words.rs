@@ -33,7 +33,7 @@ fn line(call: &Call) -> String {
     }
 }
 
-/// Asserts in tests that the words begin with a command of this program.
+/// Asserts in debug builds, and so in tests, that the words are a command line of this program.
 fn known(words: &[String]) -> Vec<&str> {
     let words = borrowed(words);
     debug_assert!(is_command(&words), "{words:?} is no command");
@@ -72,6 +72,22 @@ mod tests {
             let commands: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
             assert!(commands.iter().any(|command| command.starts_with("calipam check --")), "{hint}");
             assert!(commands.iter().all(|command| !command.starts_with('-')), "{hint}");
+        }
+    }
+
+    #[test]
+    fn commands_are_those_of_the_program() {
+        for words in [
+            &["show", "--blocks", "--pool", "10.0.0.0/26"][..],
+            &["migrate", "--from", "-pool", "--block-size", "26", "--via", "OTHER-CIDR"],
+            &["undo", "-journal"],
+        ] {
+            assert!(is_command(words), "{words:?}");
+        }
+        for words in
+            [&["shows"][..], &["show", "--blocs"], &["undo", "--list", "--journals"], &["migrate", "--from"]]
+        {
+            assert!(!is_command(words), "{words:?}");
         }
     }
 

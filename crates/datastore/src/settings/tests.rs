@@ -105,7 +105,9 @@ fn discovery_is_refused_in_clear_words() {
     let alone = [("DATASTORE_TYPE", "etcdv3"), ("ETCD_DISCOVERY_SRV", "example.org")];
     let error = resolve(&default, &alone).unwrap_err();
     assert!(error.to_string().contains("\"example.org\" is set"), "{error}");
-    assert!(error.hint().text.contains("_etcd-client-ssl._tcp."), "{error:?}");
+    let hint = error.hint();
+    assert!(hint.text.contains("_etcd-client-ssl._tcp.{}"), "{hint:?}");
+    assert_eq!(hint.calls[0], Call::Name("example.org".into()));
     let overrides = Overrides { etcd_endpoints: Some("y:1".into()), ..default };
     assert_eq!(etcd_of(resolve(&overrides, &both).unwrap()).endpoints, ["http://y:1"]);
 }

@@ -16,7 +16,7 @@ use super::trial::Trials;
 pub(super) fn causes(facts: &mut Facts<'_>, trials: &Trials<'_, '_>) -> Vec<Cause> {
     let mut by_reason: BTreeMap<(&'static str, &str), Vec<(usize, &Finding)>> = BTreeMap::new();
     let open = facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]);
-    // Findings of severity info are about addresses that nobody asks for.
+    // Findings of severity info are about addresses that no pod asks for.
     for (at, finding) in open.filter(|(_, finding)| finding.severity != Severity::Info) {
         let Evidence::NoAddress(evidence) = &finding.evidence else { continue };
         let Some(refusal) = evidence.refusals.first() else { continue };

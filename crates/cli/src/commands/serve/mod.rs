@@ -94,7 +94,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     Err(checking.join().unwrap_or_else(|_| exit::panicked()))
 }
 
-/// Returns true as soon as a signal arrives, and false if the checks have ended, since nobody sends reports then.
+/// Returns true after a signal, and false after the checks have ended.
 async fn until_stopped(signal: impl Future<Output = ()>, mut served: state::Receiver<Arc<Served>>) -> bool {
     let ended = async { while served.changed().await.is_ok() {} };
     tokio::select! {

@@ -80,7 +80,8 @@ impl View for PoolList {
                     format!("{name}: not even pods that name the pool get an address: {why}")
                 }
                 Some(free) if free.0 < pool.free.0 => {
-                    let (free, all) = (thousands(free), thousands(pool.free));
+                    let free = thousands(free);
+                    let all = thousands(pool.free);
                     format!(
                         "{name}: only pods that name the pool can get {free} of its {all} free addresses: {why}"
                     )
