@@ -31,8 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The generator's state, after this many steps from the seed 1.
 fn state_after(steps: u64) -> Vec<u64> {
-    let mut numbers: Vec<u64> =
-        (0..LENGTH).map(|number| lehmer::mixed(1, place(number as u64), 10)).collect();
+    let mut numbers: Vec<u64> = (0..LENGTH)
+        .map(|number| lehmer::mixed(1, place(number as u64), 10))
+        .collect();
     for next in LENGTH..2 * LENGTH {
         numbers.push(numbers[next - LENGTH].wrapping_add(numbers[next - TAP]));
     }
@@ -40,7 +41,9 @@ fn state_after(steps: u64) -> Vec<u64> {
     let mut state = vec![0; LENGTH];
     for number in 0..LENGTH {
         let terms = factors.iter().zip(&numbers[number..]);
-        let sum = terms.fold(0u64, |sum, (factor, number)| sum.wrapping_add(factor.wrapping_mul(*number)));
+        let sum = terms.fold(0u64, |sum, (factor, number)| {
+            sum.wrapping_add(factor.wrapping_mul(*number))
+        });
         state[place(steps + number as u64)] = sum;
     }
     state

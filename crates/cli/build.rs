@@ -8,7 +8,9 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let named = std::env::var("CALIPAM_COMMIT").ok();
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    let commit = named.or_else(|| is_release.then(of_git).flatten()).unwrap_or_default();
+    let commit = named
+        .or_else(|| is_release.then(of_git).flatten())
+        .unwrap_or_default();
     println!("cargo:rustc-env=CALIPAM_COMMIT={}", commit.trim());
 }
 
@@ -16,8 +18,11 @@ fn main() {
 /// again.
 fn of_git() -> Option<String> {
     let git = |arguments: &[&str]| {
-        let output =
-            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        let output = Command::new("git")
+            .args(arguments)
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
         Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
     };
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {

@@ -33,7 +33,10 @@ fn entries_without_a_match_are_named() {
 #[test]
 fn an_acceptance_can_end() {
     for (until, left_out) in [("2026-06-01", true), ("2026-05-31", false), ("2027-01-31", true)] {
-        let (run, path) = check(&format!("pool-nearly-full 172.16.5.0/28 until {until} # see #12\n"), FULL);
+        let (run, path) = check(
+            &format!("pool-nearly-full 172.16.5.0/28 until {until} # see #12\n"),
+            FULL,
+        );
         assert_eq!(run.code, i32::from(!left_out), "{until}: {run:?}");
         let told = format!("note: {path}:1: pool-nearly-full 172.16.5.0/28 was accepted until {until}\n");
         assert_eq!(run.stderr.contains(&told), !left_out, "{until}: {run:?}");
@@ -49,10 +52,17 @@ fn ignore_lines_accept_every_finding() {
         let check = |options: &str| calipam(&format!("check --datastore {data} {options}"));
         let lines = check("-o ignore").exits(1).says_nothing();
         let found = check("-o json").json();
-        assert_eq!(lines.stdout.lines().count(), items(&found["findings"]).len(), "{lines:?}");
+        assert_eq!(
+            lines.stdout.lines().count(),
+            items(&found["findings"]).len(),
+            "{lines:?}"
+        );
 
         let (_folder, path) = file("accepted", &lines.stdout);
-        check(&format!("--ignore {path}")).succeeded().says_nothing().prints("No findings");
+        check(&format!("--ignore {path}"))
+            .succeeded()
+            .says_nothing()
+            .prints("No findings");
     }
     on_example(&format!("check -o ignore {FULL}")).prints_exactly("pool-nearly-full 172.16.5.0/28\n");
 }

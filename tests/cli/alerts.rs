@@ -13,9 +13,13 @@ use super::serve::Server;
 
 /// Returns the alerting rules of the manifests.
 pub(super) fn alerts() -> Vec<Value> {
-    let objects = ["prometheus.yaml", "cni/prometheus.yaml"].into_iter().flat_map(documents);
+    let objects = ["prometheus.yaml", "cni/prometheus.yaml"]
+        .into_iter()
+        .flat_map(documents);
     let rules = objects.filter(|object| object["kind"] == "PrometheusRule");
-    rules.flat_map(|object| items(&object["spec"]["groups"][0]["rules"]).to_vec()).collect()
+    rules
+        .flat_map(|object| items(&object["spec"]["groups"][0]["rules"]).to_vec())
+        .collect()
 }
 
 /// Reads the dashboard.
@@ -44,10 +48,17 @@ fn metrics(expression: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the values with which an expression compares a label.
 fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
-    let after =
-        |operator: &str| expression.split(&format!("{label}{operator}\"")).skip(1).collect::<Vec<_>>();
+    let after = |operator: &str| {
+        expression
+            .split(&format!("{label}{operator}\""))
+            .skip(1)
+            .collect::<Vec<_>>()
+    };
     let texts = [after("="), after("=~")].concat();
-    texts.into_iter().flat_map(|text| text.split('"').next().unwrap().split('|')).collect()
+    texts
+        .into_iter()
+        .flat_map(|text| text.split('"').next().unwrap().split('|'))
+        .collect()
 }
 
 #[test]
@@ -56,11 +67,16 @@ fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
     // A server that follows an etcd has additional metrics. One of them has no value in the first hour.
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 1, 1)).unwrap();
     let server = Server::start(&format!("--settle 0 --etcd-endpoints {}", etcd.endpoint()));
-    let served =
-        server.wait("/metrics", |answer| answer.body.contains("calipam_ippool_assigned_total{")).body;
+    let served = server
+        .wait("/metrics", |answer| {
+            answer.body.contains("calipam_ippool_assigned_total{")
+        })
+        .body;
     let names = |text: &str| -> BTreeSet<String> {
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-        types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+        types
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .collect()
     };
     let names = &names(&printed) | &names(&served);
     let rules = documents("prometheus.yaml");
@@ -75,16 +91,25 @@ fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
                 assert!(names.contains(metric), "{metric} in {expression}");
             }
             for code in values(expression, "code") {
-                assert!(Code::ALL.iter().any(|known| known.name() == code), "{code} in {expression}");
+                assert!(
+                    Code::ALL.iter().any(|known| known.name() == code),
+                    "{code} in {expression}"
+                );
             }
             for (label, values) in ["state", "severity"].map(|label| (label, values(expression, label))) {
                 for value in values {
-                    assert!(printed.contains(&format!("{label}=\"{value}\"")), "{value} in {expression}");
+                    assert!(
+                        printed.contains(&format!("{label}=\"{value}\"")),
+                        "{value} in {expression}"
+                    );
                 }
             }
         }
     }
     for alert in alerts() {
-        assert!(alert["alert"].is_string() && alert["annotations"]["summary"].is_string(), "{alert}");
+        assert!(
+            alert["alert"].is_string() && alert["annotations"]["summary"].is_string(),
+            "{alert}"
+        );
     }
 }

@@ -19,7 +19,9 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     let archive = archive.to_str().unwrap();
     on_example(&["export", "--archive", archive]).succeeded();
     let mut files = fs::read_dir(archive).unwrap().map(|entry| entry.unwrap().path());
-    let export = files.find(|path| path.extension().is_some_and(|ending| ending == "zst")).unwrap();
+    let export = files
+        .find(|path| path.extension().is_some_and(|ending| ending == "zst"))
+        .unwrap();
     fs::remove_file(&export).unwrap();
     mknodat(CWD, &export, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 
@@ -38,7 +40,10 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     let folder = Path::new(archive).join("calipam-20260101T000000Z.jsonl.zst");
     fs::create_dir(&folder).unwrap();
     let left_out = "it is not a regular file, and is left out";
-    let run = calipam(&in_archive).succeeded().says(left_out).says(folder.to_str().unwrap());
+    let run = calipam(&in_archive)
+        .succeeded()
+        .says(left_out)
+        .says(folder.to_str().unwrap());
     assert!(run.stdout.contains("10.244.1.7"), "{run:?}");
 }
 
@@ -48,7 +53,9 @@ fn a_list_that_was_cut_off_is_an_error() {
     for metadata in [r#"{"continue":"eyJ2"}"#, r#"{"remainingItemCount":7}"#] {
         let list = format!(r#"{{"apiVersion":"v1","kind":"PodList","metadata":{metadata},"items":[]}}"#);
         let (_folder, path) = file("pods.json", list);
-        calipam(&format!("check --datastore {path}")).refused(3, "PodList").says(&path);
+        calipam(&format!("check --datastore {path}"))
+            .refused(3, "PodList")
+            .says(&path);
     }
 }
 
@@ -59,14 +66,19 @@ fn an_archive_has_complete_exports_of_one_cluster() {
     on_example(&["export", "--archive", text]).succeeded();
     let named = "calipam-20260601T080000Z.jsonl.zst".to_owned();
     assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone()]);
-    on_example(&["export", "--archive", text]).succeeded().says("nothing was added");
+    on_example(&["export", "--archive", text])
+        .succeeded()
+        .says("nothing was added");
 
     // The leftovers of a killed run are removed. A file of the user is kept.
     fs::create_dir(archive.join(".calipam-writing")).unwrap();
     fs::write(archive.join(".calipam-writing/export.jsonl.zst"), "half").unwrap();
     fs::write(archive.join("notes.txt"), "mine").unwrap();
     on_example(&["export", "--archive", text, "--keep", "1h:all"]).succeeded();
-    assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone(), "notes.txt".to_owned()]);
+    assert_eq!(
+        names(&archive),
+        [".calipam-lock".to_owned(), named.clone(), "notes.txt".to_owned()]
+    );
 
     // Another run is writing.
     let lock = fs::File::open(archive.join(".calipam-lock")).unwrap();
@@ -92,27 +104,53 @@ fn an_archive_has_complete_exports_of_one_cluster() {
     calipam(&["export", "--archive", text, "--datastore", &other])
         .failed(3, "an archive of cluster \"0f0e1d2c");
     let checked = calipam(&["check", "--archive", text, "--datastore", &other]).exits(2);
-    assert!(checked.stderr.ends_with("hint: name this cluster's archive\n"), "{checked:?}");
+    assert!(
+        checked.stderr.ends_with("hint: name this cluster's archive\n"),
+        "{checked:?}"
+    );
     assert_eq!(names(&archive).len(), 3);
 
     // A cluster without a GUID cannot be identified. The export warns of that.
     let unknown = edited_example(folder.path(), "unknown.jsonl", &[(GUID, "")]);
     let elsewhere = folder.path().join("unknown");
-    calipam(&["export", "--archive", elsewhere.to_str().unwrap(), "--datastore", &unknown])
-        .succeeded()
-        .says("the cluster has no GUID");
+    calipam(&[
+        "export",
+        "--archive",
+        elsewhere.to_str().unwrap(),
+        "--datastore",
+        &unknown,
+    ])
+    .succeeded()
+    .says("the cluster has no GUID");
 
     // An export that the user has renamed is not pruned.
     let own = archive.join("calipam-before-the-restore.jsonl.zst");
     fs::copy(archive.join(&named), &own).unwrap();
     let keep = |name, edits: &[(&str, &str)]| {
         let export = edited_example(folder.path(), name, edits);
-        calipam(&["export", "--archive", text, "--keep", "1h:all", "--datastore", &export]).succeeded()
+        calipam(&[
+            "export",
+            "--archive",
+            text,
+            "--keep",
+            "1h:all",
+            "--datastore",
+            &export,
+        ])
+        .succeeded()
     };
-    let later = [("2026-06-01T08:00:00Z", "2026-06-03T08:00:00Z"), ("\"48250\"", "\"48249\"")];
+    let later = [
+        ("2026-06-01T08:00:00Z", "2026-06-03T08:00:00Z"),
+        ("\"48250\"", "\"48249\""),
+    ];
     keep("later.jsonl", &later).says("holds 1 export; 1 export removed");
     let newer = "calipam-20260603T080000Z.jsonl.zst";
-    let expected = [".calipam-lock", newer, "calipam-before-the-restore.jsonl.zst", "notes.txt"];
+    let expected = [
+        ".calipam-lock",
+        newer,
+        "calipam-before-the-restore.jsonl.zst",
+        "notes.txt",
+    ];
     assert_eq!(names(&archive), expected);
 
     // A limit on the size of files acts like a full disk. No partial file remains, and no data is lost.
@@ -124,7 +162,9 @@ fn an_archive_has_complete_exports_of_one_cluster() {
     assert_eq!(names(&archive), expected);
 
     // The clock was set back, so the new export is older than an existing one. Every read of the archive warns of it.
-    on_example(&["export", "--archive", text]).succeeded().says("a clock was set back");
+    on_example(&["export", "--archive", text])
+        .succeeded()
+        .says("a clock was set back");
     let history = |archive| calipam(&["history", "--archive", archive, "--ip", "10.244.10.6"]);
     let warning =
         "the export from 2026-06-03T08:00:00Z has older data than the one from 2026-06-01T08:00:00Z";
@@ -155,7 +195,9 @@ fn an_archive_has_complete_exports_of_one_cluster() {
 /// Returns the names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten();
-    let mut names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -164,9 +206,15 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_killed_export_leaves_nothing_that_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (large, archive) = (folder.path().join("large.jsonl"), folder.path().join("archive"));
-    Cluster::sized(ClusterSpec::new(1), 20_000).write_export(&large).unwrap();
+    Cluster::sized(ClusterSpec::new(1), 20_000)
+        .write_export(&large)
+        .unwrap();
     let arguments = ["--archive", archive.to_str().unwrap()];
-    let export = [&["export", "--datastore", large.to_str().unwrap()], &arguments[..]].concat();
+    let export = [
+        &["export", "--datastore", large.to_str().unwrap()],
+        &arguments[..],
+    ]
+    .concat();
     let mut program = command(crate::cli::PROGRAM);
     let mut killed = program.args(&export).stderr(Stdio::null()).spawn().unwrap();
     while !names(&archive).iter().any(|name| name == ".calipam-writing") {

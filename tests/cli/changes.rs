@@ -35,7 +35,10 @@ impl Earlier {
 /// Removes the first leaked address from a report, and returns it.
 fn remove_leak(report: &mut Value) -> Value {
     let findings = report["findings"].as_array_mut().unwrap();
-    let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
+    let leak = findings
+        .iter()
+        .position(|finding| finding["code"] == "leaked-address")
+        .unwrap();
     findings.remove(leak)
 }
 
@@ -47,7 +50,10 @@ fn some_changes() -> Earlier {
         let findings = report["findings"].as_array_mut().unwrap();
         gone["subject"]["name"] = "10.244.99.1".into();
         gone["message"] = "10.244.99.1 was \u{1b}[31mheld".into();
-        let error = findings.iter_mut().find(|finding| finding["severity"] == "error").unwrap();
+        let error = findings
+            .iter_mut()
+            .find(|finding| finding["severity"] == "error")
+            .unwrap();
         error["severity"] = "warning".into();
         findings.push(gone);
     })
@@ -56,21 +62,38 @@ fn some_changes() -> Earlier {
 #[test]
 fn every_format_shows_new_gone_and_unchanged_findings() {
     let earlier = some_changes();
-    let number = on_example(&["check", "-o", "json"]).json()["findings"].as_array().unwrap().len();
+    let number = on_example(&["check", "-o", "json"]).json()["findings"]
+        .as_array()
+        .unwrap()
+        .len();
 
     expected!("check-changes-table", earlier.check(&["-q"]).transcript());
     let wide = earlier.check(&["-o", "wide"]).stdout;
-    assert!(wide.contains("gone    10.244.99.1") && !wide.contains('\u{1b}'), "{wide}");
+    assert!(
+        wide.contains("gone    10.244.99.1") && !wide.contains('\u{1b}'),
+        "{wide}"
+    );
 
     let json = earlier.json(&[]);
     let changes = &json["changes"];
     assert_eq!((&changes["new"], &changes["worse"]), (&1.into(), &1.into()));
     let expected = (&(number - 2).into(), &"10.244.99.1".into());
-    assert_eq!((&changes["stay"], &changes["gone"][0]["subject"]["name"]), expected);
+    assert_eq!(
+        (&changes["stay"], &changes["gone"][0]["subject"]["name"]),
+        expected
+    );
     let expected = (&Value::Array(vec![]), &json["cluster"]["takenAt"]);
     assert_eq!((&changes["notChecked"], &changes["since"]), expected);
-    let new = json["findings"].as_array().unwrap().iter().filter(|finding| finding["change"] == "new");
-    assert_eq!(new.map(|finding| finding["code"].as_str().unwrap()).collect::<Vec<_>>(), ["leaked-address"]);
+    let new = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["change"] == "new");
+    assert_eq!(
+        new.map(|finding| finding["code"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        ["leaked-address"]
+    );
 
     let metrics = earlier.check(&["-o", "prometheus"]).stdout;
     for (change, number) in [("new", 1), ("worse", 1), ("gone", 1), ("not_checked", 0)] {
@@ -78,7 +101,11 @@ fn every_format_shows_new_gone_and_unchanged_findings() {
         assert!(metrics.contains(&sample), "{sample}");
     }
     let junit = earlier.check(&["-o", "junit"]).stdout;
-    assert_eq!(junit.matches("<failure ").count(), 1, "only the leaked addresses have news");
+    assert_eq!(
+        junit.matches("<failure ").count(),
+        1,
+        "only the leaked addresses have news"
+    );
     earlier
         .check(&["-o", "html"])
         .prints("<span class=\"mono\">10.244.99.1</span>")
@@ -92,11 +119,15 @@ fn fail_on_new_fails_only_for_new_findings() {
     same.check(&["--fail-on-new"]).succeeded();
     let some = some_changes();
     some.check(&["--fail-on-new"]).exits(1);
-    some.check(&["--fail-on-new", "--fail-on", "critical"]).succeeded();
+    some.check(&["--fail-on-new", "--fail-on", "critical"])
+        .succeeded();
     // Findings that are filtered out count neither as new nor as gone.
     let narrowed = some.json(&["--rule", "orphan-handle", "--fail-on-new"]);
     let expected = (&0.into(), &Value::Array(vec![]));
-    assert_eq!((&narrowed["changes"]["new"], &narrowed["changes"]["gone"]), expected);
+    assert_eq!(
+        (&narrowed["changes"]["new"], &narrowed["changes"]["gone"]),
+        expected
+    );
     // There is nothing to compare with.
     on_example(&["check", "--fail-on-new"]).exits(2);
 }
@@ -113,8 +144,14 @@ fn findings_that_could_not_be_checked_are_neither_gone_nor_new_later() {
     });
     let changes = &earlier.json(&[])["changes"];
     let expected = (&"pods".into(), &"duplicate-address".into());
-    assert_eq!((&changes["notReadNow"][0], &changes["notChecked"][0]["code"]), expected);
-    assert_eq!((&changes["gone"][0]["code"], &changes["gone"][1]), (&"orphan-handle".into(), &Value::Null));
+    assert_eq!(
+        (&changes["notReadNow"][0], &changes["notChecked"][0]["code"]),
+        expected
+    );
+    assert_eq!(
+        (&changes["gone"][0]["code"], &changes["gone"][1]),
+        (&"orphan-handle".into(), &Value::Null)
+    );
     earlier.check(&[]).prints("(pods were not read this time)");
 
     // A finding that the earlier run could not check is not new in the next run.
@@ -123,7 +160,11 @@ fn findings_that_could_not_be_checked_are_neither_gone_nor_new_later() {
         report["changes"] = serde_json::json!({ "notChecked": [leak] });
     });
     let again = earlier.json(&["--only-new"]);
-    assert_eq!((&again["changes"]["new"], &again["findings"]), (&0.into(), &Value::Array(vec![])), "{again}");
+    assert_eq!(
+        (&again["changes"]["new"], &again["findings"]),
+        (&0.into(), &Value::Array(vec![])),
+        "{again}"
+    );
 }
 
 #[test]
@@ -131,8 +172,15 @@ fn the_earlier_report_may_be_yaml_and_the_output_file() {
     let (_folder, path) = scratch("last.yaml");
     fs::write(&path, on_example(&["check", "-o", "yaml"]).stdout).unwrap();
     let file = format!("yaml={}", path.display());
-    let words =
-        ["check", "--compare-with", path.to_str().unwrap(), "--output-file", &file, "--fail-on-new", "-q"];
+    let words = [
+        "check",
+        "--compare-with",
+        path.to_str().unwrap(),
+        "--output-file",
+        &file,
+        "--fail-on-new",
+        "-q",
+    ];
     for _ in 0..2 {
         assert_eq!(on_example(&words).code, 0);
     }
@@ -143,10 +191,21 @@ fn the_earlier_report_may_be_yaml_and_the_output_file() {
 fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
     let (_folder, path) = scratch("last.json");
     let (last, file) = (path.to_str().unwrap(), format!("json={}", path.display()));
-    let line = ["check", "-q", "--compare-with", last, "--only-new", "--output-file", &file];
+    let line = [
+        "check",
+        "-q",
+        "--compare-with",
+        last,
+        "--only-new",
+        "--output-file",
+        &file,
+    ];
     let (first, all) = (on_example(&line), on_example(&["check", "-q"]));
     let everything = (1, "", all.stdout.as_str());
-    assert_eq!((first.code, first.stderr.as_str(), first.stdout.as_str()), everything);
+    assert_eq!(
+        (first.code, first.stderr.as_str(), first.stdout.as_str()),
+        everything
+    );
     on_example(&line).succeeded().prints_nothing().says_nothing();
 
     let mut report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -157,12 +216,20 @@ fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
     fs::write(&path, report.to_string()).unwrap();
     expected!("check-only-new", on_example(&line[..5]).transcript());
     let json = on_example(&[&line[..5], &["-o", "json", "--output-file", &file]].concat()).json();
-    assert_eq!((json["findings"].as_array().unwrap().len(), &json["changes"]["new"]), (1, &1.into()));
+    assert_eq!(
+        (
+            json["findings"].as_array().unwrap().len(),
+            &json["changes"]["new"]
+        ),
+        (1, &1.into())
+    );
     assert_eq!(json["changes"]["stay"], number - 1);
     let written: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let found = written["findings"].as_array().unwrap().len();
     assert_eq!(found, number, "the next call compares with everything");
-    on_example(&["check", "--compare-with", last, "--only-new"]).succeeded().prints("No new findings");
+    on_example(&["check", "--compare-with", last, "--only-new"])
+        .succeeded()
+        .prints("No new findings");
 
     // The earlier report must be a report, and a mistyped path does not count as a first run.
     fs::remove_file(&path).unwrap();
@@ -178,29 +245,48 @@ fn a_line_of_cron_needs_no_first_report_and_prints_only_new_findings() {
 #[test]
 fn a_closed_pipe_leaves_the_report_unchanged() {
     let (_folder, path) = scratch("last.json");
-    fs::write(&path, on_example(&["check", "-q", "-o", "json", "--rule", "orphan-handle"]).stdout).unwrap();
+    fs::write(
+        &path,
+        on_example(&["check", "-q", "-o", "json", "--rule", "orphan-handle"]).stdout,
+    )
+    .unwrap();
     let before = fs::read(&path).unwrap();
     let line = format!(
         "{} check -q -d {EXAMPLE} --compare-with {path} --only-new --output-file json={path} | true",
         super::PROGRAM,
         path = path.display()
     );
-    assert_ne!(Run::of(command("/bin/bash").args(["-c", &format!("set -o pipefail; {line}")])).code, 0);
+    assert_ne!(
+        Run::of(command("/bin/bash").args(["-c", &format!("set -o pipefail; {line}")])).code,
+        0
+    );
     assert_eq!(fs::read(&path).unwrap(), before);
-    let only_new = ["check", "--only-new", "--compare-with", path.to_str().unwrap(), "-o", "prometheus"];
+    let only_new = [
+        "check",
+        "--only-new",
+        "--compare-with",
+        path.to_str().unwrap(),
+        "-o",
+        "prometheus",
+    ];
     on_example(&only_new).exits(2);
 }
 
 #[test]
 fn all_namespaces_are_accepted_after_kubectl() {
-    assert_eq!(on_example(&["check", "-A"]).transcript(), on_example(&["check"]).transcript());
+    assert_eq!(
+        on_example(&["check", "-A"]).transcript(),
+        on_example(&["check"]).transcript()
+    );
     assert_eq!(on_example(&["check", "-A", "-n", "default"]).code, 2);
 }
 
 #[test]
 fn files_that_are_not_reports_of_the_cluster_are_not_compared() {
     let other = Earlier::new(|report| report["cluster"]["guid"] = "other".into());
-    other.check(&[]).refused(2, "it is about cluster other, but this is cluster 0f0e1d2c");
+    other
+        .check(&[])
+        .refused(2, "it is about cluster other, but this is cluster 0f0e1d2c");
 
     let calicoctl = other.folder.path().join("calicoctl.json");
     fs::write(&calicoctl, r#"{"clusterGUID": "a"}"#).unwrap();
@@ -211,8 +297,14 @@ fn files_that_are_not_reports_of_the_cluster_are_not_compared() {
         ("missing.json", "cannot read the report "),
     ] {
         let path = other.folder.path().join(name);
-        calipam(&["check", "--compare-with", path.to_str().unwrap(), "-d", "/no/such/file"])
-            .failed(3, reason);
+        calipam(&[
+            "check",
+            "--compare-with",
+            path.to_str().unwrap(),
+            "-d",
+            "/no/such/file",
+        ])
+        .failed(3, reason);
     }
 }
 
@@ -220,15 +312,29 @@ fn files_that_are_not_reports_of_the_cluster_are_not_compared() {
 fn a_calicoctl_report_is_about_the_whole_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    on_example(&["check", "-q", "--rule", "orphan-handle", "--report", &path("a.json")]).exits(1);
+    on_example(&[
+        "check",
+        "-q",
+        "--rule",
+        "orphan-handle",
+        "--report",
+        &path("a.json"),
+    ])
+    .exits(1);
     let report: Value = serde_json::from_str(&fs::read_to_string(path("a.json")).unwrap()).unwrap();
     assert_eq!(report["clusterGUID"], GUID);
     let allocations = report["allocations"].as_object().unwrap();
-    assert_eq!(allocations["10.244.10.6"][0]["inUse"], false, "a leak stays one, whatever the filter");
+    assert_eq!(
+        allocations["10.244.10.6"][0]["inUse"], false,
+        "a leak stays one, whatever the filter"
+    );
     assert_eq!(allocations["10.244.10.3"][0]["inUse"], true);
 
-    calipam(&format!("release -d {EXAMPLE} --from-report {} --dry-run --force", path("a.json")))
-        .does_not_say("it is not a report");
+    calipam(&format!(
+        "release -d {EXAMPLE} --from-report {} --dry-run --force",
+        path("a.json")
+    ))
+    .does_not_say("it is not a report");
     on_example(&["check", "--report", "/no/such/folder/a.json"])
         .failed(3, "cannot write /no/such/folder/a.json")
         .prints("findings");

@@ -12,8 +12,14 @@ use super::program::{
 fn every_format() {
     expected!("check-table", on_example("check").transcript());
     expected!("check-wide", on_example("check -o wide").transcript());
-    expected!("check-yaml", on_example("check -o yaml --rule duplicate-address").transcript());
-    expected!("check-json", on_example("check -o json --rule duplicate-address").transcript());
+    expected!(
+        "check-yaml",
+        on_example("check -o yaml --rule duplicate-address").transcript()
+    );
+    expected!(
+        "check-json",
+        on_example("check -o json --rule duplicate-address").transcript()
+    );
 }
 
 /// Numbers that do not fit into 53 bits are strings, since many JSON parsers would lose their last digits.
@@ -30,7 +36,10 @@ fn yaml_and_json_say_the_same_without_large_numbers() {
     let json = on_example("check -o json").json();
     let yaml: Value = serde_yaml::from_str(&on_example("check -o yaml").stdout).unwrap();
     assert_eq!(json, yaml);
-    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"CheckReport".into()));
+    assert_eq!(
+        (&json["apiVersion"], &json["kind"]),
+        (&"calipam/v1".into(), &"CheckReport".into())
+    );
     let counts = json["counts"]["findings"].as_object().unwrap();
     let counted: u64 = counts.values().map(|number| number.as_u64().unwrap()).sum();
     assert_eq!(counted, items(&json["findings"]).len() as u64);
@@ -60,10 +69,19 @@ fn names_are_one_subject_a_line() {
     let check = "check --rule leaked-address,orphan-handle -o";
     let json = on_example(&format!("{check} json")).json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let line = |of: &Value| format!("{}/{}\n", text(&of["subject"]["kind"]), text(&of["subject"]["name"]));
+    let line = |of: &Value| {
+        format!(
+            "{}/{}\n",
+            text(&of["subject"]["kind"]),
+            text(&of["subject"]["name"])
+        )
+    };
     let expected: String = items(&json["findings"]).iter().map(line).collect();
     assert!(!expected.is_empty());
-    assert_eq!(on_example(&format!("{check} name")).says_nothing().stdout, expected);
+    assert_eq!(
+        on_example(&format!("{check} name")).says_nothing().stdout,
+        expected
+    );
 }
 
 #[test]
@@ -99,13 +117,23 @@ fn rules_are_selected() {
 
 #[test]
 fn nodes_and_pools_are_selected() {
-    on_example("check -o wide --node node-11").prints("block-of-missing-node").omits("duplicate-address");
-    let by_name = on_example("check --pool extra-5").prints("pool-nearly-full").omits("duplicate-address");
+    on_example("check -o wide --node node-11")
+        .prints("block-of-missing-node")
+        .omits("duplicate-address");
+    let by_name = on_example("check --pool extra-5")
+        .prints("pool-nearly-full")
+        .omits("duplicate-address");
     let by_cidr = on_example("check --pool 172.16.5.0/28");
     // Only stdout is compared, since the hints on stderr repeat the options as typed.
     assert_eq!((by_cidr.code, by_cidr.stdout), (by_name.code, by_name.stdout));
-    expected!("check-unknown-node", on_example("check --node node-99").transcript());
-    expected!("check-unknown-pool", on_example("check --pool nowhere").transcript());
+    expected!(
+        "check-unknown-node",
+        on_example("check --node node-99").transcript()
+    );
+    expected!(
+        "check-unknown-pool",
+        on_example("check --pool nowhere").transcript()
+    );
 }
 
 /// The example needs five kinds of repairs, such as a rebuild for critical findings and a release for errors.
@@ -123,7 +151,11 @@ fn every_next_step_once_the_most_severe_first() {
         assert!(wide.contains(command), "{command} in {wide}");
     }
     on_example("check --rule orphan-handle").prints("`calipam release --orphan-handles --datastore");
-    assert_eq!(on_example("check -q").says_nothing().stdout, run.stdout, "quiet prints data only");
+    assert_eq!(
+        on_example("check -q").says_nothing().stdout,
+        run.stdout,
+        "quiet prints data only"
+    );
 }
 
 #[test]
@@ -138,7 +170,10 @@ fn verbose_says_what_is_read() {
 fn names_cannot_take_over_a_terminal() {
     let run = calipam(&["check", "-o", "wide", "--datastore", HOSTILE]);
     let control = |c: char| c.is_control() && c != '\n';
-    assert!(!run.stdout.contains(control) && !run.stderr.contains(control), "{run:?}");
+    assert!(
+        !run.stdout.contains(control) && !run.stderr.contains(control),
+        "{run:?}"
+    );
     expected!("check-hostile-names", run.transcript());
 }
 
@@ -148,7 +183,11 @@ fn a_reader_that_goes_away_is_no_error() {
         let mut child = started(prepare("check -q -o").args([format, "--datastore", EXAMPLE]));
         drop(child.stdout.take());
         let run = Run::ended(child.wait_with_output().unwrap());
-        assert_eq!((run.code, run.stderr.as_str()), (1, ""), "{format}: the verdict stays");
+        assert_eq!(
+            (run.code, run.stderr.as_str()),
+            (1, ""),
+            "{format}: the verdict stays"
+        );
     }
 }
 
@@ -157,6 +196,13 @@ fn a_reader_that_goes_away_is_no_error() {
 fn an_output_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut check = prepare("check --datastore");
-    let output = check.arg(EXAMPLE).stdout(full).stderr(Stdio::piped()).output().unwrap();
-    Run::ended(output).exits(3).says_first("error: cannot write the output: ");
+    let output = check
+        .arg(EXAMPLE)
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    Run::ended(output)
+        .exits(3)
+        .says_first("error: cannot write the output: ");
 }

@@ -26,7 +26,13 @@ struct Workload {
 }
 
 const fn workload(name: &'static str, pod: Address, endpoint: Address, in_block: Option<u8>) -> Workload {
-    Workload { name, node: "node-1", in_kubernetes: pod, in_endpoint: endpoint, in_block }
+    Workload {
+        name,
+        node: "node-1",
+        in_kubernetes: pod,
+        in_endpoint: endpoint,
+        in_block,
+    }
 }
 
 /// On node-1 the sources differ in every way; node-2, called worker-b in Calico, is consistent.
@@ -37,7 +43,10 @@ const WORKLOADS: [Workload; 7] = [
     workload("without-endpoint", Some("10.0.0.4"), None, Some(4)),
     workload("without-pod", None, Some("10.0.0.6"), Some(6)),
     workload("unrecorded", Some("10.0.0.7"), Some("10.0.0.7"), None),
-    Workload { node: "worker-b", ..workload("quiet", Some("10.0.0.9"), Some("10.0.0.9"), Some(9)) },
+    Workload {
+        node: "worker-b",
+        ..workload("quiet", Some("10.0.0.9"), Some("10.0.0.9"), Some(9))
+    },
 ];
 
 fn kubernetes_name(node: &str) -> &str {
@@ -52,7 +61,11 @@ fn block(node: &str, first: u8) -> Value {
     };
     let here = WORKLOADS.iter().filter(|w| w.node == node);
     let records = here.filter_map(|w| Some((w.in_block?.checked_sub(first)?.into(), attribute(w))));
-    values::block(&format!("10.0.0.{first}/29"), format!("host:{node}"), values::sparse(records))
+    values::block(
+        &format!("10.0.0.{first}/29"),
+        format!("host:{node}"),
+        values::sparse(records),
+    )
 }
 
 /// Returns Calico's keys in etcd, with their values.
@@ -60,13 +73,19 @@ fn keys() -> Vec<(String, Value)> {
     let cluster = json!({"spec": {"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true}});
     let mut keys = vec![
         (format!("{RESOURCES}/clusterinformations/default"), cluster),
-        (format!("{RESOURCES}/ippools/default"), json!({"spec": {"cidr": "10.0.0.0/16", "blockSize": 29}})),
+        (
+            format!("{RESOURCES}/ippools/default"),
+            json!({"spec": {"cidr": "10.0.0.0/16", "blockSize": 29}}),
+        ),
     ];
     for (node, first) in [("node-1", 0), ("worker-b", 8)] {
         let reference =
             json!({"spec": {"orchRefs": [{"nodeName": kubernetes_name(node), "orchestrator": "k8s"}]}});
         keys.push((format!("{RESOURCES}/nodes/{node}"), reference));
-        keys.push((format!("/calico/ipam/v2/assignment/ipv4/block/10.0.0.{first}-29"), block(node, first)));
+        keys.push((
+            format!("/calico/ipam/v2/assignment/ipv4/block/10.0.0.{first}-29"),
+            block(node, first),
+        ));
     }
     for (workload, address) in WORKLOADS.iter().filter_map(|w| Some((w, w.in_endpoint?))) {
         let escaped = |text: &str| text.replace('-', "--");
@@ -87,12 +106,23 @@ fn server() -> Lease {
     }
     let object =
         |kind: &str, metadata: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
-    create(&server, "/api/v1/namespaces", &[object("Namespace", json!({"name": "shop"}))]).unwrap();
+    create(
+        &server,
+        "/api/v1/namespaces",
+        &[object("Namespace", json!({"name": "shop"}))],
+    )
+    .unwrap();
     for name in ["node-1", "node-2"] {
         create(&server, "/api/v1/nodes", &[object("Node", json!({"name": name}))]).unwrap();
     }
     let pods = WORKLOADS.iter().enumerate().filter_map(|(number, w)| {
-        Some(pod("shop", w.name, kubernetes_name(w.node), w.in_kubernetes?, number))
+        Some(pod(
+            "shop",
+            w.name,
+            kubernetes_name(w.node),
+            w.in_kubernetes?,
+            number,
+        ))
     });
     create_in_etcd(&server, "/registry/pods/", &pods.collect::<Vec<_>>()).unwrap();
     server
@@ -105,14 +135,19 @@ fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
     for field in ["takenAt: ", "revision: ", "\"takenAt\": ", "\"revision\": "] {
         let masked = |line: &str| match line.split_once(field) {
             Some((before, value)) => {
-                format!("{before}{field}…{}\n", if value.ends_with(',') { "," } else { "" })
+                format!(
+                    "{before}{field}…{}\n",
+                    if value.ends_with(',') { "," } else { "" }
+                )
             }
             None => format!("{line}\n"),
         };
         text = text.lines().map(masked).collect();
     }
     // The header of a table. The revision includes the API server's own writes, so it is masked.
-    match text.split_once(" · revision ").and_then(|(before, rest)| Some((before, rest.split_once(" · ")?.1)))
+    match text
+        .split_once(" · revision ")
+        .and_then(|(before, rest)| Some((before, rest.split_once(" · ")?.1)))
     {
         Some((before, after)) => format!("{before} · revision … · {after}"),
         None => text,
@@ -123,10 +158,18 @@ fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
 fn each_way_in_which_etcd_and_kubernetes_differ() {
     let server = server();
     let (etcd, kubeconfig) = (server.etcd().endpoint(), server.kubeconfig());
-    let connection = ["--etcd-endpoints", &etcd, "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let connection = [
+        "--etcd-endpoints",
+        &etcd,
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
     let compare = |format| calipam(&[&["show", "--compare", "-o", format], &connection[..]].concat());
     for format in ["table", "wide", "yaml"] {
-        expected!(format!("show-compare-{format}"), lasting(&compare(format), &etcd, &kubeconfig));
+        expected!(
+            format!("show-compare-{format}"),
+            lasting(&compare(format), &etcd, &kubeconfig)
+        );
     }
     let json = compare("json").json();
     let mut yaml: Value = serde_yaml::from_str(&compare("yaml").stdout).unwrap();
@@ -134,7 +177,10 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
         yaml["cluster"][field] = json["cluster"][field].clone();
     }
     assert_eq!(json, yaml);
-    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Comparison".into()));
+    assert_eq!(
+        (&json["apiVersion"], &json["kind"]),
+        (&"calipam/v1".into(), &"Comparison".into())
+    );
 }
 
 /// The Kubernetes datastore has no endpoints, so the table has no columns for them.
@@ -150,5 +196,8 @@ fn on_kubernetes_pods_are_compared_with_blocks() {
 
 #[test]
 fn without_pods_there_is_nothing_to_compare() {
-    expected!("show-compare-without-pods", on_example(&["show", "--compare"]).transcript());
+    expected!(
+        "show-compare-without-pods",
+        on_example(&["show", "--compare"]).transcript()
+    );
 }

@@ -15,8 +15,19 @@ const ADDRESS: &str = "10.244.10.6";
 
 /// Lists the changed addresses as `change name`.
 pub(super) fn addresses(document: &Value) -> Vec<String> {
-    let line = |a: &Value| format!("{} {}", a["change"].as_str().unwrap(), a["address"].as_str().unwrap());
-    document["addresses"].as_array().unwrap().iter().map(line).collect()
+    let line = |a: &Value| {
+        format!(
+            "{} {}",
+            a["change"].as_str().unwrap(),
+            a["address"].as_str().unwrap()
+        )
+    };
+    document["addresses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(line)
+        .collect()
 }
 
 #[test]
@@ -24,11 +35,16 @@ fn an_export_is_the_same_as_itself() {
     let (_folder, copy) = scratch("copy.jsonl.zst");
     let copy = copy.to_str().unwrap();
     on_example(&["export", copy]).succeeded();
-    calipam(&["diff", EXAMPLE, copy]).succeeded().prints_last("\nNo difference\n");
+    calipam(&["diff", EXAMPLE, copy])
+        .succeeded()
+        .prints_last("\nNo difference\n");
     let quiet = calipam(&["diff", "-q", EXAMPLE, copy]);
     assert_eq!(quiet.transcript(), "exit code: 0\n--- stdout\n--- stderr\n");
     let document = calipam(&["diff", EXAMPLE, copy, "-o", "json"]).json();
-    assert_eq!((&document["kind"], &document["same"]), (&"Difference".into(), &true.into()));
+    assert_eq!(
+        (&document["kind"], &document["same"]),
+        (&"Difference".into(), &true.into())
+    );
 }
 
 /// Frees an address of the block. Returns the revision before the write.
@@ -46,7 +62,14 @@ fn changes_of_a_live_etcd() {
     let backup = backup.to_str().unwrap();
     let diff = |arguments: &[&str]| {
         let endpoint = etcd.endpoint();
-        calipam(&[&["diff", "--settle", "0"], arguments, &["--etcd-endpoints", &endpoint]].concat())
+        calipam(
+            &[
+                &["diff", "--settle", "0"],
+                arguments,
+                &["--etcd-endpoints", &endpoint],
+            ]
+            .concat(),
+        )
     };
     diff(&[backup, "etcd"]).succeeded();
 
@@ -71,7 +94,9 @@ fn changes_of_a_live_etcd() {
     assert!(text.stdout.lines().any(is_released), "{text:?}");
     diff(&[&past, "etcd", "--block", "10.244.1.0/26"]).succeeded();
     // Compares the states in reverse, as before a restore. The address was assigned after the backup.
-    diff(&[&past, backup, "--node", "node-10"]).succeeded().prints("No difference");
+    diff(&[&past, backup, "--node", "node-10"])
+        .succeeded()
+        .prints("No difference");
     diff(&[&past, "etcd", "--node", "node-99"]).failed(1, "node \"node-99\" not found");
 
     diff(&["etcd", "etcd@999999999"]).failed(3, "has not reached revision 999999999\nhint: ");
@@ -84,8 +109,12 @@ fn changes_of_a_live_etcd() {
 fn two_clusters_are_compared_only_by_force() {
     let folder = tempfile::tempdir().unwrap();
     let other = edited_example(folder.path(), "other.jsonl", &[(GUID, &"f".repeat(32))]);
-    calipam(&["diff", EXAMPLE, &other]).refused(2, "from different clusters: 0f0e1d2c").says("--force");
-    calipam(&["diff", EXAMPLE, &other, "--force"]).exits(1).prints("clusterGUID");
+    calipam(&["diff", EXAMPLE, &other])
+        .refused(2, "from different clusters: 0f0e1d2c")
+        .says("--force");
+    calipam(&["diff", EXAMPLE, &other, "--force"])
+        .exits(1)
+        .prints("clusterGUID");
     let unknown = edited_example(folder.path(), "unknown.jsonl", &[(GUID, "")]);
     calipam(&["diff", EXAMPLE, &unknown]).failed(1, "does not name its cluster");
 }
@@ -97,7 +126,10 @@ fn calls_that_cannot_be_meant() {
         (&["diff", EXAMPLE, "etcd@soon"], "expected a revision"),
         (&["diff", "-", "-"], "stdin cannot be both"),
         (&["diff", EXAMPLE, EXAMPLE, "--datastore", "etcd"], "OLD and NEW"),
-        (&["diff", EXAMPLE, EXAMPLE, "-o", "prometheus"], "`diff` has no format `prometheus`"),
+        (
+            &["diff", EXAMPLE, EXAMPLE, "-o", "prometheus"],
+            "`diff` has no format `prometheus`",
+        ),
     ] {
         calipam(arguments).failed(2, said);
     }
@@ -105,9 +137,24 @@ fn calls_that_cannot_be_meant() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());
     differ(&["--block", "10.244.1.0/26", "--pool", "172.16.5.0/28"])
         .refused(1, "10.244.1.0/26 and 172.16.5.0/28 have nothing in common");
-    differ(&["--block", "10.244.1.0/26", "--pool", "10.244.0.0/16", "--ip", "10.244.1.7"]).succeeded();
+    differ(&[
+        "--block",
+        "10.244.1.0/26",
+        "--pool",
+        "10.244.0.0/16",
+        "--ip",
+        "10.244.1.7",
+    ])
+    .succeeded();
     calipam(&["diff", EXAMPLE, "/no/such/file.db"]).exits(3);
-    calipam(&["diff", "etcd@5", EXAMPLE, "--etcd-endpoints", "http://127.0.0.1:1"]).exits(3);
+    calipam(&[
+        "diff",
+        "etcd@5",
+        EXAMPLE,
+        "--etcd-endpoints",
+        "http://127.0.0.1:1",
+    ])
+    .exits(3);
 }
 
 /// Compares a healthy cluster with one that has every fault. The faults are new findings in the difference.
@@ -116,11 +163,26 @@ fn a_fault_is_a_new_finding() {
     let folder = tempfile::tempdir().unwrap();
     let spec = || ClusterSpec::new(11).at(Timestamp::now());
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    Cluster::small(spec()).write_export(Path::new(&at("healthy.jsonl"))).unwrap();
-    Cluster::all_faults(spec(), 1).write_export(Path::new(&at("faulty.jsonl"))).unwrap();
-    let run = calipam(&["diff", &at("healthy.jsonl"), &at("faulty.jsonl"), "-o", "json", "--force"]).exits(1);
+    Cluster::small(spec())
+        .write_export(Path::new(&at("healthy.jsonl")))
+        .unwrap();
+    Cluster::all_faults(spec(), 1)
+        .write_export(Path::new(&at("faulty.jsonl")))
+        .unwrap();
+    let run = calipam(&[
+        "diff",
+        &at("healthy.jsonl"),
+        &at("faulty.jsonl"),
+        "-o",
+        "json",
+        "--force",
+    ])
+    .exits(1);
     let new = run.json()["findings"]["new"].as_array().unwrap().clone();
     for code in ["duplicate-address", "leaked-address", "orphan-handle"] {
-        assert!(new.iter().any(|finding| finding["code"] == code), "{code} is not among {new:?}");
+        assert!(
+            new.iter().any(|finding| finding["code"] == code),
+            "{code} is not among {new:?}"
+        );
     }
 }

@@ -51,7 +51,10 @@ fn every_field_is_described() {
             assert!(described, "docs/output.md does not describe `{name}` of {line}");
         }
         let kind = json["kind"].as_str().unwrap();
-        assert!(text.contains(&format!("`{kind}`")), "docs/output.md does not name {kind}");
+        assert!(
+            text.contains(&format!("`{kind}`")),
+            "docs/output.md does not name {kind}"
+        );
     }
 }
 
@@ -62,15 +65,30 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// Reads a source file, or all files below a folder, into one string.
 fn source(path: &Path) -> String {
-    let files = if path.is_file() { vec![path.to_owned()] } else { files(path) };
-    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+    let files = if path.is_file() {
+        vec![path.to_owned()]
+    } else {
+        files(path)
+    };
+    files
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect()
 }
 
 /// Returns the columns of all tables, from the source: the first argument of each constructor of a `Column`.
 fn columns() -> BTreeSet<String> {
     let at = |name: &str| source(&root().join("crates/cli/src").join(name));
     let code = at("render").replace(&at("render/table_tests.rs"), "") + &at("commands");
-    let makers = ["left(", "right(", "known(", "number(", "sum(", "differing(", "addresses("];
+    let makers = [
+        "left(",
+        "right(",
+        "known(",
+        "number(",
+        "sum(",
+        "differing(",
+        "addresses(",
+    ];
     let calls = makers.iter().flat_map(|maker| code.split(maker).skip(1));
     let titles = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());
     titles.map(str::to_owned).collect()
@@ -80,7 +98,13 @@ fn columns() -> BTreeSet<String> {
 #[test]
 fn every_column_is_described_once() {
     let text = fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let section = text.split("\n### Columns\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let section = text
+        .split("\n### Columns\n")
+        .nth(1)
+        .unwrap()
+        .split("\n## ")
+        .next()
+        .unwrap();
     let rows: Vec<(&str, &str)> = section
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "))
@@ -88,10 +112,17 @@ fn every_column_is_described_once() {
     let described: BTreeSet<String> = rows.iter().map(|(name, _)| (*name).to_owned()).collect();
     let meanings: BTreeSet<&str> = rows.iter().map(|(_, meaning)| *meaning).collect();
     let expected = (rows.len(), rows.len());
-    assert_eq!((described.len(), meanings.len()), expected, "a name or a meaning is there twice");
+    assert_eq!(
+        (described.len(), meanings.len()),
+        expected,
+        "a name or a meaning is there twice"
+    );
     let columns = columns();
     assert!(columns.len() > 50, "{columns:?}");
-    assert_eq!(described, columns, "docs/output.md describes the columns that tables have");
+    assert_eq!(
+        described, columns,
+        "docs/output.md describes the columns that tables have"
+    );
 }
 
 /// The steps in the tables of `docs/architecture.md` are functions of the file in that row.
@@ -106,11 +137,17 @@ fn the_paths_in_architecture_exist() {
         if files.is_empty() {
             continue;
         }
-        let code: String = files.iter().map(|file| source(&root().join("crates").join(file))).collect();
+        let code: String = files
+            .iter()
+            .map(|file| source(&root().join("crates").join(file)))
+            .collect();
         for name in quoted(names) {
             let function = name.rsplit("::").next().unwrap();
             let defined = [format!("fn {function}("), format!("fn {function}<")];
-            assert!(defined.iter().any(|text| code.contains(text)), "{name} is not in {files:?}");
+            assert!(
+                defined.iter().any(|text| code.contains(text)),
+                "{name} is not in {files:?}"
+            );
             steps += 1;
         }
     }

@@ -12,11 +12,16 @@ fn a_datastore_that_is_none() {
         ("refused", "--etcd-endpoints http://127.0.0.1:1"),
         ("no-endpoints", "--datastore etcd"),
     ] {
-        expected!(format!("error-{name}"), calipam(&format!("check {options}")).transcript());
+        expected!(
+            format!("error-{name}"),
+            calipam(&format!("check {options}")).transcript()
+        );
     }
     let whole = example();
     let (_folder, cut) = file("cut.jsonl", &whole[..whole.len() / 2]);
-    calipam(&format!("check --datastore {cut}")).refused(3, "error: ").says("\nhint: ");
+    calipam(&format!("check --datastore {cut}"))
+        .refused(3, "error: ")
+        .says("\nhint: ");
 }
 
 #[test]
@@ -37,7 +42,10 @@ fn secrets_are_not_printed() {
         ("http://127.0.0.1:1", "-vvv"),
     ] {
         let mut program = prepare(&["check", level]);
-        program.env("ETCD_ENDPOINTS", endpoint).env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", "hunter2");
+        program
+            .env("ETCD_ENDPOINTS", endpoint)
+            .env("ETCD_USERNAME", "root")
+            .env("ETCD_PASSWORD", "hunter2");
         assert_ne!(Run::of(program).hides("hunter2").code, 0);
     }
 }
@@ -47,7 +55,12 @@ fn secrets_are_not_printed() {
 fn the_error_lists_all_ways_to_name_a_cluster() {
     let home = tempfile::tempdir().unwrap();
     let run = Run::of(prepare("check").env("HOME", home.path())).exits(3);
-    for way in ["KUBECONFIG", "ETCD_ENDPOINTS", "--etcd-endpoints URL", "--datastore FILE"] {
+    for way in [
+        "KUBECONFIG",
+        "ETCD_ENDPOINTS",
+        "--etcd-endpoints URL",
+        "--datastore FILE",
+    ] {
         assert!(run.stderr.contains(way), "{way}: {}", run.stderr);
     }
 }
@@ -57,7 +70,10 @@ fn the_error_lists_all_ways_to_name_a_cluster() {
 fn vv_logs_requests_but_no_frames() {
     let etcd = Etcd::start().unwrap();
     let check = |level: &str| Run::of(prepare(&["check", level]).env("ETCD_ENDPOINTS", etcd.endpoint()));
-    check("-vv").says(&format!("{}: read ", etcd.endpoint())).hides("h2::").hides("hyper");
+    check("-vv")
+        .says(&format!("{}: read ", etcd.endpoint()))
+        .hides("h2::")
+        .hides("hyper");
     check("-vvv").says(" h2::");
     // This etcd is empty.
     check("-v").refused(3, "holds no Calico data").says("\nhint: ");
@@ -89,8 +105,13 @@ fn filters_that_leave_nothing() {
     on_example("check --node node-1 --pool extra-5")
         .refused(1, "error: node-1 and 172.16.5.0/28 have nothing in common\n")
         .says("hint: `calipam show --blocks --datastore");
-    for meet in ["--node node-1 --pool 10.244.0.0/16", "--node node-1,node-2 --pool extra-5,10.244.0.0/16"] {
-        on_example(&format!("check {meet} -o json")).prints("CheckReport").completed();
+    for meet in [
+        "--node node-1 --pool 10.244.0.0/16",
+        "--node node-1,node-2 --pool extra-5,10.244.0.0/16",
+    ] {
+        on_example(&format!("check {meet} -o json"))
+            .prints("CheckReport")
+            .completed();
     }
     let block = |name: &str| on_example(&format!("rebuild --block {name}"));
     block("10.99.0.0/26").refused(1, "error: block 10.99.0.0/26 not found\nhint: `calipam show");
@@ -134,11 +155,18 @@ fn files_that_cannot_be_read() {
 #[test]
 fn a_file_is_not_to_be_written() {
     for (line, what, hint) in [
-        ("release --leaked --yes --lock", "release --yes", "release --leaked --lock --dry-run --datastore"),
+        (
+            "release --leaked --yes --lock",
+            "release --yes",
+            "release --leaked --lock --dry-run --datastore",
+        ),
         ("rebuild --apply", "rebuild --apply", "rebuild --datastore"),
     ] {
         on_example(line)
-            .refused(2, &format!("error: a file is never changed; {what} needs a live datastore\n"))
+            .refused(
+                2,
+                &format!("error: a file is never changed; {what} needs a live datastore\n"),
+            )
             .says(&format!("hint: plan on it with `calipam {hint}"));
     }
 }
@@ -148,7 +176,10 @@ fn a_file_is_not_to_be_written() {
 #[test]
 fn times_are_quoted_in_yaml() {
     let run = on_example("show --ip 10.244.10.6 -o yaml");
-    let times = run.stdout.lines().filter(|line| line.contains("imestamp: ") || line.contains("takenAt: "));
+    let times = run
+        .stdout
+        .lines()
+        .filter(|line| line.contains("imestamp: ") || line.contains("takenAt: "));
     let times: Vec<&str> = times.collect();
     let is_safe = |line: &&str| line.contains(": \"20") || line.ends_with(" +0000 UTC");
     assert!(times.len() > 1 && times.iter().all(is_safe), "{times:?}");

@@ -61,7 +61,10 @@ fn only_findings_that_a_second_read_confirms_are_reported() {
     let once = on_etcd(&etcd, "check -o json --settle 0");
     let begun = Instant::now();
     let run = on_etcd(&etcd, "check -o json --settle 1s --confirm 1s");
-    assert!(begun.elapsed() >= Duration::from_secs(3), "two looks of a second each, and one between");
+    assert!(
+        begun.elapsed() >= Duration::from_secs(3),
+        "two looks of a second each, and one between"
+    );
     assert_eq!(run.json()["rechecked"], true);
     assert_eq!(lines(&run), lines(&once), "nothing has changed");
 
@@ -71,12 +74,20 @@ fn only_findings_that_a_second_read_confirms_are_reported() {
         program.arg(etcd.endpoint()).env("TERM", "xterm");
         program
     };
-    Terminal::new(150).run(&mut check()).exits(1).shows("waiting to recheck: 1 s");
+    Terminal::new(150)
+        .run(&mut check())
+        .exits(1)
+        .shows("waiting to recheck: 1 s");
     let quiet = Terminal::new(150).run(check().arg("-q")).exits(1);
     assert!(!quiet.text.contains("waiting"), "{:?}", quiet.text);
     Run::of(check()).exits(1).hides("waiting").hides("\u{1b}");
 
-    let orphans = |run: &Run| lines(run).iter().filter(|l| l.starts_with("orphan-handle")).count();
+    let orphans = |run: &Run| {
+        lines(run)
+            .iter()
+            .filter(|l| l.starts_with("orphan-handle"))
+            .count()
+    };
     assert!(orphans(&once) > 0);
     let watched = thread::scope(|scope| {
         let check = scope.spawn(|| on_etcd(&etcd, "check -o json --settle 3s"));
@@ -89,14 +100,27 @@ fn only_findings_that_a_second_read_confirms_are_reported() {
 
 #[test]
 fn users_and_passwords() {
-    let etcd = EtcdOptions::new().login("root", "pw").reader("guest", "secret", "/calico/").start().unwrap();
+    let etcd = EtcdOptions::new()
+        .login("root", "pw")
+        .reader("guest", "secret", "/calico/")
+        .start()
+        .unwrap();
     let check = |name: &str, password: &str| {
         let mut program = prepare("check --etcd-endpoints");
         let user = [("ETCD_USERNAME", name), ("ETCD_PASSWORD", password)];
-        Run::of(program.arg(etcd.endpoint()).envs(user.into_iter().filter(|(_, value)| !value.is_empty())))
+        Run::of(
+            program
+                .arg(etcd.endpoint())
+                .envs(user.into_iter().filter(|(_, value)| !value.is_empty())),
+        )
     };
-    check("", "").failed(3, "the server requires a user name and password\nhint: set ETCD_USERNAME");
-    check("guest", "wrong").failed(3, "the user name or password is wrong").hides("guest:wrong");
+    check("", "").failed(
+        3,
+        "the server requires a user name and password\nhint: set ETCD_USERNAME",
+    );
+    check("guest", "wrong")
+        .failed(3, "the user name or password is wrong")
+        .hides("guest:wrong");
     // The user may read, but the cluster contains no data.
     check("guest", "secret").says("holds no Calico data");
 }
@@ -104,7 +128,10 @@ fn users_and_passwords() {
 /// A server that requires certificates. Options are enough to name them; they are those of `etcdctl`.
 #[test]
 fn certificates() {
-    let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
+    let etcd = EtcdOptions::new()
+        .tls(EtcdTls::ClientCertificates)
+        .start()
+        .unwrap();
     let plain = etcd.endpoint().replace("https://", "http://");
     calipam(&["check", "--etcd-endpoints", &plain])
         .failed(3, "the server requires TLS\nhint: write the endpoint as https://");

@@ -8,10 +8,16 @@ use super::program::{calipam, column, expected, on_example};
 #[test]
 fn every_code_has_an_explanation() {
     for code in Code::ALL {
-        let run = calipam(&["explain", code.name()]).succeeded().says_nothing().prints("What to do.");
+        let run = calipam(&["explain", code.name()])
+            .succeeded()
+            .says_nothing()
+            .prints("What to do.");
         assert!(run.stdout.starts_with(&format!("{code} (")), "{run:?}");
     }
-    expected!("explain-leaked-address", calipam("explain leaked-address").transcript());
+    expected!(
+        "explain-leaked-address",
+        calipam("explain leaked-address").transcript()
+    );
 }
 
 #[test]
@@ -19,7 +25,10 @@ fn without_a_code_all_are_listed() {
     expected!("explain-rules", calipam("explain").transcript());
     let json = calipam("explain -o json").json();
     assert_eq!(json["kind"], "RuleList");
-    assert_eq!(column(&json["rules"], "code"), Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>());
+    assert_eq!(
+        column(&json["rules"], "code"),
+        Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -33,7 +42,10 @@ fn an_unknown_code_is_a_usage_error() {
 fn an_explanation_for_machines() {
     let json = calipam("explain leaked-address -o json").json();
     let rule = &json["rules"][0];
-    assert_eq!((&json["kind"], &rule["severity"]), (&"RuleList".into(), &"error".into()));
+    assert_eq!(
+        (&json["kind"], &rule["severity"]),
+        (&"RuleList".into(), &"error".into())
+    );
     assert!(rule["text"].as_str().unwrap().contains("**What to do.**"));
     let yaml = calipam("explain leaked-address -o yaml").stdout;
     assert_eq!(serde_yaml::from_str::<Value>(&yaml).unwrap(), json);
@@ -41,10 +53,16 @@ fn an_explanation_for_machines() {
 
 #[test]
 fn several_rules_in_any_case() {
-    let run = calipam("explain Leaked-Address ORPHAN-HANDLE,leaked-address").succeeded().says_nothing();
+    let run = calipam("explain Leaked-Address ORPHAN-HANDLE,leaked-address")
+        .succeeded()
+        .says_nothing();
     let at = |text: &str| run.stdout.find(text).unwrap_or_else(|| panic!("{text}: {run:?}"));
     assert!(at("leaked-address (error)\n\n") < at("\n\norphan-handle (warning)\n\n"));
-    assert_eq!(run.stdout.matches("leaked-address (error)").count(), 1, "each once");
+    assert_eq!(
+        run.stdout.matches("leaked-address (error)").count(),
+        1,
+        "each once"
+    );
     let json = calipam("explain leaked-address orphan-handle -o json").json();
     assert_eq!(json["rules"][1]["code"], "orphan-handle");
     on_example("check --rule Orphan-Handle").prints("5 findings: 5 warning");

@@ -15,7 +15,9 @@ fn an_export_gives_the_same_report() {
     for name in ["copy.jsonl", "copy.jsonl.zst"] {
         let path = folder.path().join(name).display().to_string();
         let run = on_example(&["export", &path]).succeeded().prints_nothing();
-        assert!(run.stderr.ends_with(&format!("hint: check it with `calipam check --datastore {path}`\n")));
+        assert!(run.stderr.ends_with(&format!(
+            "hint: check it with `calipam check --datastore {path}`\n"
+        )));
         assert_eq!(report(&path), report(EXAMPLE), "{name}");
     }
 }
@@ -23,14 +25,22 @@ fn an_export_gives_the_same_report() {
 #[test]
 fn standard_output_and_input() {
     let exported = on_example("export -").succeeded().says_nothing();
-    assert!(exported.stdout.starts_with("{\"format\":\"calipam-export\""), "{exported:?}");
+    assert!(
+        exported.stdout.starts_with("{\"format\":\"calipam-export\""),
+        "{exported:?}"
+    );
     let with = |input: &str, line: &str| Run::with_input(&mut prepare(line), input.as_bytes());
     let piped = with(&exported.stdout, "check -d - -o json")
         .exits(1)
         .prints("\"location\": \"standard input (exported from ");
-    assert_eq!(piped.json()["findings"], on_example("check -o json").json()["findings"]);
+    assert_eq!(
+        piped.json()["findings"],
+        on_example("check -o json").json()["findings"]
+    );
 
-    with(&exported.stdout[..5000], "check -d -").exits(3).says_first("error: standard input: ");
+    with(&exported.stdout[..5000], "check -d -")
+        .exits(3)
+        .says_first("error: standard input: ");
     with("", "release --handle - -d -").failed(2, "stdin cannot be both");
 }
 
@@ -51,7 +61,10 @@ fn a_file_that_exists_is_kept_unless_it_is_to_be_replaced() {
     let (_folder, path) = file("x.jsonl", "precious");
     let run = on_example(&["export", &path]).exits(2);
     let hint = format!("replace it: `calipam export {path} --overwrite --datastore {EXAMPLE}`");
-    assert_eq!(run.stderr, format!("error: {path} exists\nhint: choose another name, or {hint}\n"));
+    assert_eq!(
+        run.stderr,
+        format!("error: {path} exists\nhint: choose another name, or {hint}\n")
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     on_example(&["export", &path, "--overwrite"]).succeeded();
     assert!(fs::read_to_string(&path).unwrap().contains("calipam-export"));

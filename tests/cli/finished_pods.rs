@@ -18,10 +18,16 @@ fn finished() -> [(&'static str, Value, Option<String>); 6] {
         "state": {"waiting": {"reason": "PodInitializing"}}});
     let mut unseen = ended(LONG_AGO);
     unseen["state"] = json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": null, "finishedAt": null}});
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap().to_string();
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())
+        .unwrap()
+        .to_string();
     let long_ago = || Some(LONG_AGO.to_owned());
     [
-        ("job", json!({"containerStatuses": [ended("2026-05-01T10:30:00Z"), ended(LONG_AGO)]}), long_ago()),
+        (
+            "job",
+            json!({"containerStatuses": [ended("2026-05-01T10:30:00Z"), ended(LONG_AGO)]}),
+            long_ago(),
+        ),
         (
             "init",
             json!({"initContainerStatuses": [ended(LONG_AGO)], "containerStatuses": [waiting]}),
@@ -33,8 +39,16 @@ fn finished() -> [(&'static str, Value, Option<String>); 6] {
             "ephemeralContainerStatuses": [ended(LONG_AGO)]}),
             long_ago(),
         ),
-        ("just-now", json!({"containerStatuses": [ended(LONG_AGO), ended(&now)]}), Some(now)),
-        ("unseen", json!({"containerStatuses": [ended(LONG_AGO), unseen]}), None),
+        (
+            "just-now",
+            json!({"containerStatuses": [ended(LONG_AGO), ended(&now)]}),
+            Some(now),
+        ),
+        (
+            "unseen",
+            json!({"containerStatuses": [ended(LONG_AGO), unseen]}),
+            None,
+        ),
         ("evicted", json!({"reason": "Evicted"}), None),
     ]
 }
@@ -42,10 +56,16 @@ fn finished() -> [(&'static str, Value, Option<String>); 6] {
 /// Returns the finished pods that a check reports, with their times.
 fn told(check: &Run) -> Vec<(String, Option<String>)> {
     let report = check.json();
-    let leaks = items(&report["findings"]).iter().filter(|f| f["code"] == "leaked-address");
+    let leaks = items(&report["findings"])
+        .iter()
+        .filter(|f| f["code"] == "leaked-address");
     let pod = |finding: &Value| {
         let owner = &finding["evidence"]["owners"][0];
-        let name = owner["name"].as_str().unwrap().trim_start_matches("default/").to_owned();
+        let name = owner["name"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches("default/")
+            .to_owned();
         (name, owner["finishedAt"].as_str().map(str::to_owned))
     };
     let mut pods: Vec<_> = leaks.map(pod).collect();
@@ -62,7 +82,10 @@ fn pods_that_finished_long_ago_are_released_after_one_check() {
         let mut made = pod("default", name, "node-1", &address, number);
         made["metadata"]["annotations"] = cni_annotations("3f9a", &address);
         made["status"]["phase"] = "Failed".into();
-        made["status"].as_object_mut().unwrap().extend(containers.as_object().unwrap().clone());
+        made["status"]
+            .as_object_mut()
+            .unwrap()
+            .extend(containers.as_object().unwrap().clone());
         pods.push(made);
         records.push(Record::of_pod(number as u64, "default", name, "node-1"));
         expected.push((name.to_owned(), since));

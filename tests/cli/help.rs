@@ -8,7 +8,9 @@ use super::program::{EXAMPLE, Run, Words, calipam, command, expected};
 pub(super) fn commands() -> Vec<String> {
     let help = calipam("--help").stdout;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed.map_while(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let names = listed
+        .map_while(|line| line.strip_prefix("  "))
+        .filter(|line| !line.starts_with(' '));
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let commands: Vec<String> = names.map(name).filter(|name| name != "help").collect();
     assert!(commands.len() > 10, "{commands:?}");
@@ -21,7 +23,11 @@ fn sections(help: &str) -> Vec<(&str, Vec<&str>)> {
     for line in help.lines().skip_while(|line| !line.starts_with("Usage:")) {
         match line.strip_suffix(':').filter(|title| !title.starts_with(' ')) {
             Some(title) => found.push((title, Vec::new())),
-            None => found.iter_mut().last().into_iter().for_each(|(_, lines)| lines.push(line)),
+            None => found
+                .iter_mut()
+                .last()
+                .into_iter()
+                .for_each(|(_, lines)| lines.push(line)),
         }
     }
     found
@@ -35,14 +41,25 @@ fn help_of_each_command() {
     for name in commands().iter().filter(|name| !name.is_empty()) {
         let run = calipam(&[name, "--help"]);
         expected!(format!("help-{name}"), run.transcript());
-        assert!(run.stdout.lines().all(|line| line.chars().count() <= 100), "{run:?}");
+        assert!(
+            run.stdout.lines().all(|line| line.chars().count() <= 100),
+            "{run:?}"
+        );
         let sections = sections(&run.stdout);
         let titles: Vec<&str> = sections.iter().map(|(title, _)| *title).collect();
-        let global = titles.iter().position(|title| *title == "Global options").expect(name);
+        let global = titles
+            .iter()
+            .position(|title| *title == "Global options")
+            .expect(name);
         let last = ["Connection", "Examples", "Paths", "The links are"];
-        assert!(titles[global + 1..].iter().all(|title| last.contains(title)), "{name}: {titles:?}");
+        assert!(
+            titles[global + 1..].iter().all(|title| last.contains(title)),
+            "{name}: {titles:?}"
+        );
         for (title, lines) in &sections[..global] {
-            let has_global = lines.iter().any(|line| line.contains("--verbose") || line.contains("--help"));
+            let has_global = lines
+                .iter()
+                .any(|line| line.contains("--verbose") || line.contains("--help"));
             assert!(!has_global, "{name}: {title}");
         }
     }
@@ -54,7 +71,17 @@ fn help_of_each_command() {
 
 #[test]
 fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
-    let all = ["table", "wide", "yaml", "json", "name", "prometheus", "junit", "html", "ignore"];
+    let all = [
+        "table",
+        "wide",
+        "yaml",
+        "json",
+        "name",
+        "prometheus",
+        "junit",
+        "html",
+        "ignore",
+    ];
     for (name, formats) in [
         ("check", &all[..]),
         ("show", &all[..5]),
@@ -66,13 +93,19 @@ fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
         let help = calipam(&[name, "--help"]).stdout;
         let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
         let has = formats.join(", ");
-        assert!(words.contains(&format!("[possible values: {has}]")), "{name}: {words}");
+        assert!(
+            words.contains(&format!("[possible values: {has}]")),
+            "{name}: {words}"
+        );
         for format in all.iter().filter(|format| !formats.contains(format)) {
             for words in [[name, "-o", format], ["-o", format, name]] {
                 let run = calipam(&words).exits(2);
                 let refused = format!("error: `{name}` has no format `{format}`; it has {has}\n");
                 // Some commands are refused for a missing required option instead.
-                assert!(run.stderr.contains("required") || run.stderr.starts_with(&refused), "{run:?}");
+                assert!(
+                    run.stderr.contains("required") || run.stderr.starts_with(&refused),
+                    "{run:?}"
+                );
             }
         }
     }
@@ -90,10 +123,16 @@ fn an_option_of_another_command_is_named_with_it() {
             "`calipam show --ip` has this option; so do diff, history, release and assign",
         ),
         ("show --leaked", "`calipam release --leaked` has this option"),
-        ("diff --rule x", "`calipam check --rule` has this option; so does serve"),
+        (
+            "diff --rule x",
+            "`calipam check --rule` has this option; so does serve",
+        ),
     ] {
         let run = calipam(line).failed(2, &format!("\n  tip: {tip}\n"));
-        assert!(!run.stderr.contains("similar") && !run.stderr.contains("Usage"), "{run:?}");
+        assert!(
+            !run.stderr.contains("similar") && !run.stderr.contains("Usage"),
+            "{run:?}"
+        );
         let json = calipam(&format!("{line} -o json")).json();
         assert_eq!(json["hint"], tip, "{json}");
     }
@@ -113,11 +152,17 @@ fn each_name_has_its_own_help() {
         ("ipam", "-h", "ipam [OPTIONS] <COMMAND>"),
         ("ipam", "check -h", "ipam check [OPTIONS]"),
         ("kubectl-ipam", "show -h", "kubectl ipam show [OPTIONS] [OBJECT]"),
-        ("kubectl-calico", "ipam show -h", "kubectl calico ipam show [OPTIONS] [OBJECT]"),
+        (
+            "kubectl-calico",
+            "ipam show -h",
+            "kubectl calico ipam show [OPTIONS] [OBJECT]",
+        ),
         ("calicoctl", "ipam check -h", "calicoctl ipam check [OPTIONS]"),
         ("calipam-0.1", "ipam check -h", "calipam ipam check [OPTIONS]"),
     ] {
-        called(name, arguments).succeeded().prints(&format!("Usage: {usage}\n"));
+        called(name, arguments)
+            .succeeded()
+            .prints(&format!("Usage: {usage}\n"));
     }
     expected!("help-kubectl-calico", called("kubectl-calico", "-h").transcript());
     expected!("help-kubectl-ipam", called("kubectl-ipam", "-h").transcript());

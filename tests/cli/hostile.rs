@@ -40,7 +40,9 @@ fn objects() -> Vec<(String, Value)> {
         key.rsplit_once('/').map_or(key, |(kind, _)| kind).to_owned()
     };
     let lines = example();
-    let parsed = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let parsed = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
     parsed.map(|object| (kind(&object), object)).collect()
 }
 

@@ -26,13 +26,20 @@ impl Record {
     /// Creates the record of a pod.
     pub(super) fn of_pod(ordinal: u64, namespace: &str, pod: &str, node: &str) -> Self {
         let handle = format!("k8s-pod-network.{namespace}-{pod}");
-        Self::new(ordinal, &handle, json!({"namespace": namespace, "node": node, "pod": pod}))
+        Self::new(
+            ordinal,
+            &handle,
+            json!({"namespace": namespace, "node": node, "pod": pod}),
+        )
     }
 
     /// Creates a record that is older than the grace period.
     pub(super) fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
         owner["timestamp"] = "2026-05-01 10:12:00.123456789 +0000 UTC".into();
-        Self { ordinal, attribute: json!({"handle_id": handle, "secondary": owner}) }
+        Self {
+            ordinal,
+            attribute: json!({"handle_id": handle, "secondary": owner}),
+        }
     }
 }
 
@@ -67,7 +74,10 @@ impl KubeCluster {
 
     /// Creates one of Calico's objects.
     pub(super) fn add(&self, plural: &str, kind: &str, name: &str, spec: Value) {
-        self.create(plural, json!({"kind": kind, "metadata": {"name": name}, "spec": spec}));
+        self.create(
+            plural,
+            json!({"kind": kind, "metadata": {"name": name}, "spec": spec}),
+        );
     }
 
     fn create(&self, plural: &str, mut object: Value) {
@@ -105,14 +115,27 @@ impl KubeCluster {
             node: owner.to_owned(),
             cidr: cidr.parse().unwrap(),
         };
-        let labels: serde_json::Map<String, Value> =
-            key.labels().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        let deleted = if self.flavour == Flavour::Classic { json!("false") } else { json!(false) };
+        let labels: serde_json::Map<String, Value> = key
+            .labels()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        let deleted = if self.flavour == Flavour::Classic {
+            json!("false")
+        } else {
+            json!(false)
+        };
         let spec =
             json!({"cidr": cidr, "node": owner, "state": "confirmed", "type": kind, "deleted": deleted});
         let metadata = json!({"name": format!("{owner}-{name}"), "labels": labels});
-        self.create("blockaffinities", json!({"kind": "BlockAffinity", "metadata": metadata, "spec": spec}));
-        for id in records.iter().filter_map(|record| record.attribute["handle_id"].as_str()) {
+        self.create(
+            "blockaffinities",
+            json!({"kind": "BlockAffinity", "metadata": metadata, "spec": spec}),
+        );
+        for id in records
+            .iter()
+            .filter_map(|record| record.attribute["handle_id"].as_str())
+        {
             let spec = json!({"handleID": id, "block": {cidr: 1}, "deleted": false});
             self.add("ipamhandles", "IPAMHandle", &id.to_lowercase(), spec);
         }
@@ -141,9 +164,21 @@ impl KubeCluster {
         let report = self.run("check -o json --settle 0").json();
         let line = |finding: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let reasons = finding["evidence"]["reasons"].as_array().cloned().unwrap_or_default();
-            let words = [&finding["severity"], &finding["code"], &finding["subject"]["name"]].map(text);
-            words.into_iter().chain(reasons.iter().map(text)).collect::<Vec<_>>().join(" ")
+            let reasons = finding["evidence"]["reasons"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let words = [
+                &finding["severity"],
+                &finding["code"],
+                &finding["subject"]["name"],
+            ]
+            .map(text);
+            words
+                .into_iter()
+                .chain(reasons.iter().map(text))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         items(&report["findings"]).iter().map(line).collect()
     }
@@ -151,7 +186,10 @@ impl KubeCluster {
 
 /// Returns the options that name a server.
 pub(super) fn connection(server: &KubeApiserver) -> String {
-    format!("--datastore kubernetes --kubeconfig {}", server.kubeconfig().display())
+    format!(
+        "--datastore kubernetes --kubeconfig {}",
+        server.kubeconfig().display()
+    )
 }
 
 /// Creates a running pod with one address in its status, and a UID from `number`.

@@ -9,11 +9,16 @@ use super::program::{calipam, file, scratch};
 /// Starts a server with one node and its block. The block records a tunnel and a deleted pod.
 pub(super) fn cluster() -> KubeCluster {
     let cluster = KubeCluster::start(Flavour::Classic);
-    cluster.add_node("node-1", json!({"projectcalico.org/IPv4IPIPTunnelAddr": "10.0.0.0"}));
+    cluster.add_node(
+        "node-1",
+        json!({"projectcalico.org/IPv4IPIPTunnelAddr": "10.0.0.0"}),
+    );
     let tunnel = json!({"node": "node-1", "type": "ipipTunnelAddress"});
     let pod = json!({"namespace": "default", "node": "node-1", "pod": "web-0"});
     let records = [("ipip-tunnel-addr-node-1", tunnel), ("k8s-pod-network.abc", pod)];
-    let records = (0..).zip(records).map(|(ordinal, (handle, owner))| Record::new(ordinal, handle, owner));
+    let records = (0..)
+        .zip(records)
+        .map(|(ordinal, (handle, owner))| Record::new(ordinal, handle, owner));
     cluster.add_block("10.0.0.0/26", "node-1", &records.collect::<Vec<_>>());
     cluster
 }
@@ -25,13 +30,21 @@ fn the_kubernetes_datastore_is_read() {
     let report = run.json();
     assert_eq!(run.column("findings", "code"), ["leaked-address"], "{run:?}");
     assert_eq!(report["findings"][0]["subject"]["name"], "10.0.0.1");
-    assert_eq!((&report["rechecked"], &report["coverage"]["pods"]), (&json!(true), &json!("read")));
+    assert_eq!(
+        (&report["rechecked"], &report["coverage"]["pods"]),
+        (&json!(true), &json!("read"))
+    );
     assert_eq!(report["cluster"]["datastore"], "kubernetes");
 
     // Nothing is missing.
-    let table = cluster.run("check --settle 0").prints_last("\n1 finding: 1 error\n");
+    let table = cluster
+        .run("check --settle 0")
+        .prints_last("\n1 finding: 1 error\n");
     table.prints("1 block · 2 allocations · 1 affinity · 2 handles · 0 pods · 1 node\n");
-    cluster.run("show --ip 10.0.0.1").succeeded().prints("default/web-0, which was not found");
+    cluster
+        .run("show --ip 10.0.0.1")
+        .succeeded()
+        .prints("default/web-0, which was not found");
 
     let (_folder, path) = scratch("cluster.jsonl.zst");
     let path = path.display();
@@ -64,5 +77,8 @@ fn missing_permissions_are_named_as_rules() {
         .refused(3, "\nhint: add this to a ClusterRole")
         .hides(&token);
     assert!(run.stderr.starts_with("error: "), "{run:?}");
-    assert!(run.stderr.lines().any(|line| line.trim_start().starts_with("- ")), "{run:?}");
+    assert!(
+        run.stderr.lines().any(|line| line.trim_start().starts_with("- ")),
+        "{run:?}"
+    );
 }

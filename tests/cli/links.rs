@@ -13,18 +13,30 @@ use super::program::{Run, calipam, command, files, prepare, root};
 fn links_are_created_once_and_work() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().to_str().unwrap();
-    let install = || calipam(&["install-links", directory]).succeeded().prints_nothing();
-    let expected: String =
-        ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"]
-            .map(|name| format!("created {directory}/{name}\n"))
-            .concat();
+    let install = || {
+        calipam(&["install-links", directory])
+            .succeeded()
+            .prints_nothing()
+    };
+    let expected: String = [
+        "ipam",
+        "kubectl-ipam",
+        "kubectl-calico",
+        "kubectl_complete-ipam",
+        "kubectl_complete-calico",
+    ]
+    .map(|name| format!("created {directory}/{name}\n"))
+    .concat();
     assert_eq!(install().stderr, expected);
     install().says_nothing();
 
     let called = |name: &str, word: &str| Run::of(command(folder.path().join(name)).arg(word)).succeeded();
     called("ipam", "--version");
     let completed = called("kubectl_complete-ipam", "expl").stdout;
-    assert!(completed.starts_with("explain\t") && completed.ends_with(":36\n"), "{completed}");
+    assert!(
+        completed.starts_with("explain\t") && completed.ends_with(":36\n"),
+        "{completed}"
+    );
     calipam("install-links /nonexistent/bin").failed(1, "error: /nonexistent/bin is not a directory\nhint: ");
 }
 
@@ -36,7 +48,10 @@ fn existing_files_are_kept() {
         fs::write(at(name), "mine").unwrap();
     }
     let run = calipam(&["install-links", folder.path().to_str().unwrap()]).exits(1);
-    let found = run.stderr.matches("exists, but is a different file; it is not replaced").count();
+    let found = run
+        .stderr
+        .matches("exists, but is a different file; it is not replaced")
+        .count();
     assert_eq!(found, 2, "{run:?}");
     for name in ["ipam", "kubectl_complete-ipam"] {
         assert_eq!(fs::read_to_string(at(name)).unwrap(), "mine");
@@ -83,7 +98,10 @@ fn completions_and_man_pages_are_installed_and_removed() {
     ] {
         assert!(files.contains(expected), "{expected}: {files:?}");
     }
-    assert!(!files.iter().any(|path| path.contains("zsh")), "there is no zsh: {files:?}");
+    assert!(
+        !files.iter().any(|path| path.contains("zsh")),
+        "there is no zsh: {files:?}"
+    );
     run("--completions").succeeded();
     assert_eq!(installed(prefix.path()), files, "again is the same");
 
@@ -106,7 +124,13 @@ fn man_pages_are_clean() {
     }
     for page in fs::read_dir(root().join("docs/man")).unwrap() {
         let mut groff = Command::new("groff");
-        groff.args(["-man", "-ww", "-Tutf8", "-P-cbou"]).arg(page.unwrap().path());
-        Run::of(groff).succeeded().says_nothing().prints("EXIT STATUS").prints("SEE ALSO");
+        groff
+            .args(["-man", "-ww", "-Tutf8", "-P-cbou"])
+            .arg(page.unwrap().path());
+        Run::of(groff)
+            .succeeded()
+            .says_nothing()
+            .prints("EXIT STATUS")
+            .prints("SEE ALSO");
     }
 }

@@ -36,7 +36,14 @@ impl Changing {
 
     /// Starts a server with an interval of one hour.
     fn serve(&self) -> Server {
-        serve(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &self.etcd.endpoint()])
+        serve(&[
+            "--interval",
+            "1h",
+            "--settle",
+            "0",
+            "--etcd-endpoints",
+            &self.etcd.endpoint(),
+        ])
     }
 
     fn delete(&self) {
@@ -56,7 +63,10 @@ pub(super) fn serve(arguments: &[&str]) -> Server {
 }
 
 fn findings(report: &str) -> usize {
-    serde_json::from_str::<Value>(report).unwrap()["findings"].as_array().unwrap().len()
+    serde_json::from_str::<Value>(report).unwrap()["findings"]
+        .as_array()
+        .unwrap()
+        .len()
 }
 
 /// Returns a function that yields the events of a server, one by one.
@@ -100,14 +110,21 @@ fn outages_and_recoveries_are_events() {
     assert!(!next().unwrap().ends_with(" failed"));
     drop(cluster);
     while !next().expect("the failure is an event").ends_with(" failed") {}
-    assert_eq!(server.get("/api/v1/ip/10.0.0.1").status, 200, "the last good check answers");
+    assert_eq!(
+        server.get("/api/v1/ip/10.0.0.1").status,
+        200,
+        "the last good check answers"
+    );
 }
 
 #[test]
 fn questions_are_answered_as_show_does() {
     let server = serve(&["--settle", "0", "-d", EXAMPLE]);
     let handles = on_example(&["show", "--ip", "10.244.10.6", "-o", "json"]).json();
-    let handle = handles["blocks"][0]["record"]["handle"].as_str().unwrap().to_owned();
+    let handle = handles["blocks"][0]["record"]["handle"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     for (kind, name) in [
         ("ip", "10.244.10.3"),
         ("ip", "fd00::1"),
@@ -118,7 +135,11 @@ fn questions_are_answered_as_show_does() {
         let show = |format| on_example(&["show", "-o", format, &format!("--{kind}"), name]);
         let answer = server.get(&format!("/api/v1/{kind}/{name}"));
         assert!(answer.status == 200, "{}", answer.head);
-        assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
+        assert!(
+            answer.head.contains("content-type: application/json"),
+            "{}",
+            answer.head
+        );
         assert!(answer.head.contains("\r\nage: "), "{}", answer.head);
         let answered: Value = serde_json::from_str(&answer.body).unwrap();
         assert_eq!(answered, show("json").json(), "{name}");
@@ -161,7 +182,9 @@ fn wait_for(page: &mut Page<'_>, expression: &str, wanted: &str) {
 /// In a browser, the page reloads itself, but not while the user types. Its form sends queries.
 #[test]
 fn an_open_page_shows_what_has_changed() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
+    let Some(mut browser) = Browser::unless_left_out() else {
+        return;
+    };
     let cluster = Changing::start();
     let server = cluster.serve();
     let mut page = browser.page().unwrap();
@@ -181,20 +204,38 @@ fn an_open_page_shows_what_has_changed() {
     wait_for_title(&mut page, "calipam: no findings");
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
     // The answer is a page like the report, with a link back to it.
-    page.evaluate("document.querySelector('.ask input').value = 'node-1'").unwrap();
+    page.evaluate("document.querySelector('.ask input').value = 'node-1'")
+        .unwrap();
     page.click("document.querySelector('.ask button')").unwrap();
     wait_for_title(&mut page, "calipam: node-1");
     let endpoint = cluster.etcd.endpoint();
-    let show = ["show", "--node", "node-1", "-o", "wide", "--no-headers", "--etcd-endpoints", &endpoint];
+    let show = [
+        "show",
+        "--node",
+        "node-1",
+        "-o",
+        "wide",
+        "--no-headers",
+        "--etcd-endpoints",
+        &endpoint,
+    ];
     let shown = calipam(&show).stdout;
-    let rows = page.evaluate("document.querySelector('tbody').innerText").unwrap();
+    let rows = page
+        .evaluate("document.querySelector('tbody').innerText")
+        .unwrap();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(rows.as_str().unwrap()), words(&shown));
-    let code = page.evaluate("document.querySelector('main code').innerText").unwrap();
+    let code = page
+        .evaluate("document.querySelector('main code').innerText")
+        .unwrap();
     assert_eq!(code, format!("calipam show node-1 --etcd-endpoints {endpoint}"));
     page.resize(400, 900).unwrap();
-    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
-    page.open_url(&format!("http://{}/ask?q=nobody", server.address)).unwrap();
+    assert_eq!(
+        page.evaluate("document.documentElement.scrollWidth").unwrap(),
+        400
+    );
+    page.open_url(&format!("http://{}/ask?q=nobody", server.address))
+        .unwrap();
     let main = "document.querySelector('main')?.innerText";
     wait_for(&mut page, main, "no node, pool or handle has the name \"nobody\"");
     page.click("document.querySelector('nav a')").unwrap();
@@ -205,7 +246,9 @@ fn an_open_page_shows_what_has_changed() {
 /// does not make the page reload.
 #[test]
 fn a_page_with_an_outage_is_not_loaded_again() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
+    let Some(mut browser) = Browser::unless_left_out() else {
+        return;
+    };
     let (_folder, export) = scratch("cluster.jsonl");
     let cluster = String::from_utf8(Cluster::plain(ClusterSpec::new(31), 2, 4).export()).unwrap();
     let disabled = cluster.replace("\"spec\":{\"cidr\"", "\"spec\":{\"disabled\":true,\"cidr\"");
@@ -214,7 +257,9 @@ fn a_page_with_an_outage_is_not_loaded_again() {
     let mut page = browser.page().unwrap();
     let url = format!("http://{}/", server.address);
     page.open_url(&url).unwrap();
-    let alert = page.evaluate("document.querySelector('main [role=alert]').innerText").unwrap();
+    let alert = page
+        .evaluate("document.querySelector('main [role=alert]').innerText")
+        .unwrap();
     assert!(alert.as_str().unwrap().contains("no pool is enabled"), "{alert}");
     thread::sleep(Duration::from_secs(1));
     assert_eq!(page.requests().unwrap(), [url.clone(), url + "events"]);

@@ -20,17 +20,38 @@ type Entries = Vec<(String, Vec<u8>)>;
 fn faulty() -> (Etcd, Entries) {
     let spec = ClusterSpec::new(32).at(jiff::Timestamp::now());
     let etcd = Etcd::of(&Cluster::all_faults(spec, 1)).unwrap();
-    let entries = etcd.entries().unwrap().into_iter().map(|(key, (value, _))| (key, value)).collect();
+    let entries = etcd
+        .entries()
+        .unwrap()
+        .into_iter()
+        .map(|(key, (value, _))| (key, value))
+        .collect();
     (etcd, entries)
 }
 
 /// Starts a server that checks at an interval.
 fn serve(etcd: &Etcd, interval: &str, settle: &str) -> Server {
-    live::serve(&["--interval", interval, "--settle", settle, "--etcd-endpoints", &etcd.endpoint()])
+    live::serve(&[
+        "--interval",
+        interval,
+        "--settle",
+        settle,
+        "--etcd-endpoints",
+        &etcd.endpoint(),
+    ])
 }
 
 fn check(etcd: &Etcd) -> Value {
-    calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]).json()
+    calipam(&[
+        "check",
+        "-o",
+        "json",
+        "--settle",
+        "0",
+        "--etcd-endpoints",
+        &etcd.endpoint(),
+    ])
+    .json()
 }
 
 /// Returns the number of findings of a report.
@@ -61,7 +82,11 @@ fn revision(report: &Value) -> i64 {
 
 /// Waits for a report of this revision or a later one, and compares it with the report of a check.
 fn assert_is_checked(server: &Server, etcd: &Etcd, written: i64, name: &str) {
-    let report = json(&server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written).body);
+    let report = json(
+        &server
+            .wait("/report.json", |answer| revision(&json(&answer.body)) >= written)
+            .body,
+    );
     let check = check(etcd);
     for part in ["findings", "counts", "notes"] {
         assert_eq!(report[part], check[part], "{name}: {part}");
@@ -70,7 +95,10 @@ fn assert_is_checked(server: &Server, etcd: &Etcd, written: i64, name: &str) {
 
 fn metric(server: &Server, name: &str) -> f64 {
     let metrics = server.get("/metrics").body;
-    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).expect(name);
+    let line = metrics
+        .lines()
+        .find(|line| line.starts_with(&format!("{name} ")))
+        .expect(name);
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
@@ -80,7 +108,9 @@ fn after_each_change_the_report_is_that_of_a_check() {
     let server = serve(&etcd, "1h", "0");
     let mut random = 7_usize;
     let mut below = |most: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % most
     };
     let is_common = |key: &str| key.contains("/ipam/") || key.contains("workloadendpoints");
@@ -142,11 +172,18 @@ fn a_datastore_that_comes_back_older_is_read_anew() {
     let (mut etcd, entries) = faulty();
     let (data, copy) = (etcd.data_dir(), etcd.data_dir().with_extension("copy"));
     etcd.kill();
-    let copied = command("cp").args(["-r".as_ref(), data.as_os_str(), copy.as_os_str()]).status().unwrap();
+    let copied = command("cp")
+        .args(["-r".as_ref(), data.as_os_str(), copy.as_os_str()])
+        .status()
+        .unwrap();
     assert!(copied.success());
     etcd.restart().unwrap();
     let server = serve(&etcd, "2s", "0");
-    let handles: Vec<_> = entries.iter().filter(|(key, _)| key.contains("/handle/")).take(3).collect();
+    let handles: Vec<_> = entries
+        .iter()
+        .filter(|(key, _)| key.contains("/handle/"))
+        .take(3)
+        .collect();
     let mut written = 0;
     for (key, _) in &handles {
         written = write(&etcd, &[(key, None)]);
@@ -163,7 +200,10 @@ fn a_datastore_that_comes_back_older_is_read_anew() {
     server.wait("/report.json", |answer| revision(&json(&answer.body)) == again);
     assert_is_checked(&server, &etcd, again, "afterwards");
     let (code, said) = server.terminate();
-    assert!(code == Some(0) && said.contains("everything was read again"), "{said}");
+    assert!(
+        code == Some(0) && said.contains("everything was read again"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -180,7 +220,10 @@ fn a_finding_is_reported_after_the_settle_time() {
     let begin = Instant::now();
     let written = write(&etcd, &[(&handle, None)]);
     let report = server.wait("/report.json", |answer| revision(&json(&answer.body)) >= written);
-    assert_eq!((found(&report.body), &json(&report.body)["rechecked"]), (0, &Value::Bool(true)));
+    assert_eq!(
+        (found(&report.body), &json(&report.body)["rechecked"]),
+        (0, &Value::Bool(true))
+    );
     server.wait("/report.json", |answer| found(&answer.body) == 1);
     assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
 }

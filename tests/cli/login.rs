@@ -26,7 +26,10 @@ fn check_as(server: &KubeApiserver, folder: &Path, user: Value) -> Run {
     kubeconfig["users"][0]["user"] = user;
     let path = folder.join("kubeconfig");
     fs::write(&path, kubeconfig.to_string()).unwrap();
-    calipam(&format!("check --settle 0 --datastore kubernetes --kubeconfig {}", path.display()))
+    calipam(&format!(
+        "check --settle 0 --datastore kubernetes --kubeconfig {}",
+        path.display()
+    ))
 }
 
 /// Creates the credentials of a plugin that runs a script.
@@ -71,7 +74,10 @@ fn credential_plugins() {
     let told = "your session has expired\nerror: ";
     let failed = run("echo 'your session has expired' >&2; exit 7").says_first(told);
     assert_failed(failed, "get-token failed with exit status: 7");
-    assert_failed(run("echo hunter2"), "the credential plugin's output cannot be decoded");
+    assert_failed(
+        run("echo hunter2"),
+        "the credential plugin's output cannot be decoded",
+    );
     let wrong = run(&credential(json!({"token": "hunter2"})));
     assert_failed(wrong, "the server does not accept the credentials (401)");
     let nowhere = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/get-token",
@@ -92,11 +98,17 @@ fn a_credential_plugin_that_hangs_is_named() {
     let (_folder, path) = file("kubeconfig", kubeconfig.to_string());
     let check = format!("check --quiet --datastore kubernetes --kubeconfig {path}");
     let start = || started(prepare(&check).process_group(0));
-    let ends = [(Signal::INT, kill_process_group as fn(_, _) -> _), (Signal::TERM, kill_process)];
+    let ends = [
+        (Signal::INT, kill_process_group as fn(_, _) -> _),
+        (Signal::TERM, kill_process),
+    ];
     for (mut child, (signal, end)) in [start(), start()].into_iter().zip(ends) {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = said.next().unwrap().unwrap();
-        assert!(first.contains("waiting for the kubeconfig's credential plugin "), "{first}");
+        assert!(
+            first.contains("waiting for the kubeconfig's credential plugin "),
+            "{first}"
+        );
         assert!(first.contains("get-token"), "{first}");
         end(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -113,11 +125,16 @@ fn tokens_also_of_identity_providers() {
     let server = server();
     let (folder, file) = file("token", format!("{}\n", server.token()));
     let run = |user: Value| check_as(&server, folder.path(), user);
-    for user in [json!({"tokenFile": file}), json!({"tokenFile": file, "token": "hunter2"})] {
+    for user in [
+        json!({"tokenFile": file}),
+        json!({"tokenFile": file, "token": "hunter2"}),
+    ] {
         run(user).succeeded();
     }
     for token in ["hunter2\nhunter2", "hunter\u{7}2"] {
-        run(json!({"token": token})).failed(2, "cannot use the token: it has a line break").hides("hunter");
+        run(json!({"token": token}))
+            .failed(2, "cannot use the token: it has a line break")
+            .hides("hunter");
     }
 
     // With an identity provider, the kubeconfig contains its token, which the API server checks like any other token.
@@ -126,14 +143,22 @@ fn tokens_also_of_identity_providers() {
         "metadata": {"name": "operator"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": "default"}]});
-    create(&server, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).unwrap();
+    create(
+        &server,
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        &[binding],
+    )
+    .unwrap();
     let of = |config: Value| json!({"auth-provider": {"name": "oidc", "config": config}});
     let run = |config: Value| check_as(&server, folder.path(), of(config));
     run(json!({"id-token": token})).succeeded();
 
     let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
-    let expired =
-        format!("{}.{}.hunter2", part(json!({"alg": "RS256"})), part(json!({"exp": 1_700_000_000})));
+    let expired = format!(
+        "{}.{}.hunter2",
+        part(json!({"alg": "RS256"})),
+        part(json!({"exp": 1_700_000_000}))
+    );
     assert_failed(run(json!({"id-token": expired})), "ID token expired");
     let provider = json!({"id-token": expired, "refresh-token": "hunter2", "client-id": "calipam",
         "idp-issuer-url": "https://127.0.0.1:1"});

@@ -19,7 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs kubectl as an administrator.
 fn kube(server: &KubeApiserver, arguments: &str) -> Run {
     let mut kubectl = command(find(Tool::Kubectl).unwrap());
-    kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments.words());
+    kubectl
+        .arg("--kubeconfig")
+        .arg(server.kubeconfig())
+        .args(arguments.words());
     kubectl.env("KUBECACHEDIR", server.kubeconfig().with_file_name("cache"));
     Run::of(kubectl)
 }
@@ -51,9 +54,16 @@ fn kustomizations_and_output_of_helm_are_accepted_and_their_account_may_check() 
             kube(&cluster.server, &format!("apply -f {folder}/namespace.yaml")).succeeded();
             let dry = kube(&cluster.server, &format!("apply -k {folder} --dry-run=server")).succeeded();
             assert_eq!(dry.stdout.lines().count(), objects, "{dry:?}");
-            assert!(dry.stdout.lines().all(|line| line.ends_with("(server dry run)")), "{dry:?}");
+            assert!(
+                dry.stdout.lines().all(|line| line.ends_with("(server dry run)")),
+                "{dry:?}"
+            );
         }
-        assert_eq!(check_as(&cluster, "calipam:calipam").code, 3, "nothing is bound yet");
+        assert_eq!(
+            check_as(&cluster, "calipam:calipam").code,
+            3,
+            "nothing is bound yet"
+        );
         kube(&cluster.server, "apply -f docs/kubernetes/rbac.yaml").succeeded();
         assert_checks(&cluster, "calipam:calipam");
 
@@ -74,13 +84,26 @@ fn kustomizations_and_output_of_helm_are_accepted_and_their_account_may_check() 
 /// Renders a chart with Helm.
 fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> String {
     let mut helm = command(helm);
-    helm.args(["template", chart, &format!("docs/kubernetes/charts/{chart}"), "--namespace", namespace]);
-    Run::of(helm.args(settings.iter().flat_map(|setting| ["--set", setting]))).succeeded().stdout
+    helm.args([
+        "template",
+        chart,
+        &format!("docs/kubernetes/charts/{chart}"),
+        "--namespace",
+        namespace,
+    ]);
+    Run::of(helm.args(settings.iter().flat_map(|setting| ["--set", setting])))
+        .succeeded()
+        .stdout
 }
 
 /// Parses the YAML objects in `text`, and sorts them by kind and name.
 fn objects(text: &str) -> Vec<Value> {
-    sorted(parsed(text).into_iter().filter(|object| !object.is_null()).collect())
+    sorted(
+        parsed(text)
+            .into_iter()
+            .filter(|object| !object.is_null())
+            .collect(),
+    )
 }
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
@@ -93,23 +116,46 @@ fn a_chart_makes_the_manifests_unless_a_setting_says_otherwise() {
     let Some(helm) = helm() else { return };
     let manifests = |names: &[&str]| sorted(names.iter().flat_map(|name| documents(name)).collect());
     for (settings, names) in [
-        (&[][..], &["rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"][..]),
+        (
+            &[][..],
+            &["rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"][..],
+        ),
         (
             &["serve=true", "archive=false", "prometheus=true"],
             &["rbac.yaml", "serve.yaml", "prometheus.yaml"],
         ),
     ] {
         let expected = manifests(names);
-        assert_eq!(objects(&rendered(&helm, "calipam", "calipam", settings)), expected, "{settings:?}");
+        assert_eq!(
+            objects(&rendered(&helm, "calipam", "calipam", settings)),
+            expected,
+            "{settings:?}"
+        );
     }
     let plugin = objects(&rendered(&helm, "calipam-cni", "calipam-cni", &[]));
     assert_eq!(plugin, manifests(&["cni/rbac.yaml", "cni/daemonset.yaml"]));
-    let set = ["binDir=/b", "confDir=/c", "image=i", "seLinuxOptions.type=spc_t", "nodeSelector.zone=z"];
+    let set = [
+        "binDir=/b",
+        "confDir=/c",
+        "image=i",
+        "seLinuxOptions.type=spc_t",
+        "nodeSelector.zone=z",
+    ];
     let text = rendered(&helm, "calipam-cni", "other", &set);
-    for word in ["path: /b\n", "path: /c\n", "--conf-dir=/c\n", "image: i\n", "type: spc_t\n", "zone: z\n"] {
+    for word in [
+        "path: /b\n",
+        "path: /c\n",
+        "--conf-dir=/c\n",
+        "image: i\n",
+        "type: spc_t\n",
+        "zone: z\n",
+    ] {
         assert!(text.contains(word), "{word} is not in {text}");
     }
-    assert!(!text.contains("namespace: calipam") && text.contains("namespace: other\n"), "{text}");
+    assert!(
+        !text.contains("namespace: calipam") && text.contains("namespace: other\n"),
+        "{text}"
+    );
 }
 
 /// Creates a token as the kubelet does, for the installer's pod on a node.
@@ -124,7 +170,10 @@ fn token_on(server: &KubeApiserver, node: &str) -> String {
     let path = format!("{namespace}/serviceaccounts/calipam-cni/token");
     let answer = server.request("POST", &path, &bound.to_string()).unwrap();
     let answer: Value = serde_json::from_str(&answer.body).unwrap();
-    answer["status"]["token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    answer["status"]["token"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
+        .to_owned()
 }
 
 #[test]
@@ -140,7 +189,12 @@ fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
     let token = token_on(server, "a");
     let patch = |node: &str, change: Value| {
         let answer = server
-            .request_as(&token, "PATCH", &format!("/api/v1/nodes/{node}"), &change.to_string())
+            .request_as(
+                &token,
+                "PATCH",
+                &format!("/api/v1/nodes/{node}"),
+                &change.to_string(),
+            )
             .unwrap();
         (answer.status, answer.body)
     };
@@ -168,7 +222,10 @@ fn the_policy_limits_the_installer_to_its_annotation_of_its_node() {
         patch("a", json!({"metadata": {"labels": {"zone": "z"}}})),
         patch("a", json!({"metadata": {"finalizers": ["calipam.io/never"]}})),
     ] {
-        assert!(status == 422 && said.contains("the installer of the plugin may change"), "{status}: {said}");
+        assert!(
+            status == 422 && said.contains("the installer of the plugin may change"),
+            "{status}: {said}"
+        );
     }
     // The policy does not affect administrators.
     kube(server, "annotate --overwrite node b other=2").succeeded();

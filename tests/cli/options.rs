@@ -13,8 +13,15 @@ fn calicoctl_s_spellings_are_understood() {
         let (theirs, ours) = (on_example(theirs), on_example(ours));
         assert_eq!((theirs.code, theirs.stdout), (ours.code, ours.stdout));
     }
-    for line in [format!("ipam check --datastore {EXAMPLE}"), format!("--datastore {EXAMPLE} ipam check")] {
-        assert_eq!(calipam(&line).transcript(), on_example("check").transcript(), "{line}");
+    for line in [
+        format!("ipam check --datastore {EXAMPLE}"),
+        format!("--datastore {EXAMPLE} ipam check"),
+    ] {
+        assert_eq!(
+            calipam(&line).transcript(),
+            on_example("check").transcript(),
+            "{line}"
+        );
     }
 }
 
@@ -28,9 +35,15 @@ fn help_is_a_command() {
 #[test]
 fn the_version_says_what_is_read() {
     expected!("version", calipam("version").transcript());
-    assert_eq!(calipam("--version").stdout, format!("calipam {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        calipam("--version").stdout,
+        format!("calipam {}\n", env!("CARGO_PKG_VERSION"))
+    );
     let json = calipam("version -o json").json();
-    assert_eq!((&json["kind"], &json["program"]), (&"Version".into(), &"calipam".into()));
+    assert_eq!(
+        (&json["kind"], &json["program"]),
+        (&"Version".into(), &"calipam".into())
+    );
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert!(json["commit"].is_string(), "{json}");
     assert_eq!(items(&json["reads"]["datastores"]).len(), 4, "{json}");
@@ -43,15 +56,31 @@ fn the_version_says_what_is_read() {
 fn a_version_of_calico_is_known_or_not() {
     let newer = "note: Calico v3.99.0 is newer than calipam supports (up to v3.";
     for (version, is_known, said) in [
-        ("v3.32.1", true, "Cluster     Calico v3.32.1, which calipam knows\n"),
-        ("v3.99.0", false, "Cluster     Calico v3.99.0, which calipam does not know\n"),
+        (
+            "v3.32.1",
+            true,
+            "Cluster     Calico v3.32.1, which calipam knows\n",
+        ),
+        (
+            "v3.99.0",
+            false,
+            "Cluster     Calico v3.99.0, which calipam does not know\n",
+        ),
         ("", false, "Cluster     does not name its Calico version\n"),
     ] {
         let field = |version| format!("\"calicoVersion\":\"{version}\"");
-        let (_folder, file) = file("cluster.jsonl", example().replace(&field("v3.32.1"), &field(version)));
-        calipam(&format!("version --check-compat -d {file}")).exits(i32::from(!is_known)).prints_last(said);
+        let (_folder, file) = file(
+            "cluster.jsonl",
+            example().replace(&field("v3.32.1"), &field(version)),
+        );
+        calipam(&format!("version --check-compat -d {file}"))
+            .exits(i32::from(!is_known))
+            .prints_last(said);
         let json = calipam(&format!("version --check-compat -d {file} -o json")).json();
-        assert_eq!(json["cluster"], json!({"calicoVersion": version, "isKnown": is_known}));
+        assert_eq!(
+            json["cluster"],
+            json!({"calicoVersion": version, "isKnown": is_known})
+        );
         let check = calipam(&format!("check -d {file}"));
         assert_eq!(check.stderr.contains(newer), version == "v3.99.0", "{check:?}");
     }

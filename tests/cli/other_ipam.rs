@@ -20,14 +20,23 @@ fn object(group: &str, kind: &str, name: &str, spec: Value) -> Value {
 /// Creates a node with an address range for its pods, as the kubelet and calico-node do.
 fn node(number: u8) -> Value {
     let range = format!("10.2.{number}.0/24");
-    let mut node =
-        object("v1", "Node", &format!("machine-{number}"), json!({"podCIDR": range, "podCIDRs": [range]}));
+    let mut node = object(
+        "v1",
+        "Node",
+        &format!("machine-{number}"),
+        json!({"podCIDR": range, "podCIDRs": [range]}),
+    );
     node["status"] = json!({"addresses": [{"type": "InternalIP", "address": format!("192.0.2.{number}")}]});
     node
 }
 
 fn pod(name: &str, number: u8, address: &str) -> Value {
-    let mut pod = object("v1", "Pod", name, json!({"nodeName": format!("machine-{number}")}));
+    let mut pod = object(
+        "v1",
+        "Pod",
+        name,
+        json!({"nodeName": format!("machine-{number}")}),
+    );
     pod["metadata"]["namespace"] = "app".into();
     pod["metadata"]["annotations"] = json!({"cni.projectcalico.org/podIP": format!("{address}/32"),
         "cni.projectcalico.org/podIPs": format!("{address}/32")});
@@ -56,9 +65,15 @@ fn left_over() -> [Value; 3] {
 fn folder(objects: &[Value]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, list: Value| fs::write(folder.path().join(name), list.to_string()).unwrap();
-    write("all.json", json!({"apiVersion": "v1", "kind": "List", "items": objects}));
+    write(
+        "all.json",
+        json!({"apiVersion": "v1", "kind": "List", "items": objects}),
+    );
     let custom = ["IPPool", "IPAMBlock", "IPAMHandle", "BlockAffinity"].map(|kind| (CALICO, kind));
-    for (group, kind) in custom.into_iter().chain(["Node", "Pod", "Service"].map(|kind| ("v1", kind))) {
+    for (group, kind) in custom
+        .into_iter()
+        .chain(["Node", "Pod", "Service"].map(|kind| ("v1", kind)))
+    {
         let list = json!({"apiVersion": group, "kind": format!("{kind}List"), "items": [], "metadata": {}});
         write(&format!("{kind}.json"), list);
     }
@@ -71,12 +86,28 @@ fn on(folder: &TempDir, line: &str) -> Run {
 
 #[test]
 fn pods_of_host_local_are_one_finding_and_nothing_to_rebuild() {
-    let pool = object(CALICO, "IPPool", "default", json!({"cidr": "10.2.0.0/16", "blockSize": 30}));
-    let pods = [pod("a", 1, "10.2.1.1"), pod("b", 1, "10.2.1.2"), pod("c", 2, "10.2.2.9")];
+    let pool = object(
+        CALICO,
+        "IPPool",
+        "default",
+        json!({"cidr": "10.2.0.0/16", "blockSize": 30}),
+    );
+    let pods = [
+        pod("a", 1, "10.2.1.1"),
+        pod("b", 1, "10.2.1.2"),
+        pod("c", 2, "10.2.2.9"),
+    ];
     let folder = folder(&[&[pool, node(1), node(2)][..], &pods, &left_over()].concat());
     let check = on(&folder, "check -o json").json();
-    assert_eq!(column(&check["findings"], "code"), ["pods-without-calico-ipam"], "{check}");
-    assert_eq!(check["findings"][0]["evidence"], json!({"pods": 3, "leftOver": 1}));
+    assert_eq!(
+        column(&check["findings"], "code"),
+        ["pods-without-calico-ipam"],
+        "{check}"
+    );
+    assert_eq!(
+        check["findings"][0]["evidence"],
+        json!({"pods": 3, "leftOver": 1})
+    );
     let plan = on(&folder, "rebuild -o json").json();
     assert_eq!(plan["changes"], json!([]), "{plan}");
     on(&folder, "show --compare").prints("Pods have addresses from host-local, not from Calico IPAM");
@@ -98,6 +129,12 @@ fn a_pool_over_the_nodes_is_refused_before_and_found_afterwards() {
     let folder = folder(&[pool, node(1), node(2)]);
     let check = on(&folder, "check -o json").json();
     let found = &check["findings"][0];
-    assert_eq!((&found["code"], &found["severity"]), (&json!("pool-overlaps-nodes"), &json!("critical")));
-    assert_eq!(found["evidence"]["covers"][0], json!({"address": "192.0.2.1", "name": "machine-1"}));
+    assert_eq!(
+        (&found["code"], &found["severity"]),
+        (&json!("pool-overlaps-nodes"), &json!("critical"))
+    );
+    assert_eq!(
+        found["evidence"]["covers"][0],
+        json!({"address": "192.0.2.1", "name": "machine-1"})
+    );
 }

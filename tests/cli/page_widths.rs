@@ -13,11 +13,16 @@ use super::program::scratch;
 /// narrow ones cards.
 #[test]
 fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
-    let Some(mut browser) = Browser::unless_left_out() else { return };
+    let Some(mut browser) = Browser::unless_left_out() else {
+        return;
+    };
     let (folder, export) = scratch("cluster.jsonl");
     let cluster = String::from_utf8(Cluster::damaged(ClusterSpec::new(2026)).export()).unwrap();
     let long = format!("rack-{}", "a1-".repeat(80) + "end");
-    for (name, text) in [("plain", cluster.clone()), ("long", cluster.replace("rack-ippool", &long))] {
+    for (name, text) in [
+        ("plain", cluster.clone()),
+        ("long", cluster.replace("rack-ippool", &long)),
+    ] {
         fs::write(&export, text).unwrap();
         let file = page_of(&folder, export.to_str().unwrap());
         let mut page = browser.page().unwrap();
@@ -37,7 +42,9 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             let is_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
             assert_eq!(page.evaluate(is_wide).unwrap(), 0, "{place}");
             for mistakes in [BROKEN_WORDS, OVERLAPS] {
-                let found = page.evaluate(&format!("(() => {{ {TEXTS} return {mistakes}; }})()")).unwrap();
+                let found = page
+                    .evaluate(&format!("(() => {{ {TEXTS} return {mistakes}; }})()"))
+                    .unwrap();
                 assert_eq!(found, json!([]), "{place}");
             }
             // The text and the background have different colors, and the findings need no horizontal scrolling.
@@ -55,7 +62,13 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
         // A number with twenty digits is shown as a power of two. A tooltip contains all digits.
         let size = "[...document.querySelectorAll('#pools td[data-head=Size]')].map(one => [one.textContent, one.title])";
         let sizes = page.evaluate(size).unwrap();
-        assert!(sizes.as_array().unwrap().contains(&json!(["2⁶⁴", "18,446,744,073,709,551,616"])), "{sizes}");
+        assert!(
+            sizes
+                .as_array()
+                .unwrap()
+                .contains(&json!(["2⁶⁴", "18,446,744,073,709,551,616"])),
+            "{sizes}"
+        );
         let numbers =
             "[...document.querySelectorAll('#pools td.number')].every(one => one.textContent.length <= 10)";
         assert_eq!(page.evaluate(numbers).unwrap(), true);
@@ -63,7 +76,11 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
         let broken = "[...document.querySelectorAll('.long')].map(one => one.textContent.length)";
         let lengths: Vec<usize> = evaluate(&mut page, broken);
         assert!(lengths.iter().all(|length| *length > 43), "{lengths:?}");
-        assert_eq!(lengths.iter().any(|length| *length > 200), name == "long", "{lengths:?}");
+        assert_eq!(
+            lengths.iter().any(|length| *length > 200),
+            name == "long",
+            "{lengths:?}"
+        );
     }
 }
 

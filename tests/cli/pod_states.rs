@@ -26,14 +26,49 @@ const STATES: [State; 22] = [
     // Calico annotates its pods, so an address that is only in the status is from another plugin. It keeps the pod's
     // record from counting as leaked. Against other pods, it is no evidence that the pod uses the address.
     ("all-statuses", |_, _| {}, Kept, false),
-    ("pod-ips-only", |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})), Kept, false),
-    ("pod-ip-only", |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})), Kept, false),
-    ("annotations-only", |pod, ip| without_status(pod, cni_annotations("3f9a", ip)), Kept, true),
-    ("one-annotation-only", |pod, ip| without_status(pod, json!({POD_IP: ip})), Kept, true),
-    ("aws-annotation-only", |pod, ip| without_status(pod, json!({AWS_POD_IPS: ip})), Kept, false),
-    ("network-status-only", |pod, ip| without_status(pod, network_status(ip)), Kept, false),
+    (
+        "pod-ips-only",
+        |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})),
+        Kept,
+        false,
+    ),
+    (
+        "pod-ip-only",
+        |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})),
+        Kept,
+        false,
+    ),
+    (
+        "annotations-only",
+        |pod, ip| without_status(pod, cni_annotations("3f9a", ip)),
+        Kept,
+        true,
+    ),
+    (
+        "one-annotation-only",
+        |pod, ip| without_status(pod, json!({POD_IP: ip})),
+        Kept,
+        true,
+    ),
+    (
+        "aws-annotation-only",
+        |pod, ip| without_status(pod, json!({AWS_POD_IPS: ip})),
+        Kept,
+        false,
+    ),
+    (
+        "network-status-only",
+        |pod, ip| without_status(pod, network_status(ip)),
+        Kept,
+        false,
+    ),
     ("pending", |pod, _| pending(pod, json!({})), Kept, false),
-    ("pending-with-sandbox", |pod, ip| pending(pod, cni_annotations("3f9a", ip)), Kept, true),
+    (
+        "pending-with-sandbox",
+        |pod, ip| pending(pod, cni_annotations("3f9a", ip)),
+        Kept,
+        true,
+    ),
     (
         "not-scheduled",
         |pod, _| {
@@ -43,17 +78,57 @@ const STATES: [State; 22] = [
         Leaked("pod-moved"),
         false,
     ),
-    ("unknown", |pod, _| pod["status"]["phase"] = "Unknown".into(), Kept, false),
-    ("succeeded", |pod, ip| finished(pod, "Succeeded", ip), FINISHED, false),
+    (
+        "unknown",
+        |pod, _| pod["status"]["phase"] = "Unknown".into(),
+        Kept,
+        false,
+    ),
+    (
+        "succeeded",
+        |pod, ip| finished(pod, "Succeeded", ip),
+        FINISHED,
+        false,
+    ),
     ("failed", |pod, ip| finished(pod, "Failed", ip), FINISHED, false),
-    ("completed", |pod, ip| finished(pod, "Completed", ip), FINISHED, false),
-    ("evicted", |pod, _| status(pod, json!({"phase": "Failed", "reason": "Evicted"})), FINISHED, false),
+    (
+        "completed",
+        |pod, ip| finished(pod, "Completed", ip),
+        FINISHED,
+        false,
+    ),
+    (
+        "evicted",
+        |pod, _| status(pod, json!({"phase": "Failed", "reason": "Evicted"})),
+        FINISHED,
+        false,
+    ),
     ("terminating", |pod, _| deleting(pod, json!({})), Kept, false),
-    ("terminating-annotated", |pod, ip| deleting(pod, cni_annotations("3f9a", ip)), Kept, true),
-    ("torn-down", |pod, _| deleting(pod, blank_annotations()), FINISHED, false),
-    ("torn-down-on-aws", |pod, _| deleting(pod, json!({AWS_POD_IPS: ""})), FINISHED, false),
+    (
+        "terminating-annotated",
+        |pod, ip| deleting(pod, cni_annotations("3f9a", ip)),
+        Kept,
+        true,
+    ),
+    (
+        "torn-down",
+        |pod, _| deleting(pod, blank_annotations()),
+        FINISHED,
+        false,
+    ),
+    (
+        "torn-down-on-aws",
+        |pod, _| deleting(pod, json!({AWS_POD_IPS: ""})),
+        FINISHED,
+        false,
+    ),
     // Between two sandboxes: the annotation is blank, but the status still has the address.
-    ("between-sandboxes", |pod, _| annotate(pod, blank_annotations()), Kept, false),
+    (
+        "between-sandboxes",
+        |pod, _| annotate(pod, blank_annotations()),
+        Kept,
+        false,
+    ),
     (
         "host-networked",
         |pod, _| pod["spec"]["hostNetwork"] = true.into(),
@@ -62,7 +137,12 @@ const STATES: [State; 22] = [
     ),
     (
         "past-ipam",
-        |pod, ip| annotate(pod, json!({"cni.projectcalico.org/ipAddrsNoIpam": json!([ip]).to_string()})),
+        |pod, ip| {
+            annotate(
+                pod,
+                json!({"cni.projectcalico.org/ipAddrsNoIpam": json!([ip]).to_string()}),
+            )
+        },
         Kept,
         false,
     ),
@@ -115,7 +195,13 @@ fn every_state(flavour: Flavour) {
     for (number, (name, change, recorded, uses)) in STATES.iter().enumerate() {
         for (third, suffix) in [(0, ""), (1, "-unrecorded")] {
             let address = format!("10.0.{third}.{number}");
-            let mut made = pod("default", &format!("{name}{suffix}"), "node-1", &address, pods.len());
+            let mut made = pod(
+                "default",
+                &format!("{name}{suffix}"),
+                "node-1",
+                &address,
+                pods.len(),
+            );
             change(&mut made, &address);
             pods.push(made);
         }
@@ -128,15 +214,24 @@ fn every_state(flavour: Flavour) {
     }
     let record =
         |(number, (name, ..)): (usize, &State)| Record::of_pod(number as u64, "default", name, "node-1");
-    cluster.add_block("10.0.0.0/26", "node-1", &STATES.iter().enumerate().map(record).collect::<Vec<_>>());
+    cluster.add_block(
+        "10.0.0.0/26",
+        "node-1",
+        &STATES.iter().enumerate().map(record).collect::<Vec<_>>(),
+    );
     cluster.add_block("10.0.1.0/26", "node-1", &[]);
     cluster.add_pods(&pods);
 
     // Adds the name of the state to each line, so that failures show it.
     let named = |line: String| {
         let address = line.split(' ').nth(2).unwrap_or_default();
-        let number = address.rsplit('.').next().and_then(|last| last.parse::<usize>().ok());
-        let name = number.and_then(|number| STATES.get(number)).map_or("no state", |state| state.0);
+        let number = address
+            .rsplit('.')
+            .next()
+            .and_then(|last| last.parse::<usize>().ok());
+        let name = number
+            .and_then(|number| STATES.get(number))
+            .map_or("no state", |state| state.0);
         format!("{line} # {name}")
     };
     let mut found: Vec<String> = cluster.findings().into_iter().map(named).collect();

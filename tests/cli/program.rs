@@ -65,7 +65,10 @@ impl Run {
     pub(super) fn of(mut command: impl BorrowMut<Command>) -> Self {
         let command = command.borrow_mut();
         let output = command.output().expect("the program starts");
-        Self { arguments: command.get_args().map(OsStr::to_owned).collect(), ..Self::ended(output) }
+        Self {
+            arguments: command.get_args().map(OsStr::to_owned).collect(),
+            ..Self::ended(output)
+        }
     }
 
     /// Runs a program with `text` on its standard input.
@@ -180,7 +183,10 @@ impl Run {
     /// Asserts that stderr begins with `text`.
     #[track_caller]
     pub(super) fn says_first(self, text: &str) -> Self {
-        assert!(self.stderr.starts_with(text), "{text:?} is not said first: {self:?}");
+        assert!(
+            self.stderr.starts_with(text),
+            "{text:?} is not said first: {self:?}"
+        );
         self
     }
 
@@ -205,7 +211,10 @@ impl Run {
 
     /// Joins the exit code and the output for a snapshot.
     pub(super) fn transcript(&self) -> String {
-        format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
+        format!(
+            "exit code: {}\n--- stdout\n{}--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 }
 
@@ -218,7 +227,10 @@ pub(super) fn items(list: &Value) -> &[Value] {
 /// Lists a field of each item of a list, with `-` for one that is no text.
 #[track_caller]
 pub(super) fn column(list: &Value, field: &str) -> Vec<String> {
-    items(list).iter().map(|item| item[field].as_str().unwrap_or("-").to_owned()).collect()
+    items(list)
+        .iter()
+        .map(|item| item[field].as_str().unwrap_or("-").to_owned())
+        .collect()
 }
 
 /// The options for a single check, without waiting for a second one.
@@ -254,12 +266,17 @@ pub(super) trait Runs {
 
     /// Checks the cluster, and lists findings as `severity code subject`.
     fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
-        findings(&self.run_at_once(&["check", "-o", "json"], arguments).json(), &["severity", "code", "name"])
+        findings(
+            &self.run_at_once(&["check", "-o", "json"], arguments).json(),
+            &["severity", "code", "name"],
+        )
     }
 
     /// Lists the journals in the default folder.
     fn journals(&self) -> Vec<PathBuf> {
-        let Ok(folder) = fs::read_dir(self.home().join("calipam")) else { return Vec::new() };
+        let Ok(folder) = fs::read_dir(self.home().join("calipam")) else {
+            return Vec::new();
+        };
         let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
         paths.sort();
         paths
@@ -269,22 +286,38 @@ pub(super) trait Runs {
 /// Lists the findings of a report, each as the text of the given fields: `severity`, `code`, `name`.
 pub(super) fn findings<T: FromIterator<String>>(report: &Value, fields: &[&str]) -> T {
     let text = |finding: &Value, field: &str| {
-        let value = if field == "name" { &finding["subject"]["name"] } else { &finding[field] };
+        let value = if field == "name" {
+            &finding["subject"]["name"]
+        } else {
+            &finding[field]
+        };
         value.as_str().unwrap().to_owned()
     };
-    let line = |of: &Value| fields.iter().map(|field| text(of, field)).collect::<Vec<_>>().join(" ");
+    let line = |of: &Value| {
+        fields
+            .iter()
+            .map(|field| text(of, field))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     items(&report["findings"]).iter().map(line).collect()
 }
 
 /// Returns the root of the project.
 pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the project")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the root of the project")
 }
 
 /// Prepares a run of the program from the root of the project, without the user's settings.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+        .current_dir(root())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", "/nonexistent");
     command
 }
@@ -292,7 +325,10 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 /// Prepares a run of `calipam` that writes journals to a folder of the test.
 pub(super) fn command_in(home: &Path, arguments: &[&str]) -> Command {
     let mut command = command(crate::cli::PROGRAM);
-    command.args(arguments).env("XDG_STATE_HOME", home).stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env("XDG_STATE_HOME", home)
+        .stdin(Stdio::null());
     command
 }
 
@@ -307,18 +343,34 @@ pub(super) fn scratch(name: &str) -> (TempDir, PathBuf) {
 pub(super) fn file(name: &str, text: impl AsRef<[u8]>) -> (TempDir, String) {
     let (folder, path) = scratch(name);
     fs::write(&path, text).expect("the file is written");
-    (folder, path.into_os_string().into_string().expect("the path is text"))
+    (
+        folder,
+        path.into_os_string().into_string().expect("the path is text"),
+    )
 }
 
 /// Lists the files and links below a folder.
 pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
-    let below = |path: PathBuf| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] };
-    fs::read_dir(folder).unwrap().flat_map(|entry| below(entry.unwrap().path())).collect()
+    let below = |path: PathBuf| {
+        if path.is_dir() && !path.is_symlink() {
+            files(&path)
+        } else {
+            vec![path]
+        }
+    };
+    fs::read_dir(folder)
+        .unwrap()
+        .flat_map(|entry| below(entry.unwrap().path()))
+        .collect()
 }
 
 /// Starts a program whose output is read, without input unless the command has one.
 pub(super) fn started(command: &mut Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
 }
 
 /// Prepares a run of `calipam` with arguments.

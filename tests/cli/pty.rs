@@ -46,7 +46,10 @@ impl Shown {
     /// Asserts that `text` was shown, even if the terminal has wrapped it.
     #[track_caller]
     pub(super) fn shows_wrapped(self, text: &str) -> Self {
-        assert!(self.text.replace("\r\n", " ").contains(text), "{text:?} is not shown: {self:?}");
+        assert!(
+            self.text.replace("\r\n", " ").contains(text),
+            "{text:?} is not shown: {self:?}"
+        );
         self
     }
 }
@@ -60,25 +63,46 @@ impl Terminal {
     /// Opens a terminal with a number of columns.
     pub(super) fn new(columns: u16) -> Self {
         let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&outside).and_then(|()| unlockpt(&outside)).expect("a terminal of one's own");
+        grantpt(&outside)
+            .and_then(|()| unlockpt(&outside))
+            .expect("a terminal of one's own");
         let name = ptsname(&outside, Vec::new()).expect("the terminal has a name");
         let name = name.to_str().expect("its name is text").to_owned();
-        let inside = OpenOptions::new().read(true).write(true).open(name).expect("the terminal opens");
-        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let inside = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name)
+            .expect("the terminal opens");
+        let size = Winsize {
+            ws_row: 50,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&inside, size).expect("the terminal has a size");
         Self { outside, inside }
     }
 
     /// Returns the program's end of the terminal, for use as stdin, stdout or stderr.
     pub(super) fn side(&self) -> Stdio {
-        self.inside.try_clone().expect("the terminal can be shared").into()
+        self.inside
+            .try_clone()
+            .expect("the terminal can be shared")
+            .into()
     }
 
     /// Starts a program with stdout and stderr on the terminal.
     fn start(&self, command: &mut Command, stdin: Stdio) -> Child {
-        let child = command.stdin(stdin).stdout(self.side()).stderr(self.side()).spawn();
+        let child = command
+            .stdin(stdin)
+            .stdout(self.side())
+            .stderr(self.side())
+            .spawn();
         // The command also holds this end of the terminal, which must be closed. Otherwise, the reader would never end.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         child.expect("the program starts")
     }
 
@@ -90,7 +114,11 @@ impl Terminal {
 
     /// Runs a program with only stdout on the terminal.
     pub(super) fn run_without_stderr(self, command: &mut Command) -> Shown {
-        let child = command.stdin(Stdio::null()).stdout(self.side()).stderr(Stdio::null()).spawn();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(self.side())
+            .stderr(Stdio::null())
+            .spawn();
         command.stdout(Stdio::null());
         self.watch(child.expect("the program starts"))
     }
@@ -98,7 +126,9 @@ impl Terminal {
     /// Runs a program that also reads from the terminal. The answers are typed in advance.
     pub(super) fn answer(self, command: &mut Command, typed: &str) -> Shown {
         let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
-        outside.write_all(typed.as_bytes()).expect("the terminal takes what is typed");
+        outside
+            .write_all(typed.as_bytes())
+            .expect("the terminal takes what is typed");
         let child = self.start(command, self.side());
         self.watch(child)
     }
@@ -120,8 +150,9 @@ impl Terminal {
             if shown.contains(prompt) {
                 break;
             }
-            let length =
-                outside.read(&mut part).unwrap_or_else(|_| panic!("it ended without {prompt:?}: {shown}"));
+            let length = outside
+                .read(&mut part)
+                .unwrap_or_else(|_| panic!("it ended without {prompt:?}: {shown}"));
             bytes.extend_from_slice(&part[..length]);
         }
         then(&mut outside, &child);
@@ -139,7 +170,10 @@ impl Terminal {
 fn watch_on(mut outside: File, mut child: Child, mut bytes: Vec<u8>) -> Shown {
     let _ = outside.read_to_end(&mut bytes);
     let status = child.wait().expect("the program ends");
-    Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }
+    Shown {
+        text: String::from_utf8(bytes).expect("output is UTF-8"),
+        code: status.code(),
+    }
 }
 
 /// A program on a terminal that exchanges input and output with a test, such as a shell.
@@ -173,12 +207,19 @@ impl Session {
                 }
             }
         });
-        Self { outside, read, shown: Vec::new(), child }
+        Self {
+            outside,
+            read,
+            shown: Vec::new(),
+            child,
+        }
     }
 
     /// Types `text`.
     pub(super) fn send(&mut self, text: &str) {
-        self.outside.write_all(text.as_bytes()).expect("the terminal takes what is typed");
+        self.outside
+            .write_all(text.as_bytes())
+            .expect("the terminal takes what is typed");
     }
 
     /// Waits for `text`, and returns the output since the previous call.

@@ -23,11 +23,18 @@ fn keys(etcd: &Etcd, range: &AskedRange) -> i64 {
 
 #[test]
 fn no_look_up_reads_a_range_that_grows_with_the_cluster() {
-    let cluster = Cluster::plain(ClusterSpec::new(47).at(jiff::Timestamp::now()).wide(), NODES, PODS_OF_EACH);
+    let cluster = Cluster::plain(
+        ClusterSpec::new(47).at(jiff::Timestamp::now()).wide(),
+        NODES,
+        PODS_OF_EACH,
+    );
     let etcd = Etcd::of(&cluster).unwrap();
     let asked = Asked::of(&etcd).unwrap();
     let held = on_etcd(&etcd, "show --node node-1* -o json");
-    let (address, handle) = (&held.column("addresses", "address")[0], &held.column("addresses", "handle")[0]);
+    let (address, handle) = (
+        &held.column("addresses", "address")[0],
+        &held.column("addresses", "handle")[0],
+    );
 
     for line in [
         format!("show {address} --quick"),
@@ -39,18 +46,33 @@ fn no_look_up_reads_a_range_that_grows_with_the_cluster() {
         assert!([0, 1].contains(&run.code), "{run:?}");
         let ranges = asked.take();
         let unbounded: Vec<_> = ranges.iter().filter(|range| !range.is_bounded()).collect();
-        assert!(!ranges.is_empty() && unbounded.is_empty(), "{line}: {unbounded:#?}");
+        assert!(
+            !ranges.is_empty() && unbounded.is_empty(),
+            "{line}: {unbounded:#?}"
+        );
     }
 
     // An ID that is not there could be the beginning of one, which is searched as completion does: among the keys of
     // blocks, nodes and affinities (one of each family), but not of all handles or endpoints.
     let most = 2 * i64::from(NODES) + 50;
     let large = |ranges: &[AskedRange]| -> Vec<AskedRange> {
-        ranges.iter().filter(|range| keys(&etcd, range) > most).cloned().collect()
+        ranges
+            .iter()
+            .filter(|range| keys(&etcd, range) > most)
+            .cloned()
+            .collect()
     };
-    calipam(&format!("show --handle no-such-handle --quick --etcd-endpoints {}", asked.url())).exits(1);
+    calipam(&format!(
+        "show --handle no-such-handle --quick --etcd-endpoints {}",
+        asked.url()
+    ))
+    .exits(1);
     let ranges = asked.take();
-    assert!(!ranges.is_empty() && large(&ranges).is_empty(), "{:#?}", large(&ranges));
+    assert!(
+        !ranges.is_empty() && large(&ranges).is_empty(),
+        "{:#?}",
+        large(&ranges)
+    );
 
     for line in [
         "check --node ",

@@ -16,7 +16,10 @@ const SCHEMAS: &str = "tests/fixtures/schemas";
 
 /// Runs an installed program with `text` on its standard input.
 fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
-    Run::with_input(Command::new(program).args(arguments).current_dir(root()), text.as_bytes())
+    Run::with_input(
+        Command::new(program).args(arguments).current_dir(root()),
+        text.as_bytes(),
+    )
 }
 
 /// Checks a cluster, which need not exist, and returns the report in a format.
@@ -36,7 +39,10 @@ fn promtool_has_no_complaint_about_the_metrics() {
     // promtool does read its input, and refuses incorrect input.
     let metrics = report("prometheus", EXAMPLE);
     assert_ne!(check(&metrics.replace("# HELP", "# HULP")).code, 0);
-    assert_ne!(check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code, 0);
+    assert_ne!(
+        check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code,
+        0
+    );
 }
 
 /// Returns rules as one group.
@@ -55,12 +61,16 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
     };
     let alerts = alerts();
     let number = alerts.len();
-    check("alerts.yaml", &group(&alerts)).succeeded().prints(&format!("SUCCESS: {number} rules found"));
+    check("alerts.yaml", &group(&alerts))
+        .succeeded()
+        .prints(&format!("SUCCESS: {number} rules found"));
 
     let mut panels = Vec::new();
     expressions(&dashboard(), &mut panels);
     // Grafana replaces its variables before it queries Prometheus.
-    let texts = panels.iter().map(|text| text.replace("$__rate_interval", "5m").replace('$', ""));
+    let texts = panels
+        .iter()
+        .map(|text| text.replace("$__rate_interval", "5m").replace('$', ""));
     let rule = |(place, text): (usize, String)| json!({"record": format!("panel:{place}"), "expr": text});
     let rules: Vec<Value> = texts.enumerate().map(rule).collect();
     check("panels.yaml", &group(&rules)).succeeded();
@@ -77,23 +87,35 @@ fn each_alert_fires_when_it_should_and_only_then() {
     let (folder, tests) = scratch("alerts-test.yaml");
     fs::copy(root().join("tests/fixtures/alerts-test.yaml"), &tests).unwrap();
     let test = |rules: &[Value]| {
-        fs::write(folder.path().join("alerts.yaml"), serde_yaml::to_string(&group(rules)).unwrap()).unwrap();
+        fs::write(
+            folder.path().join("alerts.yaml"),
+            serde_yaml::to_string(&group(rules)).unwrap(),
+        )
+        .unwrap();
         read(&promtool, &["test", "rules", tests.to_str().unwrap()], "")
     };
     let alerts = alerts();
     test(&alerts).succeeded();
     for always_or_never in ["vector(1)", "vector(0) > 1"] {
         let mut wrong = alerts.clone();
-        wrong.iter_mut().for_each(|rule| rule["expr"] = always_or_never.into());
+        wrong
+            .iter_mut()
+            .for_each(|rule| rule["expr"] = always_or_never.into());
         let run = test(&wrong).exits(1);
         for name in column(&json!(alerts), "alert") {
             let is_seen = run.transcript().contains(&format!("alertname: {name},"));
-            assert!(is_seen, "no unit test sees that {name} is {always_or_never}: {run:?}");
+            assert!(
+                is_seen,
+                "no unit test sees that {name} is {always_or_never}: {run:?}"
+            );
         }
     }
 
     let tests = fs::read_to_string(&tests).unwrap();
-    for code in Code::ALL.iter().filter(|code| code.severity() == Severity::Critical) {
+    for code in Code::ALL
+        .iter()
+        .filter(|code| code.severity() == Severity::Critical)
+    {
         let fires = format!("exp_labels: {{ severity: critical, code: {code} }}");
         assert!(tests.contains(&fires), "no unit test has an alert for {code}");
     }
@@ -105,14 +127,22 @@ fn junit_is_valid_against_what_its_readers_have_in_common() {
     let schema = uppsala::parse(&schema).unwrap();
     let schema = XsdValidator::from_schema(&schema).unwrap();
     let complaints = |xml: &str| match uppsala::parse(xml) {
-        Ok(document) => schema.validate(&document).iter().map(ToString::to_string).collect(),
+        Ok(document) => schema
+            .validate(&document)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         Err(error) => vec![error.to_string()],
     };
     for datastore in [EXAMPLE, HOSTILE] {
         assert_eq!(complaints(&report("junit", datastore)), [""; 0], "{datastore}");
     }
     let xml = report("junit", EXAMPLE);
-    for (valid, not) in [("time=\"0\"", "time=\"soon\""), ("<failure ", "<failed "), (" tests=", " test=")] {
+    for (valid, not) in [
+        ("time=\"0\"", "time=\"soon\""),
+        ("<failure ", "<failed "),
+        (" tests=", " test="),
+    ] {
         assert!(xml.contains(valid), "{valid}");
         assert_ne!(complaints(&xml.replacen(valid, not, 1)), [""; 0], "{not}");
     }

@@ -36,10 +36,14 @@ impl Place {
 
     /// Runs the link with these folders in PATH, and with `named` in the variable that names the real calicoctl.
     fn run(&self, path: &[&str], named: Option<&Path>, arguments: &[&str]) -> Run {
-        let path =
-            path.iter().map(|folder| self.0.path().join(folder)).chain(["/usr/bin".into(), "/bin".into()]);
+        let path = path
+            .iter()
+            .map(|folder| self.0.path().join(folder))
+            .chain(["/usr/bin".into(), "/bin".into()]);
         let mut command = command(self.calicoctl("link"));
-        command.env("PATH", std::env::join_paths(path).unwrap()).args(arguments);
+        command
+            .env("PATH", std::env::join_paths(path).unwrap())
+            .args(arguments);
         named.map(|named| command.env("CALIPAM_CALICOCTL", named));
         Run::of(command)
     }
@@ -82,10 +86,16 @@ fn the_variable_must_name_the_program_of_the_real_calicoctl() {
     let named = place.script("named", REAL);
     let run = place.run(&["first"], Some(&named), &["get", "nodes"]);
     assert_eq!((run.code, run.stdout.as_str()), (7, "real|get|nodes|"), "{run:?}");
-    assert_eq!(place.run(&["first"], Some(Path::new("")), &["get"]).code, 9, "empty is unset");
+    assert_eq!(
+        place.run(&["first"], Some(Path::new("")), &["get"]).code,
+        9,
+        "empty is unset"
+    );
 
     let copy = place.calicoctl("copy");
-    fs::hard_link(PROGRAM, &copy).or_else(|_| symlink(PROGRAM, &copy)).unwrap();
+    fs::hard_link(PROGRAM, &copy)
+        .or_else(|_| symlink(PROGRAM, &copy))
+        .unwrap();
     fs::write(place.calicoctl("text"), REAL).unwrap();
     for (named, why) in [
         (place.calicoctl("link"), "is calipam itself"),
@@ -95,12 +105,19 @@ fn the_variable_must_name_the_program_of_the_real_calicoctl() {
         (place.0.path().join("copy"), "is not an executable program"),
     ] {
         let error = format!("error: CALIPAM_CALICOCTL is {}, which {why}\n", named.display());
-        let run = place.run(&["first"], Some(&named), &["get"]).refused(1, &error).says_first(&error);
+        let run = place
+            .run(&["first"], Some(&named), &["get"])
+            .refused(1, &error)
+            .says_first(&error);
         run.says("\nhint: set it to the path of the real calicoctl");
     }
     let broken = place.script("broken", "#!/no/such/interpreter\n");
     let run = place.run(&[], Some(&broken), &["get"]).exits(1);
-    assert!(run.stderr.starts_with(&format!("error: cannot run {}: ", broken.display())), "{run:?}");
+    assert!(
+        run.stderr
+            .starts_with(&format!("error: cannot run {}: ", broken.display())),
+        "{run:?}"
+    );
 }
 
 /// Links, copies and wrappers that start calipam again are skipped, or at least run only once.
@@ -114,7 +131,10 @@ fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     place.script("child", &format!("#!/bin/sh\n{} \"$@\"\n", link.display()));
     let path = ["link", "linked", "copied", "wrapper", "child"];
 
-    let run = place.run(&path, None, &["get", "nodes"]).exits(1).prints_nothing();
+    let run = place
+        .run(&path, None, &["get", "nodes"])
+        .exits(1)
+        .prints_nothing();
     let expected = "error: `get` is a command of the real calicoctl, but this is calipam under its name, and PATH has \
                     no other calicoctl\nhint: to have both, put the real calicoctl into a folder in PATH, or name it: \
                     `export CALIPAM_CALICOCTL=/opt/calico/bin/calicoctl`\n";
@@ -126,7 +146,11 @@ fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     place.script("real", REAL);
     let run = place.run(&[&path[..], &["real"]].concat(), None, &["get", "nodes"]);
     let wanted = (7, "real|get|nodes|", "");
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), wanted, "behind all of them");
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        wanted,
+        "behind all of them"
+    );
 }
 
 /// With a relative folder in PATH, any program in the working directory could run.
@@ -135,6 +159,11 @@ fn a_program_below_a_relative_folder_is_not_run() {
     let place = Place::new();
     place.script("here", REAL);
     let mut command = command(place.calicoctl("link"));
-    command.current_dir(place.0.path().join("here")).env("PATH", ":.:../here").args(["get", "\u{1b}[31m"]);
-    Run::of(command).exits(1).says_first("error: `get` is a command of the real");
+    command
+        .current_dir(place.0.path().join("here"))
+        .env("PATH", ":.:../here")
+        .args(["get", "\u{1b}[31m"]);
+    Run::of(command)
+        .exits(1)
+        .says_first("error: `get` is a command of the real");
 }

@@ -28,7 +28,9 @@ fn folder() -> PathBuf {
 
 fn published() -> BTreeSet<String> {
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
-    files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+    files
+        .map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect()
 }
 
 fn schema(kind: &str) -> Value {
@@ -54,7 +56,11 @@ fn forbid_others(schema: &mut Value) {
 fn complaints(schema: &Path, document: &Value) -> String {
     let (_folder, file) = file("document.json", document.to_string());
     let run = Run::of(command(find(Tool::Jv).unwrap()).arg(schema).arg(file));
-    if run.code == 0 { String::new() } else { run.transcript() }
+    if run.code == 0 {
+        String::new()
+    } else {
+        run.transcript()
+    }
 }
 
 /// Asserts that a document of calipam is valid according to the schema of its kind.
@@ -73,9 +79,19 @@ pub(super) fn assert_valid(document: &Value) {
 #[test]
 fn every_kind_has_a_schema() {
     let text = fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let kinds = text.split("Every document has `apiVersion: calipam/v1` and a `kind`:").nth(1).unwrap();
-    let kinds: BTreeSet<String> =
-        kinds.split(". ").next().unwrap().split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let kinds = text
+        .split("Every document has `apiVersion: calipam/v1` and a `kind`:")
+        .nth(1)
+        .unwrap();
+    let kinds: BTreeSet<String> = kinds
+        .split(". ")
+        .next()
+        .unwrap()
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect();
     assert_eq!(published(), kinds);
 }
 
@@ -103,10 +119,14 @@ fn schemas_refuse_incomplete_or_mistyped_documents() {
         ("/coverage/blocks", json!("maybe")),
         ("/findings", Value::Null),
     ] {
-        refuses(place, &|document| *document.pointer_mut(place).unwrap() = wrong.clone());
+        refuses(place, &|document| {
+            *document.pointer_mut(place).unwrap() = wrong.clone()
+        });
     }
     for field in report.as_object().unwrap().keys() {
-        refuses(field, &|document| _ = document.as_object_mut().unwrap().remove(field));
+        refuses(field, &|document| {
+            _ = document.as_object_mut().unwrap().remove(field)
+        });
     }
 }
 
@@ -118,7 +138,10 @@ fn documents_that_need_no_server_are_valid() {
     on_example(&format!("export -q --archive {archive}")).succeeded();
     let history = format!("history --archive {archive} --node node-1");
     for (kind, line) in [
-        ("Difference", "diff docs/examples/cluster.jsonl tests/fixtures/hostile.jsonl"),
+        (
+            "Difference",
+            "diff docs/examples/cluster.jsonl tests/fixtures/hostile.jsonl",
+        ),
         ("History", &history),
         ("JournalList", "undo --list"),
         ("Version", "version"),
@@ -131,7 +154,11 @@ fn documents_that_need_no_server_are_valid() {
         ("Error", "show --pool none"),
         ("AddressExplanation", "explain --node node-1"),
     ] {
-        assert_eq!(on_example(&format!("{line} -o json")).json()["kind"], kind, "{line}");
+        assert_eq!(
+            on_example(&format!("{line} -o json")).json()["kind"],
+            kind,
+            "{line}"
+        );
     }
     for question in [
         "--nodes 4 --fail-node --runs 2",
@@ -141,7 +168,9 @@ fn documents_that_need_no_server_are_valid() {
         "--nodes 6 --advise --max-pods-per-node 12",
         "--nodes 4,8",
     ] {
-        let run = calipam(&format!("simulate --pods-per-node 8 --pool 10.0.0.0/24 {question} -o json"));
+        let run = calipam(&format!(
+            "simulate --pods-per-node 8 --pool 10.0.0.0/24 {question} -o json"
+        ));
         assert_eq!(run.json()["kind"], "Simulation", "{question}");
     }
 }

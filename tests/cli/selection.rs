@@ -14,12 +14,21 @@ fn show(arguments: &str) -> Run {
 #[test]
 fn a_node_shows_its_addresses() {
     expected!("show-node-table", on_example("show --node node-2").transcript());
-    expected!("show-node-wide", on_example("show --node node-2 -o wide").transcript());
-    expected!("show-node-yaml", on_example("show --node node-12 -o yaml").transcript());
+    expected!(
+        "show-node-wide",
+        on_example("show --node node-2 -o wide").transcript()
+    );
+    expected!(
+        "show-node-yaml",
+        on_example("show --node node-12 -o yaml").transcript()
+    );
     let held = show("--node node-2");
     // The count equals that in the list of nodes. One address is borrowed from node-1.
     assert_eq!(held.column("addresses", "node"), ["node-2"; 13]);
-    assert!(held.column("addresses", "block").contains(&"10.244.1.0/26".to_owned()));
+    assert!(
+        held.column("addresses", "block")
+            .contains(&"10.244.1.0/26".to_owned())
+    );
 }
 
 #[test]
@@ -27,12 +36,19 @@ fn patterns_match_nodes() {
     let nodes = |pattern: &str| show(&format!("--nodes --node {pattern}")).column("nodes", "node");
     assert_eq!(nodes("win-*"), ["win-5"]);
     assert_eq!(nodes("node-1?"), ["node-10", "node-11", "node-12", "node-13"]);
-    assert_eq!(nodes("node-1?,node-2"), ["node-10", "node-11", "node-12", "node-13", "node-2"]);
+    assert_eq!(
+        nodes("node-1?,node-2"),
+        ["node-10", "node-11", "node-12", "node-13", "node-2"]
+    );
     assert_eq!(nodes("*").len(), 13);
     let checked = on_example("check --node node-1? -o json");
     let by_name = on_example("check --node node-10,node-11,node-12,node-13 -o json");
     assert_eq!(checked.stdout, by_name.stdout);
-    assert!(checked.column("findings", "code").contains(&"block-of-missing-node".to_owned()));
+    assert!(
+        checked
+            .column("findings", "code")
+            .contains(&"block-of-missing-node".to_owned())
+    );
     for command in ["check", "show"] {
         on_example(&[command, "--node", "gpu-*"]).refused(1, "error: node \"gpu-*\" not found");
     }
@@ -43,7 +59,9 @@ fn patterns_match_nodes() {
 fn selectors_match_nodes_by_label() {
     let label = |line: &str| {
         let mut entry: Value = serde_json::from_str(line).unwrap();
-        let is_node = entry["key"].as_str().is_some_and(|key| key.contains("/nodes/node-1"));
+        let is_node = entry["key"]
+            .as_str()
+            .is_some_and(|key| key.contains("/nodes/node-1"));
         if let Some(metadata) = entry.pointer_mut("/value/metadata").filter(|_| is_node) {
             metadata["labels"]["rack"] = "a".into();
         }
@@ -64,22 +82,47 @@ fn selectors_match_nodes_by_label() {
             let by_label = run(&[&command, selector].concat());
             let by_name = run(&[&command[..], &["--node", names]].concat());
             let wanted = (by_name.code, by_name.json());
-            assert_eq!((by_label.code, by_label.json()), wanted, "{command:?} {selector:?}");
+            assert_eq!(
+                (by_label.code, by_label.json()),
+                wanted,
+                "{command:?} {selector:?}"
+            );
             assert_ne!(by_name.stdout, run(&command).stdout, "{command:?} is narrowed");
         }
     };
     // node-11 has no object, and therefore no labels.
     same(&["--selector", "rack == 'a'"], "node-1,node-10,node-12,node-13");
-    same(&["--selector", "rack == 'a'", "--node", "node-10,node-2"], "node-10");
-    calipam(&["diff", EXAMPLE, &file, "--selector", "has(rack)"]).prints("NEW").completed();
+    same(
+        &["--selector", "rack == 'a'", "--node", "node-10,node-2"],
+        "node-10",
+    );
+    calipam(&["diff", EXAMPLE, &file, "--selector", "has(rack)"])
+        .prints("NEW")
+        .completed();
 
     run(&["check", "-o", "wide", "--selector", "rack == 'a'"])
         .prints("release --leaked --selector 'rack == '\\''a'\\'''");
     for (words, code, says) in [
-        (&["check", "--selector", "rack == 'b'"][..], 1, "the selector matches no node"),
-        (&["check", "--selector", "rack=a"], 2, "expected a selector as in a pool's nodeSelector"),
-        (&["release", "--node", "node-11", "--selector", "has(rack)"], 2, "a deleted node has no labels"),
-        (&["release", "--selector", "has(rack)"], 2, "specify what to release"),
+        (
+            &["check", "--selector", "rack == 'b'"][..],
+            1,
+            "the selector matches no node",
+        ),
+        (
+            &["check", "--selector", "rack=a"],
+            2,
+            "expected a selector as in a pool's nodeSelector",
+        ),
+        (
+            &["release", "--node", "node-11", "--selector", "has(rack)"],
+            2,
+            "a deleted node has no labels",
+        ),
+        (
+            &["release", "--selector", "has(rack)"],
+            2,
+            "specify what to release",
+        ),
     ] {
         run(words).failed(code, says);
     }
@@ -102,18 +145,51 @@ fn patterns_stand_for_the_nodes_of_repairs() {
 #[test]
 fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
     for (words, option, found, gone, says) in [
-        ("check", "--node", "node-2", "node-99", "error: node \"node-99\" not found\nhint: did you mean"),
-        ("check", "--pool", "extra-5", "extra-77", "error: pool \"extra-77\" not found"),
-        ("check --fail-on never", "--node", "node-1?", "gpu-*", "error: node \"gpu-*\" not found"),
-        ("show --nodes", "--node", "node-2", "node-99", "error: node \"node-99\" not found"),
-        ("show", "--pool", "extra-5", "10.9.0.0/16", "error: nothing is in 10.9.0.0/16"),
+        (
+            "check",
+            "--node",
+            "node-2",
+            "node-99",
+            "error: node \"node-99\" not found\nhint: did you mean",
+        ),
+        (
+            "check",
+            "--pool",
+            "extra-5",
+            "extra-77",
+            "error: pool \"extra-77\" not found",
+        ),
+        (
+            "check --fail-on never",
+            "--node",
+            "node-1?",
+            "gpu-*",
+            "error: node \"gpu-*\" not found",
+        ),
+        (
+            "show --nodes",
+            "--node",
+            "node-2",
+            "node-99",
+            "error: node \"node-99\" not found",
+        ),
+        (
+            "show",
+            "--pool",
+            "extra-5",
+            "10.9.0.0/16",
+            "error: nothing is in 10.9.0.0/16",
+        ),
     ] {
         let run = |names: &str| on_example(&format!("{words} -o name {option} {names}"));
         let (alone, both) = (run(found), run(&format!("{gone} {option} {found}")));
         assert_eq!((both.code, &both.stdout), (1, &alone.stdout), "{words}: {both:?}");
         both.says(says);
     }
-    for words in ["rebuild --node node-2,node-99", "release --leaked --dry-run --node node-2,node-99"] {
+    for words in [
+        "rebuild --node node-2,node-99",
+        "release --leaked --dry-run --node node-2,node-99",
+    ] {
         on_example(words).exits(1).prints_nothing();
     }
 }
@@ -122,10 +198,16 @@ fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
 fn blocks_borrowed_addresses_and_pools_of_a_part() {
     let blocks = show("--blocks --node node-1 --pool default-ipv4-ippool");
     assert_eq!(blocks.column("blocks", "pool"), ["default-ipv4-ippool"; 3]);
-    assert_eq!(blocks.column("blocks", "cidr"), ["10.244.1.0/26", "10.244.1.64/26", "10.244.1.128/26"]);
+    assert_eq!(
+        blocks.column("blocks", "cidr"),
+        ["10.244.1.0/26", "10.244.1.64/26", "10.244.1.128/26"]
+    );
     assert_eq!(show("--pool 172.16.5.0/28").column("pools", "name"), ["extra-5"]);
     // node-2 has borrowed the first address from node-1, and it is listed for both. node-1 has borrowed the second one.
-    for (node, addresses) in [("node-1", &["10.244.1.8", "10.244.5.3"][..]), ("node-2", &["10.244.1.8"])] {
+    for (node, addresses) in [
+        ("node-1", &["10.244.1.8", "10.244.5.3"][..]),
+        ("node-2", &["10.244.1.8"]),
+    ] {
         let borrowed = show(&format!("--borrowed --node {node} --pool default-ipv4-ippool"));
         assert_eq!(borrowed.column("addresses", "address"), addresses, "{node}");
     }
@@ -147,14 +229,30 @@ fn missing_objects_are_an_error_in_every_command() {
         ("--node node-x1", node, &commands[..]),
         ("--pool rak-ippool", pool, &commands),
         ("--pool 10.9.0.0/16", network, &commands),
-        ("-n kube-sytem", "error: namespace \"kube-sytem\" not found", &[commands[0], commands[2]]),
-        ("--block 10.244.99.0/26", "error: block 10.244.99.0/26 not found", &commands[3..]),
-        ("--ip 10.9.0.1", "error: nothing is in 10.9.0.1/32", &commands[4..]),
+        (
+            "-n kube-sytem",
+            "error: namespace \"kube-sytem\" not found",
+            &[commands[0], commands[2]],
+        ),
+        (
+            "--block 10.244.99.0/26",
+            "error: block 10.244.99.0/26 not found",
+            &commands[3..],
+        ),
+        (
+            "--ip 10.9.0.1",
+            "error: nothing is in 10.9.0.1/32",
+            &commands[4..],
+        ),
         ("--pod shop/search-6799fc88d8-4v7sx", pod, &commands[1..2]),
     ] {
         for command in commands {
             let line = format!("{command} {unknown}");
-            let run = if *command == diff { calipam(&line) } else { on_example(&line) };
+            let run = if *command == diff {
+                calipam(&line)
+            } else {
+                on_example(&line)
+            };
             run.refused(1, says);
         }
     }
@@ -176,7 +274,10 @@ fn the_addresses_of_a_pod() {
     let elsewhere = on_example("show --pod shop/search-6799fc88d8-4v7sw --pool extra-5");
     let said = "error: the pod shop/search-6799fc88d8-4v7sw has no address on the named nodes or in the named pools\n\
         hint: `calipam show --pod shop/search-6799fc88d8-4v7sw --datastore ";
-    assert!(elsewhere.code == 1 && elsewhere.stderr.starts_with(said), "{elsewhere:?}");
+    assert!(
+        elsewhere.code == 1 && elsewhere.stderr.starts_with(said),
+        "{elsewhere:?}"
+    );
     on_example("show --pod default/nobody").refused(1, "no address is recorded for the pod default/nobody");
     on_example("show --pod web-0").failed(2, "expected NAMESPACE/NAME");
 }
@@ -219,7 +320,9 @@ fn an_object_is_known_by_its_form_or_its_name() {
 
     let (_folder, path) = file("both.jsonl", example().replace("node-12", "extra-5"));
     let said = "error: \"extra-5\" is a node and a pool\nhint: say which: `calipam show --node extra-5 ";
-    let both = calipam(&format!("show extra-5 -d {path}")).exits(2).says_first(said);
+    let both = calipam(&format!("show extra-5 -d {path}"))
+        .exits(2)
+        .says_first(said);
     both.says(" or `calipam show --pool extra-5 ");
 }
 
@@ -235,7 +338,10 @@ fn a_handle_by_the_beginning_of_its_id() {
     }
     expected!("show-handle-several", handle("k8s-pod-network.8").transcript());
     let many = handle("k8s").exits(1);
-    assert!(many.stderr.lines().count() == 13 && many.stderr.ends_with("\n  …\n"), "{many:?}");
+    assert!(
+        many.stderr.lines().count() == 13 && many.stderr.ends_with("\n  …\n"),
+        "{many:?}"
+    );
     handle("k8s-pod-network.zz").failed(1, "handle \"k8s-pod-network.zz\" not found");
     // A release requires the complete ID of a handle, since a prefix could match another one.
     let release = on_example("release --handle k8s-pod-network.8c16").exits(1);
@@ -254,15 +360,22 @@ fn parts_of_a_live_etcd() {
     assert_eq!(of_one.column("addresses", "node").len(), expected);
 
     let requests = |run: &Run| -> u32 {
-        let numbers =
-            run.stderr.lines().filter_map(|line| line.split_once(" in ")?.1.strip_suffix(" requests"));
+        let numbers = run
+            .stderr
+            .lines()
+            .filter_map(|line| line.split_once(" in ")?.1.strip_suffix(" requests"));
         numbers.map(|number| number.parse::<u32>().unwrap()).sum()
     };
-    let id = handles.iter().find(|id| id.starts_with("k8s-pod-network.")).unwrap();
+    let id = handles
+        .iter()
+        .find(|id| id.starts_with("k8s-pod-network."))
+        .unwrap();
     let mut begins = (id.len() - 63..id.len()).map(|end| &id[..end]);
     let is_of_one = |begin: &&str| handles.iter().filter(|id| id.starts_with(begin)).count() == 1;
     let begin = begins.find(is_of_one).unwrap();
-    let found = on_etcd(&etcd, &format!("show --handle {begin} --quick -v")).succeeded().prints(id);
+    let found = on_etcd(&etcd, &format!("show --handle {begin} --quick -v"))
+        .succeeded()
+        .prints(id);
     assert!((1..20).contains(&requests(&found)), "{found:?}");
     on_etcd(&etcd, "show --handle k8s-pod-network.").failed(1, "several handles begin with");
 
@@ -276,12 +389,23 @@ fn parts_of_a_live_etcd() {
 fn parts_of_a_live_kubernetes() {
     let cluster = cluster();
     let held = cluster.run("show --node node-? -o json");
-    assert_eq!(held.column("addresses", "address"), ["10.0.0.0", "10.0.0.1"], "{held:?}");
+    assert_eq!(
+        held.column("addresses", "address"),
+        ["10.0.0.0", "10.0.0.1"],
+        "{held:?}"
+    );
     let pod = cluster.run("show --pod default/web-0 -o json");
-    assert_eq!(pod.column("addresses", "handle"), ["k8s-pod-network.abc"], "{pod:?}");
+    assert_eq!(
+        pod.column("addresses", "handle"),
+        ["k8s-pod-network.abc"],
+        "{pod:?}"
+    );
     let blocks = cluster.run("show --blocks --pool default-ipv4-ippool -o json");
     assert_eq!(blocks.column("blocks", "cidr"), ["10.0.0.0/26"], "{blocks:?}");
     for begin in ["k8s-pod-network.abc", "k8s-pod-network.a", "k8s"] {
-        cluster.run(&["show", "--handle", begin]).succeeded().prints("k8s-pod-network.abc\n");
+        cluster
+            .run(&["show", "--handle", begin])
+            .succeeded()
+            .prints("k8s-pod-network.abc\n");
     }
 }

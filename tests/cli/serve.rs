@@ -45,13 +45,26 @@ impl Server {
 
     /// Starts a program, and waits for its first line, which must begin with `begin`.
     pub(super) fn after(program: &mut Command, begin: &str) -> Self {
-        let mut child =
-            program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = program
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix(begin).expect(&line).trim_end_matches('/').to_owned();
-        Self { child, stderr, address }
+        let address = line
+            .trim()
+            .strip_prefix(begin)
+            .expect(&line)
+            .trim_end_matches('/')
+            .to_owned();
+        Self {
+            child,
+            stderr,
+            address,
+        }
     }
 
     /// Sends bytes, and reads until the server closes the connection.
@@ -74,7 +87,11 @@ impl Server {
             .raw(format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
         let (head, body) = text.split_once("\r\n\r\n").expect(&text);
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+        Answer {
+            status,
+            head: head.to_lowercase(),
+            body: body.to_owned(),
+        }
     }
 
     pub(super) fn get(&self, path: &str) -> Answer {
@@ -89,7 +106,12 @@ impl Server {
             if wanted(&answer) {
                 return answer;
             }
-            assert!(begin.elapsed() < PATIENCE, "{path}: {} {}", answer.head, answer.body);
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{path}: {} {}",
+                answer.head,
+                answer.body
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -99,7 +121,11 @@ impl Server {
         let mut line = String::new();
         while !line.contains(wanted) {
             line.clear();
-            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it has ended and not said {wanted}");
+            assert_ne!(
+                self.stderr.read_line(&mut line).unwrap(),
+                0,
+                "it has ended and not said {wanted}"
+            );
         }
     }
 
@@ -116,7 +142,10 @@ impl Server {
         self.signal(Signal::TERM);
         let begin = Instant::now();
         let code = self.child.wait().unwrap().code();
-        assert!(begin.elapsed() < Duration::from_secs(20), "SIGTERM does not end it");
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "SIGTERM does not end it"
+        );
         (code, self.said())
     }
 
@@ -149,43 +178,94 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let mut slow = TcpStream::connect(&server.address).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
 
-    assert_eq!(server.wait("/healthz", |answer| answer.status == 200).body, "ok\n");
+    assert_eq!(
+        server.wait("/healthz", |answer| answer.status == 200).body,
+        "ok\n"
+    );
     let report = server.get("/report.json");
     assert!(report.head.contains("\r\nage: "), "{}", report.head);
-    assert!(report.head.contains("content-type: application/json"), "{}", report.head);
+    assert!(
+        report.head.contains("content-type: application/json"),
+        "{}",
+        report.head
+    );
     let json: Value = serde_json::from_str(&report.body).unwrap();
     let checked = on_etcd(&etcd, "check -o json --settle 0").json();
-    assert_eq!((&json["kind"], &json["findings"]), (&"CheckReport".into(), &checked["findings"]));
+    assert_eq!(
+        (&json["kind"], &json["findings"]),
+        (&"CheckReport".into(), &checked["findings"])
+    );
     assert!(server.get("/").body.starts_with("<!DOCTYPE html>"));
     let metrics = server.get("/metrics").body;
-    assert!(metrics.contains("\ncalipam_up 1\n") && metrics.contains("\ncalipam_ippool_size{"), "{metrics}");
+    assert!(
+        metrics.contains("\ncalipam_up 1\n") && metrics.contains("\ncalipam_ippool_size{"),
+        "{metrics}"
+    );
 
     let head = server.request("HEAD", "/report.json");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
-    let length = head.head.split_once("content-length: ").unwrap().1.lines().next().unwrap();
+    let length = head
+        .head
+        .split_once("content-length: ")
+        .unwrap()
+        .1
+        .lines()
+        .next()
+        .unwrap();
     // Another check may have finished meanwhile, and the time in its report may have fewer digits.
-    assert!(length.parse::<usize>().unwrap().abs_diff(report.body.len()) < 100, "{}", head.head);
+    assert!(
+        length.parse::<usize>().unwrap().abs_diff(report.body.len()) < 100,
+        "{}",
+        head.head
+    );
     let post = server.request("POST", "/report.json");
-    assert!(post.status == 405 && post.head.contains("allow: get, head"), "{}", post.head);
-    for path in ["/report", "/../report.json", "//", "/%2e%2e/etc/passwd", "/report.json/"] {
+    assert!(
+        post.status == 405 && post.head.contains("allow: get, head"),
+        "{}",
+        post.head
+    );
+    for path in [
+        "/report",
+        "/../report.json",
+        "//",
+        "/%2e%2e/etc/passwd",
+        "/report.json/",
+    ] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
 
     // A page of another site, whose host name resolves to this address, gets no answer.
     let rebound = server.request_by("GET", "/report.json", "evil.example");
-    assert!(rebound.status == 403 && rebound.body.contains("--allow-host"), "{}", rebound.body);
-    assert_eq!(server.request_by("GET", "/report.json", "localhost:9795").status, 200);
-    assert_eq!(server.request_by("GET", "/report.json", "ipam.example.com").status, 200);
+    assert!(
+        rebound.status == 403 && rebound.body.contains("--allow-host"),
+        "{}",
+        rebound.body
+    );
+    assert_eq!(
+        server.request_by("GET", "/report.json", "localhost:9795").status,
+        200
+    );
+    assert_eq!(
+        server
+            .request_by("GET", "/report.json", "ipam.example.com")
+            .status,
+        200
+    );
 
     hostile_requests_harm_nobody(&server);
     two_clients_get_whole_answers(&server, report.body.len());
 
     drop(etcd);
-    let metrics = server.wait("/metrics", |answer| answer.body.contains("\ncalipam_up 0\n")).body;
+    let metrics = server
+        .wait("/metrics", |answer| answer.body.contains("\ncalipam_up 0\n"))
+        .body;
     assert!(metrics.contains("\ncalipam_ippool_size{"), "{metrics}");
     assert!(metrics.contains("\ncalipam_last_run_exit_code 3\n"), "{metrics}");
     let value = |name: &str| -> f64 {
-        let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).expect(name);
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")))
+            .expect(name);
         line.rsplit_once(' ').unwrap().1.parse().unwrap()
     };
     assert!(value("calipam_last_success_timestamp_seconds") < value("calipam_last_run_timestamp_seconds"));
@@ -193,21 +273,35 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let says = "<p class=\"notice\" role=\"alert\">The last check, which ended at ";
     assert!(server.get("/").body.contains(says));
     let stale = server.wait("/healthz", |answer| answer.status == 503);
-    assert!(stale.body.starts_with("the last check that succeeded ended "), "{}", stale.body);
+    assert!(
+        stale.body.starts_with("the last check that succeeded ended "),
+        "{}",
+        stale.body
+    );
     assert_eq!(server.get("/livez").status, 200);
 
     slow.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut rest = Vec::new();
-    slow.read_to_end(&mut rest).expect("the server closes a connection that sends no request");
+    slow.read_to_end(&mut rest)
+        .expect("the server closes a connection that sends no request");
     let (code, said) = server.terminate();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(" findings, in ") && said.contains("error: "), "{said}");
+    assert!(
+        said.contains(" findings, in ") && said.contains("error: "),
+        "{said}"
+    );
 }
 
 fn hostile_requests_harm_nobody(server: &Server) {
     let status = |bytes: &[u8]| server.raw(bytes).split(' ').nth(1).map(str::to_owned);
-    let large = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
-    let many = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n", "X: a\r\n".repeat(500));
+    let large = format!(
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}\r\n\r\n",
+        "a".repeat(1 << 20)
+    );
+    let many = format!(
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n",
+        "X: a\r\n".repeat(500)
+    );
     for (bytes, name) in [
         (large.as_bytes(), "a large head"),
         (many.as_bytes(), "many headers"),
@@ -216,7 +310,12 @@ fn hostile_requests_harm_nobody(server: &Server) {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2"),
     ] {
         let status = status(bytes);
-        assert!(status.as_deref().is_none_or(|status| status.starts_with(['4', '5'])), "{name}: {status:?}");
+        assert!(
+            status
+                .as_deref()
+                .is_none_or(|status| status.starts_with(['4', '5'])),
+            "{name}: {status:?}"
+        );
         assert_eq!(server.get("/livez").status, 200, "after {name}");
     }
     let gone = TcpStream::connect(&server.address).unwrap();
@@ -240,7 +339,11 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     let server = Server::start(&["--etcd-endpoints", &endpoint]);
     for path in ["/", "/report.json", "/healthz"] {
         let answer = server.get(path);
-        assert_eq!((answer.status, answer.body.as_str()), (503, "no check has succeeded yet\n"), "{path}");
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (503, "no check has succeeded yet\n"),
+            "{path}"
+        );
     }
     // A browser gets a page, which it loads again by itself.
     let head = format!(
@@ -262,7 +365,11 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     for path in ["/", "/report.json", "/healthz"] {
         let answer = server.wait(path, |answer| answer.body.contains("failed: "));
         let cause = "no check has succeeded yet; the last one failed: cannot use etcd: http://127.0.0.1:1: ";
-        assert!(answer.status == 503 && answer.body.starts_with(cause), "{path}: {}", answer.body);
+        assert!(
+            answer.status == 503 && answer.body.starts_with(cause),
+            "{path}: {}",
+            answer.body
+        );
     }
 }
 
@@ -271,7 +378,9 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
 #[test]
 fn clients_that_are_silent_or_read_nothing_shut_no_one_out() {
     let server = Server::start(&format!("--settle 0 -d {EXAMPLE}"));
-    let silent: Vec<TcpStream> = (0..1_000).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let silent: Vec<TcpStream> = (0..1_000)
+        .map(|_| TcpStream::connect(&server.address).unwrap())
+        .collect();
     let begin = Instant::now();
     assert_eq!(server.get("/livez").status, 200);
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
@@ -282,7 +391,9 @@ fn clients_that_are_silent_or_read_nothing_shut_no_one_out() {
     let stuck: Vec<TcpStream> = (0..64)
         .map(|_| {
             let mut stream = TcpStream::connect(&server.address).unwrap();
-            stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            stream
+                .set_write_timeout(Some(Duration::from_millis(100)))
+                .unwrap();
             // Sends enough requests for their responses to fill every buffer.
             let _ = stream.write_all(request.repeat(200).as_bytes());
             stream
@@ -296,7 +407,10 @@ fn clients_that_are_silent_or_read_nothing_shut_no_one_out() {
     // The probes are answered long before the clients are disconnected, which happens after ten seconds.
     assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
     let busy = server.get("/report.json");
-    assert_eq!((busy.status, busy.body.as_str()), (503, "too many clients are connected\n"));
+    assert_eq!(
+        (busy.status, busy.body.as_str()),
+        (503, "too many clients are connected\n")
+    );
     server.wait("/report.json", |answer| answer.status == 200);
     drop(stuck);
     assert_eq!(server.terminate().0, Some(0));
@@ -359,14 +473,34 @@ fn a_wrong_call_ends_at_once() {
     let free = format!("--listen 127.0.0.1:0 {example}");
     for (options, code, reason) in [
         (format!("--listen {address} {example}"), 3, "cannot listen on"),
-        (format!("--listen 9795 {example}"), 2, "expected an address and a port"),
+        (
+            format!("--listen 9795 {example}"),
+            2,
+            "expected an address and a port",
+        ),
         (format!("--interval 0 {example}"), 2, "the shortest interval"),
         (format!("--interval 99999d {example}"), 2, "the longest interval"),
-        (format!("{free} --ignore /no/such/file"), 3, "cannot read /no/such/file"),
-        (format!("{free} --rule half-deleted --skip-rule half-deleted"), 2, "both name"),
+        (
+            format!("{free} --ignore /no/such/file"),
+            3,
+            "cannot read /no/such/file",
+        ),
+        (
+            format!("{free} --rule half-deleted --skip-rule half-deleted"),
+            2,
+            "both name",
+        ),
         // A file has no changes to record.
-        (format!("{free} --record /no/such/archive"), 2, "a recording needs a live datastore"),
-        ("--listen 127.0.0.1:0 -d -".into(), 2, "stdin can be read only once"),
+        (
+            format!("{free} --record /no/such/archive"),
+            2,
+            "a recording needs a live datastore",
+        ),
+        (
+            "--listen 127.0.0.1:0 -d -".into(),
+            2,
+            "stdin can be read only once",
+        ),
         ("--listen 127.0.0.1:0 --config README.md".into(), 2, "error: "),
     ] {
         calipam(&format!("serve {options}")).failed(code, reason);

@@ -52,7 +52,11 @@ fn whole_reads(server: &Server) -> String {
 
 /// Deletes the recorded pod.
 fn delete_pod(cluster: &KubeCluster) {
-    cluster.server.etcd().delete("/registry/pods/default/web-0").unwrap();
+    cluster
+        .server
+        .etcd()
+        .delete("/registry/pods/default/web-0")
+        .unwrap();
 }
 
 #[test]
@@ -80,13 +84,24 @@ fn is_about_address(event: &Value) -> bool {
 
 /// Lists the type, the kind and name of the object, and the reason of each counted Event that this program has sent.
 fn events(cluster: &KubeCluster, is_counted: fn(&Value) -> bool) -> Vec<String> {
-    let answer = cluster.server.request("GET", "/apis/events.k8s.io/v1/events", "").unwrap();
+    let answer = cluster
+        .server
+        .request("GET", "/apis/events.k8s.io/v1/events", "")
+        .unwrap();
     let list: Value = serde_json::from_str(&answer.body).unwrap();
     let is_wanted = |event: &&Value| event["reportingController"] == "calipam.io/serve" && is_counted(event);
     let line = |event: &Value| {
         let regarding = &event["regarding"];
-        assert!(regarding["uid"].is_string() && event["note"].is_string(), "{event}");
-        let words = [&event["type"], &regarding["kind"], &regarding["name"], &event["reason"]];
+        assert!(
+            regarding["uid"].is_string() && event["note"].is_string(),
+            "{event}"
+        );
+        let words = [
+            &event["type"],
+            &regarding["kind"],
+            &regarding["name"],
+            &event["reason"],
+        ];
         words.map(|word| word.as_str().unwrap()).join(" ")
     };
     let mut lines: Vec<String> = items(&list["items"]).iter().filter(is_wanted).map(line).collect();
@@ -119,7 +134,11 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     let first = wait_for_events(&cluster, |_| true, |events| !events.is_empty());
     assert!(first.len() <= 10, "{first:#?}");
     let all = wait_for_events(&cluster, |_| true, |events| events.len() >= 12);
-    assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() > Duration::from_secs(3),
+        "they are told at a pace: {:?}",
+        begin.elapsed()
+    );
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
     // Both servers find the next leak and a pod with a free address at the same time, and either could send the events.
@@ -133,7 +152,10 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     std::thread::sleep(Duration::from_secs(7));
     let told = events(&cluster, is_about_address);
     assert_eq!(told.len(), 14, "{told:#?}");
-    assert!(told.contains(&"Warning Pod web-1 UnallocatedInUse".to_owned()), "{told:#?}");
+    assert!(
+        told.contains(&"Warning Pod web-1 UnallocatedInUse".to_owned()),
+        "{told:#?}"
+    );
 
     let killed = server.kill();
     cluster.add_block("10.0.0.128/26", "node-1", &[gone(14)]);
@@ -150,7 +172,10 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
     let told = events(&cluster, is_about_address);
     assert_eq!(told.len(), 16, "{told:#?}");
     for said in [killed, said].into_iter().chain(replicas.map(Server::kill)) {
-        assert!(!said.contains("not told") && !said.contains(cluster.server.token()), "{said}");
+        assert!(
+            !said.contains("not told") && !said.contains(cluster.server.token()),
+            "{said}"
+        );
     }
 }
 
@@ -159,10 +184,16 @@ fn new_findings_are_events_that_are_sent_once_at_a_limited_rate() {
 fn watching_and_sending_events_need_permissions() {
     let cluster = cluster(0);
     let mut objects = documents("rbac.yaml");
-    for rules in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()) {
-        rules
-            .iter_mut()
-            .for_each(|rule| rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "watch"));
+    for rules in objects
+        .iter_mut()
+        .filter_map(|object| object["rules"].as_array_mut())
+    {
+        rules.iter_mut().for_each(|rule| {
+            rule["verbs"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|verb| verb != "watch")
+        });
         rules.retain(|rule| rule["verbs"] != json!([]));
     }
     create_all(&cluster.server, &objects);
@@ -172,16 +203,26 @@ fn watching_and_sending_events_need_permissions() {
     server.wait("/healthz", |answer| answer.status == 200);
     delete_pod(&cluster);
     let leaked = "leaked-address 10.0.0.0".to_owned();
-    server.wait("/report.json", |answer| findings(&answer.body) == [leaked.as_str()]);
+    server.wait("/report.json", |answer| {
+        findings(&answer.body) == [leaked.as_str()]
+    });
     assert_eq!(whole_reads(&server), "", "it does not follow");
 
-    let mut binding = objects.iter().find(|object| object["kind"] == "ClusterRoleBinding").unwrap().clone();
+    let mut binding = objects
+        .iter()
+        .find(|object| object["kind"] == "ClusterRoleBinding")
+        .unwrap()
+        .clone();
     binding["metadata"]["name"] = "calipam-events".into();
     binding["roleRef"]["name"] = "calipam-events".into();
     server.wait_for_line("cannot send findings to the API server: ");
     assert_eq!(events(&cluster, |_| true), [""; 0]);
     create_all(&cluster.server, [&binding]);
-    wait_for_events(&cluster, |_| true, |events| events == ["Warning Node node-1 LeakedAddress"]);
+    wait_for_events(
+        &cluster,
+        |_| true,
+        |events| events == ["Warning Node node-1 LeakedAddress"],
+    );
     assert_eq!(server.terminate().0, Some(0));
 }
 
@@ -212,7 +253,10 @@ fn a_kind_that_is_installed_later_is_followed_too() {
     server.wait("/report.json", |answer| machines(&answer.body) == "read");
     assert_eq!(findings(&server.get("/report.json").body), [""; 0]);
 
-    let deleted = cluster.server.request("DELETE", &format!("{machines_path}/vm"), "").unwrap();
+    let deleted = cluster
+        .server
+        .request("DELETE", &format!("{machines_path}/vm"), "")
+        .unwrap();
     assert_eq!(deleted.status, 200, "{}", deleted.body);
     server.wait("/report.json", |answer| findings(&answer.body) == leaked);
 }

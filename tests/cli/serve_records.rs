@@ -27,7 +27,10 @@ fn serve_records_or_continues_without_recording() {
     let second = Server::start(&arguments);
     second.wait("/healthz", |answer| answer.status == 200);
     let (code, said) = second.terminate();
-    assert!(code == Some(0) && said.contains("another run is writing to this archive"), "{said}");
+    assert!(
+        code == Some(0) && said.contains("another run is writing to this archive"),
+        "{said}"
+    );
     assert_eq!(server.terminate().0, Some(0));
 }
 
@@ -52,7 +55,15 @@ impl OnSmallDisk {
     fn limit(&self, bytes: Option<u64>) {
         let process = Pid::from_raw(self.0.process_id().cast_signed());
         let maximum = getrlimit(Resource::Fsize).maximum;
-        prlimit(process, Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
+        prlimit(
+            process,
+            Resource::Fsize,
+            Rlimit {
+                current: bytes.or(maximum),
+                maximum,
+            },
+        )
+        .unwrap();
     }
 }
 
@@ -74,13 +85,17 @@ fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
     site.release();
     server.0.wait_for_line("File too large");
     site.put_other();
-    server.0.wait("/report.json", |answer| answer.body.contains("orphan-handle"));
+    server
+        .0
+        .wait("/report.json", |answer| answer.body.contains("orphan-handle"));
     assert_eq!(length(folder.path()), recorded);
     let kept = site.assign("api-0");
     site.compact(kept);
 
     server.limit(None);
-    server.0.wait_for_line("a gap: the server no longer has the changes");
+    server
+        .0
+        .wait_for_line("a gap: the server no longer has the changes");
     after(&mut || _ = site.release());
     let archive = folder.path().display();
     let told = calipam(&format!("history --archive {archive} --ip {ADDRESS} -o json")).json();
@@ -94,7 +109,9 @@ fn a_disk_that_is_full_at_the_start_has_no_part_of_a_state() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = OnSmallDisk::start(folder.path(), &site.etcd.endpoint(), "0");
     server.0.wait_for_line("File too large");
-    server.0.wait_for_line("nothing is recorded; trying again in 10 s");
+    server
+        .0
+        .wait_for_line("nothing is recorded; trying again in 10 s");
     let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap());
     let written: Vec<_> = files.filter(|file| file.metadata().unwrap().len() > 0).collect();
     assert!(written.is_empty(), "{written:?}");
@@ -118,9 +135,18 @@ fn the_forecast_knows_what_was_recorded_before_the_start() {
     header["takenAt"] = begin.to_string().into();
     fs::write(&file, format!("{header}\n{entries}")).unwrap();
     let archive = exported.path().join("archive");
-    calipam(&format!("export --archive {} -d {}", archive.display(), file.display())).succeeded();
+    calipam(&format!(
+        "export --archive {} -d {}",
+        archive.display(),
+        file.display()
+    ))
+    .succeeded();
     let is_export = |path: &PathBuf| path.extension().is_some_and(|end| end == "zst");
-    let packed = fs::read_dir(archive).unwrap().map(|file| file.unwrap().path()).find(is_export).unwrap();
+    let packed = fs::read_dir(archive)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .find(is_export)
+        .unwrap();
     let revision = header["revision"].as_str().unwrap().parse().unwrap();
 
     let recorder = Recorder::open(folder.path()).unwrap();
@@ -132,16 +158,24 @@ fn the_forecast_knows_what_was_recorded_before_the_start() {
     for step in 0..7 {
         let revision = site.assign_at(10 + step);
         let (key, value) = site.block();
-        let change = Change { key, revision, value: Some(value) };
+        let change = Change {
+            key,
+            revision,
+            value: Some(value),
+        };
         let now = begin + SignedDuration::from_mins(10 * i64::from(step) + 5);
-        journal.append(now, [("etcd".to_owned(), revision)].into(), vec![change]).unwrap();
+        journal
+            .append(now, [("etcd".to_owned(), revision)].into(), vec![change])
+            .unwrap();
     }
     drop((journal, recorder));
 
     let record = format!("--interval 1s --settle 0 --record {}", folder.path().display());
     let server = Server::start(&format!("{record} --etcd-endpoints {}", site.etcd.endpoint()));
     let has_forecast = |text: &str| {
-        let mut lines = text.lines().filter(|line| line.starts_with("calipam_ippool_exhaustion_seconds{"));
+        let mut lines = text
+            .lines()
+            .filter(|line| line.starts_with("calipam_ippool_exhaustion_seconds{"));
         lines.any(|line| line.contains("expected") && !line.ends_with("+Inf"))
     };
     server.wait("/metrics", |answer| has_forecast(&answer.body));

@@ -30,7 +30,10 @@ impl Shell {
         std::os::unix::fs::symlink(crate::cli::PROGRAM, at("calipam")).unwrap();
         fs::write(at("kubectl"), KUBECTL).unwrap();
         fs::set_permissions(at("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
-        Self { folder, variables: variables.into_iter().collect() }
+        Self {
+            folder,
+            variables: variables.into_iter().collect(),
+        }
     }
 
     /// Returns the folder, in which tests may create files.
@@ -41,7 +44,11 @@ impl Shell {
     /// Prepares a shell for a line.
     pub(super) fn command(&self, program: &str, line: &str) -> Command {
         let mut shell = command(program);
-        let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}",
+            self.folder.path().display(),
+            std::env::var("PATH").unwrap()
+        );
         shell.args(["-c", line]).env("PATH", path).stdin(Stdio::null());
         shell.env("XDG_STATE_HOME", self.folder.path().join("state"));
         shell.envs(self.variables.iter().map(|(name, value)| (name, value)));

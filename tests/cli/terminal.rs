@@ -21,9 +21,14 @@ fn colored(text: &str) -> bool {
 fn tables_have_colours_and_fit_the_width() {
     let shown = Terminal::new(100).run(&mut check()).exits(1).shows("\u{1b}[");
     let table = plain(&shown.text);
-    let rows = table.lines().filter(|line| line.starts_with("error") || line.starts_with(' '));
+    let rows = table
+        .lines()
+        .filter(|line| line.starts_with("error") || line.starts_with(' '));
     assert!(rows.clone().count() > 10);
-    assert!(rows.into_iter().all(|row| row.trim_end().chars().count() <= 100), "{table}");
+    assert!(
+        rows.into_iter().all(|row| row.trim_end().chars().count() <= 100),
+        "{table}"
+    );
 }
 
 #[test]
@@ -76,15 +81,29 @@ fn options_and_environment_decide_on_colors() {
     for (option, environment, on_terminal, piped) in cases {
         let run = || {
             let mut program = check();
-            program.args(option.split_whitespace()).envs(environment.iter().copied());
+            program
+                .args(option.split_whitespace())
+                .envs(environment.iter().copied());
             program
         };
         let output = Run::of(run());
-        assert_eq!(colored(&output.stdout), piped, "{option} {environment:?}: {output:?}");
-        assert_eq!(colored(&output.stderr), piped, "{option} {environment:?}: {output:?}");
+        assert_eq!(
+            colored(&output.stdout),
+            piped,
+            "{option} {environment:?}: {output:?}"
+        );
+        assert_eq!(
+            colored(&output.stderr),
+            piped,
+            "{option} {environment:?}: {output:?}"
+        );
         // `-q` leaves out the progress, which moves the cursor.
         let shown = Terminal::new(200).run(run().arg("-q")).shows("duplicate-address");
-        assert_eq!(colored(&shown.text), on_terminal, "{option} {environment:?}: {shown:?}");
+        assert_eq!(
+            colored(&shown.text),
+            on_terminal,
+            "{option} {environment:?}: {shown:?}"
+        );
     }
 }
 
@@ -92,9 +111,16 @@ fn options_and_environment_decide_on_colors() {
 #[test]
 fn a_file_has_no_colors_where_stderr_is_a_terminal() {
     let terminal = Terminal::new(100);
-    let mut child = check().stdout(Stdio::piped()).stderr(terminal.side()).spawn().unwrap();
+    let mut child = check()
+        .stdout(Stdio::piped())
+        .stderr(terminal.side())
+        .spawn()
+        .unwrap();
     let stdout = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
-    assert!(!colored(&stdout) && stdout.contains("duplicate-address"), "{stdout}");
+    assert!(
+        !colored(&stdout) && stdout.contains("duplicate-address"),
+        "{stdout}"
+    );
     terminal.watch(child).shows("\u{1b}[32mhint:\u{1b}[0m ");
 }
 

@@ -27,7 +27,10 @@ struct Watching {
 impl Watching {
     fn start(command: &mut Command) -> Self {
         let mut child = started(command);
-        Self { stdout: child.stdout.take(), child }
+        Self {
+            stdout: child.stdout.take(),
+            child,
+        }
     }
 
     /// Receives what is read from stdout, as it is printed.
@@ -43,14 +46,23 @@ impl Watching {
 
     /// Receives the JSON documents as they are printed.
     fn documents(&mut self) -> Receiver<Value> {
-        self.receive(|stdout| serde_json::Deserializer::from_reader(stdout).into_iter().map_while(Result::ok))
+        self.receive(|stdout| {
+            serde_json::Deserializer::from_reader(stdout)
+                .into_iter()
+                .map_while(Result::ok)
+        })
     }
 
     /// Waits until the program ends. Returns the exit code and stderr.
     fn ended(&mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         (code, said)
     }
 }
@@ -71,18 +83,33 @@ fn each_change_of_etcd_is_printed_and_a_write_that_changes_nothing_is_not() {
     let handle = key::handle(&pod.handle);
     let value = etcd.entries().unwrap()[&handle].0.clone();
 
-    let check = format!("check --watch=1h --settle 0 -o json --etcd-endpoints {}", etcd.endpoint());
+    let check = format!(
+        "check --watch=1h --settle 0 -o json --etcd-endpoints {}",
+        etcd.endpoint()
+    );
     let mut watching = Watching::start(&mut prepare(&check));
     let documents = watching.documents();
-    let codes = || column(&documents.recv_timeout(PATIENCE).expect("it prints again")["findings"], "code");
+    let codes = || {
+        column(
+            &documents.recv_timeout(PATIENCE).expect("it prints again")["findings"],
+            "code",
+        )
+    };
     assert_eq!(codes(), [""; 0]);
     etcd.delete(&handle).unwrap();
     assert_eq!(codes(), ["missing-handle"]);
     // The same value is written again: the report is the same except for its revision and time.
-    let (pool, (same, ..)) =
-        etcd.entries().unwrap().into_iter().find(|(key, _)| key.contains("/ippools/")).unwrap();
+    let (pool, (same, ..)) = etcd
+        .entries()
+        .unwrap()
+        .into_iter()
+        .find(|(key, _)| key.contains("/ippools/"))
+        .unwrap();
     etcd.put(&pool, same).unwrap();
-    assert!(documents.recv_timeout(Duration::from_secs(5)).is_err(), "nothing has changed");
+    assert!(
+        documents.recv_timeout(Duration::from_secs(5)).is_err(),
+        "nothing has changed"
+    );
     etcd.put(&handle, value).unwrap();
     assert_eq!(codes(), [""; 0]);
     interrupt(&watching.child);
@@ -103,7 +130,10 @@ fn changes_on_kubernetes_are_printed() {
     let next = || lines.recv_timeout(PATIENCE).expect("it prints again");
     assert!(next().starts_with("node-1 "));
     // Longer than the time limit of a watch.
-    assert!(lines.recv_timeout(Duration::from_secs(6)).is_err(), "nothing has changed");
+    assert!(
+        lines.recv_timeout(Duration::from_secs(6)).is_err(),
+        "nothing has changed"
+    );
     let both_nodes = || {
         assert_eq!(next(), "");
         assert!(next().starts_with("node-1 ") && next().starts_with("node-2 "));
@@ -123,9 +153,14 @@ fn watching_survives_an_outage_but_needs_a_datastore_at_the_start() {
     let documents = watching.documents();
     assert_eq!(documents.recv_timeout(PATIENCE).unwrap()["kind"], "PoolList");
     drop(etcd);
-    let said = BufReader::new(watching.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said = BufReader::new(watching.child.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     let mut errors = said.filter(|line| line.starts_with("error: cannot use etcd"));
-    assert!(errors.next().is_some() && errors.next().is_some(), "each round says why it failed");
+    assert!(
+        errors.next().is_some() && errors.next().is_some(),
+        "each round says why it failed"
+    );
     assert!(watching.child.try_wait().unwrap().is_none(), "it goes on");
 
     calipam(&show).exits(3).prints_nothing();
@@ -133,7 +168,10 @@ fn watching_survives_an_outage_but_needs_a_datastore_at_the_start() {
     for (line, why) in [
         ("show --watch=0s", "the shortest interval is `1s`"),
         ("check --watch -o html", "`serve` has the other formats"),
-        ("check --watch --sort-by none", "--sort-by: there is no column \"none\", only SEVERITY, "),
+        (
+            "check --watch --sort-by none",
+            "--sort-by: there is no column \"none\", only SEVERITY, ",
+        ),
     ] {
         calipam(&format!("{line} -d {EXAMPLE}")).failed(2, why);
     }
@@ -145,7 +183,9 @@ fn it_ends_when_nobody_reads_any_more() {
     let (_folder, file) = file("cluster.jsonl", example());
     let check = format!("check --watch=1s -o yaml --fail-on never -d {file}");
     let mut watching = Watching::start(&mut prepare(&check));
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = BufReader::new(watching.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v1");
     drop(lines);
     // An export of a healthy cluster replaces the file, and is read at the next interval.

@@ -45,7 +45,10 @@ fn tables_fit_the_terminal() {
 
         let text = shown(200, line);
         assert!(!text.contains("left out"), "{name}:\n{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 200), "{name}:\n{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 200),
+            "{name}:\n{text}"
+        );
         if name != "explain" {
             let wide = format!("{line} -o wide");
             let piped = on_example(&wide);
@@ -55,13 +58,21 @@ fn tables_fit_the_terminal() {
     }
     assert!(shown(200, "check").contains(HANDLE));
     let narrow = shown(80, "check");
-    assert!(!narrow.contains(HANDLE) && narrow.contains("k8s-pod-network.10960984…"), "{narrow}");
+    assert!(
+        !narrow.contains(HANDLE) && narrow.contains("k8s-pod-network.10960984…"),
+        "{narrow}"
+    );
 }
 
 #[test]
 fn a_pipe_gets_whole_lines() {
-    let run = on_example("check").omits("left out").prints(&format!("{HANDLE} is"));
-    assert!(run.stdout.lines().any(|line| line.chars().count() > 120), "{run:?}");
+    let run = on_example("check")
+        .omits("left out")
+        .prints(&format!("{HANDLE} is"));
+    assert!(
+        run.stdout.lines().any(|line| line.chars().count() > 120),
+        "{run:?}"
+    );
 }
 
 #[test]

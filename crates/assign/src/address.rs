@@ -30,7 +30,12 @@ impl<S: Store> Allocator<S> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
             .into_iter()
-            .chain(request.handle.iter().map(|id| Query::Get(Key::Handle(id.clone()))))
+            .chain(
+                request
+                    .handle
+                    .iter()
+                    .map(|id| Query::Get(Key::Handle(id.clone()))),
+            )
             .collect();
         let mut answers = self.store().read(&queries).await?.into_iter();
         let config = answers.next().unwrap_or_default();
@@ -39,16 +44,32 @@ impl<S: Store> Allocator<S> {
 
         let around = pools.iter().filter(|pool| pool.cidr.contains(&address));
         for (pool, why) in around.filter_map(|pool| Some((pool, PoolPassedOver::of_state(pool)?))) {
-            self.trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+            self.trace.record(|| Event::PoolPassedOver {
+                pool: pool.name.clone(),
+                cidr: pool.cidr,
+                why,
+            });
         }
         let pool = pools::enabled_pool_of(&pools, address).ok_or(Error::AddressOutsidePools(address))?;
         if let Some(wanted) = request.intended_use.filter(|wanted| !pool.allows(*wanted)) {
             let why = PoolPassedOver::Use(wanted);
-            self.trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+            self.trace.record(|| Event::PoolPassedOver {
+                pool: pool.name.clone(),
+                cidr: pool.cidr,
+                why,
+            });
             let (pool, allowed) = (pool.name.clone(), pool.allowed_uses.clone());
-            return Err(Error::UseNotAllowed { address, pool, wanted, allowed });
+            return Err(Error::UseNotAllowed {
+                address,
+                pool,
+                wanted,
+                allowed,
+            });
         }
-        self.trace.record(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
+        self.trace.record(|| Event::PoolServes {
+            pool: pool.name.clone(),
+            cidr: pool.cidr,
+        });
         let config = allocator::config(config)?;
         if request.windows && !config.serves_windows() {
             return Err(Error::WindowsNeedsStrictAffinity);
@@ -86,8 +107,11 @@ impl<S: Store> Allocator<S> {
         config: &IpamConfig,
         handle: &mut Known,
     ) -> Result<bool> {
-        let key =
-            AffinityKey { kind: auto::holder_kind(request.intended_use), node: request.host.clone(), cidr };
+        let key = AffinityKey {
+            kind: auto::holder_kind(request.intended_use),
+            node: request.host.clone(),
+            cidr,
+        };
         let block = match self.block_for(request.address, cidr).await? {
             Some(block) => {
                 self.trace.record(|| Event::BlockOfAddress {
@@ -99,7 +123,8 @@ impl<S: Store> Allocator<S> {
             }
             None => {
                 let address = request.address;
-                self.trace.record(|| Event::NoBlockOfAddress { address, block: cidr });
+                self.trace
+                    .record(|| Event::NoBlockOfAddress { address, block: cidr });
                 self.claim(&key, request.windows).await?
             }
         };
@@ -112,10 +137,17 @@ impl<S: Store> Allocator<S> {
         let Some((ordinal, after)) = self.with_assignment(&block.value, request.address, config, &record)
         else {
             let has_it = self.handle_has_address(&block.value, request, config);
-            return if has_it { Ok(true) } else { Err(Error::AlreadyAssigned(request.address)) };
+            return if has_it {
+                Ok(true)
+            } else {
+                Err(Error::AlreadyAssigned(request.address))
+            };
         };
         if let Some(id) = &request.handle {
-            match self.increment(id, cidr, 1, request.max_per_handle, handle).await? {
+            match self
+                .increment(id, cidr, 1, request.max_per_handle, handle)
+                .await?
+            {
                 Increment::Done => {}
                 Increment::Full => return self.check_full_handle(id, request).await,
             }
@@ -145,7 +177,11 @@ impl<S: Store> Allocator<S> {
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
         let of_size = |block: &&Versioned<Block>| block.value.cidr() == cidr;
-        let chosen = found.iter().find(held).or_else(|| found.iter().find(of_size)).or(found.first());
+        let chosen = found
+            .iter()
+            .find(held)
+            .or_else(|| found.iter().find(of_size))
+            .or(found.first());
         Ok(chosen.cloned())
     }
 
@@ -170,8 +206,9 @@ impl<S: Store> Allocator<S> {
     /// True if the request has a limit and its handle already has the address.
     fn handle_has_address(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
         let block = block.without_cooled(self.now(), config.cooldown());
-        let holder =
-            block.allocation_of(request.address).and_then(|held| held.attribute.to_attribute().handle);
+        let holder = block
+            .allocation_of(request.address)
+            .and_then(|held| held.attribute.to_attribute().handle);
         let holder = holder.as_deref().map(calipam_model::handle::clean_id);
         request.max_per_handle > 0 && holder.is_some() && holder == request.handle.as_deref()
     }
@@ -186,10 +223,18 @@ impl<S: Store> Allocator<S> {
             return Ok(true);
         }
         if of_family.is_empty() {
-            return Err(Error::InProgress { handle: id.to_owned(), existing: 0, required: 1 });
+            return Err(Error::InProgress {
+                handle: id.to_owned(),
+                existing: 0,
+                required: 1,
+            });
         }
         let handle = id.to_owned();
         let max = request.max_per_handle;
-        Err(Error::HandleIsFull { handle, address: request.address, max })
+        Err(Error::HandleIsFull {
+            handle,
+            address: request.address,
+            max,
+        })
     }
 }

@@ -42,7 +42,12 @@ impl<S: Store> Allocator<S> {
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
-            Ok(revision) => return Ok(Versioned { value: pending, revision }),
+            Ok(revision) => {
+                return Ok(Versioned {
+                    value: pending,
+                    revision,
+                });
+            }
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -71,7 +76,10 @@ impl<S: Store> Allocator<S> {
     }
 
     async fn delete_affinity(&self, affinity: Versioned<Affinity>) -> Result<()> {
-        let entry = Entry { record: Record::Affinity(affinity.value), revision: affinity.revision };
+        let entry = Entry {
+            record: Record::Affinity(affinity.value),
+            revision: affinity.revision,
+        };
         Ok(self.store().delete(&entry).await?)
     }
 
@@ -90,7 +98,10 @@ impl<S: Store> Allocator<S> {
         match self.store().create(&Record::Block(Arc::new(block.clone()))).await {
             Ok(revision) => {
                 self.confirm(affinity).await?;
-                return Ok(Versioned { value: block, revision });
+                return Ok(Versioned {
+                    value: block,
+                    revision,
+                });
             }
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
@@ -112,7 +123,9 @@ impl<S: Store> Allocator<S> {
 
     async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
         let key = affinity.value.key.clone();
-        let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
+        let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else {
+            return Ok(());
+        };
         // Another process of this holder may have confirmed the affinity.
         match self.get::<Affinity>(Key::Affinity(key)).await {
             Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
@@ -155,7 +168,10 @@ impl<S: Store> Allocator<S> {
 
     /// Reads an affinity and its block in one round trip.
     pub(crate) async fn affinity_and_block(&self, key: &AffinityKey) -> Result<AffinityAndBlock> {
-        let queries = [Query::Get(Key::Affinity(key.clone())), Query::Get(Key::Block(key.cidr))];
+        let queries = [
+            Query::Get(Key::Affinity(key.clone())),
+            Query::Get(Key::Block(key.cidr)),
+        ];
         let [affinity, block] = self.read(queries).await?;
         Ok((allocator::one(affinity)?, allocator::one(block)?))
     }
@@ -171,7 +187,10 @@ impl<S: Store> Allocator<S> {
         let affinity = affinity.ok_or_else(|| Error::NoAffinity(Key::Affinity(key.clone())))?;
         // If the block is missing, the affinity is kept: the holder creates the block again when it needs one.
         let block = block.ok_or(Error::NoBlock(key.cidr))?;
-        if conditions.sequence.is_some_and(|sequence| sequence != block.value.sequence()) {
+        if conditions
+            .sequence
+            .is_some_and(|sequence| sequence != block.value.sequence())
+        {
             return Err(Error::BlockChanged(key.cidr));
         }
         if block.value.owner().is_some_and(|owner| *owner != key.owner()) {
@@ -210,7 +229,9 @@ impl<S: Store> Allocator<S> {
             update.collect_cooled(now, config.cooldown());
             update.clear_owner();
         });
-        self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await?;
+        self.store()
+            .update(&Record::Block(Arc::new(block.value)), &block.revision)
+            .await?;
         Ok(())
     }
 
@@ -222,13 +243,21 @@ impl<S: Store> Allocator<S> {
 }
 
 pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
-    if let Key::Block(cidr) = entry.record.key() { Some(cidr) } else { None }
+    if let Key::Block(cidr) = entry.record.key() {
+        Some(cidr)
+    } else {
+        None
+    }
 }
 
 /// Returns the largest block in `overlapping`, other than `block` itself. The largest block can also overlap neighbors
 /// of `block`.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
-    overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
+    overlapping
+        .iter()
+        .filter_map(block_of)
+        .filter(|cidr| *cidr != block)
+        .min_by_key(IpNet::prefix_len)
 }
 
 /// Treats the deletion of a record that no longer exists as a success.

@@ -35,29 +35,47 @@ pub struct Allocator<S> {
 
 impl<S: Store> Allocator<S> {
     pub fn new(store: S) -> Self {
-        Self { store, trace: Trace::default(), notes: None, reclaims: true, is_calico: false }
+        Self {
+            store,
+            trace: Trace::default(),
+            notes: None,
+            reclaims: true,
+            is_calico: false,
+        }
     }
 
     /// Does what Calico's allocator does even where it assigns addresses twice or fails unnecessarily: creates blocks
     /// that overlap others, looks for an address only in the block of its pool's block size, and fails where a deletion
     /// stopped half-way. For predictions only.
     pub(crate) fn like_calico(self) -> Self {
-        Self { is_calico: true, ..self }
+        Self {
+            is_calico: true,
+            ..self
+        }
     }
 
     /// Reports every decision to an observer.
     pub fn observed_by(self, observer: Observer) -> Self {
-        Self { trace: Trace(Some(observer)), ..self }
+        Self {
+            trace: Trace(Some(observer)),
+            ..self
+        }
     }
 
     /// Uses `notes` to remember the full blocks that a search finds, so that the next search reads fewer blocks.
     pub fn with_notes(self, notes: Arc<dyn Notes>) -> Self {
-        Self { notes: Some(notes), ..self }
+        Self {
+            notes: Some(notes),
+            ..self
+        }
     }
 
     /// Leaves empty blocks to their owners, as Calico before 3.32 does.
     pub fn without_reclaiming(self) -> Self {
-        Self { reclaims: false, ..self }
+        Self {
+            reclaims: false,
+            ..self
+        }
     }
 
     pub fn store(&self) -> &S {
@@ -116,7 +134,9 @@ pub(crate) fn one<T>(found: Vec<Entry>) -> Result<Option<Versioned<T>>>
 where
     Option<T>: From<Record>,
 {
-    let Some(Entry { record, revision }) = found.into_iter().next() else { return Ok(None) };
+    let Some(Entry { record, revision }) = found.into_iter().next() else {
+        return Ok(None);
+    };
     if let Record::Undecodable { key, reason } = record {
         return Err(Error::Undecodable { key, reason });
     }
@@ -130,5 +150,8 @@ pub(crate) fn config(found: Vec<Entry>) -> Result<IpamConfig> {
 }
 
 pub(crate) fn block_entry(block: &Versioned<Block>) -> Entry {
-    Entry { record: Record::Block(Arc::new(block.value.clone())), revision: block.revision.clone() }
+    Entry {
+        record: Record::Block(Arc::new(block.value.clone())),
+        revision: block.revision.clone(),
+    }
 }

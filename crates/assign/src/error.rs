@@ -77,7 +77,11 @@ pub enum Error {
     #[error(
         "handle {handle} has {existing} IPs allocated but requires {required} (concurrent operation in progress)"
     )]
-    InProgress { handle: String, existing: usize, required: u32 },
+    InProgress {
+        handle: String,
+        existing: usize,
+        required: u32,
+    },
 
     /// A requested address is in no enabled pool. The message ends with a line break, as in Calico.
     #[error("The provided IP address is not in a configured pool\n")]
@@ -90,7 +94,12 @@ pub enum Error {
         "IP address {address} is in IP pool \"{pool}\", which is not allowed for use \"{}\" (allowedUses: [{}])",
         .wanted.name(), use_names(.allowed)
     )]
-    UseNotAllowed { address: IpAddr, pool: String, wanted: PoolUse, allowed: Vec<PoolUse> },
+    UseNotAllowed {
+        address: IpAddr,
+        pool: String,
+        wanted: PoolUse,
+        allowed: Vec<PoolUse>,
+    },
     /// The address is allocated, cooling or reserved for Windows.
     #[error("resource already exists: {0} with error: Address already assigned in block")]
     AlreadyAssigned(IpAddr),
@@ -104,7 +113,11 @@ pub enum Error {
     #[error(
         "handle {handle} already has IP(s) allocated, cannot assign additional IP {address} (maxAllocPerIPVersion={max})"
     )]
-    HandleIsFull { handle: String, address: IpAddr, max: u32 },
+    HandleIsFull {
+        handle: String,
+        address: IpAddr,
+        max: u32,
+    },
     /// A new block would share addresses with an existing one. Calico would create the block, and could then assign
     /// addresses twice.
     #[error(
@@ -158,7 +171,14 @@ impl Error {
 
     /// True if a handle is missing or cannot be decoded.
     pub(crate) fn is_lost_handle(&self) -> bool {
-        matches!(self, Self::NoHandle(_) | Self::Undecodable { key: Key::Handle(_), .. })
+        matches!(
+            self,
+            Self::NoHandle(_)
+                | Self::Undecodable {
+                    key: Key::Handle(_),
+                    ..
+                }
+        )
     }
 
     /// True if the datastore gave no answer. It is unknown whether a write was made.

@@ -20,7 +20,11 @@ pub enum Event {
     /// A pool serves the request.
     PoolServes { pool: String, cidr: IpNet },
     /// A pool does not serve the request.
-    PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
+    PoolPassedOver {
+        pool: String,
+        cidr: IpNet,
+        why: PoolPassedOver,
+    },
     /// An empty block of the holder was given up, since its pool no longer selects the node.
     GaveUp(AffinityKey),
     /// A block of the holder was tried.
@@ -32,9 +36,17 @@ pub enum Event {
     /// Nodes may not claim blocks.
     NoAutoAllocation,
     /// A pool was searched for a block to claim.
-    Searched { pool: String, cidr: IpNet, passed: Passed },
+    Searched {
+        pool: String,
+        cidr: IpNet,
+        passed: Passed,
+    },
     /// An empty block of another holder was not taken over.
-    NotReclaimed { block: IpNet, owner: Option<BlockOwner>, why: NotReclaimed },
+    NotReclaimed {
+        block: IpNet,
+        owner: Option<BlockOwner>,
+        why: NotReclaimed,
+    },
     /// An empty block was taken from another holder.
     Reclaimed(AffinityKey),
     /// A block was claimed.
@@ -44,13 +56,25 @@ pub enum Event {
     /// Affinity is strict, so addresses come only from the holder's blocks.
     NothingBorrowed,
     /// A pool with `blocks` blocks is searched for addresses to borrow.
-    Borrows { pool: String, cidr: IpNet, blocks: usize },
+    Borrows {
+        pool: String,
+        cidr: IpNet,
+        blocks: usize,
+    },
     /// A requested address is in this block.
-    BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },
+    BlockOfAddress {
+        address: IpAddr,
+        block: IpNet,
+        owner: Option<BlockOwner>,
+    },
     /// The block of a requested address does not exist, so it is claimed.
     NoBlockOfAddress { address: IpAddr, block: IpNet },
     /// Addresses were assigned in a block.
-    Assigned { block: IpNet, owner: Option<BlockOwner>, addresses: Vec<IpAddr> },
+    Assigned {
+        block: IpNet,
+        owner: Option<BlockOwner>,
+        addresses: Vec<IpAddr>,
+    },
 }
 
 /// The reason why a pool does not serve a request.
@@ -165,6 +189,10 @@ impl Trace {
 
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Trace(observed)" } else { "Trace" })
+        f.write_str(if self.0.is_some() {
+            "Trace(observed)"
+        } else {
+            "Trace"
+        })
     }
 }

@@ -46,7 +46,9 @@ impl FullBlocks {
 
     /// True if a block was full at this revision.
     pub(crate) fn has(&self, cidr: IpNet, revision: &Revision) -> bool {
-        self.blocks.get(&cidr).is_some_and(|known| !known.is_empty() && *known == revision.to_string())
+        self.blocks
+            .get(&cidr)
+            .is_some_and(|known| !known.is_empty() && *known == revision.to_string())
     }
 }
 
@@ -76,6 +78,8 @@ impl Notes for MemoryNotes {
     }
 
     fn forget_exhaustion(&self) {
-        lock(&self.0).values_mut().for_each(|full| full.exhausted_at = None);
+        lock(&self.0)
+            .values_mut()
+            .for_each(|full| full.exhausted_at = None);
     }
 }

@@ -40,7 +40,9 @@ impl<S: Store> Allocator<S> {
     ) -> Result<Increment> {
         for _ in 0..RETRIES {
             let stored = self.latest(id, known).await?;
-            let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
+            let mut handle = stored
+                .as_ref()
+                .map_or_else(|| Handle::new(id), |stored| stored.value.clone());
             if max > 0 && total(&handle, Family::of(block)) + i64::from(by) > i64::from(max) {
                 *known = Some(stored);
                 return Ok(Increment::Full);
@@ -53,7 +55,10 @@ impl<S: Store> Allocator<S> {
                 None => self.store().create(&record).await,
             };
             if let Some(revision) = unless_lost(written)? {
-                *known = Some(Some(Versioned { value: handle, revision }));
+                *known = Some(Some(Versioned {
+                    value: handle,
+                    revision,
+                }));
                 return Ok(Increment::Done);
             }
         }
@@ -69,8 +74,13 @@ impl<S: Store> Allocator<S> {
     pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
         if let Some(stored) = known.take() {
             let count = stored.as_ref().map_or(0, |stored| stored.value.count(block));
-            let Some(stored) = stored.filter(|_| count >= i64::from(by)) else { return Ok(()) };
-            if self.set_count(stored, block, count - i64::from(by), known).await? {
+            let Some(stored) = stored.filter(|_| count >= i64::from(by)) else {
+                return Ok(());
+            };
+            if self
+                .set_count(stored, block, count - i64::from(by), known)
+                .await?
+            {
                 return Ok(());
             }
         }
@@ -95,7 +105,9 @@ impl<S: Store> Allocator<S> {
             }
 
             let block = self.block(cidr).await?;
-            let recorded = block.as_ref().map_or(0, |block| ordinals_of(&block.value, id).len());
+            let recorded = block
+                .as_ref()
+                .map_or(0, |block| ordinals_of(&block.value, id).len());
             if recorded > 0 && count <= recorded as i64 {
                 *known = Some(Some(stored));
                 return Ok(recorded);
@@ -141,11 +153,22 @@ impl<S: Store> Allocator<S> {
         let mut handle = stored.value.clone();
         handle.set_count(block, count);
         let written = if handle.blocks().next().is_none() {
-            let entry = Entry { record: Record::Handle(stored.value), revision: stored.revision };
+            let entry = Entry {
+                record: Record::Handle(stored.value),
+                revision: stored.revision,
+            };
             self.store().delete(&entry).await.map(|()| None)
         } else {
-            let written = self.store().update(&Record::Handle(handle.clone()), &stored.revision).await;
-            written.map(|revision| Some(Versioned { value: handle, revision }))
+            let written = self
+                .store()
+                .update(&Record::Handle(handle.clone()), &stored.revision)
+                .await;
+            written.map(|revision| {
+                Some(Versioned {
+                    value: handle,
+                    revision,
+                })
+            })
         };
         match written {
             Ok(stored) => {

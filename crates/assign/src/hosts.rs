@@ -25,7 +25,10 @@ impl<S: Store> Allocator<S> {
         if !self.is_calico
             && let Some(existing) = self.overlapping(key.cidr).await?
         {
-            return Err(Error::Overlap { block: key.cidr, existing });
+            return Err(Error::Overlap {
+                block: key.cidr,
+                existing,
+            });
         }
         let pending = self.pending_affinity(key).await?;
         self.claim_block(pending, windows).await
@@ -43,7 +46,9 @@ impl<S: Store> Allocator<S> {
         let holder = node.to_owned();
         let family = Family::of(cidr);
         let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
-        let affinities = affinities_of(found.into_iter()).into_iter().map(|affinity| affinity.value.key);
+        let affinities = affinities_of(found.into_iter())
+            .into_iter()
+            .map(|affinity| affinity.value.key);
         // This includes blocks outside of the pool, since Calico claims blocks there if the CIDR is larger than the
         // pool.
         let mut own: Vec<AffinityKey> = affinities
@@ -63,9 +68,14 @@ impl<S: Store> Allocator<S> {
         holder: &str,
         in_use: InUse,
     ) -> Result<()> {
-        let query = |family| Query::Affinities { kind: kind.clone(), holder: holder.to_owned(), family };
-        let [config, v4, v6] =
-            self.read([Query::Get(Key::IpamConfig), query(Family::V4), query(Family::V6)]).await?;
+        let query = |family| Query::Affinities {
+            kind: kind.clone(),
+            holder: holder.to_owned(),
+            family,
+        };
+        let [config, v4, v6] = self
+            .read([Query::Get(Key::IpamConfig), query(Family::V4), query(Family::V6)])
+            .await?;
         let config = allocator::config(config)?;
         let mut result = Ok(());
         for affinity in affinities_of(v4.into_iter().chain(v6)) {
@@ -90,7 +100,10 @@ impl<S: Store> Allocator<S> {
         in_use: InUse,
     ) -> Result<()> {
         for _ in 0..RETRIES {
-            let conditions = ReleaseAffinity { in_use, sequence: None };
+            let conditions = ReleaseAffinity {
+                in_use,
+                sequence: None,
+            };
             if unless_lost(self.release_affinity_if(key, config, conditions).await)?.is_some() {
                 return Ok(());
             }

@@ -18,7 +18,9 @@ pub(crate) struct BlockKeys {
 impl BlockKeys {
     pub(crate) fn new(found: Vec<Entry>) -> Self {
         let block = |entry: Entry| Some((block_of(&entry)?, entry.revision));
-        Self { revisions: found.into_iter().filter_map(block).collect() }
+        Self {
+            revisions: found.into_iter().filter_map(block).collect(),
+        }
     }
 
     pub(crate) fn contains(&self, cidr: IpNet) -> bool {

@@ -45,15 +45,24 @@ pub(crate) struct IndexedSnapshot<'s> {
 impl<'s> IndexedSnapshot<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
         let read = snapshot.blocks.iter().map(|block| (block.value.key, Some(block)));
-        let mut blocks: Vec<_> = read.chain(snapshot.hidden_blocks().map(|cidr| (cidr, None))).collect();
+        let mut blocks: Vec<_> = read
+            .chain(snapshot.hidden_blocks().map(|cidr| (cidr, None)))
+            .collect();
         blocks.sort_by_key(|(cidr, _)| *cidr);
         blocks.dedup_by_key(|(cidr, _)| *cidr);
-        let nodes = snapshot.nodes.iter().enumerate().map(|(at, node)| (node.value.name.as_str(), at));
+        let nodes = snapshot
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| (node.value.name.as_str(), at));
         let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
         let mut by_key = HashMap::new();
         for (at, affinity) in snapshot.affinities.iter().enumerate() {
             let key = &affinity.value.key;
-            affinities.entry((&key.kind, key.node.as_str())).or_default().push(at);
+            affinities
+                .entry((&key.kind, key.node.as_str()))
+                .or_default()
+                .push(at);
             by_key.entry(key).or_insert(at);
         }
         let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.kind {
@@ -62,7 +71,15 @@ impl<'s> IndexedSnapshot<'s> {
         });
         let nodes = nodes.collect();
         let undecodable = undecodable.collect();
-        Self { snapshot, blocks, nodes, affinities, by_key, undecodable, owned: OnceLock::new() }
+        Self {
+            snapshot,
+            blocks,
+            nodes,
+            affinities,
+            by_key,
+            undecodable,
+            owned: OnceLock::new(),
+        }
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<&'s Versioned<Node>> {
@@ -115,7 +132,9 @@ impl<'s> IndexedSnapshot<'s> {
             return Some(single);
         }
         let mut larger = around(&self.blocks, single, |(cidr, _)| *cidr);
-        larger.find(|range| !range.is_empty()).map(|range| self.blocks[range.start].0)
+        larger
+            .find(|range| !range.is_empty())
+            .map(|range| self.blocks[range.start].0)
     }
 
     /// The affinities of a holder, including those that are marked deleted.
@@ -124,7 +143,10 @@ impl<'s> IndexedSnapshot<'s> {
         kind: &'a AffinityType,
         holder: &'a str,
     ) -> impl Iterator<Item = &'s Versioned<Affinity>> {
-        let found = self.affinities.get(&(kind, holder)).map_or(&[][..], Vec::as_slice);
+        let found = self
+            .affinities
+            .get(&(kind, holder))
+            .map_or(&[][..], Vec::as_slice);
         let snapshot = self.snapshot;
         found.iter().map(move |at| &snapshot.affinities[*at])
     }
@@ -212,7 +234,11 @@ impl<'s> SnapshotStore<'s> {
             let after = writes.current.get(key)?.clone().map(|entry| entry.record);
             let before = self.stored(key);
             let changed = before.as_ref().map(|entry| &entry.record) != after.as_ref();
-            changed.then(|| Write { key: key.clone(), before, after })
+            changed.then(|| Write {
+                key: key.clone(),
+                before,
+                after,
+            })
         };
         writes.order.iter().filter_map(write).collect()
     }
@@ -228,11 +254,15 @@ impl<'s> SnapshotStore<'s> {
             Key::Block(cidr) => self.indexed.block(*cidr).map(|stored| self.block(stored)),
             Key::Affinity(key) => {
                 let found = self.indexed.by_key.get(key);
-                found.map(|at| &snapshot.affinities[*at]).map(entry(Record::Affinity))
+                found
+                    .map(|at| &snapshot.affinities[*at])
+                    .map(entry(Record::Affinity))
             }
             Key::Handle(id) => {
                 let mut handles = snapshot.handles.iter();
-                handles.find(|handle| handle.value.id() == **id).map(entry(Record::Handle))
+                handles
+                    .find(|handle| handle.value.id() == **id)
+                    .map(entry(Record::Handle))
             }
             Key::Node(name) => self.indexed.node(name).map(entry(Record::Node)),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
@@ -262,7 +292,10 @@ impl<'s> SnapshotStore<'s> {
         writes.count += 1;
         // No revision in a snapshot has this value.
         let revision = Revision::Etcd(i64::MIN + writes.count);
-        let entry = record.map(|record| Entry { record, revision: revision.clone() });
+        let entry = record.map(|record| Entry {
+            record,
+            revision: revision.clone(),
+        });
         if writes.current.insert(key.clone(), entry).is_none() {
             writes.order.push(key);
         }
@@ -300,8 +333,14 @@ impl<'s> SnapshotStore<'s> {
         let mut all: Vec<Entry> = reservations.map(entry(Record::Reservation)).collect();
         if !self.avoided.is_empty() {
             let cidrs = self.avoided.iter().map(|address| IpNet::from(*address)).collect();
-            let avoided = Reservation { name: String::new(), cidrs };
-            all.push(Entry { record: Record::Reservation(avoided), revision: Revision::Etcd(0) });
+            let avoided = Reservation {
+                name: String::new(),
+                cidrs,
+            };
+            all.push(Entry {
+                record: Record::Reservation(avoided),
+                revision: Revision::Etcd(0),
+            });
         }
         all
     }
@@ -315,7 +354,11 @@ impl<'s> SnapshotStore<'s> {
             let key = Key::Affinity(found.value.key.clone());
             !(self.ends_deletions && found.value.deleted) && writes.is_unwritten(query, &key)
         };
-        stored.filter(is_wanted).map(entry(Record::Affinity)).chain(writes.of(query)).collect()
+        stored
+            .filter(is_wanted)
+            .map(entry(Record::Affinity))
+            .chain(writes.of(query))
+            .collect()
     }
 
     fn blocks(&self, query: &Query) -> Vec<Entry> {
@@ -324,15 +367,23 @@ impl<'s> SnapshotStore<'s> {
         let stored = stored.filter(|stored| writes.is_unwritten(query, &Key::Block(stored.value.key)));
         let hidden = self.indexed.snapshot.hidden_blocks().filter_map(|cidr| {
             let key = Key::Block(cidr);
-            writes.is_unwritten(query, &key).then(|| undecodable(key, "it cannot be decoded".into()))
+            writes
+                .is_unwritten(query, &key)
+                .then(|| undecodable(key, "it cannot be decoded".into()))
         });
-        stored.map(|stored| self.block(stored)).chain(hidden).chain(writes.of(query)).collect()
+        stored
+            .map(|stored| self.block(stored))
+            .chain(hidden)
+            .chain(writes.of(query))
+            .collect()
     }
 
     /// The entry of a block. A block is copied once, however often it is read.
     fn block(&self, stored: &Versioned<StoredBlock>) -> Entry {
         let mut read = lock(&self.read);
-        read.entry(stored.value.key).or_insert_with(|| self.copied(stored)).clone()
+        read.entry(stored.value.key)
+            .or_insert_with(|| self.copied(stored))
+            .clone()
     }
 
     fn copied(&self, stored: &Versioned<StoredBlock>) -> Entry {
@@ -347,28 +398,50 @@ impl<'s> SnapshotStore<'s> {
         };
         let record = match usable {
             Some(block) => Record::Block(Arc::new(block.into_owned())),
-            None => Record::Undecodable { key: Key::Block(stored.value.key), reason: joined(problems, "; ") },
+            None => Record::Undecodable {
+                key: Key::Block(stored.value.key),
+                reason: joined(problems, "; "),
+            },
         };
-        Entry { record, revision: stored.revision.clone() }
+        Entry {
+            record,
+            revision: stored.revision.clone(),
+        }
     }
 
     fn block_keys(&self, query: &Query) -> Vec<Entry> {
         let writes = lock(&self.writes);
         let none = Revision::Etcd(0);
-        let stored = self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, &stored.revision));
+        let stored = self
+            .indexed
+            .snapshot
+            .blocks
+            .iter()
+            .map(|stored| (stored.value.key, &stored.revision));
         let hidden = self.indexed.snapshot.hidden_blocks();
         let all = stored.chain(hidden.map(|cidr| (cidr, &none)));
         let old = all
             .filter(|(cidr, _)| writes.is_unwritten(query, &Key::Block(*cidr)))
-            .map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision: revision.clone() });
-        old.chain(writes.of(query).map(|entry| block_key(&entry))).collect()
+            .map(|(cidr, revision)| Entry {
+                record: Record::BlockKey(cidr),
+                revision: revision.clone(),
+            });
+        old.chain(writes.of(query).map(|entry| block_key(&entry)))
+            .collect()
     }
 }
 
 /// True if an affinity has the labels by which Calico lists it.
 pub(crate) fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
-    let Revision::Kubernetes(version) = &affinity.revision else { return true };
-    affinity.value.key.labels().iter().all(|(name, value)| version.labels.get(*name) == Some(value))
+    let Revision::Kubernetes(version) = &affinity.revision else {
+        return true;
+    };
+    affinity
+        .value
+        .key
+        .labels()
+        .iter()
+        .all(|(name, value)| version.labels.get(*name) == Some(value))
 }
 
 /// Runs an operation on a snapshot. Such an operation never waits.
@@ -388,16 +461,25 @@ fn block_key(found: &Entry) -> Entry {
         Key::Block(cidr) => Record::BlockKey(cidr),
         _ => found.record.clone(),
     };
-    Entry { record, revision: found.revision.clone() }
+    Entry {
+        record,
+        revision: found.revision.clone(),
+    }
 }
 
 /// Returns a function that turns an object of the snapshot into a store entry.
 fn entry<T: Clone>(record: fn(T) -> Record) -> impl Fn(&Versioned<T>) -> Entry {
-    move |stored| Entry { record: record(stored.value.clone()), revision: stored.revision.clone() }
+    move |stored| Entry {
+        record: record(stored.value.clone()),
+        revision: stored.revision.clone(),
+    }
 }
 
 fn undecodable(key: Key, reason: String) -> Entry {
-    Entry { record: Record::Undecodable { key, reason }, revision: Revision::Etcd(0) }
+    Entry {
+        record: Record::Undecodable { key, reason },
+        revision: Revision::Etcd(0),
+    }
 }
 
 fn is_marked_deleted(record: &Record) -> bool {

@@ -99,13 +99,23 @@ impl<S: Store> Allocator<S> {
         for _ in 0..RETRIES {
             let mut block = self.block_of(address, &pool).await?;
             let current = block.value.without_cooled(self.now(), config.cooldown());
-            let held = current.allocation_of(address).ok_or(Error::NotAssigned(address))?;
+            let held = current
+                .allocation_of(address)
+                .ok_or(Error::NotAssigned(address))?;
             let record = held.attribute.to_attribute();
             if record.handle.as_deref().map(clean_id) != Some(handle) {
-                return Err(Error::NotOfHandle { address, handle: handle.to_owned() });
+                return Err(Error::NotOfHandle {
+                    address,
+                    handle: handle.to_owned(),
+                });
             }
             check(&record.owner, &updates.active, &conditions.active, address)?;
-            check(&record.alternate, &updates.alternate, &conditions.alternate, address)?;
+            check(
+                &record.alternate,
+                &updates.alternate,
+                &conditions.alternate,
+                address,
+            )?;
 
             let now = self.now();
             let edited = block.value.update(|update| {
@@ -134,7 +144,10 @@ impl<S: Store> Allocator<S> {
         if self.is_calico {
             return Err(Error::NoBlock(cidr));
         }
-        self.blocks_around(address).await?.pop().ok_or(Error::NoBlock(cidr))
+        self.blocks_around(address)
+            .await?
+            .pop()
+            .ok_or(Error::NoBlock(cidr))
     }
 
     /// The configuration, and the enabled pool that contains an address.
@@ -153,7 +166,10 @@ fn check(
     address: IpAddr,
 ) -> Result<()> {
     let has = |name: &str, value: &str| {
-        found.as_ref().and_then(|owner| owner.get(name)).is_some_and(|v| v == value)
+        found
+            .as_ref()
+            .and_then(|owner| owner.get(name))
+            .is_some_and(|v| v == value)
     };
     let is_empty = found.as_ref().is_none_or(BTreeMap::is_empty);
     let is_met = match expected {
@@ -164,7 +180,11 @@ fn check(
         Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_empty,
         Expected::Pod(pod) => has("pod", &pod.name) && has("namespace", &pod.namespace),
     };
-    if is_met { Ok(()) } else { Err(Error::Changed(address)) }
+    if is_met {
+        Ok(())
+    } else {
+        Err(Error::Changed(address))
+    }
 }
 
 fn set(owner: &mut Option<OwnerAttributes>, update: &NewOwner) {

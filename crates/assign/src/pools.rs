@@ -15,7 +15,10 @@ use crate::store::{Entry, Query, Store};
 
 /// The pools in an answer, sorted by name, without those that cannot be decoded.
 pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
-    let mut pools: Vec<Pool> = found.into_iter().filter_map(|entry| entry.record.into()).collect();
+    let mut pools: Vec<Pool> = found
+        .into_iter()
+        .filter_map(|entry| entry.record.into())
+        .collect();
     pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
 }
@@ -35,7 +38,9 @@ pub(crate) fn pool_of(pools: &[Pool], address: IpAddr) -> Option<&Pool> {
 
 /// The first enabled pool that contains an address.
 pub(crate) fn enabled_pool_of(pools: &[Pool], address: IpAddr) -> Option<&Pool> {
-    pools.iter().find(|pool| pool.is_enabled() && pool.cidr.contains(&address))
+    pools
+        .iter()
+        .find(|pool| pool.is_enabled() && pool.cidr.contains(&address))
 }
 
 /// A request for the pools that serve a node.
@@ -63,7 +68,11 @@ pub(crate) struct ServingPools {
 impl PoolRequest<'_> {
     pub(crate) fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<ServingPools> {
         let passed_over = |pool: &Pool, why: PoolPassedOver| {
-            trace.record(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+            trace.record(|| Event::PoolPassedOver {
+                pool: pool.name.clone(),
+                cidr: pool.cidr,
+                why,
+            });
         };
         let is_open = |pool: &&Pool| match self.closed(pool) {
             Some(why) => {
@@ -75,10 +84,15 @@ impl PoolRequest<'_> {
         let enabled: Vec<&Pool> = pools.iter().filter(is_open).collect();
         // Blocks must have more addresses than are reserved for Windows.
         let longest = self.family.bits() - if self.windows { 3 } else { 0 };
-        let eligible: Vec<&Pool> =
-            enabled.iter().copied().filter(|pool| pool.block_size <= longest).collect();
+        let eligible: Vec<&Pool> = enabled
+            .iter()
+            .copied()
+            .filter(|pool| pool.block_size <= longest)
+            .collect();
         if eligible.is_empty() {
-            enabled.iter().for_each(|pool| passed_over(pool, PoolPassedOver::BlocksTooSmall));
+            enabled
+                .iter()
+                .for_each(|pool| passed_over(pool, PoolPassedOver::BlocksTooSmall));
             return Err(Error::NoQualifiedPool);
         }
 
@@ -112,7 +126,10 @@ impl PoolRequest<'_> {
                 passed_over(pool, PoolPassedOver::Use(self.intended_use));
                 continue;
             }
-            trace.record(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
+            trace.record(|| Event::PoolServes {
+                pool: pool.name.clone(),
+                cidr: pool.cidr,
+            });
             usable.push(pool.clone());
         }
         if usable.is_empty() {
@@ -145,7 +162,9 @@ impl PoolRequest<'_> {
         }
         let namespaces = pool.selected_namespaces().map_err(broken)?;
         if !namespaces.matches(self.namespace_labels.unwrap_or(&none)) {
-            return Ok(Some(PoolPassedOver::NamespaceSelector(pool.namespace_selector.clone())));
+            return Ok(Some(PoolPassedOver::NamespaceSelector(
+                pool.namespace_selector.clone(),
+            )));
         }
         Ok(None)
     }
@@ -153,5 +172,8 @@ impl PoolRequest<'_> {
 
 /// The error for a pool's selector that does not parse.
 pub(crate) fn broken_selector(pool: &Pool, reason: SelectorError) -> Error {
-    Error::Selector { pool: pool.name.clone(), reason }
+    Error::Selector {
+        pool: pool.name.clone(),
+        reason,
+    }
 }

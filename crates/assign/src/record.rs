@@ -52,7 +52,10 @@ impl Record {
             Key::IpamHost(name) => Ok(Self::Host(name.clone())),
             _ => return None,
         };
-        Some(record.unwrap_or_else(|error| Self::Undecodable { key: key.clone(), reason: error.to_string() }))
+        Some(record.unwrap_or_else(|error| Self::Undecodable {
+            key: key.clone(),
+            reason: error.to_string(),
+        }))
     }
 
     /// Encodes the record as its value in etcd. `None` for records that are never written.

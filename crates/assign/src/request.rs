@@ -93,7 +93,11 @@ pub struct AutoAssigned {
 
 impl AutoAssigned {
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.v4.iter().chain(&self.v6).flat_map(|assigned| &assigned.addresses).map(IpNet::addr)
+        self.v4
+            .iter()
+            .chain(&self.v6)
+            .flat_map(|assigned| &assigned.addresses)
+            .map(IpNet::addr)
     }
 }
 
@@ -113,7 +117,13 @@ pub struct Assigned {
 
 impl Assigned {
     pub(crate) fn new(family: Family, requested: u32, windows: bool) -> Self {
-        Self { family, requested, addresses: Vec::new(), messages: Vec::new(), windows }
+        Self {
+            family,
+            requested,
+            addresses: Vec::new(),
+            messages: Vec::new(),
+            windows,
+        }
     }
 
     /// The number of addresses that are still missing.
@@ -134,7 +144,10 @@ impl Assigned {
         }
         let found = self.addresses.len();
         let requested = self.requested;
-        let mut text = format!("Assigned {found} out of {requested} requested {} addresses", self.family);
+        let mut text = format!(
+            "Assigned {found} out of {requested} requested {} addresses",
+            self.family
+        );
         for message in &self.messages {
             text.push_str(&format!("; {message}"));
         }

@@ -40,18 +40,34 @@ pub trait Store {
 
     /// Stores a record; fails if one exists under its key.
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        self.swap(&Swap { record: record.clone(), read: None, deletes: false }).await
+        self.swap(&Swap {
+            record: record.clone(),
+            read: None,
+            deletes: false,
+        })
+        .await
     }
 
     /// Replaces the record that was read at `revision`.
     async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        self.swap(&Swap { record: record.clone(), read: Some(revision.clone()), deletes: false }).await
+        self.swap(&Swap {
+            record: record.clone(),
+            read: Some(revision.clone()),
+            deletes: false,
+        })
+        .await
     }
 
     /// Deletes a record, if it has not changed since it was read.
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let Entry { record, revision } = entry.clone();
-        self.swap(&Swap { record, read: Some(revision), deletes: true }).await.map(drop)
+        self.swap(&Swap {
+            record,
+            read: Some(revision),
+            deletes: true,
+        })
+        .await
+        .map(drop)
     }
 }
 

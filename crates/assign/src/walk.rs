@@ -35,7 +35,13 @@ impl Walk {
                 (count, GoRandom::new(seed).below_power(bits) % count)
             }
         };
-        Self { pool: pool.cidr.trunc(), prefix: pool.block_size, count, start, passed: 0 }
+        Self {
+            pool: pool.cidr.trunc(),
+            prefix: pool.block_size,
+            count,
+            start,
+            passed: 0,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Option<IpNet> {
@@ -121,7 +127,11 @@ mod tests {
 
     #[test]
     fn a_walk_meets_every_block_once() {
-        for (cidr, size, count) in [("10.0.0.0/24", 28, 16), ("fd00::/120", 122, 4), ("10.0.0.0/30", 30, 1)] {
+        for (cidr, size, count) in [
+            ("10.0.0.0/24", 28, 16),
+            ("fd00::/120", 122, 4),
+            ("10.0.0.0/30", 30, 1),
+        ] {
             let mut walk = Walk::new(&pool(cidr, size), "node-1", 7);
             let probe = walk.clone();
             let met: Vec<IpNet> = std::iter::from_fn(|| walk.next()).collect();
@@ -140,19 +150,44 @@ mod tests {
         for (cidr, size, host, first) in [
             ("10.244.0.0/16", 26, "node-1", "10.244.84.128/26"),
             ("10.244.0.0/16", 26, "n1", "10.244.40.128/26"),
-            ("10.244.0.0/16", 26, "ip-10-0-3-7.eu-west-1.compute.internal", "10.244.99.128/26"),
+            (
+                "10.244.0.0/16",
+                26,
+                "ip-10-0-3-7.eu-west-1.compute.internal",
+                "10.244.99.128/26",
+            ),
             ("10.244.0.0/16", 26, "load-balancer", "10.244.146.128/26"),
             ("10.244.0.0/16", 26, "köln", "10.244.116.64/26"),
             ("10.244.0.0/16", 26, "", "10.244.67.192/26"),
             ("10.0.0.0/8", 26, "node-1", "10.39.119.128/26"),
             ("192.168.0.0/20", 29, "n1", "192.168.5.16/29"),
             ("10.9.0.0/26", 26, "n1", "10.9.0.0/26"),
-            ("fd00:10:244::/64", 122, "node-1", "fd00:10:244:0:94fa:7820:5b81:7500/122"),
+            (
+                "fd00:10:244::/64",
+                122,
+                "node-1",
+                "fd00:10:244:0:94fa:7820:5b81:7500/122",
+            ),
             ("fd00:1::/59", 122, "n1", "fd00:1:0:13:e83c:c9a6:7f8b:bb80/122"),
-            ("fd00:1::/58", 122, "load-balancer", "fd00:1:0:30:d0ba:d720:cd1d:da40/122"),
+            (
+                "fd00:1::/58",
+                122,
+                "load-balancer",
+                "fd00:1:0:30:d0ba:d720:cd1d:da40/122",
+            ),
             ("fd00:1::/57", 122, "köln", "fd00:1:0:64:50be:614c:f60c:a780/122"),
-            ("fd00::/8", 122, "n1", "fddd:cf7a:b6b7:61e7:f788:a1b7:890e:f200/122"),
-            ("::/0", 116, "node-1", "3544:5b2b:7e95:218b:641a:11cb:b955:4000/116"),
+            (
+                "fd00::/8",
+                122,
+                "n1",
+                "fddd:cf7a:b6b7:61e7:f788:a1b7:890e:f200/122",
+            ),
+            (
+                "::/0",
+                116,
+                "node-1",
+                "3544:5b2b:7e95:218b:641a:11cb:b955:4000/116",
+            ),
             ("::/0", 127, "n1", "9ac8:9e89:b471:abac:6d86:1cfc:fc38:f52a/127"),
         ] {
             let mut walk = Walk::new(&pool(cidr, size), host, 7);
@@ -163,7 +198,9 @@ mod tests {
     #[test]
     fn larger_blocks_with_keys_elsewhere_are_found() {
         let elsewhere = |cidr: &str| -> Vec<String> {
-            holding_elsewhere(cidr.parse().unwrap()).map(|larger| larger.to_string()).collect()
+            holding_elsewhere(cidr.parse().unwrap())
+                .map(|larger| larger.to_string())
+                .collect()
         };
         let of_v4 = elsewhere("10.0.7.64/26");
         assert_eq!(of_v4.first().map(String::as_str), Some("10.0.0.0/20"));

@@ -30,7 +30,11 @@ pub enum Claim<'s> {
     /// A KubeVirt machine.
     Machine,
     /// A pod, named by the attributes.
-    Pod { namespace: TextRef<'s>, pod: TextRef<'s>, node: Option<TextRef<'s>> },
+    Pod {
+        namespace: TextRef<'s>,
+        pod: TextRef<'s>,
+        node: Option<TextRef<'s>>,
+    },
     /// A container, named by the ID at the end of the handle.
     Container(String),
     /// A pod, named by the handle `<namespace>.<pod>`, as in Calico 2.x. The record has no attributes.
@@ -66,7 +70,11 @@ impl<'s> Claim<'s> {
             return Self::Machine;
         }
         if let (Some(namespace), Some(pod)) = (owner.namespace, owner.pod) {
-            return Self::Pod { namespace, pod, node: owner.node };
+            return Self::Pod {
+                namespace,
+                pod,
+                node: owner.node,
+            };
         }
         if record.is_anonymous() {
             return Self::Anonymous;
@@ -97,7 +105,10 @@ impl<'s> Claim<'s> {
     pub fn of_handle(handle: &str) -> Self {
         let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
-            return Self::Tunnel { kind, node: node.to_owned() };
+            return Self::Tunnel {
+                kind,
+                node: node.to_owned(),
+            };
         }
         // Network names are arbitrary. For example, `lb-net.<container>` belongs to a container, and in
         // `prod.net.vmi.<machine>`, the network name contains a dot. A service's handle is `lb-` and a hash, which
@@ -113,9 +124,10 @@ impl<'s> Claim<'s> {
             return Self::Container(tail.to_owned());
         }
         match handle.split_once('.') {
-            Some((namespace, pod)) if !namespace.is_empty() && !pod.is_empty() => {
-                Self::LegacyPod { namespace: namespace.to_owned(), pod: pod.to_owned() }
-            }
+            Some((namespace, pod)) if !namespace.is_empty() && !pod.is_empty() => Self::LegacyPod {
+                namespace: namespace.to_owned(),
+                pod: pod.to_owned(),
+            },
             _ => Self::Unknown,
         }
     }
@@ -159,7 +171,12 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 /// Returns the type and name of an owner, such as `pod` and `namespace/name`, or `tunnel` and the attribute `type`.
 pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
     let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
-    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
+    let handle = || {
+        attribute
+            .clean_handle()
+            .map(|h| h.to_string())
+            .unwrap_or_default()
+    };
     match claim {
         Claim::Machine => {
             let name = format!("{}/{}", text("namespace"), text("vmi-name"));
@@ -175,7 +192,10 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
 }
 
 fn is_container_id(text: &str) -> bool {
-    text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() >= MIN_CONTAINER_ID
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// Returns the possible container IDs at the end of a handle `<network>.<container ID>`. Either part can contain
@@ -194,7 +214,9 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
         (Some(namespace), Some(name)) => {
             namespace == *service.namespace.as_str() && name == *service.name.as_str()
         }
-        _ => record.clean_handle().is_some_and(|handle| handle == *service.handle().as_str()),
+        _ => record
+            .clean_handle()
+            .is_some_and(|handle| handle == *service.handle().as_str()),
     }
 }
 
@@ -206,11 +228,19 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
         // Like Calico's collector, never look for a machine without a name and a namespace.
         let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
         let is_named = !namespace.is_empty() && !machine.is_empty();
-        return is_named.then(|| (namespace.to_string(), machine.to_string())).into_iter().collect();
+        return is_named
+            .then(|| (namespace.to_string(), machine.to_string()))
+            .into_iter()
+            .collect();
     }
-    let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
+    let handle = record
+        .clean_handle()
+        .map(|handle| handle.to_string())
+        .unwrap_or_default();
     let names = after_networks(&handle).filter_map(|name| name.split_once('.'));
-    names.map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned())).collect()
+    names
+        .map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned()))
+        .collect()
 }
 
 /// The prefix of the names of pods that run virtual machines.
@@ -235,7 +265,9 @@ pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
 
 /// Returns the parts of a machine's handle that could follow the network and [`MACHINE`].
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
-    handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
+    handle
+        .match_indices(MACHINE)
+        .map(|(place, _)| &handle[place + MACHINE.len()..])
 }
 
 /// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID after [`MACHINE`] belongs to

@@ -185,7 +185,11 @@ impl FromStr for Code {
     type Err = UnknownCode;
 
     fn from_str(text: &str) -> Result<Self, UnknownCode> {
-        Self::ALL.iter().copied().find(|code| code.name() == text).ok_or_else(|| UnknownCode(text.to_owned()))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.name() == text)
+            .ok_or_else(|| UnknownCode(text.to_owned()))
     }
 }
 

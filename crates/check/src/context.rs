@@ -30,7 +30,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { grace: None, pool_threshold: DEFAULT_POOL_THRESHOLD, cni_configuration: None }
+        Self {
+            grace: None,
+            pool_threshold: DEFAULT_POOL_THRESHOLD,
+            cni_configuration: None,
+        }
     }
 }
 
@@ -61,7 +65,10 @@ impl<'s> Context<'s> {
 
     /// Makes the context for a cluster whose nodes use Calico IPAM, even if the snapshot does not show it.
     pub(crate) fn of_nodes(snapshot: &'s Snapshot, options: &Options) -> Self {
-        Self::with(Index::with_services_only(snapshot, snapshot.taken_at, false), options)
+        Self::with(
+            Index::with_services_only(snapshot, snapshot.taken_at, false),
+            options,
+        )
     }
 
     fn with(index: Index<'s>, options: &Options) -> Self {
@@ -73,7 +80,9 @@ impl<'s> Context<'s> {
             grace: grace(snapshot, options),
             pool_threshold: options.pool_threshold,
             cni_configuration: options.cni_configuration.clone(),
-            strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
+            strict_affinity: snapshot
+                .effective_ipam_config()
+                .is_some_and(|c| c.strict_affinity),
         }
     }
 
@@ -88,7 +97,9 @@ impl<'s> Context<'s> {
     }
 
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
-        let age = record.allocated_at().map(|allocated| now.duration_since(allocated));
+        let age = record
+            .allocated_at()
+            .map(|allocated| now.duration_since(allocated));
         // A time far in the future, from a wrong clock, would keep the allocation young until then.
         age.is_some_and(|age| age < self.grace && age >= -CLOCK_SKEW)
     }
@@ -97,6 +108,12 @@ impl<'s> Context<'s> {
 /// Returns the grace period of the options, or else the cluster's `leakGracePeriod` if it is positive, or else
 /// [`DEFAULT_GRACE`].
 pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
-    let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
-    options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)
+    let configured = snapshot
+        .kube_controllers
+        .as_ref()
+        .and_then(|c| c.leak_grace_period);
+    options
+        .grace
+        .or(configured.filter(|grace| grace.is_positive()))
+        .unwrap_or(DEFAULT_GRACE)
 }

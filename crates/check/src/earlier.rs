@@ -39,7 +39,10 @@ pub enum NoReport {
 /// Reads a JSON or YAML file. JSON is decoded as a stream, so the whole file is never in memory.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
     serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
-        let yaml = file.rewind().ok().and_then(|()| serde_yaml::from_reader(file).ok());
+        let yaml = file
+            .rewind()
+            .ok()
+            .and_then(|()| serde_yaml::from_reader(file).ok());
         yaml.ok_or_else(|| NoReport::Unparsable(json.to_string()))
     })
 }
@@ -131,7 +134,10 @@ impl EarlierReport {
         let missing = || NoReport::Undecodable("missing field `findings`".into());
         let mut findings = of.findings.take().ok_or_else(missing)?;
         findings.append(&mut of.changes.not_checked);
-        Ok(Self { findings, ..Self::of_cluster(of) })
+        Ok(Self {
+            findings,
+            ..Self::of_cluster(of)
+        })
     }
 
     /// Reads a report except its findings, which may be missing.
@@ -143,14 +149,27 @@ impl EarlierReport {
     }
 
     pub(crate) fn of_cluster(of: OfCluster) -> Self {
-        let OfCluster { cluster: WrittenIdentity { guid, taken_at }, coverage, .. } = of;
+        let OfCluster {
+            cluster: WrittenIdentity { guid, taken_at },
+            coverage,
+            ..
+        } = of;
         // Sources that this version of calipam does not know are left out.
         let source = |name: String| serde_json::from_value(Value::from(name)).ok();
         let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
         let sources = |coverage: BTreeMap<String, Value>| {
-            coverage.into_iter().filter(is_read).filter_map(|(name, _)| source(name)).collect()
+            coverage
+                .into_iter()
+                .filter(is_read)
+                .filter_map(|(name, _)| source(name))
+                .collect()
         };
-        Self { guid, taken_at, read: coverage.map(sources), findings: Vec::new() }
+        Self {
+            guid,
+            taken_at,
+            read: coverage.map(sources),
+            findings: Vec::new(),
+        }
     }
 }
 
@@ -223,7 +242,9 @@ impl Changes {
         findings: &[Finding],
         dropped: &[Finding],
     ) -> Self {
-        let now = coverage.iter().filter(|(_, coverage)| **coverage == Coverage::Read);
+        let now = coverage
+            .iter()
+            .filter(|(_, coverage)| **coverage == Coverage::Read);
         let now: BTreeSet<Source> = now.map(|(source, _)| *source).collect();
         let then = earlier.read.unwrap_or_else(|| now.clone());
         let not_read_now: Vec<Source> = then.difference(&now).copied().collect();
@@ -231,13 +252,28 @@ impl Changes {
 
         let found: HashSet<Identity> = findings.iter().map(identity).collect();
         let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
-        let before = earlier.findings.iter().map(|f| (f.identity(), f.severity)).collect();
-        let absent = earlier.findings.into_iter().filter(|finding| !found.contains(&finding.identity()));
+        let before = earlier
+            .findings
+            .iter()
+            .map(|f| (f.identity(), f.severity))
+            .collect();
+        let absent = earlier
+            .findings
+            .into_iter()
+            .filter(|finding| !found.contains(&finding.identity()));
         let (gone, not_checked) = absent.partition(|finding| {
             let code = finding.code.parse::<Code>();
             code.is_ok_and(|code| is_checked(code, &not_read_now)) && !changing.contains(&finding.identity())
         });
-        Self { since: earlier.taken_at, before, removed: 0, gone, not_checked, not_read_now, not_read_then }
+        Self {
+            since: earlier.taken_at,
+            before,
+            removed: 0,
+            gone,
+            not_checked,
+            not_read_now,
+            not_read_then,
+        }
     }
 
     /// Returns the change in a finding of the report.
@@ -251,8 +287,11 @@ impl Changes {
 
     /// The number of findings by change, including removed ones.
     pub fn counts(&self, findings: &[Finding]) -> BTreeMap<Change, usize> {
-        let mut counts =
-            BTreeMap::from([(Change::New, 0), (Change::Worse, 0), (Change::Stays, self.removed)]);
+        let mut counts = BTreeMap::from([
+            (Change::New, 0),
+            (Change::Worse, 0),
+            (Change::Stays, self.removed),
+        ]);
         for finding in findings {
             *counts.entry(self.of(finding)).or_default() += 1;
         }
@@ -261,7 +300,9 @@ impl Changes {
 
     /// The worst severity among the findings that are new or worse than before.
     pub fn worst_new_or_worse(&self, findings: &[Finding]) -> Option<Severity> {
-        let news = findings.iter().filter(|finding| self.of(finding).is_new_or_worse());
+        let news = findings
+            .iter()
+            .filter(|finding| self.of(finding).is_new_or_worse());
         news.map(|finding| finding.severity).min()
     }
 
@@ -287,7 +328,10 @@ fn identity(finding: &Finding) -> Identity {
     let Finding { code, subject, .. } = finding;
     (
         code.name().to_owned(),
-        EarlierSubject { kind: subject.kind().into(), name: Subject::to_string(subject) },
+        EarlierSubject {
+            kind: subject.kind().into(),
+            name: Subject::to_string(subject),
+        },
     )
 }
 
@@ -295,7 +339,10 @@ fn identity(finding: &Finding) -> Identity {
 /// need endpoints, pods, services and machines.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
-        matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)
+        matches!(
+            source,
+            Source::Endpoints | Source::Pods | Source::Services | Source::Machines
+        )
     });
     not_read.is_empty() || only_users && !code.looks_at_users()
 }

@@ -36,13 +36,24 @@ fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Change
 }
 
 fn names(findings: &[EarlierFinding]) -> Vec<&str> {
-    findings.iter().map(|finding| finding.subject.name.as_str()).collect()
+    findings
+        .iter()
+        .map(|finding| finding.subject.name.as_str())
+        .collect()
 }
 
 #[test]
 fn code_and_subject_identify_a_finding() {
-    let before = report(&[(Code::OrphanHandle, "a"), (Code::OrphanHandle, "b"), (Code::HandleCount, "c")]);
-    let mut now = report(&[(Code::OrphanHandle, "a"), (Code::HandleCount, "b"), (Code::HandleCount, "c")]);
+    let before = report(&[
+        (Code::OrphanHandle, "a"),
+        (Code::OrphanHandle, "b"),
+        (Code::HandleCount, "c"),
+    ]);
+    let mut now = report(&[
+        (Code::OrphanHandle, "a"),
+        (Code::HandleCount, "b"),
+        (Code::HandleCount, "c"),
+    ]);
     now.findings[0].evidence = Evidence::Handle(Box::new(HandleEvidence {
         revision: Some("8".into()),
         ..HandleEvidence::default()
@@ -52,10 +63,16 @@ fn code_and_subject_identify_a_finding() {
     let of: Vec<Change> = now.findings.iter().map(|finding| changes.of(finding)).collect();
     assert_eq!(of, [Change::Stays, Change::New, Change::Worse]);
     assert_eq!(names(&changes.gone), ["b"]);
-    assert_eq!(changes.worst_new_or_worse(&now.findings), Some(Severity::Critical));
+    assert_eq!(
+        changes.worst_new_or_worse(&now.findings),
+        Some(Severity::Critical)
+    );
     let counts: Vec<usize> = changes.counts(&now.findings).into_values().collect();
     assert_eq!(counts, [1, 1, 1]);
-    assert_eq!((changes.not_checked.len(), changes.since), (0, before.cluster.taken_at));
+    assert_eq!(
+        (changes.not_checked.len(), changes.since),
+        (0, before.cluster.taken_at)
+    );
 }
 
 #[test]
@@ -63,15 +80,22 @@ fn findings_that_were_not_checked_again_are_not_gone() {
     let before = report(&[(Code::LeakedAddress, "users"), (Code::OrphanHandle, "own")]);
     let mut now = report(&[]);
     let unread = |now: &mut Report, source| {
-        now.coverage.insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
+        now.coverage
+            .insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
     };
     let mut then = before.clone();
     then.coverage.insert(Source::Pods, Coverage::Read);
     unread(&mut now, Source::Pods);
     let changes = since(earlier(&then), &now, &[]);
-    assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["own"], vec!["users"]));
+    assert_eq!(
+        (names(&changes.gone), names(&changes.not_checked)),
+        (vec!["own"], vec!["users"])
+    );
     let expected = (&[Source::Pods][..], &[][..]);
-    assert_eq!((changes.not_read_now.as_slice(), changes.not_read_then.as_slice()), expected);
+    assert_eq!(
+        (changes.not_read_now.as_slice(), changes.not_read_then.as_slice()),
+        expected
+    );
     let changes = since(earlier(&now), &then, &[]);
     assert_eq!(changes.not_read_then, [Source::Pods]);
 
@@ -81,7 +105,10 @@ fn findings_that_were_not_checked_again_are_not_gone() {
 
     let dropped = report(&[(Code::OrphanHandle, "own")]).findings;
     let changes = since(earlier(&before), &report(&[]), &dropped);
-    assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["users"], vec!["own"]));
+    assert_eq!(
+        (names(&changes.gone), names(&changes.not_checked)),
+        (vec!["users"], vec!["own"])
+    );
 }
 
 #[test]
@@ -93,14 +120,23 @@ fn findings_of_unknown_rules_are_not_checked_and_filters_apply() {
     let earlier = EarlierReport::decode(&value).unwrap();
     assert_eq!(earlier.findings[0].severity, None);
     let mut changes = since(earlier, &report(&[]), &[]);
-    assert_eq!((names(&changes.gone), names(&changes.not_checked)), (vec!["b"], vec!["a"]));
-    changes.narrow(&Filter { rules: vec![Code::OrphanHandle], ..Filter::default() });
+    assert_eq!(
+        (names(&changes.gone), names(&changes.not_checked)),
+        (vec!["b"], vec!["a"])
+    );
+    changes.narrow(&Filter {
+        rules: vec![Code::OrphanHandle],
+        ..Filter::default()
+    });
     assert_eq!((changes.gone.len(), changes.not_checked.len()), (0, 0));
 }
 
 #[test]
 fn unchanged_findings_are_neither_new_nor_worse() {
-    assert_eq!([Change::New, Change::Worse, Change::Stays].map(Change::is_new_or_worse), [true, true, false]);
+    assert_eq!(
+        [Change::New, Change::Worse, Change::Stays].map(Change::is_new_or_worse),
+        [true, true, false]
+    );
 }
 
 #[test]
@@ -123,8 +159,19 @@ fn other_documents_are_refused_and_missing_coverage_is_accepted() {
     assert!(decode(&whole).is_ok());
     let mut older = whole;
     older.as_object_mut().unwrap().remove("coverage");
-    let changes = since(decode(&older).unwrap(), &report(&[(Code::OrphanHandle, "a")]), &[]);
-    assert_eq!((changes.not_read_now.len(), changes.not_read_then.len(), changes.gone.len()), (0, 0, 0));
+    let changes = since(
+        decode(&older).unwrap(),
+        &report(&[(Code::OrphanHandle, "a")]),
+        &[],
+    );
+    assert_eq!(
+        (
+            changes.not_read_now.len(),
+            changes.not_read_then.len(),
+            changes.gone.len()
+        ),
+        (0, 0, 0)
+    );
     let parses = |text: &str| read_document::<Value>(Cursor::new(text.to_owned())).is_ok();
     assert_eq!(["a: 1", "{}", "{"].map(parses), [true, true, false]);
 }

@@ -70,17 +70,28 @@ impl Subject {
 
     /// The address, if the subject is one.
     pub fn address(&self) -> Option<IpAddr> {
-        if let Self::Address(address) = self { Some(*address) } else { None }
+        if let Self::Address(address) = self {
+            Some(*address)
+        } else {
+            None
+        }
     }
 
     /// The ID, if the subject is a handle.
     pub fn handle(&self) -> Option<&str> {
-        if let Self::Handle(id) = self { Some(id) } else { None }
+        if let Self::Handle(id) = self {
+            Some(id)
+        } else {
+            None
+        }
     }
 
     /// The subject of an affinity.
     pub fn affinity(key: &AffinityKey) -> Self {
-        Self::Affinity { node: key.node.clone(), cidr: key.cidr }
+        Self::Affinity {
+            node: key.node.clone(),
+            cidr: key.cidr,
+        }
     }
 
     /// The address or CIDR of the subject, if it has one.
@@ -194,7 +205,10 @@ impl Finding {
         if let Evidence::Address(evidence) = &self.evidence
             && let Some(last) = &evidence.last_in_use
         {
-            return format!("{}; last seen in use at {:.0}, by {}", self.text, last.at, last.by);
+            return format!(
+                "{}; last seen in use at {:.0}, by {}",
+                self.text, last.at, last.by
+            );
         }
         self.text.to_string()
     }
@@ -218,7 +232,11 @@ impl Finding {
 
     /// Sets a severity that depends on the state. The table of codes names the rules that do this.
     pub(crate) fn with_severity(mut self, severity: Severity) -> Self {
-        debug_assert!(self.code.has_other_severities(), "{} has one severity", self.code.name());
+        debug_assert!(
+            self.code.has_other_severities(),
+            "{} has one severity",
+            self.code.name()
+        );
         self.severity = severity;
         self
     }
@@ -301,7 +319,11 @@ mod tests {
         assert_eq!(to_value(record()).unwrap(), expected);
         let odd = RecordEvidence {
             block_owner: Some(BlockOwner::Other("unknown".into())),
-            record: Attribute { released_at: Some("yesterday".into()), ..Attribute::default() }.into(),
+            record: Attribute {
+                released_at: Some("yesterday".into()),
+                ..Attribute::default()
+            }
+            .into(),
             ..record()
         };
         let written = to_value(odd).unwrap();
@@ -320,8 +342,13 @@ mod tests {
         assert_eq!(pod.addresses().count(), 1);
         let tunnel = OwnerField::Tunnel(TunnelKind::Vxlan);
         assert_eq!(to_value(tunnel).unwrap(), json!("spec.ipv4VXLANTunnelAddr"));
-        let order =
-            [OwnerKind::Endpoint, OwnerKind::Node, OwnerKind::Pod, OwnerKind::Service, OwnerKind::Tunnel];
+        let order = [
+            OwnerKind::Endpoint,
+            OwnerKind::Node,
+            OwnerKind::Pod,
+            OwnerKind::Service,
+            OwnerKind::Tunnel,
+        ];
         assert!(order.is_sorted_by_key(|kind| (*kind, kind.to_string())));
     }
 
@@ -329,15 +356,26 @@ mod tests {
     fn numbers_beyond_64_bits_and_pairs_are_strings() {
         let cidr = "fd00::/48".parse().unwrap();
         let others = vec![format!("other {cidr}")];
-        let pool =
-            PoolEvidence { name: "v6".into(), others, in_use: Some(1 << 70), ..PoolEvidence::default() };
+        let pool = PoolEvidence {
+            name: "v6".into(),
+            others,
+            in_use: Some(1 << 70),
+            ..PoolEvidence::default()
+        };
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});
         assert_eq!(to_value(pool).unwrap(), expected);
-        let node = NodePoolEvidence { limit: 7, ..NodePoolEvidence::default() };
+        let node = NodePoolEvidence {
+            limit: 7,
+            ..NodePoolEvidence::default()
+        };
         let expected = json!({"pool": "", "blocks": 0, "limit": 7});
         assert_eq!(to_value(node).unwrap(), expected);
-        let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
+        let key = AffinityKey {
+            kind: AffinityType::Host,
+            node: "node-1".into(),
+            cidr,
+        };
         let block = BlockEvidence {
             others: vec![cidr.to_string(), key.to_string()],
             pools: vec!["v6 /122".to_owned()],
@@ -373,7 +411,11 @@ mod tests {
         assert_eq!(finding.text(), "allocated to a, which is gone");
         assert!(!finding.is_owner_unknown());
         let at = "2026-05-01T12:00:00Z".parse().unwrap();
-        finding.note_last_use(LastInUse { at, by: "b".into(), not_at: at });
+        finding.note_last_use(LastInUse {
+            at,
+            by: "b".into(),
+            not_at: at,
+        });
         let seen = "; last seen in use at 2026-05-01T12:00:00Z, by b";
         assert_eq!(finding.message(), format!("10.0.0.1 {text}{seen}"));
     }

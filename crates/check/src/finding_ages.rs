@@ -29,14 +29,21 @@ struct Seen {
 impl FindingAges {
     /// Creates a value without findings. A finding must stay unchanged for the time `settle` before it counts.
     pub fn new(settle: SignedDuration) -> Self {
-        Self { settle, kinds_are_independent: false, seen: HashMap::new() }
+        Self {
+            settle,
+            kinds_are_independent: false,
+            seen: HashMap::new(),
+        }
     }
 
     /// Sets whether findings that depend on only one object must also last for the time `settle`. This is necessary if
     /// changes to some kinds of objects can arrive before earlier changes to other kinds.
     #[must_use]
     pub fn with_independent_kinds(self, kinds_are_independent: bool) -> Self {
-        Self { kinds_are_independent, ..self }
+        Self {
+            kinds_are_independent,
+            ..self
+        }
     }
 
     /// Removes findings that are not old enough from the cluster's next report, and returns them. `now` is the report's
@@ -54,7 +61,11 @@ impl FindingAges {
             }
             let key = finding.key();
             let is_same = |seen: &Seen| {
-                is_of_one || seen.evidence.as_ref().is_none_or(|evidence| *evidence == finding.evidence)
+                is_of_one
+                    || seen
+                        .evidence
+                        .as_ref()
+                        .is_none_or(|evidence| *evidence == finding.evidence)
             };
             let same = before.remove(&key).filter(is_same);
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
@@ -63,7 +74,14 @@ impl FindingAges {
             let known = read_again.map_or(known, |at| known.max(at.min(now)));
             let counts = counted_before || known.duration_since(since) >= self.settle;
             let evidence = (!counts).then(|| finding.evidence.clone());
-            self.seen.insert(key, Seen { since, evidence, read_again: None });
+            self.seen.insert(
+                key,
+                Seen {
+                    since,
+                    evidence,
+                    read_again: None,
+                },
+            );
             counts
         });
         report.rechecked = true;
@@ -88,6 +106,8 @@ impl FindingAges {
     /// Returns the earliest time at which a finding that was held back is old enough.
     pub fn next(&self) -> Option<Timestamp> {
         let waiting = self.seen.values().filter(|seen| seen.evidence.is_some());
-        waiting.filter_map(|seen| seen.since.checked_add(self.settle).ok()).min()
+        waiting
+            .filter_map(|seen| seen.since.checked_add(self.settle).ok())
+            .min()
     }
 }

@@ -11,7 +11,9 @@ fn without_a_handle() -> (Cluster, Snapshot) {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
     let handle = cluster.add_pod_on(0).handle;
     let mut snapshot = cluster.snapshot();
-    snapshot.handles.retain(|stored| stored.value.id() != *handle.as_str());
+    snapshot
+        .handles
+        .retain(|stored| stored.value.id() != *handle.as_str());
     (cluster, snapshot)
 }
 
@@ -25,7 +27,11 @@ fn a_finding_with_dependencies_counts_after_the_settle_time() {
         let now = begin + SignedDuration::from_secs(seconds);
         let held = ages.hold_back(&mut report, now, now);
         assert!(report.rechecked);
-        (report.findings.len(), held.len(), ages.next().map(|at| at.duration_since(begin).as_secs()))
+        (
+            report.findings.len(),
+            held.len(),
+            ages.next().map(|at| at.duration_since(begin).as_secs()),
+        )
     };
     assert_eq!(found_at(0, &snapshot), (0, 1, Some(5)));
     assert_eq!(found_at(4, &snapshot), (0, 1, Some(5)));
@@ -45,13 +51,24 @@ fn a_clock_jump_neither_delays_nor_advances_a_finding() {
         let mut report = check(&snapshot, &Options::default());
         let now = begin + SignedDuration::from_secs(seconds);
         ages.hold_back(&mut report, now, now);
-        (report.findings.len(), ages.next().map(|at| at.duration_since(begin).as_secs()))
+        (
+            report.findings.len(),
+            ages.next().map(|at| at.duration_since(begin).as_secs()),
+        )
     };
     assert_eq!(counts_at(0), (0, Some(5)));
-    assert_eq!(counts_at(-3_600), (0, Some(-3_595)), "an hour back: it counts five seconds from then");
+    assert_eq!(
+        counts_at(-3_600),
+        (0, Some(-3_595)),
+        "an hour back: it counts five seconds from then"
+    );
     assert_eq!(counts_at(-3_596), (0, Some(-3_595)));
     assert_eq!(counts_at(-3_595), (1, None));
-    assert_eq!(counts_at(-7_200), (1, None), "a finding that counts keeps counting");
+    assert_eq!(
+        counts_at(-7_200),
+        (1, None),
+        "a finding that counts keeps counting"
+    );
 }
 
 /// With separate watches, the data of one kind of object can be older than that of another kind.
@@ -69,7 +86,11 @@ fn with_separate_watches_every_finding_waits_until_all_changes_have_arrived() {
         (report.findings.is_empty(), held.is_empty())
     };
     assert_eq!(found_at(0, -60), (true, false));
-    assert_eq!(found_at(9, 4), (true, false), "it is not known whether it has lasted for so long");
+    assert_eq!(
+        found_at(9, 4),
+        (true, false),
+        "it is not known whether it has lasted for so long"
+    );
     assert_eq!(found_at(10, 5), (false, true));
     assert_eq!(found_at(11, 5), (false, true));
 }
@@ -82,13 +103,19 @@ fn a_finding_whose_objects_were_read_again_counts_before_all_is_known() {
     let key = check(&snapshot, &Options::default()).findings[0].key();
     let mut counts = |now: i64, read_again: Option<i64>| {
         let is_due = ages.is_due(&key, at(now));
-        read_again.into_iter().for_each(|seconds| ages.confirm(&key, at(seconds)));
+        read_again
+            .into_iter()
+            .for_each(|seconds| ages.confirm(&key, at(seconds)));
         let mut report = check(&snapshot, &Options::default());
         ages.hold_back(&mut report, at(now), at(0));
         (is_due, report.findings.len())
     };
     assert_eq!(counts(0, None), (false, 0));
-    assert_eq!(counts(4, Some(4)), (false, 0), "it has not lasted for long enough");
+    assert_eq!(
+        counts(4, Some(4)),
+        (false, 0),
+        "it has not lasted for long enough"
+    );
     assert_eq!(counts(6, None), (true, 0));
     assert_eq!(counts(7, Some(7)), (true, 1));
     assert_eq!(counts(8, None), (false, 1));

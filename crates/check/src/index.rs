@@ -160,26 +160,42 @@ impl<'s> Index<'s> {
             let whole = matches!(defect.kind, DefectKind::Value(_));
             match &defect.key {
                 Some(Key::Endpoint { namespace, name }) => {
-                    broken_workloads.push(BrokenWorkload { namespace, name: EndpointName::parse(name) });
+                    broken_workloads.push(BrokenWorkload {
+                        namespace,
+                        name: EndpointName::parse(name),
+                    });
                 }
                 Some(Key::Pod { namespace, name }) => {
                     let node = String::new();
                     let endpoint = String::new();
-                    let name =
-                        EndpointName { node, orchestrator: "k8s".into(), workload: name.clone(), endpoint };
-                    broken_workloads.push(BrokenWorkload { namespace, name: Some(name) });
+                    let name = EndpointName {
+                        node,
+                        orchestrator: "k8s".into(),
+                        workload: name.clone(),
+                        endpoint,
+                    };
+                    broken_workloads.push(BrokenWorkload {
+                        namespace,
+                        name: Some(name),
+                    });
                 }
                 Some(Key::Node(name)) if whole => drop(broken_nodes.insert(name.as_str())),
                 Some(Key::Pool(_)) if whole => pools_incomplete = true,
                 _ => {}
             }
         }
-        let nodes = (0..).zip(&snapshot.nodes).map(|(i, n)| (n.value.name.as_str(), i)).collect();
+        let nodes = (0..)
+            .zip(&snapshot.nodes)
+            .map(|(i, n)| (n.value.name.as_str(), i))
+            .collect();
         let calico_nodes = (snapshot.nodes.iter())
             .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
             .collect();
-        let kubernetes_nodes: FastSet<&str> =
-            snapshot.kubernetes_nodes.iter().map(|node| node.value.name.as_str()).collect();
+        let kubernetes_nodes: FastSet<&str> = snapshot
+            .kubernetes_nodes
+            .iter()
+            .map(|node| node.value.name.as_str())
+            .collect();
         let departed_nodes = departed_nodes(snapshot, &kubernetes_nodes);
         let pods: FastMap<PodName<'s>, u32> = (0..)
             .zip(&snapshot.pods)
@@ -192,7 +208,12 @@ impl<'s> Index<'s> {
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
             let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &departed_nodes, modes);
-            (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            (
+                usage,
+                nodes
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
         });
         let mut index = Self {
             snapshot,
@@ -245,9 +266,14 @@ impl<'s> Index<'s> {
 
     /// Returns all records in readable blocks, block by block.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_, 's>> {
-        let readable = self.blocks.iter().filter_map(|block| Some((block, block.usable?)));
+        let readable = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some((block, block.usable?)));
         readable.flat_map(|(block, usable)| {
-            usable.allocations().map(move |allocation| Record { block, allocation })
+            usable
+                .allocations()
+                .map(move |allocation| Record { block, allocation })
         })
     }
 
@@ -255,7 +281,10 @@ impl<'s> Index<'s> {
     pub fn records_of(&self, address: IpAddr) -> impl DoubleEndedIterator<Item = Record<'_, 's>> {
         let around = self.blocks_around(address);
         around.filter_map(move |block| {
-            Some(Record { block, allocation: block.usable?.allocation_of(address)? })
+            Some(Record {
+                block,
+                allocation: block.usable?.allocation_of(address)?,
+            })
         })
     }
 
@@ -268,12 +297,18 @@ impl<'s> Index<'s> {
 
     /// Returns the pools that contain all of `cidr`, including disabled ones.
     pub fn pools_around(&self, cidr: IpNet) -> impl Iterator<Item = &'s Pool> + '_ {
-        self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
+        self.snapshot
+            .pools
+            .iter()
+            .map(|p| &p.value)
+            .filter(move |p| p.cidr.contains(&cidr))
     }
 
     /// Returns the pool from which an address is assigned. If enabled pools overlap, this is the first one by name.
     pub fn enabled_pool_around(&self, address: IpAddr) -> Option<&'s Pool> {
-        self.pools_around(address.into()).filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
+        self.pools_around(address.into())
+            .filter(|pool| pool.is_enabled())
+            .min_by_key(|pool| &pool.name)
     }
 
     /// Returns the position of a pod.
@@ -326,7 +361,8 @@ impl<'s> Index<'s> {
             Owner::Endpoint(position) => {
                 let texts = self.endpoint(position).texts();
                 let machine = if is_launcher(texts.pod) {
-                    self.pod(texts.namespace, texts.pod).map(|at| pod_at(at).machine())
+                    self.pod(texts.namespace, texts.pod)
+                        .map(|at| pod_at(at).machine())
                 } else {
                     Some(TextRef::EMPTY)
                 };
@@ -335,8 +371,21 @@ impl<'s> Index<'s> {
             Owner::Pod(position) => (texts_of_pod(pod_at(position)), Some(pod_at(position).machine())),
             Owner::Tunnel(..) | Owner::Service(_) => return None,
         };
-        let EndpointTexts { namespace, node, pod, container_id, workload } = texts;
-        Some(Workload { namespace, pod, node, container_id, workload, machine })
+        let EndpointTexts {
+            namespace,
+            node,
+            pod,
+            container_id,
+            workload,
+        } = texts;
+        Some(Workload {
+            namespace,
+            pod,
+            node,
+            container_id,
+            workload,
+            machine,
+        })
     }
 
     /// Returns the service of an [`Owner::Service`].

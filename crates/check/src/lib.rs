@@ -66,7 +66,11 @@ impl Context<'_> {
             return report_of_use(self.snapshot, self.index.services_only, rules::run(self));
         }
         let is_decoded = self.snapshot.defects.is_empty();
-        let findings = if is_decoded { rules::run_unused(self) } else { rules::run(self) };
+        let findings = if is_decoded {
+            rules::run_unused(self)
+        } else {
+            rules::run(self)
+        };
         let note = unused_note(self.snapshot, self.serves_pods());
         Report::new(self.snapshot, vec![note.to_owned()], findings)
     }
@@ -88,7 +92,10 @@ impl Context<'_> {
     /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
         let found = self.without_addresses(self.snapshot);
-        nodes_without_addresses(&found).into_iter().map(str::to_owned).collect()
+        nodes_without_addresses(&found)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns findings that the same snapshot has at a later time. They include all findings that appear only because
@@ -119,8 +126,15 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
         services_only.then(|| SERVES_SERVICES.to_owned()),
         depends_on_list_order(snapshot, &findings).then(|| older_blocks.to_owned()),
     ];
-    let ignored = snapshot.ignored_configs.iter().map(|name| note_of_ignored_config(name));
-    Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
+    let ignored = snapshot
+        .ignored_configs
+        .iter()
+        .map(|name| note_of_ignored_config(name));
+    Report::new(
+        snapshot,
+        notes.into_iter().flatten().chain(ignored).collect(),
+        findings,
+    )
 }
 
 /// Returns a note that Calico ignores an allocator configuration.
@@ -175,7 +189,11 @@ fn uses_ipam(snapshot: &Snapshot) -> bool {
 /// Returns true if one of the findings could be due to an address that was assigned after blocks were listed, but
 /// before pods were.
 fn depends_on_list_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
-    let codes = [Code::UnallocatedInUse, Code::OwnerMismatch, Code::DuplicateAddress];
+    let codes = [
+        Code::UnallocatedInUse,
+        Code::OwnerMismatch,
+        Code::DuplicateAddress,
+    ];
     snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))
 }
 

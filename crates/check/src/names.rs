@@ -35,18 +35,30 @@ pub fn short(text: &str) -> String {
 /// Joins names into a phrase: `a, b and c`, or `a, b, c and 4 more`.
 pub fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut names = names.into_iter();
-    let mut shown: Vec<String> = names.by_ref().take(NAMED).map(|n| short(&n.to_string())).collect();
+    let mut shown: Vec<String> = names
+        .by_ref()
+        .take(NAMED)
+        .map(|n| short(&n.to_string()))
+        .collect();
     let more = names.count();
     if more > 0 {
         shown.push(format!("{more} more"));
     }
-    if shown.is_empty() { "nothing".to_owned() } else { join(&shown) }
+    if shown.is_empty() {
+        "nothing".to_owned()
+    } else {
+        join(&shown)
+    }
 }
 
 /// Returns `1 address` or `2 addresses`, for example.
 pub fn addresses(count: impl std::fmt::Display) -> String {
     let count = count.to_string();
-    if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
+    if count == "1" {
+        "1 address".to_owned()
+    } else {
+        format!("{count} addresses")
+    }
 }
 
 /// Returns the end of a message that describes only the first of `count` items, such as `, and 2 more problems`.
@@ -61,8 +73,13 @@ pub fn and_more(count: usize, one: &str, many: &str) -> String {
 
 /// An owner's name in messages: `default/web-0 (node-1)` or `a tunnel of node-1`.
 fn name_of_owner(owner: &OwnerEvidence) -> String {
-    let on_node =
-        |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
+    let on_node = |name: &str| {
+        if owner.node.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name} ({})", owner.node)
+        }
+    };
     match owner.kind {
         OwnerKind::Tunnel => format!("a tunnel of {}", owner.node),
         OwnerKind::Node => format!("node {} itself", owner.node),
@@ -76,7 +93,11 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
 pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
     names.dedup();
-    if names.is_empty() { "no one".to_owned() } else { join(&names) }
+    if names.is_empty() {
+        "no one".to_owned()
+    } else {
+        join(&names)
+    }
 }
 
 /// Objects that name an address, for messages: `pod default/web-0 on node-1 (status.podIPs)`.
@@ -90,7 +111,12 @@ pub fn names_of_mentions(mentions: &[Mention]) -> String {
 
 /// The name of a record's claimed owner, as messages show it.
 pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
-    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
+    let handle = || {
+        attribute
+            .clean_handle()
+            .map(|h| h.to_string())
+            .unwrap_or_default()
+    };
     match Claim::of(attribute) {
         Claim::Cooling => "no one (cooling)".to_owned(),
         Claim::WindowsReserved => "Windows".to_owned(),
@@ -126,7 +152,10 @@ mod tests {
     fn an_endpoint_without_pod_has_its_own_name() {
         let endpoint = |pod: &str| {
             let owner = OwnerEvidence::new(OwnerKind::Endpoint, "ns/of-a-host".to_owned());
-            names_of_owners(&[Arc::new(OwnerEvidence { pod: pod.to_owned(), ..owner })])
+            names_of_owners(&[Arc::new(OwnerEvidence {
+                pod: pod.to_owned(),
+                ..owner
+            })])
         };
         assert_eq!([endpoint(""), endpoint("ns/web")], ["ns/of-a-host", "ns/web"]);
     }

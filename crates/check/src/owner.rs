@@ -88,8 +88,10 @@ impl<'c, 's> Owners<'c, 's> {
     /// Looks up the workloads of `claims`. Later lookups with other claims find nothing.
     pub fn new<'l>(context: &'c Context<'s>, claims: impl IntoIterator<Item = &'l Claim<'l>>) -> Self {
         let identities = claims.into_iter().flat_map(claimed_identities);
-        let mut owners =
-            Self { context, workloads: identities.map(|identity| (identity, Vec::new())).collect() };
+        let mut owners = Self {
+            context,
+            workloads: identities.map(|identity| (identity, Vec::new())).collect(),
+        };
         if !owners.workloads.is_empty() {
             owners.find_workloads();
         }
@@ -99,8 +101,12 @@ impl<'c, 's> Owners<'c, 's> {
     fn find_workloads(&mut self) {
         let mut key = Vec::new();
         let snapshot = self.context.snapshot;
-        let endpoints = (0..).map(Owner::Endpoint).zip(snapshot.endpoints.iter().map(|e| e.value.texts()));
-        let pods = (0..).map(Owner::Pod).zip(snapshot.pods.iter().map(|pod| texts_of_pod(&pod.value)));
+        let endpoints = (0..)
+            .map(Owner::Endpoint)
+            .zip(snapshot.endpoints.iter().map(|e| e.value.texts()));
+        let pods = (0..)
+            .map(Owner::Pod)
+            .zip(snapshot.pods.iter().map(|pod| texts_of_pod(&pod.value)));
         for (owner, texts) in endpoints.chain(pods) {
             each_identity(&mut key, &texts, |identity| {
                 if let Some(found) = self.workloads.get_mut(identity) {
@@ -113,7 +119,9 @@ impl<'c, 's> Owners<'c, 's> {
     /// Returns the endpoints and pods with the name or container ID in a claim, on any node and with any address.
     pub fn workloads(&self, claim: &Claim<'_>) -> Vec<Owner> {
         let identities = claimed_identities(claim);
-        let found = identities.iter().filter_map(|identity| self.workloads.get(identity));
+        let found = identities
+            .iter()
+            .filter_map(|identity| self.workloads.get(identity));
         let mut owners: Vec<Owner> = found.flatten().copied().collect();
         owners.sort();
         owners.dedup();
@@ -123,7 +131,9 @@ impl<'c, 's> Owners<'c, 's> {
     /// Returns the first of a claim's endpoints and pods that uses any address.
     pub fn user(&self, claim: &Claim<'_>) -> Option<Owner> {
         let index = &self.context.index;
-        self.workloads(claim).into_iter().find(|owner| index.is_user(*owner))
+        self.workloads(claim)
+            .into_iter()
+            .find(|owner| index.is_user(*owner))
     }
 
     /// Returns the state of a record's owner.
@@ -136,7 +146,9 @@ impl<'c, 's> Owners<'c, 's> {
         // certainly the owner.
         let is_user = |owner| {
             if claim.needs_unread_source(self.context.snapshot) {
-                index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload))
+                index
+                    .workload(owner)
+                    .is_some_and(|workload| is_on_machine(attribute, &workload))
             } else {
                 names_owner(attribute, owner, index)
             }
@@ -165,16 +177,29 @@ impl<'c, 's> Owners<'c, 's> {
                 _ => RecordedOwner::Unnamed,
             },
             Claim::Service => {
-                let exists = snapshot.services.iter().any(|s| names_service(attribute, &s.value));
-                if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::ServiceGone]) }
+                let exists = snapshot
+                    .services
+                    .iter()
+                    .any(|s| names_service(attribute, &s.value));
+                if exists {
+                    RecordedOwner::Idle
+                } else {
+                    RecordedOwner::Gone(vec![LeakReason::ServiceGone])
+                }
             }
             Claim::Machine => {
                 let machines = machines_of(attribute);
                 if machines.is_empty() {
                     return RecordedOwner::Unknown(UnknownReason::NoName);
                 }
-                let exists = machines.iter().any(|(namespace, name)| snapshot.has_machine(namespace, name));
-                if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::VmGone]) }
+                let exists = machines
+                    .iter()
+                    .any(|(namespace, name)| snapshot.has_machine(namespace, name));
+                if exists {
+                    RecordedOwner::Idle
+                } else {
+                    RecordedOwner::Gone(vec![LeakReason::VmGone])
+                }
             }
             Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),
         }
@@ -182,7 +207,9 @@ impl<'c, 's> Owners<'c, 's> {
 
     /// Returns true if one of the claim's endpoints or pods has no address yet, and has not finished.
     fn waits(&self, claim: &Claim<'_>) -> bool {
-        self.workloads(claim).into_iter().any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
+        self.workloads(claim)
+            .into_iter()
+            .any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
     }
 
     fn tunnel(&self, record: &Record<'_, '_>, kind: TunnelKind, node: &str) -> RecordedOwner {
@@ -205,8 +232,12 @@ impl<'c, 's> Owners<'c, 's> {
     /// the same handle, and Calico's collector releases all of them or none. `None` if that is not known, since not all
     /// blocks were read.
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
-        let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
-        let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };
+        let (index, Owner::Pod(position)) = (&self.context.index, owner) else {
+            return Some(false);
+        };
+        let Some(handle) = record.allocation.attribute.clean_handle() else {
+            return Some(false);
+        };
         let is_sibling = |record: Record<'_, '_>| record.allocation.attribute.clean_handle() == Some(handle);
         let has_handle = |address| index.records_of(address).any(is_sibling);
         let pod = &index.snapshot.pods[position as usize].value;
@@ -228,12 +259,20 @@ impl<'c, 's> Owners<'c, 's> {
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let snapshot = self.context.snapshot;
         let index = &self.context.index;
-        if index.broken_workloads.iter().any(|broken| protects(broken, record, claim)) {
+        if index
+            .broken_workloads
+            .iter()
+            .any(|broken| protects(broken, record, claim))
+        {
             return RecordedOwner::Unknown(UnknownReason::Undecodable);
         }
 
         let mut reasons = Vec::new();
-        let node = record.allocation.attribute.get("node").map(|node| node.to_string());
+        let node = record
+            .allocation
+            .attribute
+            .get("node")
+            .map(|node| node.to_string());
         if node.is_some_and(|node| node_exists(self.context, record, &node) == Some(false)) {
             reasons.push(LeakReason::NodeGone);
         }
@@ -247,7 +286,10 @@ impl<'c, 's> Owners<'c, 's> {
                 continue;
             }
             exists = true;
-            if !index.workload(*owner).is_some_and(|workload| names_workload(claim, &workload, index)) {
+            if !index
+                .workload(*owner)
+                .is_some_and(|workload| names_workload(claim, &workload, index))
+            {
                 continue;
             }
             is_here = true;
@@ -311,7 +353,11 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
         return Some(true);
     }
     let is_named = || {
-        record.allocation.attribute.get("node").is_some_and(|recorded| recorded == *node)
+        record
+            .allocation
+            .attribute
+            .get("node")
+            .is_some_and(|recorded| recorded == *node)
             || record.block.host() == Some(node)
     };
     match context.snapshot.coverage.get(&Source::Nodes) {

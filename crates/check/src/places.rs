@@ -22,12 +22,19 @@ impl Places {
         let reserved = CidrSet::new(snapshot.reserved_cidrs());
         let places = |addresses: &mut dyn Iterator<Item = &IpAddr>, name: &dyn Fn() -> String| {
             let wanted = addresses.filter(|at| region.contains(**at) && !reserved.contains(**at));
-            wanted.map(|address| Place { address: *address, name: name() }).collect::<Vec<_>>()
+            wanted
+                .map(|address| Place {
+                    address: *address,
+                    name: name(),
+                })
+                .collect::<Vec<_>>()
         };
         let nodes = snapshot.nodes.iter().map(|node| &node.value);
         let services = snapshot.services.iter().map(|service| &service.value);
         let mut found = Self {
-            nodes: nodes.flat_map(|node| places(&mut node.addresses.iter(), &|| node.name.clone())).collect(),
+            nodes: nodes
+                .flat_map(|node| places(&mut node.addresses.iter(), &|| node.name.clone()))
+                .collect(),
             services: services
                 .flat_map(|of| places(&mut of.cluster_ips.iter(), &|| of.full_name()))
                 .collect(),
@@ -56,18 +63,34 @@ mod tests {
         for address in ["192.0.2.11", "fd00:2::11"] {
             cluster.0.nodes[0].value.add_address("InternalIP", address);
         }
-        let cluster_ips = ["10.96.0.1", "fd00:96::1"].map(|text| text.parse().unwrap()).to_vec();
+        let cluster_ips = ["10.96.0.1", "fd00:96::1"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
         let (namespace, name) = ("default".into(), "kubernetes".into());
-        let value = Service { namespace, name, is_internal: true, cluster_ips, ..Service::default() };
-        cluster.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
+        let value = Service {
+            namespace,
+            name,
+            is_internal: true,
+            cluster_ips,
+            ..Service::default()
+        };
+        cluster.0.services.push(Versioned {
+            value,
+            revision: Revision::Etcd(1),
+        });
         cluster
     }
 
     fn found(cluster: &Cluster) -> Vec<String> {
         let report = check(&cluster.0, &Options::default());
         let codes = [Code::PoolOverlapsNodes, Code::PoolOverlapsServices];
-        let findings = report.findings.into_iter().filter(|finding| codes.contains(&finding.code));
-        findings.map(|finding| format!("{} {}", finding.severity, finding.message())).collect()
+        let findings = report
+            .findings
+            .into_iter()
+            .filter(|finding| codes.contains(&finding.code));
+        findings
+            .map(|finding| format!("{} {}", finding.severity, finding.message()))
+            .collect()
     }
 
     #[test]
@@ -99,11 +122,18 @@ mod tests {
             cluster.resource("ippools/nodes", spec);
             cluster
         };
-        assert_eq!(found(&with(json!({"cidr": "192.0.2.0/24", "disabled": true}))), [""; 0]);
+        assert_eq!(
+            found(&with(json!({"cidr": "192.0.2.0/24", "disabled": true}))),
+            [""; 0]
+        );
         assert_eq!(found(&with(json!({"cidr": "192.0.2.128/25"}))), [""; 0]);
         let mut services = with(json!({"cidr": "192.0.2.0/24"}));
         services.0.pools[0].value.allowed_uses = vec![PoolUse::LoadBalancer];
-        assert_eq!(found(&services), [""; 0], "a service may have the address of a node");
+        assert_eq!(
+            found(&services),
+            [""; 0],
+            "a service may have the address of a node"
+        );
         let mut reserved = with(json!({"cidr": "192.0.2.0/24"}));
         reserved.resource("ipreservations/nodes", json!({"reservedCIDRs": ["192.0.2.8/29"]}));
         assert_eq!(found(&reserved), [""; 0]);

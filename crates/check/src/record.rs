@@ -123,13 +123,17 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     let machines = machines_of(record);
     if machines.is_empty() {
         // The hash in a handle could belong to any machine.
-        return workload.machine.map_or_else(|| is_launcher(workload.pod), |machine| !machine.is_empty());
+        return workload
+            .machine
+            .map_or_else(|| is_launcher(workload.pod), |machine| !machine.is_empty());
     }
     let is_of = |name: &str| match workload.machine {
         Some(machine) => machine == *name,
         None => may_be_launcher_of(&workload.pod.to_string(), name),
     };
-    machines.iter().any(|(namespace, name)| workload.namespace == *namespace.as_str() && is_of(name))
+    machines
+        .iter()
+        .any(|(namespace, name)| workload.namespace == *namespace.as_str() && is_of(name))
 }
 
 /// True if the record names the workload's pod and container, on any node.
@@ -143,7 +147,10 @@ pub(crate) fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'
 
 /// True if two names belong to the same node: they are equal, or one is the Kubernetes name of the other.
 pub fn is_same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
-    let kubernetes =
-        |name: TextRef<'_>| index.node(&name.to_string()).and_then(|n| n.kubernetes_name.as_deref());
+    let kubernetes = |name: TextRef<'_>| {
+        index
+            .node(&name.to_string())
+            .and_then(|n| n.kubernetes_name.as_deref())
+    };
     a == b || kubernetes(a).is_some_and(|k| b == *k) || kubernetes(b).is_some_and(|k| a == *k)
 }

@@ -102,9 +102,14 @@ impl Finding {
     /// Returns the restart that makes a user of the address without a record get another address. `None` unless the
     /// address is recorded for another user, or if an annotation of the pod names it.
     fn restart(&self) -> Option<Remedy> {
-        let Evidence::Address(evidence) = &self.evidence else { return None };
+        let Evidence::Address(evidence) = &self.evidence else {
+            return None;
+        };
         let is_recorded = |owner: &OwnerEvidence| {
-            evidence.records.iter().any(|record| owner.is_named_by(&Claim::of(&record.record.as_ref())))
+            evidence
+                .records
+                .iter()
+                .any(|record| owner.is_named_by(&Claim::of(&record.record.as_ref())))
         };
         let mut others = evidence.owners.iter().filter(|owner| !is_recorded(owner));
         let other = others.next()?;
@@ -115,7 +120,10 @@ impl Finding {
             return None;
         }
         if let Some((namespace, pod)) = namespaced(&other.pod) {
-            return Some(Remedy::RestartPod { namespace: namespace.to_owned(), pod: pod.to_owned() });
+            return Some(Remedy::RestartPod {
+                namespace: namespace.to_owned(),
+                pod: pod.to_owned(),
+            });
         }
         (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))
     }

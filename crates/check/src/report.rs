@@ -115,7 +115,8 @@ impl Report {
     /// Adds findings and restores the order.
     pub(crate) fn add(&mut self, findings: Vec<Finding>) {
         self.findings.extend(findings);
-        self.findings.sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
+        self.findings
+            .sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
         self.count();
     }
 
@@ -139,7 +140,9 @@ impl Report {
             copy.retain(|finding| changes.of(finding).is_new_or_worse());
         }
         let left_out = self.findings.len() - copy.findings.len();
-        copy.changes.iter_mut().for_each(|changes| changes.removed = left_out);
+        copy.changes
+            .iter_mut()
+            .for_each(|changes| changes.removed = left_out);
         copy
     }
 
@@ -147,12 +150,18 @@ impl Report {
     pub fn confirm(&mut self, earlier: &Self) {
         let seen: std::collections::HashMap<_, _> =
             earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();
-        self.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
+        self.retain(|f| {
+            seen.get(&f.key_ref())
+                .is_some_and(|before| before.evidence == f.evidence)
+        });
     }
 
     /// The addresses that have a finding with the code [`Code::LeakedAddress`].
     pub fn leaked(&self) -> impl Iterator<Item = IpAddr> {
-        let leaked = self.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
+        let leaked = self
+            .findings
+            .iter()
+            .filter(|finding| finding.code == Code::LeakedAddress);
         leaked.filter_map(|finding| finding.subject.address())
     }
 

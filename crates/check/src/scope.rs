@@ -20,11 +20,17 @@ pub struct Scope {
 
 impl Scope {
     pub fn of_nodes(nodes: impl IntoIterator<Item = String>) -> Self {
-        Self { nodes: nodes.into_iter().collect(), ..Self::default() }
+        Self {
+            nodes: nodes.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     pub fn of_networks(networks: impl IntoIterator<Item = IpNet>) -> Self {
-        Self { networks: networks.into_iter().collect(), ..Self::default() }
+        Self {
+            networks: networks.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     pub fn is_everything(&self) -> bool {
@@ -41,12 +47,17 @@ impl Scope {
     }
 
     pub fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
-        owner.and_then(BlockOwner::host).map_or(self.nodes.is_empty(), |host| self.has_node(host))
+        owner
+            .and_then(BlockOwner::host)
+            .map_or(self.nodes.is_empty(), |host| self.has_node(host))
     }
 
     pub fn has(&self, finding: &Finding) -> bool {
         (self.nodes.is_empty() || finding.nodes.iter().any(|node| self.nodes.contains(node)))
-            && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| finding.concerns_namespace(namespace))
             && (self.networks.is_empty() || self.is_around(finding))
     }
 
@@ -59,7 +70,10 @@ impl Scope {
                     _ => &[],
                 };
                 blocks.iter().any(|of_block| self.has_network(of_block.block))
-                    || finding.addresses().into_iter().any(|address| self.has_network(address.into()))
+                    || finding
+                        .addresses()
+                        .into_iter()
+                        .any(|address| self.has_network(address.into()))
             }
             _ => false,
         }

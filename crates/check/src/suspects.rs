@@ -18,7 +18,11 @@ use crate::report::Report;
 
 /// Returns the keys of the objects that have to be read again.
 pub fn suspects(report: &Report) -> BTreeSet<Key> {
-    report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
+    report
+        .findings
+        .iter()
+        .flat_map(|f| f.depends_on.iter().cloned())
+        .collect()
 }
 
 /// The state of repeated reads of a report's objects. Each read drops the findings whose objects have changed.
@@ -37,7 +41,11 @@ impl<'s> Recheck<'s> {
     const MOST_READS: usize = 2;
 
     pub fn new(first: &'s Snapshot) -> Self {
-        Self { before: Cow::Borrowed(first), reads: 0, is_settled: false }
+        Self {
+            before: Cow::Borrowed(first),
+            reads: 0,
+            is_settled: false,
+        }
     }
 
     /// Returns the keys to read next; `None` if the report is settled.
@@ -58,7 +66,10 @@ impl<'s> Recheck<'s> {
 
     /// Returns true if a finding about a handle depends on a block that was written since the previous read.
     fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
-        let about_handles = report.findings.iter().filter(|f| matches!(f.subject, Subject::Handle(_)));
+        let about_handles = report
+            .findings
+            .iter()
+            .filter(|f| matches!(f.subject, Subject::Handle(_)));
         let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
         let before = objects(&self.before, &wanted);
         let after = objects(later, &wanted);
@@ -77,7 +88,10 @@ pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> 
     report.rechecked = true;
     // Objects are compared only once, not again for each finding, since there can be a finding for every address of a
     // pod.
-    let changed: HashSet<&Key> = wanted.iter().filter(|key| before.get(key) != after.get(key)).collect();
+    let changed: HashSet<&Key> = wanted
+        .iter()
+        .filter(|key| before.get(key) != after.get(key))
+        .collect();
     let stands = |finding: &Finding, key: &Key| match (before.get(key), after.get(key)) {
         _ if !changed.contains(key) => true,
         (Some(ReadObject::Block(before)), Some(ReadObject::Block(after))) => {
@@ -132,25 +146,45 @@ pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
         }
     };
     let wants = |is_of_kind: fn(&Key) -> bool| wanted.iter().any(is_of_kind);
-    snapshot.blocks.iter().for_each(|b| add(Key::Block(b.value.key), ReadObject::Block(b)));
+    snapshot
+        .blocks
+        .iter()
+        .for_each(|b| add(Key::Block(b.value.key), ReadObject::Block(b)));
     if wants(|key| matches!(key, Key::Affinity(_))) {
         let affinities = snapshot.affinities.iter();
         affinities.for_each(|a| add(Key::Affinity(a.value.key.clone()), ReadObject::Other(&a.revision)));
     }
     if wants(|key| matches!(key, Key::Handle(_))) {
         let handles = snapshot.handles.iter();
-        handles.for_each(|h| add(Key::Handle(h.value.id().to_string()), ReadObject::Other(&h.revision)));
+        handles.for_each(|h| {
+            add(
+                Key::Handle(h.value.id().to_string()),
+                ReadObject::Other(&h.revision),
+            )
+        });
     }
     if wants(|key| matches!(key, Key::Node(_))) {
-        snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), ReadObject::Node(n)));
+        snapshot
+            .nodes
+            .iter()
+            .for_each(|n| add(Key::Node(n.value.name.clone()), ReadObject::Node(n)));
     }
     if wants(|key| matches!(key, Key::Endpoint { .. })) {
-        snapshot.endpoints.iter().for_each(|e| add(e.value.key(), ReadObject::Other(&e.revision)));
+        snapshot
+            .endpoints
+            .iter()
+            .for_each(|e| add(e.value.key(), ReadObject::Other(&e.revision)));
     }
     if wants(|key| matches!(key, Key::Pod { .. })) {
-        snapshot.pods.iter().for_each(|pod| add(pod.value.key(), ReadObject::Pod(pod)));
+        snapshot
+            .pods
+            .iter()
+            .for_each(|pod| add(pod.value.key(), ReadObject::Pod(pod)));
     }
-    snapshot.services.iter().for_each(|service| add(service.value.key(), ReadObject::Service(service)));
+    snapshot
+        .services
+        .iter()
+        .for_each(|service| add(service.value.key(), ReadObject::Service(service)));
     found
 }
 
@@ -165,14 +199,20 @@ fn is_recorded_alike(
     };
     match &finding.subject {
         Subject::Address(address) => {
-            let record =
-                |block: &Block| block.allocation_of(*address).map(|a| (a.attribute.to_packed(), a.sequence));
+            let record = |block: &Block| {
+                block
+                    .allocation_of(*address)
+                    .map(|a| (a.attribute.to_packed(), a.sequence))
+            };
             record(old) == record(new)
         }
         Subject::Handle(id) => {
             let id = Text::new(id);
             let held = |block: &Block| {
-                block.allocations().filter(|a| a.attribute.clean_handle() == Some(id.as_ref())).count()
+                block
+                    .allocations()
+                    .filter(|a| a.attribute.clean_handle() == Some(id.as_ref()))
+                    .count()
             };
             held(old) == held(new)
         }
@@ -211,7 +251,10 @@ mod tests {
         let at = |revision: i64| {
             let mut cluster = cluster([]);
             let handle = Key::Handle("k8s-pod-network.a".into()).to_string();
-            cluster.put(&handle, json!({"handleID": "k8s-pod-network.a", "block": {"10.244.1.0/30": 1}}));
+            cluster.put(
+                &handle,
+                json!({"handleID": "k8s-pod-network.a", "block": {"10.244.1.0/30": 1}}),
+            );
             cluster.0.blocks[0].revision = Revision::Etcd(revision);
             cluster.0
         };
@@ -227,7 +270,11 @@ mod tests {
                 }
             }
             assert_eq!(recheck.keys(&report), None);
-            let orphans = report.findings.iter().filter(|f| f.code == Code::OrphanHandle).count();
+            let orphans = report
+                .findings
+                .iter()
+                .filter(|f| f.code == Code::OrphanHandle)
+                .count();
             (reads, orphans)
         };
         let mut gone = at(2);
@@ -247,7 +294,11 @@ mod tests {
             later.0.blocks[0].revision = Revision::Etcd(8);
             later
         };
-        assert_eq!(standing(&first, &elsewhere), ["10.244.1.1"], "another address of the block changed");
+        assert_eq!(
+            standing(&first, &elsewhere),
+            ["10.244.1.1"],
+            "another address of the block changed"
+        );
         let mut released = cluster([]);
         released.0.blocks[0].revision = Revision::Etcd(8);
         assert_eq!(standing(&first, &released), [""; 0], "released meanwhile");

@@ -13,8 +13,10 @@ pub(crate) struct Cluster(pub Snapshot);
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let mut snapshot =
-            Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            taken_at: "2026-05-01T12:00:00Z".parse().unwrap(),
+            ..Snapshot::default()
+        };
         snapshot.mark_read([
             Source::Blocks,
             Source::Endpoints,
@@ -23,8 +25,14 @@ impl Cluster {
             Source::Handles,
         ]);
         let mut cluster = Self(snapshot);
-        cluster.resource("ippools/default", json!({"cidr": "10.244.0.0/16", "blockSize": 30}));
-        cluster.resource("nodes/node-1", json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.0"}}));
+        cluster.resource(
+            "ippools/default",
+            json!({"cidr": "10.244.0.0/16", "blockSize": 30}),
+        );
+        cluster.resource(
+            "nodes/node-1",
+            json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.0"}}),
+        );
         cluster
     }
 
@@ -59,7 +67,10 @@ impl Cluster {
     }
 
     pub(crate) fn handle(&mut self, id: &str, blocks: Value) -> &mut Self {
-        self.put(&format!("{HANDLE_PREFIX}{id}"), json!({"block": blocks, "deleted": false}))
+        self.put(
+            &format!("{HANDLE_PREFIX}{id}"),
+            json!({"block": blocks, "deleted": false}),
+        )
     }
 
     /// Sets the allocator's configuration.
@@ -78,7 +89,12 @@ impl Cluster {
     pub(crate) fn verdict(&self) -> Vec<String> {
         let report = check(&self.0, &Options::default());
         let about = |f: &&crate::Finding| f.subject.kind() == "address";
-        report.findings.iter().filter(about).map(|f| format!("{} {}", f.code, f.subject)).collect()
+        report
+            .findings
+            .iter()
+            .filter(about)
+            .map(|f| format!("{} {}", f.code, f.subject))
+            .collect()
     }
 }
 

@@ -38,9 +38,24 @@ fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     let calipam = calipam.canonicalize()?;
     let option = format!("html={}", file.display());
     // The page shows this file name.
-    fs::write(work.path().join("cluster.jsonl"), Cluster::damaged(ClusterSpec::new(2026)).export())?;
-    let arguments = ["check", "--quiet", "--fail-on", "never", "-d", "cluster.jsonl", "--output-file"];
-    let check = Command::new(calipam).args(arguments).arg(option).current_dir(work.path()).output()?;
+    fs::write(
+        work.path().join("cluster.jsonl"),
+        Cluster::damaged(ClusterSpec::new(2026)).export(),
+    )?;
+    let arguments = [
+        "check",
+        "--quiet",
+        "--fail-on",
+        "never",
+        "-d",
+        "cluster.jsonl",
+        "--output-file",
+    ];
+    let check = Command::new(calipam)
+        .args(arguments)
+        .arg(option)
+        .current_dir(work.path())
+        .output()?;
     if !check.status.success() {
         return Err(String::from_utf8_lossy(&check.stderr).into());
     }
@@ -61,7 +76,10 @@ fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     page.appearance("light", "screen")?;
     page.open(&file)?;
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join(PICTURES[0]), page.screenshot_of([0.0, 0.0, 1280.0, 900.0])?)?;
+    fs::write(
+        folder.join(PICTURES[0]),
+        page.screenshot_of([0.0, 0.0, 1280.0, 900.0])?,
+    )?;
     fs::write(folder.join(PICTURES[1]), map(&mut page)?)?;
     fs::write(folder.join(SUM), sum)?;
     for name in PICTURES {
@@ -77,7 +95,9 @@ fn map(page: &mut Page<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
         page.press("ArrowRight")?;
     }
     page.press("Enter")?;
-    page.click(&format!("document.querySelectorAll('#map-0 .addresses button')[{ADDRESS}]"))?;
+    page.click(&format!(
+        "document.querySelectorAll('#map-0 .addresses button')[{ADDRESS}]"
+    ))?;
     // Removes the focus ring of the last clicked element.
     page.evaluate("document.activeElement.blur()")?;
     let place = "(() => { const legend = document.querySelector('.legend').getBoundingClientRect(); \

@@ -21,7 +21,10 @@ pub(crate) enum Applet {
 
 /// Returns the file name of a program, without `.exe`.
 fn file_name(program: &OsStr) -> &str {
-    let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = Path::new(program)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     name.strip_suffix(".exe").unwrap_or(name)
 }
 
@@ -33,7 +36,8 @@ impl Applet {
     pub(crate) fn of(program: OsString) -> Self {
         let name = file_name(&program);
         let mut all = Self::ALL.into_iter().chain([Self::Calicoctl]);
-        all.find(|applet| applet.executable() == name).unwrap_or(Self::Calipam)
+        all.find(|applet| applet.executable() == name)
+            .unwrap_or(Self::Calipam)
     }
 
     /// Returns the words that users type, and the name of the executable file.
@@ -69,7 +73,9 @@ impl Applet {
     /// Returns the plugin that `program` (the first argument of the process) completes, if any.
     pub(crate) fn completed_by(program: &OsStr) -> Option<Self> {
         let name = file_name(program);
-        Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))
+        Self::ALL
+            .into_iter()
+            .find(|applet| applet.completer() == Some(name))
     }
 
     /// Returns the words that users type before a command. `kubectl calico` has its commands below `ipam`.
@@ -88,7 +94,10 @@ impl Applet {
         if self != Self::KubectlCalico {
             return command;
         }
-        let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+        let names: Vec<String> = command
+            .get_subcommands()
+            .map(|sub| sub.get_name().to_owned())
+            .collect();
         names.into_iter().fold(command, |command, name| {
             let hidden = name != "ipam";
             command.mut_subcommand(name, |sub| sub.hide(hidden))

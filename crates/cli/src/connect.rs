@@ -58,7 +58,10 @@ static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender
 
 async fn interrupted() {
     // The sender is never dropped.
-    let _ = INTERRUPT.subscribe().wait_for(|is_interrupted| *is_interrupted).await;
+    let _ = INTERRUPT
+        .subscribe()
+        .wait_for(|is_interrupted| *is_interrupted)
+        .await;
 }
 
 pub(crate) fn is_interrupted() -> bool {
@@ -67,7 +70,10 @@ pub(crate) fn is_interrupted() -> bool {
 
 /// Creates a runtime with several threads.
 pub(crate) fn threads() -> Result<Runtime> {
-    Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))
+    Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::io("start threads"))
 }
 
 /// Runs a future on its own thread and runtime.
@@ -77,7 +83,9 @@ pub(crate) fn on_thread<T: Send + 'static, F: Future<Output = T>>(
 ) -> Result<JoinHandle<T>> {
     let runtime = threads()?;
     let thread = thread::Builder::new().name(name.into());
-    thread.spawn(move || runtime.block_on(work())).map_err(Failure::io("start threads"))
+    thread
+        .spawn(move || runtime.block_on(work()))
+        .map_err(Failure::io("start threads"))
 }
 
 /// Returns the runtime of the process. One of its tasks waits for signals until the process ends.
@@ -164,7 +172,9 @@ pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Da
         Ok(opened) => opened?,
         Err(_) => {
             if let Some(plugin) = credential_plugin(&settings.kubernetes).await {
-                console.warn(&format!("waiting for the kubeconfig's credential plugin {plugin}"));
+                console.warn(&format!(
+                    "waiting for the kubeconfig's credential plugin {plugin}"
+                ));
             }
             opening.await?
         }

@@ -45,8 +45,11 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
     if PRINTED.load(Ordering::SeqCst) {
         return;
     }
-    let document =
-        FailureDocument { exit_code, message: failure.message.clone(), hint: hints::of_failure(failure) };
+    let document = FailureDocument {
+        exit_code,
+        message: failure.message.clone(),
+        hint: hints::of_failure(failure),
+    };
     // The failure is also on stderr, so an error on stdout is ignored.
     let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
 }
@@ -168,9 +171,18 @@ impl Console {
 
     /// Prints a line with a colored label on stderr.
     fn labelled(&self, label: &str, style: Style, text: &str) {
-        let cluster = self.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name))).unwrap_or_default();
-        let line =
-            || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
+        let cluster = self
+            .fleet
+            .as_ref()
+            .map(|of| format!("{}: ", escape(&of.name)))
+            .unwrap_or_default();
+        let line = || {
+            writeln!(
+                anstream::stderr().lock(),
+                "{style}{label}:{style:#} {cluster}{}",
+                escape(text)
+            )
+        };
         // Messages are printed above the progress lines.
         let _ = LINES.suspend(line);
     }
@@ -227,7 +239,9 @@ impl Console {
 
 /// True if the locale uses UTF-8, by the rules of the C library.
 fn locale_has_unicode() -> bool {
-    let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(std::env::var_os);
     let locale = locale.find(|value| !value.is_empty()).unwrap_or_default();
     let locale = locale.to_string_lossy().to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")

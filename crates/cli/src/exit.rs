@@ -39,7 +39,9 @@ pub(crate) fn interrupted() -> Failure {
 /// Returns the failure after a panic, which the panic hook has already reported.
 pub(crate) fn panicked() -> Failure {
     let message = PANIC.get().cloned().unwrap_or_else(|| "internal error".into());
-    Failure::new(Kind::Internal, message).hint(REPORT_IT).form(FailureForm::Already)
+    Failure::new(Kind::Internal, message)
+        .hint(REPORT_IT)
+        .form(FailureForm::Already)
 }
 
 /// Prints clap's text: help and version on stdout, errors on stderr.
@@ -61,11 +63,20 @@ fn split_clap_error(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();
     let is_hint = |line: &&str| ["tip: ", "hint: "].iter().any(|start| line.starts_with(start));
-    let (hints, message): (Vec<&str>, Vec<&str>) =
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).partition(is_hint);
+    let (hints, message): (Vec<&str>, Vec<&str>) = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .partition(is_hint);
     let message = message.join(" ");
-    let hint = hints.first().and_then(|line| line.split_once(": ")).map(|(_, hint)| hint.to_owned());
-    (message.strip_prefix("error: ").unwrap_or(&message).to_owned(), hint)
+    let hint = hints
+        .first()
+        .and_then(|line| line.split_once(": "))
+        .map(|(_, hint)| hint.to_owned());
+    (
+        message.strip_prefix("error: ").unwrap_or(&message).to_owned(),
+        hint,
+    )
 }
 
 const REPORT_IT: &str = "this is a bug in calipam; please report it with the command and this line";
@@ -87,10 +98,16 @@ pub(crate) fn report_panics() {
             return;
         }
         let text = info.payload_as_str().unwrap_or("no message");
-        let place = info.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
+        let place = info
+            .location()
+            .map(|place| format!(" at {}:{}", place.file(), place.line()));
         let message = format!("internal error: {text}{}", place.unwrap_or_default());
         // If stderr is closed, `eprintln` would panic again.
-        let _ = writeln!(io::stderr().lock(), "error: {}\nhint: {REPORT_IT}", escape(&message));
+        let _ = writeln!(
+            io::stderr().lock(),
+            "error: {}\nhint: {REPORT_IT}",
+            escape(&message)
+        );
         let _ = PANIC.set(message);
     }));
 }
@@ -111,11 +128,31 @@ mod tests {
             (Ok(Outcome::Refused), 1),
             (Ok(Outcome::PartlyRead), 3),
             (Err(Failure::refused("x")), 1),
-            (Err(RepairError::NotAgreed { agreed: 1, planned: 2 }.into()), 1),
-            (Err(RepairError::Lock { action: LockAction::Take, reason }.into()), 3),
+            (
+                Err(RepairError::NotAgreed {
+                    agreed: 1,
+                    planned: 2,
+                }
+                .into()),
+                1,
+            ),
+            (
+                Err(RepairError::Lock {
+                    action: LockAction::Take,
+                    reason,
+                }
+                .into()),
+                3,
+            ),
             (Err(Failure::usage("x")), 2),
             (Err(calipam_datastore::Error::from(usage).into()), 2),
-            (Err(calipam_datastore::Error::NoCalico { location: String::new() }.into()), 3),
+            (
+                Err(calipam_datastore::Error::NoCalico {
+                    location: String::new(),
+                }
+                .into()),
+                3,
+            ),
             (Err(Failure::io("read")(io::Error::other("x"))), 3),
             (Err(panicked()), 4),
             (Err(interrupted()), 130),
@@ -130,7 +167,10 @@ mod tests {
         let text = "error: unexpected argument '--leakd' found\n\n  tip: a similar argument exists: '--leaked'\n\n\
                     Usage: calipam release --leaked\n\nFor more information, try '--help'.\n";
         let hint = Some("a similar argument exists: '--leaked'".to_owned());
-        assert_eq!(split_clap_error(text), ("unexpected argument '--leakd' found".into(), hint));
+        assert_eq!(
+            split_clap_error(text),
+            ("unexpected argument '--leakd' found".into(), hint)
+        );
         let missing = "error: the following required arguments were not provided:\n  <FILE>\n\nUsage: x\n";
         let message = "the following required arguments were not provided: <FILE>".to_owned();
         assert_eq!(split_clap_error(missing), (message, None));

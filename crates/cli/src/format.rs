@@ -51,10 +51,16 @@ impl Format {
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());
         }
-        let name = |format: &Self| format.to_possible_value().map(|value| value.get_name().to_owned());
+        let name = |format: &Self| {
+            format
+                .to_possible_value()
+                .map(|value| value.get_name().to_owned())
+        };
         let names = joined(formats.iter().filter_map(name), ", ");
         let format = name(&self).unwrap_or_default();
-        Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {names}")))
+        Err(Failure::usage(format!(
+            "`{what}` has no format `{format}`; it has {names}"
+        )))
     }
 
     /// True for the formats that people read on a terminal: tables.

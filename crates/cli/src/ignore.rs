@@ -65,7 +65,8 @@ impl Ignored {
         }
         let entries = self.entries.iter().zip(matches);
         let own = entries.filter(|(entry, _)| is_fleet || entry.cluster.is_none());
-        own.filter_map(|(entry, matches)| self.note(entry, matches, day(newest))).collect()
+        own.filter_map(|(entry, matches)| self.note(entry, matches, day(newest)))
+            .collect()
     }
 
     /// Removes accepted findings, and marks the entries that match a finding.
@@ -110,21 +111,33 @@ impl Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.code, self.subject)?;
-        self.cluster.iter().try_for_each(|name| write!(f, " cluster {name}"))
+        self.cluster
+            .iter()
+            .try_for_each(|name| write!(f, " cluster {name}"))
     }
 }
 
 /// Formats the line that accepts a finding, safe for a terminal. An ambiguous subject becomes a JSON string. `cluster`
 /// is empty if there is only one cluster.
 pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
-    let of_cluster = if cluster.is_empty() { String::new() } else { format!(" cluster {cluster}") };
+    let of_cluster = if cluster.is_empty() {
+        String::new()
+    } else {
+        format!(" cluster {cluster}")
+    };
     subject_line(finding) + &of_cluster
 }
 
 fn subject_line(finding: &Finding) -> String {
     let subject = finding.subject.to_string();
     let plain = format!("{} {subject}", finding.code);
-    let entry = Entry { code: finding.code, subject, cluster: None, until: None, line: 1 };
+    let entry = Entry {
+        code: finding.code,
+        subject,
+        cluster: None,
+        until: None,
+        line: 1,
+    };
     if escape(&plain) == plain && parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
         return plain;
     }
@@ -132,7 +145,11 @@ fn subject_line(finding: &Finding) -> String {
     let mut line = format!("{} ", entry.code);
     for c in serde_json::Value::from(entry.subject).to_string().chars() {
         if is_unsafe(c) {
-            line.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")))
+            line.extend(
+                c.encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}")),
+            )
         } else {
             line.push(c)
         }
@@ -175,7 +192,13 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         None => rest.to_owned(),
     };
     let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;
-    Ok(Some(Entry { code, subject, cluster, until, line: number }))
+    Ok(Some(Entry {
+        code,
+        subject,
+        cluster,
+        until,
+        line: number,
+    }))
 }
 
 /// Splits off the JSON string at the beginning.
@@ -201,8 +224,12 @@ fn cluster(text: &str) -> (&str, Option<String>) {
 /// Splits off `until DATE` at the end.
 fn until(text: &str) -> Result<(&str, Option<Date>), String> {
     let mut words = text.rsplitn(3, char::is_whitespace);
-    let (Some(date), Some("until")) = (words.next(), words.next()) else { return Ok((text, None)) };
-    let date = date.parse().map_err(|_| format!("until {date:?}: expected a date such as 2027-01-31"))?;
+    let (Some(date), Some("until")) = (words.next(), words.next()) else {
+        return Ok((text, None));
+    };
+    let date = date
+        .parse()
+        .map_err(|_| format!("until {date:?}: expected a date such as 2027-01-31"))?;
     Ok((words.next().unwrap_or_default().trim(), Some(date)))
 }
 
@@ -216,7 +243,13 @@ mod tests {
 
     fn entry(code: Code, subject: &str, until: Option<&str>, line: usize) -> Entry {
         let until = until.map(|date| date.parse().unwrap());
-        Entry { code, subject: subject.into(), cluster: None, until, line }
+        Entry {
+            code,
+            subject: subject.into(),
+            cluster: None,
+            until,
+            line,
+        }
     }
 
     #[test]
@@ -239,9 +272,21 @@ mod tests {
         let reason = |text| parse(text).unwrap_err();
         assert_eq!(reason("\nleaked-address").0, 2);
         assert_eq!(reason("leaked 10.0.0.1"), (1, "unknown rule \"leaked\"".into()));
-        assert!(reason("leaked-address until 2027-01-31").1.contains("has no subject"));
-        assert!(reason("leaked-address 10.0.0.1 until tomorrow").1.contains("such as 2027-01-31"));
-        assert!(reason("leaked-address 10.0.0.1 until 2027-02-30").1.contains("such as 2027-01-31"));
+        assert!(
+            reason("leaked-address until 2027-01-31")
+                .1
+                .contains("has no subject")
+        );
+        assert!(
+            reason("leaked-address 10.0.0.1 until tomorrow")
+                .1
+                .contains("such as 2027-01-31")
+        );
+        assert!(
+            reason("leaked-address 10.0.0.1 until 2027-02-30")
+                .1
+                .contains("such as 2027-01-31")
+        );
         assert!(reason("orphan-handle \"a\" b").1.contains("after the subject"));
     }
 
@@ -265,7 +310,11 @@ mod tests {
             let finding = Finding::new(Code::OrphanHandle, subject, "", evidence);
             let line = line(&finding, "");
             let parsed = parse(&line).unwrap();
-            assert_eq!(parsed, [entry(Code::OrphanHandle, &finding.subject.to_string(), None, 1)], "{line}");
+            assert_eq!(
+                parsed,
+                [entry(Code::OrphanHandle, &finding.subject.to_string(), None, 1)],
+                "{line}"
+            );
             assert_eq!(escape(&line), line);
         }
     }

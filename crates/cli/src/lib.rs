@@ -70,7 +70,10 @@ pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
         .into_iter()
         .flat_map(|name| complete::SHELLS.names().map(move |shell| (name, shell)));
     let scripts = names.filter_map(|(name, shell)| {
-        Some((format!("{}.{shell}", name.executable()), complete::registration(shell, name)?))
+        Some((
+            format!("{}.{shell}", name.executable()),
+            complete::registration(shell, name)?,
+        ))
     });
     scripts.chain(complete::plugin_scripts().map(|(name, text)| (name.to_owned(), text.into_bytes())))
 }
@@ -84,10 +87,12 @@ fn run() -> Result<Outcome> {
     if args::asks_for_help(&arguments) {
         definition = args::with_help(definition);
     }
-    let cli = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
-        hints::remember_call(&definition, &matches);
-        Ok((Cli::from_arg_matches(&matches)?, command_name(&matches)))
-    });
+    let cli = definition
+        .try_get_matches_from_mut(arguments)
+        .and_then(|matches| {
+            hints::remember_call(&definition, &matches);
+            Ok((Cli::from_arg_matches(&matches)?, command_name(&matches)))
+        });
     let (cli, name) = match cli {
         Ok(cli) => cli,
         Err(error) => return exit::command_line(&args::name_commands(&definition, error)),

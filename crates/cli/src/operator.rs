@@ -33,13 +33,22 @@ impl<'a> Person<'a> {
     /// Creates a person who is asked, unless `agrees` is set.
     pub(crate) fn new(console: &'a Console, agrees: bool) -> Self {
         let (whole, is_about_lock) = Default::default();
-        Self { console, agrees, is_script: false, whole, is_about_lock }
+        Self {
+            console,
+            agrees,
+            is_script: false,
+            whole,
+            is_about_lock,
+        }
     }
 
     /// Creates a script, which agrees by calling calicoctl and is never asked.
     pub(crate) fn script(console: &'a Console) -> Self {
         let agrees = true;
-        Self { is_script: true, ..Self::new(console, agrees) }
+        Self {
+            is_script: true,
+            ..Self::new(console, agrees)
+        }
     }
 
     /// Creates a person for a command that asks no questions.
@@ -51,8 +60,13 @@ impl<'a> Person<'a> {
     /// or a confirmation, only the first is announced, since `serve` waits repeatedly.
     fn waits(&self, activity: Activity, time: SignedDuration) {
         static TOLD: Once = Once::new();
-        let tell =
-            || self.console.say(&format!("{}: {time:#}, until {}", progress::words(activity).1, end(time)));
+        let tell = || {
+            self.console.say(&format!(
+                "{}: {time:#}, until {}",
+                progress::words(activity).1,
+                end(time)
+            ))
+        };
         match activity {
             Activity::WaitingForSecondRead if self.console.quiet => tell(),
             // The workflow has announced this wait.
@@ -71,8 +85,16 @@ impl Operator for Person<'_> {
             Event::Said(text) => console.say(text),
             Event::Warning(text) => console.warn(&text),
             Event::Hint(hint) => console.hint(&hints::text(&hint)),
-            Event::SecondRead { addresses, after, kind } => {
-                let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
+            Event::SecondRead {
+                addresses,
+                after,
+                kind,
+            } => {
+                let what = count(
+                    addresses,
+                    "leaked address or handle",
+                    "leaked addresses or handles",
+                );
                 console.info(&format!("rechecking {what} in {after:#}, at {}", end(after)));
                 let release = match kind {
                     // calicoctl has no option to avoid the wait.
@@ -96,7 +118,12 @@ impl Operator for Person<'_> {
             Event::LongWait { activity, time } => self.waits(activity, time),
             Event::StaleLock(lock) => {
                 self.is_about_lock.set(true);
-                let StaleLock { command, started_at, journal, .. } = lock;
+                let StaleLock {
+                    command,
+                    started_at,
+                    journal,
+                    ..
+                } = lock;
                 console.warn(&format!(
                     "the run `{command}` of {started_at} did not finish and left the datastore locked: no pod starts or stops (journal {})",
                     quoted(journal)
@@ -129,7 +156,9 @@ impl Operator for Person<'_> {
         if self.is_script {
             // stdout contains only calicoctl's lines.
             if let Proposal::Plan(plan) = proposal {
-                plan.warnings.iter().for_each(|warning| self.console.warn(&hints::text(warning)));
+                plan.warnings
+                    .iter()
+                    .for_each(|warning| self.console.warn(&hints::text(warning)));
             }
             return Ok(());
         }
@@ -143,7 +172,10 @@ impl Operator for Person<'_> {
         if self.agrees || io::stdin().is_terminal() {
             return Ok(());
         }
-        let hint = Hint::new("use {}; {} only shows the plan", [Call::again_with(["--yes"]), Call::DryRun]);
+        let hint = Hint::new(
+            "use {}; {} only shows the plan",
+            [Call::again_with(["--yes"]), Call::DryRun],
+        );
         Err(Failure::usage("confirmation needed, but stdin is not a terminal").hint(hint))
     }
 
@@ -159,7 +191,9 @@ impl Operator for Person<'_> {
             let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
             let failed = Failure::io("ask");
             loop {
-                let answer = answer(format!("{question} [{answers}] ")).await.map_err(&failed)?;
+                let answer = answer(format!("{question} [{answers}] "))
+                    .await
+                    .map_err(&failed)?;
                 match &whole {
                     Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
                         write!(io::stderr().lock(), "{whole}").map_err(&failed)?;
@@ -173,7 +207,11 @@ impl Operator for Person<'_> {
 
 /// Formats the time of day at the end of a wait.
 fn end(after: SignedDuration) -> String {
-    Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX).strftime("%H:%M:%S UTC").to_string()
+    Timestamp::now()
+        .saturating_add(after)
+        .unwrap_or(Timestamp::MAX)
+        .strftime("%H:%M:%S UTC")
+        .to_string()
 }
 
 /// Prints a question and waits for a line on a separate thread, so that ctrl-c can end the program.

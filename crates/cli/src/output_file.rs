@@ -22,17 +22,23 @@ pub(crate) struct OutputFile {
 impl OutputFile {
     /// Reads `FORMAT=PATH`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (format, path) =
-            text.split_once('=').ok_or("expected FORMAT=PATH, such as `prometheus=/tmp/a.prom`")?;
+        let (format, path) = text
+            .split_once('=')
+            .ok_or("expected FORMAT=PATH, such as `prometheus=/tmp/a.prom`")?;
         let format = Format::from_str(format, true).map_err(|_| {
-            let names = Format::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let names = Format::value_variants()
+                .iter()
+                .filter_map(ValueEnum::to_possible_value);
             let names = joined(names.map(|value| value.get_name().to_owned()), ", ");
             format!("unknown format {format:?}; the formats are {names}")
         })?;
         if path.is_empty() {
             return Err("the path is empty".into());
         }
-        Ok(Self { format, path: path.into() })
+        Ok(Self {
+            format,
+            path: path.into(),
+        })
     }
 
     /// Writes the file; see [`write`].
@@ -61,7 +67,10 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     }
     let folder = regular::folder_of(path);
     // The Prometheus textfile collector reads `*.prom`, so an incomplete file must not have that ending.
-    let file = Builder::new().prefix(".calipam-").suffix(".tmp").tempfile_in(folder)?;
+    let file = Builder::new()
+        .prefix(".calipam-")
+        .suffix(".tmp")
+        .tempfile_in(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     write(&mut out)?;
 
@@ -88,9 +97,16 @@ mod tests {
 
     #[test]
     fn a_format_and_a_path() {
-        let expected = OutputFile { format: Format::Prometheus, path: "/tmp/a=b.prom".into() };
+        let expected = OutputFile {
+            format: Format::Prometheus,
+            path: "/tmp/a=b.prom".into(),
+        };
         assert_eq!(OutputFile::parse("prometheus=/tmp/a=b.prom"), Ok(expected));
-        for (bad, reason) in [("a.prom", "FORMAT=PATH"), ("xml=a", "\"xml\""), ("json=", "empty")] {
+        for (bad, reason) in [
+            ("a.prom", "FORMAT=PATH"),
+            ("xml=a", "\"xml\""),
+            ("json=", "empty"),
+        ] {
             assert!(OutputFile::parse(bad).unwrap_err().contains(reason), "{bad}");
         }
     }
@@ -99,7 +115,10 @@ mod tests {
     fn the_old_file_stays_until_the_new_one_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report");
-        let file = OutputFile { format: Format::Json, path: path.clone() };
+        let file = OutputFile {
+            format: Format::Json,
+            path: path.clone(),
+        };
         file.write(|out| out.write_all(b"old")).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
 
@@ -108,7 +127,11 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"old");
         file.write(|out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files are left");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "temporary files are left"
+        );
 
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();

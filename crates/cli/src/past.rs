@@ -26,14 +26,23 @@ impl Past {
         global: &Global,
         console: &Console,
     ) -> Result<Option<Self>> {
-        let (Some(folder), Some(at)) = (archive, at) else { return Ok(None) };
+        let (Some(folder), Some(at)) = (archive, at) else {
+            return Ok(None);
+        };
         if global.datastore.is_some() {
             return Err(Failure::usage("with --archive, --datastore has no effect"));
         }
         let state = state_at(folder, at, &Person::watching(console))?;
         let datastore = Some(state.path.to_string_lossy().into_owned());
         let shown_as = Some(shown_as(folder, &state));
-        Ok(Some(Self { global: Global { datastore, shown_as, ..global.clone() }, _state: state }))
+        Ok(Some(Self {
+            global: Global {
+                datastore,
+                shown_as,
+                ..global.clone()
+            },
+            _state: state,
+        }))
     }
 }
 

@@ -19,7 +19,9 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
     match proposal {
         Proposal::Plan(plan) => {
             if asked || console.format.is_for_people() {
-                plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
+                plan.warnings
+                    .iter()
+                    .for_each(|warning| console.warn(&hints::text(warning)));
             }
             show(&PlanDocument::new(plan, None), plan::fits(plan), asked, console)
         }
@@ -38,11 +40,21 @@ fn show(document: &impl Document, fits: bool, asked: bool, console: &Console) ->
     if console.format.is_for_people() {
         console.write_data(|out| document::write(document, console.format, console.page, out))?;
     } else if asked {
-        let page = Page { color: false, ..console.page };
+        let page = Page {
+            color: false,
+            ..console.page
+        };
         document::write(document, Format::Table, page, &mut io::stderr().lock())?;
     }
     if !asked || fits || console.format == Format::Wide {
         return Ok(None);
     }
-    document::text(document, Page { wide: true, ..console.page }).map(Some)
+    document::text(
+        document,
+        Page {
+            wide: true,
+            ..console.page
+        },
+    )
+    .map(Some)
 }

@@ -30,7 +30,11 @@ pub(crate) fn start(activity: Activity, is_visible: bool, cluster: Option<&str>)
         // The answer above it is not all, which a person should see before the server answers.
         bar.tick();
     }
-    Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
+    Arc::new(Bar {
+        bar,
+        activity,
+        shown: AtomicU64::new(u64::MAX),
+    })
 }
 
 /// Returns the template of the line for an activity, and the activity in words.

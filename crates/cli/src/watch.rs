@@ -25,10 +25,17 @@ pub(crate) fn repeat(
     round: impl Fn(&Console) -> Result<Outcome>,
 ) -> Result<Outcome> {
     let watch = Arc::new(Watched::default());
-    let mut console = Console { watch: Some(watch.clone()), ..console.clone() };
+    let mut console = Console {
+        watch: Some(watch.clone()),
+        ..console.clone()
+    };
     let mut outcome = round(&console)?;
     // The first round has already printed the notes and hints.
-    console = Console { quiet: true, progress: false, ..console };
+    console = Console {
+        quiet: true,
+        progress: false,
+        ..console
+    };
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
     while !READER_IS_GONE.load(Ordering::SeqCst) {
         let waited = connect::block_on(async {

@@ -74,14 +74,29 @@ impl Call {
         };
         let begun = Instant::now();
         let allocator = OnceCell::new();
-        Ok(Self { configuration, environment, arguments, identity, command, begun, settings, allocator })
+        Ok(Self {
+            configuration,
+            environment,
+            arguments,
+            identity,
+            command,
+            begun,
+            settings,
+            allocator,
+        })
     }
 
     pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
-        let selecting = if self.is_labelled() { Selecting::ByLabels } else { Selecting::All };
+        let selecting = if self.is_labelled() {
+            Selecting::ByLabels
+        } else {
+            Selecting::All
+        };
         let allocator = connect(&self.settings, selecting).await?;
         let notes = FileNotes::new(&self.configuration.lock_file, &self.settings);
-        Ok(self.allocator.get_or_init(|| allocator.with_notes(Arc::new(notes))))
+        Ok(self
+            .allocator
+            .get_or_init(|| allocator.with_notes(Arc::new(notes))))
     }
 
     /// Logs the pod, the changed blocks, the duration and the number of requests, even if the call failed.
@@ -89,7 +104,10 @@ impl Call {
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
         let Identity { node, pod, .. } = &self.identity;
-        let pod = pod.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")).unwrap_or_default();
+        let pod = pod
+            .as_ref()
+            .map(|(namespace, name)| format!("{namespace}/{name}"))
+            .unwrap_or_default();
         tracing::info!(
             container = self.environment.container,
             pod,
@@ -109,7 +127,10 @@ impl Call {
         allocator: &CallAllocator,
     ) -> calipam_datastore::Result<Arc<KubeClient>> {
         let settings = self.configuration.datastore.lookups(&self.settings);
-        let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
+        let shared = allocator
+            .store()
+            .kubernetes()
+            .filter(|_| settings == self.settings.kubernetes);
         match shared {
             Some(client) => Ok(client),
             None => KubeClient::connect_without_discovery(&settings).await,
@@ -128,7 +149,11 @@ impl Call {
             }),
             _ => None,
         };
-        Container { node: self.identity.node.clone(), handle: self.identity.handle.clone(), machine }
+        Container {
+            node: self.identity.node.clone(),
+            handle: self.identity.handle.clone(),
+            machine,
+        }
     }
 
     /// True if a marker says that the node's affinities have labels.
@@ -175,7 +200,9 @@ pub(crate) async fn connect(settings: &Settings, selecting: Selecting) -> Result
     };
     let connecting = AllocatorStore::connect(settings, selecting, Consent::from_runtime(location));
     let store = within(CONNECT, connecting).await?;
-    Ok(Allocator::new(store.map_err(|error| failure::from_datastore(&error))?))
+    Ok(Allocator::new(
+        store.map_err(|error| failure::from_datastore(&error))?,
+    ))
 }
 
 fn touch(path: &std::path::Path) -> std::io::Result<()> {

@@ -32,15 +32,19 @@ pub(crate) fn too_slow(limit: Duration) -> CniError {
 }
 
 fn code(may_pass: bool) -> Code {
-    if may_pass { Code::TryAgainLater } else { Code::Internal }
+    if may_pass {
+        Code::TryAgainLater
+    } else {
+        Code::Internal
+    }
 }
 
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::TooManyConflicts | Error::InProgress { .. } | Error::BlockChanged(_) => true,
-        Error::Store(StoreError::Unavailable(source)) => {
-            source.downcast_ref::<calipam_datastore::Error>().is_some_and(datastore_may_pass)
-        }
+        Error::Store(StoreError::Unavailable(source)) => source
+            .downcast_ref::<calipam_datastore::Error>()
+            .is_some_and(datastore_may_pass),
         Error::Store(error) => error.is_lost_race(),
         _ => false,
     }
@@ -60,14 +64,20 @@ mod tests {
     use super::*;
 
     fn connect(failures: Vec<Failure>) -> calipam_datastore::Error {
-        let tried = |failure| Tried { endpoint: "http://a:2379".into(), failure };
+        let tried = |failure| Tried {
+            endpoint: "http://a:2379".into(),
+            failure,
+        };
         calipam_datastore::Error::Connect(failures.into_iter().map(tried).collect())
     }
 
     #[test]
     fn transient_errors_have_code_11() {
         let dead = from_datastore(&connect(vec![Failure::WrongPassword, Cause::Refused.into()]));
-        assert!(dead.code == Code::TryAgainLater && dead.msg.contains("connection refused"), "{dead}");
+        assert!(
+            dead.code == Code::TryAgainLater && dead.msg.contains("connection refused"),
+            "{dead}"
+        );
         let write = calipam_datastore::Error::Write {
             server: Server::Etcd,
             endpoint: "http://a:2379".into(),
@@ -82,7 +92,10 @@ mod tests {
 
     #[test]
     fn permanent_errors_have_code_999() {
-        assert_eq!(from_datastore(&connect(vec![Failure::WrongPassword])).code, Code::Internal);
+        assert_eq!(
+            from_datastore(&connect(vec![Failure::WrongPassword])).code,
+            Code::Internal
+        );
         let error = Error::AlreadyAssigned("10.0.0.1".parse().unwrap());
         let text = "resource already exists: 10.0.0.1 with error: Address already assigned in block";
         assert_eq!(from_allocator(&error), CniError::internal(text));

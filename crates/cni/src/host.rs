@@ -22,7 +22,10 @@ pub(crate) struct CallHost<'c> {
 
 impl CallHost<'_> {
     pub(crate) fn plugin(&self) -> Plugin<'_, AllocatorStore, Self> {
-        Plugin { allocator: self.allocator, host: self }
+        Plugin {
+            allocator: self.allocator,
+            host: self,
+        }
     }
 
     /// The labels of the call's namespace, for pool selectors; `None` unless the configuration sets `reads_namespaces`.
@@ -32,7 +35,10 @@ impl CallHost<'_> {
             return Ok(None);
         }
         let failed = |error: CniError| {
-            CniError::new(error.code, format!("failed to get namespace {namespace}: {}", error.msg))
+            CniError::new(
+                error.code,
+                format!("failed to get namespace {namespace}: {}", error.msg),
+            )
         };
         let lookup = self.call.lookup(self.allocator).await;
         let lookup = lookup.map_err(|error| failed(failure::from_datastore(&error)))?;
@@ -59,7 +65,11 @@ impl Host for CallHost<'_> {
         let pools = pools::resolve(&self.call.configuration.ipam, self.allocator);
         let (pools, labels) = tokio::join!(pools, self.namespace_labels());
         let (pools_v4, pools_v6) = pools?;
-        Ok(Lookup { pools_v4, pools_v6, namespace_labels: labels? })
+        Ok(Lookup {
+            pools_v4,
+            pools_v6,
+            namespace_labels: labels?,
+        })
     }
 
     /// Labels the node's affinities in the Kubernetes datastore, once in the node's lifetime.

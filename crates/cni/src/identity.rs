@@ -74,8 +74,10 @@ impl Identity {
 
     /// The attributes of an allocation.
     pub(crate) fn attributes(&self, now: Timestamp) -> Vec<(String, String)> {
-        let mut attributes =
-            vec![("node".to_owned(), self.node.clone()), ("timestamp".to_owned(), plugin::timestamp(now))];
+        let mut attributes = vec![
+            ("node".to_owned(), self.node.clone()),
+            ("timestamp".to_owned(), plugin::timestamp(now)),
+        ];
         if let Some((namespace, name)) = &self.pod {
             attributes.push(("pod".to_owned(), name.clone()));
             attributes.push(("namespace".to_owned(), namespace.clone()));
@@ -98,7 +100,11 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.host.is_empty() {
         return sources.host.clone();
     }
-    rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .trim()
+        .to_lowercase()
 }
 
 /// Refuses a string that cannot be part of a workload endpoint's name.
@@ -109,7 +115,11 @@ fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
         _ if value.ends_with('-') => "field must not end with a '-'",
         _ => return Ok(()),
     };
-    let value = if value.is_empty() { String::new() } else { format!(" = '{value}'") };
+    let value = if value.is_empty() {
+        String::new()
+    } else {
+        format!(" = '{value}'")
+    };
     Err(CniError::internal(format!(
         "error constructing WorkloadEndpoint name: error with field {field}{value} ({reason})"
     )))
@@ -125,8 +135,11 @@ mod tests {
 
     fn identity(json: &str, container: &str, args: &str) -> Result<Identity, CniError> {
         let configuration = Document::read(json.as_bytes(), None)?.configuration()?;
-        let environment =
-            Environment { container: container.into(), interface: "eth0".into(), ..Environment::default() };
+        let environment = Environment {
+            container: container.into(),
+            interface: "eth0".into(),
+            ..Environment::default()
+        };
         Identity::new(&configuration, &environment, &Arguments::read(args)?)
     }
 
@@ -134,7 +147,10 @@ mod tests {
     fn handles_and_attributes() {
         let pod = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
         let found = identity(r#"{"name":"net","nodename":"a"}"#, "c1", pod).unwrap();
-        assert_eq!((found.handle.as_str(), found.old_handle().as_str()), ("net.c1", "ns.web-0"));
+        assert_eq!(
+            (found.handle.as_str(), found.old_handle().as_str()),
+            ("net.c1", "ns.web-0")
+        );
         let attributes = found.attributes("2026-05-01T10:12:00.12Z".parse().unwrap());
         let expected = [
             ("node", "a"),
@@ -142,9 +158,15 @@ mod tests {
             ("pod", "web-0"),
             ("namespace", "ns"),
         ];
-        assert_eq!(attributes, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        assert_eq!(
+            attributes,
+            expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        );
         let bare = identity(r#"{"name":"net","nodename":"a"}"#, "c1", "").unwrap();
-        assert_eq!((bare.namespace.as_str(), bare.old_handle().as_str()), ("default", "c1"));
+        assert_eq!(
+            (bare.namespace.as_str(), bare.old_handle().as_str()),
+            ("default", "c1")
+        );
         assert_eq!(bare.attributes(Timestamp::UNIX_EPOCH).len(), 2);
     }
 
@@ -154,7 +176,11 @@ mod tests {
         let file = folder.path().join("nodename");
         fs::write(&file, "in-file\n").unwrap();
         let name = |stated: &str, file: PathBuf, host: &str| {
-            node_name(&NodeName { stated: stated.into(), file, host: host.into() })
+            node_name(&NodeName {
+                stated: stated.into(),
+                file,
+                host: host.into(),
+            })
         };
         assert_eq!(name("stated", file.clone(), "host"), "stated");
         assert_eq!(name("", file, "host"), "in-file");
@@ -169,7 +195,12 @@ mod tests {
     fn names_that_no_endpoint_can_have() {
         let net = r#"{"name":"net","nodename":"a"}"#;
         assert!(identity(r#"{"name":"net","nodename":"-a"}"#, "c", "").is_err());
-        assert!(identity(net, "c-", "").unwrap_err().msg.contains("containerID = 'c-'"));
+        assert!(
+            identity(net, "c-", "")
+                .unwrap_err()
+                .msg
+                .contains("containerID = 'c-'")
+        );
         assert!(identity(net, "c-", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=w").is_ok());
         assert!(identity(net, "c", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=w-").is_err());
     }

@@ -65,7 +65,14 @@ async fn lock(path: &Path) -> io::Result<File> {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // Calico's plugin uses the same mode.
-    match options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
+    match options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+    {
         Ok(file) => Ok(file),
         Err(error) => regular::open(path).map_err(|_| error),
     }

@@ -81,7 +81,10 @@ mod tests {
         assert_eq!(machine("vm").handle("net"), "net.vmi.ns.vm");
         let long = machine(&"v".repeat(200)).handle("net");
         // 32 bytes without padding, as Calico writes them.
-        assert!(long.starts_with("net.vmi._") && long.len() == "net.vmi._".len() + 43, "{long}");
+        assert!(
+            long.starts_with("net.vmi._") && long.len() == "net.vmi._".len() + 43,
+            "{long}"
+        );
         let cut = machine("vm").handle(&"n".repeat(120));
         assert_eq!(cut.len(), HANDLE);
         let fits = machine(&"v".repeat(HANDLE - "net.vmi.ns.".len())).handle("net");
@@ -91,10 +94,24 @@ mod tests {
     #[test]
     fn attributes_identify_the_machine() {
         let mut attributes = BTreeMap::new();
-        let machine = Machine { machine_uid: Some("m".into()), migration: Some("j".into()), ..machine("vm") };
+        let machine = Machine {
+            machine_uid: Some("m".into()),
+            migration: Some("j".into()),
+            ..machine("vm")
+        };
         machine.describe(&mut attributes);
-        let found: Vec<(&str, &str)> =
-            attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        assert_eq!(found, [("vm-uid", "m"), ("vmi-name", "vm"), ("vmi-uid", "u"), ("vmim-uid", "j")]);
+        let found: Vec<(&str, &str)> = attributes
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("vm-uid", "m"),
+                ("vmi-name", "vm"),
+                ("vmi-uid", "u"),
+                ("vmim-uid", "j")
+            ]
+        );
     }
 }

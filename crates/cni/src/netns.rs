@@ -18,12 +18,16 @@ pub(crate) fn check(environment: &Environment) -> Result<(), CniError> {
         return Ok(());
     }
     let identify = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let (Some(theirs), Some(own)) = (identify(&environment.namespace), identify(OWN)) else { return Ok(()) };
+    let (Some(theirs), Some(own)) = (identify(&environment.namespace), identify(OWN)) else {
+        return Ok(());
+    };
     if theirs != own {
         return Ok(());
     }
-    let text =
-        format!("plugin's netns and netns from CNI_NETNS={} should not be the same", environment.namespace);
+    let text = format!(
+        "plugin's netns and netns from CNI_NETNS={} should not be the same",
+        environment.namespace
+    );
     Err(CniError::new(Code::InvalidNamespace, text))
 }
 
@@ -33,9 +37,18 @@ mod tests {
 
     #[test]
     fn the_own_namespace_is_refused() {
-        let with = |namespace: &str| Environment { namespace: namespace.into(), ..Default::default() };
+        let with = |namespace: &str| Environment {
+            namespace: namespace.into(),
+            ..Default::default()
+        };
         assert_eq!(check(&with(OWN)).unwrap_err().code.number(), 8);
-        assert!(check(&Environment { any_namespace: true, ..with(OWN) }).is_ok());
+        assert!(
+            check(&Environment {
+                any_namespace: true,
+                ..with(OWN)
+            })
+            .is_ok()
+        );
         for namespace in ["", "/run/netns/none", "/proc/self/ns/uts"] {
             assert!(check(&with(namespace)).is_ok(), "{namespace}");
         }

@@ -30,11 +30,15 @@ pub(crate) struct FileNotes {
 
 impl FileNotes {
     pub(crate) fn new(lock: &Path, settings: &Settings) -> Self {
-        Self { lock: lock.to_owned(), datastore: datastore(settings) }
+        Self {
+            lock: lock.to_owned(),
+            datastore: datastore(settings),
+        }
     }
 
     fn path(&self, family: Family) -> PathBuf {
-        self.lock.with_file_name(format!("calipam_full_ipv{}", family.number()))
+        self.lock
+            .with_file_name(format!("calipam_full_ipv{}", family.number()))
     }
 
     fn read(&self, family: Family) -> io::Result<Option<FullBlocks>> {
@@ -87,8 +91,14 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     // A killed call can have left this file.
     fs::remove_file(&new).ok();
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, path));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         fs::remove_file(&new).ok();
     }
@@ -123,7 +133,10 @@ mod tests {
     use super::*;
 
     fn notes(folder: &Path, datastore: &str) -> FileNotes {
-        FileNotes { lock: folder.join("ipam.lock"), datastore: datastore.into() }
+        FileNotes {
+            lock: folder.join("ipam.lock"),
+            datastore: datastore.into(),
+        }
     }
 
     fn full() -> FullBlocks {
@@ -131,7 +144,10 @@ mod tests {
         FullBlocks {
             inputs_hash: 0xfeed,
             exhausted_at: Some("2026-05-01T10:00:00.5Z".parse().unwrap()),
-            blocks: blocks.into_iter().map(|(cidr, at)| (cidr.parse().unwrap(), at.to_owned())).collect(),
+            blocks: blocks
+                .into_iter()
+                .map(|(cidr, at)| (cidr.parse().unwrap(), at.to_owned()))
+                .collect(),
         }
     }
 
@@ -148,7 +164,13 @@ mod tests {
         assert_eq!(one.full_blocks(Family::V6), None);
         one.forget_exhaustion();
         one.forget_exhaustion();
-        assert_eq!(one.full_blocks(Family::V4), Some(FullBlocks { exhausted_at: None, ..full() }));
+        assert_eq!(
+            one.full_blocks(Family::V4),
+            Some(FullBlocks {
+                exhausted_at: None,
+                ..full()
+            })
+        );
     }
 
     #[test]
@@ -158,8 +180,12 @@ mod tests {
         for len in 0..text.len() {
             assert_eq!(parse(&text[..len], "d"), None, "{:?}", &text[..len]);
         }
-        for (part, other) in [("blocks 2", "blocks 1"), ("/26", "/99"), ("65261", "6-5261"), ("hash", "mash")]
-        {
+        for (part, other) in [
+            ("blocks 2", "blocks 1"),
+            ("/26", "/99"),
+            ("65261", "6-5261"),
+            ("hash", "mash"),
+        ] {
             assert_eq!(parse(&text.replace(part, other), "d"), None, "{part}");
         }
     }
@@ -193,6 +219,10 @@ mod tests {
         assert_eq!(notes.full_blocks(Family::V4), None);
         notes.forget_exhaustion();
         let expected = Some(full());
-        assert_eq!(parse(&fs::read_to_string(&elsewhere).unwrap(), "d"), expected, "a link is not followed");
+        assert_eq!(
+            parse(&fs::read_to_string(&elsewhere).unwrap(), "d"),
+            expected,
+            "a link is not followed"
+        );
     }
 }

@@ -37,8 +37,14 @@ impl From<Owner> for Ownership {
 
 /// Finds the owner of the addresses of the call's pod.
 pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
-    let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
-    let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
+    let pod = call
+        .identity
+        .pod
+        .as_ref()
+        .filter(|(_, name)| name.starts_with(LAUNCHER));
+    let Some((namespace, name)) = pod else {
+        return Ok(Owner::Container.into());
+    };
     let failed = |error: calipam_datastore::Error| {
         let CniError { code, msg, .. } = failure::from_datastore(&error);
         let msg = match error {
@@ -50,18 +56,29 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner
     };
     let client = call.lookup(allocator).await.map_err(failed)?;
     let Some(pod) = client.launcher(namespace, name).await.map_err(failed)? else {
-        return Ok(Ownership { owner: Owner::PodIsGone, refusal: Some(no_machine("pod not found")) });
+        return Ok(Ownership {
+            owner: Owner::PodIsGone,
+            refusal: Some(no_machine("pod not found")),
+        });
     };
-    let Some(pod) = pod else { return Ok(Owner::Container.into()) };
+    let Some(pod) = pod else {
+        return Ok(Owner::Container.into());
+    };
     let (machine, refusal) = machine(&client, namespace, &pod).await.map_err(failed)?;
     if keeps_addresses(allocator).await {
-        return Ok(Ownership { owner: Owner::Machine(machine), refusal });
+        return Ok(Ownership {
+            owner: Owner::Machine(machine),
+            refusal,
+        });
     }
     let target_refusal = || {
         let text = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
         machine.migration.as_ref().map(|_| CniError::internal(text))
     };
-    Ok(Ownership { owner: Owner::Container, refusal: refusal.or_else(target_refusal) })
+    Ok(Ownership {
+        owner: Owner::Container,
+        refusal: refusal.or_else(target_refusal),
+    })
 }
 
 fn no_machine(reason: &str) -> CniError {

@@ -24,19 +24,27 @@ pub(crate) async fn resolve(
     let resolve = |entries: &[String], family| -> Result<Vec<IpNet>, CniError> {
         entries.iter().map(|entry| one(entry, &known, family)).collect()
     };
-    Ok((resolve(&ipam.ipv4_pools, Family::V4)?, resolve(&ipam.ipv6_pools, Family::V6)?))
+    Ok((
+        resolve(&ipam.ipv4_pools, Family::V4)?,
+        resolve(&ipam.ipv6_pools, Family::V6)?,
+    ))
 }
 
 /// The CIDRs of all pools by name. Includes disabled pools, which are refused later.
 async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, CniError> {
-    let pools = allocator.pools().await.map_err(|error| failure::from_allocator(&error))?;
+    let pools = allocator
+        .pools()
+        .await
+        .map_err(|error| failure::from_allocator(&error))?;
     Ok(pools.into_iter().map(|pool| (pool.name, pool.cidr)).collect())
 }
 
 fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
     let cidr = pool_cidr(entry).or_else(|| known.get(entry).copied());
     let cidr = cidr.ok_or_else(|| {
-        CniError::internal(format!("error parsing pool {entry:?}: invalid CIDR address: {entry}"))
+        CniError::internal(format!(
+            "error parsing pool {entry:?}: invalid CIDR address: {entry}"
+        ))
     })?;
     if Family::of(cidr) != family {
         let text = format!("{:?} isn't a {family} address", cidr.addr().to_string());
@@ -56,14 +64,23 @@ mod tests {
         assert_eq!(resolve("main", Family::V4).unwrap(), "10.0.0.0/16");
         assert_eq!(resolve("10.1.2.3/24", Family::V4).unwrap(), "10.1.2.0/24");
         let error = resolve("other", Family::V4).unwrap_err();
-        assert_eq!(error.msg, "error parsing pool \"other\": invalid CIDR address: other");
-        assert_eq!(resolve("fd00::/64", Family::V4).unwrap_err().msg, "\"fd00::\" isn't a IPv4 address");
+        assert_eq!(
+            error.msg,
+            "error parsing pool \"other\": invalid CIDR address: other"
+        );
+        assert_eq!(
+            resolve("fd00::/64", Family::V4).unwrap_err().msg,
+            "\"fd00::\" isn't a IPv4 address"
+        );
         assert!(resolve("main", Family::V6).is_err());
         // As Go's `net.ParseCIDR` reads it.
         assert_eq!(resolve("::ffff:10.0.0.0/120", Family::V4).unwrap(), "10.0.0.0/24");
         for bad in ["010.7.0.0/29", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8"] {
             let error = resolve(bad, Family::V4).unwrap_err();
-            assert_eq!(error.msg, format!("error parsing pool {bad:?}: invalid CIDR address: {bad}"));
+            assert_eq!(
+                error.msg,
+                format!("error parsing pool {bad:?}: invalid CIDR address: {bad}")
+            );
         }
     }
 }

@@ -27,9 +27,16 @@ use crate::upgrade;
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let text = |text: OsString| text.to_string_lossy().into_owned();
-    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
+    let variables = std::env::vars_os()
+        .map(|(name, value)| (text(name), text(value)))
+        .collect();
     let arguments: Vec<String> = arguments.into_iter().map(text).collect();
-    ExitCode::from(run(&arguments, &variables, &mut std::io::stdin().lock(), &mut std::io::stdout().lock()))
+    ExitCode::from(run(
+        &arguments,
+        &variables,
+        &mut std::io::stdin().lock(),
+        &mut std::io::stdout().lock(),
+    ))
 }
 
 /// Runs the plugin, and returns the exit code.
@@ -40,8 +47,9 @@ pub fn run(
     stdout: &mut dyn Write,
 ) -> u8 {
     // Runtimes pass no arguments; people and the DaemonSet do.
-    if let Some((action @ ("install" | "uninstall"), words)) =
-        arguments.split_first().map(|(action, words)| (action.as_str(), words))
+    if let Some((action @ ("install" | "uninstall"), words)) = arguments
+        .split_first()
+        .map(|(action, words)| (action.as_str(), words))
     {
         return install::run(action, words, variables);
     }
@@ -57,14 +65,19 @@ pub fn run(
             return SUCCESS;
         }
         Some(_) => {
-            eprintln!("unknown argument {}\nUsage of calico-ipam:\n{USAGE_TEXT}", arguments[0]);
+            eprintln!(
+                "unknown argument {}\nUsage of calico-ipam:\n{USAGE_TEXT}",
+                arguments[0]
+            );
             return USAGE;
         }
     }
     // A panic becomes an error like any other, since runtimes do not read stack traces.
     let called = catch_unwind(AssertUnwindSafe(|| call(variables, stdin)));
     let called = called.unwrap_or_else(|_| {
-        Err(CniError::internal("the plugin failed unexpectedly; stderr has the details"))
+        Err(CniError::internal(
+            "the plugin failed unexpectedly; stderr has the details",
+        ))
     });
     let (text, code) = match called {
         Ok(text) => (text, SUCCESS),
@@ -90,7 +103,10 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     let Some(command) = environment::command(variables) else {
         // A person runs the plugin.
         let versions = Version::ALL.map(Version::text).join(", ");
-        eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
+        eprintln!(
+            "Calico CNI IPAM {}\nCNI protocol versions supported: {versions}",
+            version()
+        );
         return Ok(Vec::new());
     };
     if command == Some(Command::Version) {
@@ -130,7 +146,10 @@ fn perform(
     let runtime = runtime().map_err(CniError::internal)?;
     // On a node for which STATUS fails, no ADD can succeed.
     let failed = |error| match command {
-        Command::Status => CniError { code: Code::NotAvailable, ..error },
+        Command::Status => CniError {
+            code: Code::NotAvailable,
+            ..error
+        },
         _ => error,
     };
     let call = Call::new(configuration, environment, variables, command).map_err(failed)?;
@@ -148,7 +167,11 @@ fn perform(
 /// The time limit of a call, whatever it waits for: the datastore, the node's lock, or a process. GC reads all blocks of
 /// the cluster.
 fn limit(command: Command) -> Duration {
-    if command == Command::Gc { OPERATION * 3 } else { OPERATION }
+    if command == Command::Gc {
+        OPERATION * 3
+    } else {
+        OPERATION
+    }
 }
 
 /// Performs the command of a call, and returns the text for stdout.

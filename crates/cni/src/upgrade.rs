@@ -53,7 +53,9 @@ impl Default for NodeFiles {
     fn default() -> Self {
         Self {
             addresses: Path::new("/var/lib/cni/networks").join(NETWORK),
-            plugins: ["calico", "host-local"].map(|name| Path::new("/host/opt/cni/bin").join(name)).to_vec(),
+            plugins: ["calico", "host-local"]
+                .map(|name| Path::new("/host/opt/cni/bin").join(name))
+                .to_vec(),
             wait: Duration::from_secs(5),
         }
     }
@@ -104,7 +106,10 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     let allocator = connect(settings, Selecting::All).await?;
     // The first answer shows which API group the cluster uses.
     allocator.config().await?;
-    let client = allocator.store().kubernetes().ok_or("the datastore is not Kubernetes")?;
+    let client = allocator
+        .store()
+        .kubernetes()
+        .ok_or("the datastore is not Kubernetes")?;
 
     check_pools(&allocator, &client, node, files).await?;
     migrate_tunnel(&allocator, &client, node).await?;
@@ -144,7 +149,10 @@ async fn take_over(
 }
 
 async fn pods_on(client: &KubeClient, node: &str) -> Result<Vec<PodAddress>> {
-    Ok(client.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))?)
+    Ok(client
+        .pods_on(node)
+        .await
+        .map_err(|error| format!("cannot list the pods: {error}"))?)
 }
 
 /// Refuses pod addresses that are in no enabled pool, before anything is written.
@@ -157,9 +165,16 @@ async fn check_pools(
     let pods = pods_on(client, node).await?;
     let pools = allocator.pools().await?;
     for file in list(&files.addresses)? {
-        let Some(address) = address_of(&file)? else { continue };
-        let Some(pod) = pods.iter().find(|pod| pod.address == address) else { continue };
-        if !pools.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&address)) {
+        let Some(address) = address_of(&file)? else {
+            continue;
+        };
+        let Some(pod) = pods.iter().find(|pod| pod.address == address) else {
+            continue;
+        };
+        if !pools
+            .iter()
+            .any(|pool| pool.is_enabled() && pool.cidr.contains(&address))
+        {
             let PodAddress { namespace, name, .. } = pod;
             return Err(format!("{address} of pod {namespace}/{name} is in no enabled pool").into());
         }
@@ -182,7 +197,14 @@ async fn migrate_tunnel(allocator: &CallAllocator, client: &KubeClient, node: &s
             return Ok(());
         };
         let attributes = [("node", node), ("type", "ipipTunnelAddress")];
-        assign(allocator, node, address, &format!("ipip-tunnel-addr-{node}"), &attributes).await?;
+        assign(
+            allocator,
+            node,
+            address,
+            &format!("ipip-tunnel-addr-{node}"),
+            &attributes,
+        )
+        .await?;
         if client.set_tunnel_address(node, &found, address).await? {
             tracing::info!("assigned {address} to the node's tunnel");
             return Ok(());
@@ -212,15 +234,20 @@ fn address_of(file: &Path) -> Result<Option<IpAddr>> {
     if name == LOCK || name.contains("last") {
         return Ok(None);
     }
-    let address =
-        name.parse().map_err(|_| format!("the file name of {} is not an address", file.display()))?;
+    let address = name
+        .parse()
+        .map_err(|_| format!("the file name of {} is not an address", file.display()))?;
     Ok(Some(address))
 }
 
 /// Takes over the address of one file, and removes the file. If no pod has the address, only removes the file.
 async fn migrate_file(allocator: &CallAllocator, node: &str, file: &Path, pods: &[PodAddress]) -> Result<()> {
     let Some(address) = address_of(file)? else {
-        return if file.ends_with(LOCK) { Ok(()) } else { remove(file) };
+        return if file.ends_with(LOCK) {
+            Ok(())
+        } else {
+            remove(file)
+        };
     };
     let Some(pod) = pods.iter().find(|pod| pod.address == address) else {
         tracing::info!("no pod has {address}");
@@ -229,7 +256,14 @@ async fn migrate_file(allocator: &CallAllocator, node: &str, file: &Path, pods: 
     let content = regular::read_to_string(file).map_err(failed(file))?;
     let container = content.lines().next().unwrap_or_default().trim();
     let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
-    assign(allocator, node, address, &format!("{NETWORK}.{container}"), &attributes).await?;
+    assign(
+        allocator,
+        node,
+        address,
+        &format!("{NETWORK}.{container}"),
+        &attributes,
+    )
+    .await?;
     tracing::info!("took over {address} of pod {}/{}", pod.namespace, pod.name);
     remove(file)
 }
@@ -243,7 +277,9 @@ async fn assign(
     handle: &str,
     attributes: &[(&str, &str)],
 ) -> Result<()> {
-    let attributes = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let attributes = attributes
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let request = AssignIp {
         handle: Some(handle.to_owned()),
         attributes: Some(attributes.collect()),
@@ -253,7 +289,9 @@ async fn assign(
         Ok(()) => Ok(()),
         Err(Error::AlreadyAssigned(_)) => {
             let record = allocator.assignment_attributes(address).await.ok();
-            let holder = record.and_then(|record| record.handle).unwrap_or_else(|| "another handle".into());
+            let holder = record
+                .and_then(|record| record.handle)
+                .unwrap_or_else(|| "another handle".into());
             if holder != handle {
                 tracing::error!("{address} is recorded for {holder}, and {handle} uses it: delete that pod");
             }
@@ -282,7 +320,9 @@ async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {
 /// The files in a folder, sorted by name.
 fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let read = || -> io::Result<Vec<PathBuf>> {
-        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
+        fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect()
     };
     let mut files = read().map_err(failed(folder))?;
     files.sort();
@@ -311,7 +351,10 @@ mod tests {
 
     #[test]
     fn the_tunnel_has_the_address_after_the_base() {
-        assert_eq!(tunnel_address("10.244.3.0/24").unwrap(), Some("10.244.3.1".parse().unwrap()));
+        assert_eq!(
+            tunnel_address("10.244.3.0/24").unwrap(),
+            Some("10.244.3.1".parse().unwrap())
+        );
         assert_eq!(tunnel_address("fd00::/64").unwrap(), None);
         assert!(tunnel_address("").is_err());
     }

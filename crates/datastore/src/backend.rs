@@ -86,7 +86,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Follows all changes after the given positions.
     async fn changes_after(&self, _from: Positions) -> Result<Box<dyn Changes>> {
-        Err(Error::NoRevisions { location: self.location() })
+        Err(Error::NoRevisions {
+            location: self.location(),
+        })
     }
 
     /// Waits until a Calico object is written after the given revision. Never returns if the datastore cannot report

@@ -38,7 +38,10 @@ pub(crate) async fn add(
     progress: &ProgressFn,
 ) -> Result<()> {
     let kinds = kinds(client).await?;
-    let reader = Lists { client: Arc::clone(client), counter: counter(snapshot, progress) };
+    let reader = Lists {
+        client: Arc::clone(client),
+        counter: counter(snapshot, progress),
+    };
     let lists = lists::<Snapshot>(&reader, &kinds).await?;
     add_lists(client, snapshot, lists)
 }
@@ -70,17 +73,30 @@ pub(crate) async fn follow(
     };
 
     let begin = (Instant::now(), crate::clock::now());
-    let reader = Lists { client: Arc::clone(client), counter: counter(&snapshot, progress) };
+    let reader = Lists {
+        client: Arc::clone(client),
+        counter: counter(&snapshot, progress),
+    };
     let lists = lists::<Snapshot>(&reader, &kinds).await?;
     let positions = positions(&kinds, &lists);
     add_lists(client, &mut snapshot, lists)?;
     let of_kubernetes = KubeFeed::begin(client, kinds, &positions, begin, &mut snapshot);
-    Ok(Ok((snapshot, Followed::new(vec![of_etcd, Box::new(of_kubernetes)]))))
+    Ok(Ok((
+        snapshot,
+        Followed::new(vec![of_etcd, Box::new(of_kubernetes)]),
+    )))
 }
 
 /// Creates a counter for the lists that are read from Kubernetes after a snapshot of etcd.
 fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
-    let Snapshot { blocks, affinities, handles, endpoints, nodes, .. } = snapshot;
+    let Snapshot {
+        blocks,
+        affinities,
+        handles,
+        endpoints,
+        nodes,
+        ..
+    } = snapshot;
     let before = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();
     Counter::after(before as u64, progress)
 }
@@ -129,8 +145,9 @@ pub(crate) async fn add_around(
 /// still be a different cluster.
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
     let referred = etcd.nodes.iter().map(|node| &node.value);
-    let referred: HashMap<&str, Option<Timestamp>> =
-        referred.filter_map(|node| Some((node.kubernetes_name.as_deref()?, node.created))).collect();
+    let referred: HashMap<&str, Option<Timestamp>> = referred
+        .filter_map(|node| Some((node.kubernetes_name.as_deref()?, node.created)))
+        .collect();
     let nodes = kubernetes.kubernetes_nodes.iter().map(|node| &node.value);
     let found = nodes.filter_map(|node| Some((node.created, *referred.get(node.name.as_str())?)));
     let found: Vec<(Option<Timestamp>, Option<Timestamp>)> = found.collect();
@@ -170,11 +187,21 @@ impl Objects for Both {
 
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
-        let own = if own.is_empty() { Vec::new() } else { self.etcd.read(&own).await? };
+        let own = if own.is_empty() {
+            Vec::new()
+        } else {
+            self.etcd.read(&own).await?
+        };
         let beside = retried(|| kubernetes::read(&self.kubernetes, &beside)).await?;
         let mut own = own.into_iter();
         let mut beside = beside.into_iter();
-        let next = |key: &Key| if is_in_kubernetes(key) { beside.next() } else { own.next() };
+        let next = |key: &Key| {
+            if is_in_kubernetes(key) {
+                beside.next()
+            } else {
+                own.next()
+            }
+        };
         Ok(keys.iter().map(next).map(Option::flatten).collect())
     }
 
@@ -184,14 +211,22 @@ impl Objects for Both {
 
     /// Checks evidence in Kubernetes just before it commits the batch to etcd.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        let (beside, evidence): (Vec<_>, Vec<_>) =
-            batch.evidence.iter().cloned().partition(|(key, _)| is_in_kubernetes(key));
+        let (beside, evidence): (Vec<_>, Vec<_>) = batch
+            .evidence
+            .iter()
+            .cloned()
+            .partition(|(key, _)| is_in_kubernetes(key));
         if beside.is_empty() {
             return self.etcd.commit(batch).await;
         }
         if !kubernetes::holds(&self.kubernetes, &beside).await? {
             return Ok(Swap::Conflict);
         }
-        self.etcd.commit(&Batch { changes: batch.changes.clone(), evidence }).await
+        self.etcd
+            .commit(&Batch {
+                changes: batch.changes.clone(),
+                evidence,
+            })
+            .await
     }
 }

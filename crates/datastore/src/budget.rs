@@ -59,7 +59,11 @@ struct Silence {
 
 impl Silence {
     fn length(&self, now: Instant) -> Duration {
-        let current = if self.waiting > 0 { now.duration_since(self.since) } else { Duration::ZERO };
+        let current = if self.waiting > 0 {
+            now.duration_since(self.since)
+        } else {
+            Duration::ZERO
+        };
         self.earlier + current
     }
 }
@@ -74,7 +78,11 @@ impl Budget {
             is_connecting: false,
         };
         let phase = watch::Sender::new(Phase::Reading);
-        Self(Arc::new(Shared { time, phase, silence: Mutex::new(silence) }))
+        Self(Arc::new(Shared {
+            time,
+            phase,
+            silence: Mutex::new(silence),
+        }))
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
@@ -124,7 +132,11 @@ impl Budget {
         let now = Instant::now();
         let length = silence.length(now);
 
-        let last = if phase == Phase::Interrupted { Duration::ZERO } else { LAST };
+        let last = if phase == Phase::Interrupted {
+            Duration::ZERO
+        } else {
+            LAST
+        };
         let end = (now + whole.saturating_sub(length)).max(begun + last);
         if end <= now {
             return Err(Cause::GivenUp(whole.as_secs().max(1)));
@@ -302,7 +314,10 @@ mod tests {
         budget.answered("server");
         tokio::join!(hang(&budget, TELL * 2), hang(&budget, TELL * 2));
         hang(&budget, MINUTE).await;
-        assert_eq!(*lock(&told), ["no answer from server for 5 s; waiting for 60 s in all"]);
+        assert_eq!(
+            *lock(&told),
+            ["no answer from server for 5 s; waiting for 60 s in all"]
+        );
         budget.answered("server");
         assert_eq!(lock(&told).last().unwrap(), "server answers again");
         hang(&budget, MINUTE).await;

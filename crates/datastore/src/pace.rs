@@ -30,12 +30,24 @@ impl Pace {
     pub(crate) fn new(budget: &Budget, server: &str, limit: Duration) -> Self {
         let budget = budget.clone();
         let server = server.to_owned();
-        Self { budget, server, limit, whole: limit, begun: None, bytes: 0, is_watch: false }
+        Self {
+            budget,
+            server,
+            limit,
+            whole: limit,
+            begun: None,
+            bytes: 0,
+            is_watch: false,
+        }
     }
 
     /// Extends the limit for a response that the server ends after `time`.
     pub(crate) fn with_duration(self, time: Duration) -> Self {
-        Self { whole: self.whole + time, is_watch: true, ..self }
+        Self {
+            whole: self.whole + time,
+            is_watch: true,
+            ..self
+        }
     }
 
     /// Waits for the next piece. The time limit for the whole response starts with the first wait.
@@ -47,10 +59,13 @@ impl Pace {
         if self.is_watch {
             return timeout_at(until, piece).await.map_err(|_| late());
         }
-        self.budget.wait(&self.server, until - now, piece).await.map_err(|cause| match cause {
-            Cause::TimedOut(_) => late(),
-            cause => cause,
-        })
+        self.budget
+            .wait(&self.server, until - now, piece)
+            .await
+            .map_err(|cause| match cause {
+                Cause::TimedOut(_) => late(),
+                cause => cause,
+            })
     }
 
     /// Counts received bytes.

@@ -5,8 +5,11 @@ use std::time::Duration;
 use crate::error::{Error, Result, read_snapshot};
 
 /// The pauses before an object is read again.
-pub(crate) const READS: [Duration; 3] =
-    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
+pub(crate) const READS: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1_500),
+];
 
 /// The pauses before an allocator reads again. They are short, because the container runtime waits.
 pub(crate) const ALLOCATIONS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -62,5 +65,8 @@ pub(crate) fn always_compacted(endpoint: &str) -> Error {
     let attempts = WHOLE_READS.len() + 1;
     let message =
         format!("{endpoint}: the revision that was being read was compacted, {attempts} times in a row");
-    Error::other(message, read_snapshot("something compacts this etcd every few seconds; "))
+    Error::other(
+        message,
+        read_snapshot("something compacts this etcd every few seconds; "),
+    )
 }

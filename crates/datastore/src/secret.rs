@@ -48,7 +48,9 @@ pub fn redact_url(url: &str) -> String {
         None => (String::new(), url),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
+    let host = rest[..end]
+        .rsplit_once('@')
+        .map_or(&rest[..end], |(_, host)| host);
     let path = rest[end..].split(['?', '#']).next().unwrap_or_default();
     match path.trim_matches('/') {
         "" => format!("{scheme}{host}{path}"),

@@ -42,7 +42,9 @@ where
             {
                 running.spawn(async move { (index, future.await) });
             }
-            let Some(ended) = running.join_next().await else { return Ok(results.into_values().collect()) };
+            let Some(ended) = running.join_next().await else {
+                return Ok(results.into_values().collect());
+            };
             let (index, result) = ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
             results.insert(index, result?);
         }

@@ -43,7 +43,11 @@ impl Archive {
         let mut damaged = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             if !is_export(&name) {
                 continue;
             }
@@ -55,7 +59,10 @@ impl Archive {
             }
         }
         exports.sort_by(|a, b| (a.taken_at, &a.path).cmp(&(b.taken_at, &b.path)));
-        let archive = Self { folder: folder.to_owned(), exports };
+        let archive = Self {
+            folder: folder.to_owned(),
+            exports,
+        };
         let guids = archive.exports.iter().map(|export| &export.guid);
         if let Some(other) = guids.clone().find(|guid| Some(*guid) != guids.clone().next()) {
             return Err(archive.other_cluster(other));
@@ -169,7 +176,11 @@ impl Adding {
             fs::remove_dir_all(&writing).map_err(failed)?;
         }
         fs::create_dir(&writing).map_err(failed)?;
-        Ok(Self { archive, writing, _lock: lock })
+        Ok(Self {
+            archive,
+            writing,
+            _lock: lock,
+        })
     }
 
     /// The path at which to write the export.
@@ -184,7 +195,12 @@ impl Adding {
     /// The same as in [`Self::finish`].
     pub fn finish_last(self, entries: u64, last: Option<Timestamp>) -> Result<Added> {
         let export = Archived::open(self.path())?;
-        let newest = self.archive.exports.last().map(|newest| newest.taken_at).max(last);
+        let newest = self
+            .archive
+            .exports
+            .last()
+            .map(|newest| newest.taken_at)
+            .max(last);
         if let Some(newest) = newest.filter(|newest| *newest >= export.taken_at) {
             let taken_at = newest + SignedDuration::from_millis(1);
             let later = self.writing.join("later.jsonl.zst");
@@ -205,14 +221,24 @@ impl Adding {
         let newest = exports.last().map(|newest| newest.taken_at);
         let later = newest.filter(|newest| *newest > export.taken_at);
         if let Some(same) = exports.iter().find(|other| other.taken_at == export.taken_at) {
-            return Ok(Added { export: same.clone(), entries, later, already_existed: true });
+            return Ok(Added {
+                export: same.clone(),
+                entries,
+                later,
+                already_existed: true,
+            });
         }
 
         let at = export.taken_at.to_zoned(TimeZone::UTC).strftime(NAMED);
         let named = self.archive.folder.join(format!("{BEGIN}{at}{END}"));
         fs::rename(&export.path, &named).map_err(|error| Error::new(&named, error))?;
         export.path = named;
-        Ok(Added { export, entries, later, already_existed: false })
+        Ok(Added {
+            export,
+            entries,
+            later,
+            already_existed: false,
+        })
     }
 }
 
@@ -228,7 +254,10 @@ mod tests {
 
     #[test]
     fn names_of_exports_in_an_archive() {
-        for good in ["calipam-20261120T031200Z.jsonl.zst", "calipam-20261120T031200.25Z.jsonl.zst"] {
+        for good in [
+            "calipam-20261120T031200Z.jsonl.zst",
+            "calipam-20261120T031200.25Z.jsonl.zst",
+        ] {
             assert!(is_export(good), "{good}");
         }
         for other in [

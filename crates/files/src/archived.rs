@@ -35,7 +35,9 @@ pub enum Part<'a> {
 impl Part<'_> {
     /// True for the keys in this part, in exports of both etcd and Kubernetes.
     pub fn holds(&self, key: &[u8]) -> bool {
-        let Ok(key) = std::str::from_utf8(key) else { return false };
+        let Ok(key) = std::str::from_utf8(key) else {
+            return false;
+        };
         match self {
             Self::Whole => true,
             Self::Records { handle } => is_record(key, *handle),
@@ -63,7 +65,9 @@ fn is_record(key: &str, handle: Option<&str>) -> bool {
 /// A pod's namespace and name, from its own key or that of its endpoint.
 fn pod_of(key: &str) -> Option<(String, String)> {
     let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
-    let (namespace, name) = is_endpoint.or_else(|| key.strip_prefix("pods/"))?.split_once('/')?;
+    let (namespace, name) = is_endpoint
+        .or_else(|| key.strip_prefix("pods/"))?
+        .split_once('/')?;
     let pod = match is_endpoint {
         Some(_) => EndpointName::parse(name)?.workload,
         None => name.to_owned(),
@@ -86,14 +90,26 @@ pub struct Archived {
 impl Archived {
     /// Reads the header of an export.
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        let Header { taken_at, revision, guid, .. } = export::header_of(&path).map_err(Error::of_archive)?;
-        Ok(Archived { path, taken_at, revision, guid })
+        let Header {
+            taken_at,
+            revision,
+            guid,
+            ..
+        } = export::header_of(&path).map_err(Error::of_archive)?;
+        Ok(Archived {
+            path,
+            taken_at,
+            revision,
+            guid,
+        })
     }
 
     /// Reads a part of the export; `None` if another run has removed the export.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
         let opened = DataFile::open(&self.path).map_err(Error::of_archive);
-        let Some(file) = unless_missing(opened)? else { return Ok(None) };
+        let Some(file) = unless_missing(opened)? else {
+            return Ok(None);
+        };
         let read = match part {
             Part::Whole => file.observe(progress),
             part => file.observe_some(&|key| part.holds(key), progress),
@@ -104,7 +120,8 @@ impl Archived {
     /// The path of the file with the changes after this export. The file can be missing.
     pub fn changes(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        self.path.with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), CHANGES))
+        self.path
+            .with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), CHANGES))
     }
 
     /// Removes the export and the changes after it, unless another run has already done so.
@@ -130,21 +147,35 @@ mod tests {
     #[test]
     fn parts_of_exports_of_both_datastores() {
         let pods = BTreeSet::from([("shop".to_owned(), "web-0".to_owned())]);
-        let records = Part::Records { handle: Some("net.Web-0") };
+        let records = Part::Records {
+            handle: Some("net.Web-0"),
+        };
         let users = Part::Users(&pods);
         let endpoint = |rest: &str| format!("{ENDPOINT_PREFIX}{rest}");
         for (part, wanted, key) in [
             (records, true, "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26"),
-            (records, true, "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-26"),
+            (
+                records,
+                true,
+                "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-26",
+            ),
             (records, true, "/calico/ipam/v2/handle/net.Web-0"),
             (records, false, "/calico/ipam/v2/handle/net.web-0"),
-            (Part::Records { handle: None }, false, "/calico/ipam/v2/handle/net.Web-0"),
+            (
+                Part::Records { handle: None },
+                false,
+                "/calico/ipam/v2/handle/net.Web-0",
+            ),
             (records, true, "ipamblocks/10-0-0-0-26"),
             (records, true, "blockaffinities/node-1-10-0-0-0-26"),
             (records, true, "ipamhandles/net.web-0"),
             (records, false, "ipamhandles/net.web-1"),
             (records, false, "pods/shop/web-0"),
-            (records, false, "/calico/resources/v3/projectcalico.org/nodes/node-1"),
+            (
+                records,
+                false,
+                "/calico/resources/v3/projectcalico.org/nodes/node-1",
+            ),
             (users, true, "pods/shop/web-0"),
             (users, false, "pods/shop/web-1"),
             (users, false, "services/shop/web-0"),

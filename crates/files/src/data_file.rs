@@ -74,13 +74,21 @@ impl DataFile {
     }
 
     fn of_kind(path: &Path, kind: FileKind) -> Self {
-        Self { path: path.to_owned(), name: path.to_owned(), kind, input: None }
+        Self {
+            path: path.to_owned(),
+            name: path.to_owned(),
+            kind,
+            input: None,
+        }
     }
 
     /// Sets the name of the data in documents, in place of the path.
     #[must_use]
     pub fn shown_as(self, name: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), ..self }
+        Self {
+            name: name.into(),
+            ..self
+        }
     }
 
     /// Reads standard input to its end, and recognizes its content.
@@ -92,7 +100,10 @@ impl DataFile {
         };
         let path = spooled().map_err(|e| Error::new(STANDARD_INPUT, e))?;
         let found = Self::open(&path).map_err(of_input)?;
-        Ok(Self { input: Some(Arc::new(path)), ..found.shown_as(STANDARD_INPUT) })
+        Ok(Self {
+            input: Some(Arc::new(path)),
+            ..found.shown_as(STANDARD_INPUT)
+        })
     }
 
     /// The name of the data for people: the path, unless [another](Self::shown_as) was set.
@@ -112,10 +123,17 @@ impl DataFile {
     /// Reads the given extent. Files of Kubernetes objects are read completely.
     pub fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
-        let mut snapshot =
-            read.map_err(|error| if self.input.is_some() { of_input(error) } else { error })?;
+        let mut snapshot = read.map_err(|error| {
+            if self.input.is_some() {
+                of_input(error)
+            } else {
+                error
+            }
+        })?;
         if self.kind != FileKind::KubernetesObjects {
-            snapshot.coverage.retain(|source, coverage| extent.has(*source) || *coverage != Coverage::Read);
+            snapshot
+                .coverage
+                .retain(|source, coverage| extent.has(*source) || *coverage != Coverage::Read);
             extent.mark_unwanted(&mut snapshot);
         }
         Ok(snapshot)
@@ -138,7 +156,10 @@ impl DataFile {
         records: RecordDetail,
         progress: &ProgressFn,
     ) -> Result<Snapshot> {
-        let mut snapshot = Snapshot { records, ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            records,
+            ..Snapshot::default()
+        };
         match self.kind {
             FileKind::Export => {
                 let header = self.read_export(&mut snapshot, &is_wanted, progress)?;
@@ -187,7 +208,10 @@ impl DataFile {
         let ended = in_order(
             pieces,
             |piece| {
-                let mut part = Snapshot { records, ..Snapshot::default() };
+                let mut part = Snapshot {
+                    records,
+                    ..Snapshot::default()
+                };
                 let decoded = piece.decode(is_wanted, |entry| add(&mut part, entry));
                 (part, decoded)
             },
@@ -221,7 +245,10 @@ impl DataFile {
         etcd_snapshot::read_in_parts(
             &self.path,
             &is_wanted,
-            || Snapshot { records, ..Snapshot::default() },
+            || Snapshot {
+                records,
+                ..Snapshot::default()
+            },
             |part, entry| part.add_entry(entry.key, entry.value, entry.mod_revision),
             |part, entries| {
                 snapshot.absorb(part);
@@ -288,7 +315,9 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) {
         DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
         DatastoreKind::Kubernetes => kubectl::sources().collect(),
     };
-    expected.into_iter().for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
+    expected
+        .into_iter()
+        .for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
 }
 
 /// Decodes one entry of an export.
@@ -313,7 +342,10 @@ fn is_etcd_folder(path: &Path) -> bool {
 
 /// Turns an error about the temporary file into one about standard input.
 fn of_input(error: Error) -> Error {
-    Error { path: STANDARD_INPUT.into(), ..error }
+    Error {
+        path: STANDARD_INPUT.into(),
+        ..error
+    }
 }
 
 /// The newest time in the data that is not in the future.
@@ -322,15 +354,22 @@ pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     // remain.
     let is_past = |newest: &Timestamp| newest.duration_since(now) <= CLOCK_SKEW;
     let newest = snapshot.newest_creation.filter(is_past);
-    newest.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
+    newest
+        .map(|newest| newest.min(now))
+        .max(newest_in_blocks(snapshot, now))
 }
 
 /// The latest time at which a block was claimed, or an address allocated or released. Nodes write these times by their
 /// own clocks, so a time in the future is ignored.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    let blocks = snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound());
     let times = blocks.flat_map(|block| {
-        let records = block.attributes().flat_map(|a| [a.allocated_at(), a.released_time()]);
+        let records = block
+            .attributes()
+            .flat_map(|a| [a.allocated_at(), a.released_time()]);
         records.chain([block.claimed_at()])
     });
     times.flatten().filter(|at| *at <= now).max()

@@ -17,12 +17,18 @@ pub struct Error {
 
 impl Error {
     pub fn new(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {
-        Self { path: path.into(), kind: kind.into() }
+        Self {
+            path: path.into(),
+            kind: kind.into(),
+        }
     }
 
     /// Converts the error to one about a file in an archive.
     pub(crate) fn of_archive(self) -> Self {
-        Self { kind: self.kind.of_archive(), ..self }
+        Self {
+            kind: self.kind.of_archive(),
+            ..self
+        }
     }
 
     pub(crate) fn is_damage(&self) -> bool {

@@ -68,7 +68,10 @@ impl Extent {
 
 /// Records the reason why a source is not read, unless its coverage is already known.
 pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
-    snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
+    snapshot
+        .coverage
+        .entry(source)
+        .or_insert_with(|| Coverage::Skipped(reason));
 }
 
 /// The source to which an entry in etcd or in an export belongs.

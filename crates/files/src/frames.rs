@@ -41,7 +41,11 @@ impl Packer {
         text: &[u8],
         frames: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let level = if text.len() > SMALL { LEVEL } else { DICTIONARY_LEVEL };
+        let level = if text.len() > SMALL {
+            LEVEL
+        } else {
+            DICTIONARY_LEVEL
+        };
         self.0.set_dictionary(level, dictionary)?;
         self.push(text, frames)
     }
@@ -49,7 +53,10 @@ impl Packer {
     /// Compresses `text`, and appends the frame with its head to `frames`.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         if text.len() > LIMIT {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the text is too long for a frame"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the text is too long for a frame",
+            ));
         }
         let frame = self.0.compress(text)?;
         let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
@@ -97,11 +104,17 @@ impl Head {
         // A frame states the length of its text, since it was compressed in one piece. Text above the limit is
         // rejected.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
-        let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
+        let length = length
+            .filter(|length| (1..=LIMIT as u64).contains(length))
+            .ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(dictionary)?
             .decompress(frame, length as usize)
             .map_err(|_| damaged())?;
-        if text.len() as u64 == length { Ok(text) } else { Err(damaged()) }
+        if text.len() as u64 == length {
+            Ok(text)
+        } else {
+            Err(damaged())
+        }
     }
 }
 
@@ -117,10 +130,16 @@ mod tests {
     #[test]
     fn changed_and_truncated_frames_are_damaged() {
         let mut frames = Vec::new();
-        Packer::new().unwrap().push(b"some text, some text", &mut frames).unwrap();
+        Packer::new()
+            .unwrap()
+            .push(b"some text, some text", &mut frames)
+            .unwrap();
         let unpack = |bytes: &[u8]| Head::read(bytes.get(..HEAD)?)?.unpack(&bytes[HEAD..]).ok();
         assert_eq!(unpack(&frames).as_deref(), Some(&b"some text, some text"[..]));
-        assert_eq!(zstd::stream::decode_all(&frames[..]).unwrap(), b"some text, some text");
+        assert_eq!(
+            zstd::stream::decode_all(&frames[..]).unwrap(),
+            b"some text, some text"
+        );
         for place in 0..frames.len() {
             let mut flipped = frames.clone();
             flipped[place] ^= 1;
@@ -128,23 +147,45 @@ mod tests {
             assert_eq!(unpack(&frames[..place]), None, "{place}");
         }
         let (dictionary, mut after) = (b"some text, some text", Vec::new());
-        Packer::new().unwrap().push_with_dictionary(dictionary, dictionary, &mut after).unwrap();
+        Packer::new()
+            .unwrap()
+            .push_with_dictionary(dictionary, dictionary, &mut after)
+            .unwrap();
         let head = Head::read(&after[..HEAD]).unwrap();
-        assert_eq!(head.unpack_with_dictionary(dictionary, &after[HEAD..]).unwrap(), dictionary);
+        assert_eq!(
+            head.unpack_with_dictionary(dictionary, &after[HEAD..]).unwrap(),
+            dictionary
+        );
         assert!(after.len() < frames.len() && head.unpack(&after[HEAD..]).is_err());
         // A large object must not delay the changes after it.
         for (length, level) in [(SMALL, DICTIONARY_LEVEL), (SMALL + 1, LEVEL)] {
-            let text: Vec<u8> = (0..length as u32).map(|place| (place ^ (place >> 7)) as u8).collect();
+            let text: Vec<u8> = (0..length as u32)
+                .map(|place| (place ^ (place >> 7)) as u8)
+                .collect();
             let mut frame = Vec::new();
-            Packer::new().unwrap().push_with_dictionary(dictionary, &text, &mut frame).unwrap();
+            Packer::new()
+                .unwrap()
+                .push_with_dictionary(dictionary, &text, &mut frame)
+                .unwrap();
             let mut expected = Compressor::with_dictionary(level, dictionary).unwrap();
             assert!(frame[HEAD..] == expected.compress(&text).unwrap(), "{length}");
             let head = Head::read(&frame[..HEAD]).unwrap();
-            assert!(head.unpack_with_dictionary(dictionary, &frame[HEAD..]).unwrap() == text, "{length}");
+            assert!(
+                head.unpack_with_dictionary(dictionary, &frame[HEAD..]).unwrap() == text,
+                "{length}"
+            );
         }
-        assert!(Packer::new().unwrap().push(&vec![0; LIMIT + 1], &mut Vec::new()).is_err());
+        assert!(
+            Packer::new()
+                .unwrap()
+                .push(&vec![0; LIMIT + 1], &mut Vec::new())
+                .is_err()
+        );
         let huge = zstd::bulk::compress(&vec![b'a'; LIMIT + 1], 1).unwrap();
-        let head = Head { length: huge.len() as u32, sum: crc32fast::hash(&huge) };
+        let head = Head {
+            length: huge.len() as u32,
+            sum: crc32fast::hash(&huge),
+        };
         assert_eq!(head.unpack(&huge).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

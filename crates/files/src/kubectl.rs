@@ -32,8 +32,13 @@ const MAY_BE_EMPTY: [Source; 4] = [
 ];
 
 /// The sources whose objects are not Calico's.
-const NOT_CALICO_SOURCES: [Source; 5] =
-    [Source::Nodes, Source::Pods, Source::Services, Source::Machines, Source::Namespaces];
+const NOT_CALICO_SOURCES: [Source; 5] = [
+    Source::Nodes,
+    Source::Pods,
+    Source::Services,
+    Source::Machines,
+    Source::Namespaces,
+];
 
 /// True if a file that begins with `head` could contain Kubernetes objects.
 pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
@@ -61,7 +66,11 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut order = Vec::new();
-    let Seen { sources: seen, kinds, is_native } = for_each_object(files, |kind, object| {
+    let Seen {
+        sources: seen,
+        kinds,
+        is_native,
+    } = for_each_object(files, |kind, object| {
         if order.last() != Some(&kind.source) {
             order.push(kind.source);
         }
@@ -81,7 +90,9 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     snapshot.mark_read(seen.iter().copied());
     if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
         // The existing machines are known only if the files contain both kinds.
-        snapshot.coverage.insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
+        snapshot
+            .coverage
+            .insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
     }
     if seen.contains(&Source::Pools) {
         snapshot.mark_read(MAY_BE_EMPTY);
@@ -94,10 +105,13 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
 /// Marks virtual affinities in lists from Calico's aggregated API, which omits the type. If there is no label either,
 /// the block's owner shows which affinities are virtual.
 fn mark_virtual_affinities(snapshot: &mut Snapshot) {
-    let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
-        BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
-        _ => None,
-    });
+    let owners = snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| match block.value.content.owner()? {
+            BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
+            _ => None,
+        });
     let owners: HashMap<IpNet, &str> = owners.collect();
     for affinity in &mut snapshot.affinities {
         let is_labelled = matches!(&affinity.revision,
@@ -122,7 +136,11 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
 
 /// Passes each object in the given files to `take`, and returns the kinds in these files.
 fn for_each_object(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
-    let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
+    let mut reader = Reader {
+        take,
+        known: HashSet::new(),
+        seen: Seen::default(),
+    };
     for path in files {
         reader.file(path).map_err(|kind| Error::new(path, kind))?;
     }
@@ -161,7 +179,10 @@ fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
 
 /// The sources whose coverage is known for a Kubernetes datastore.
 pub(crate) fn sources() -> impl Iterator<Item = Source> {
-    let read = KINDS.iter().map(|kind| kind.source).filter(|source| *source != Source::Namespaces);
+    let read = KINDS
+        .iter()
+        .map(|kind| kind.source)
+        .filter(|source| *source != Source::Namespaces);
     read.chain([Source::Endpoints])
 }
 
@@ -207,7 +228,9 @@ struct Name {
 
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn file(&mut self, path: &Path) -> Result<(), FileError> {
-        let Some(list) = self.pass(path, None)? else { return Ok(()) };
+        let Some(list) = self.pass(path, None)? else {
+            return Ok(());
+        };
         // Programs that sort fields by name write the kind of a list after its items.
         self.pass(path, Some(&list)).map(drop)
     }
@@ -227,10 +250,13 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             if len == 0 {
                 break;
             }
-            list.feed(&piece[..len], &mut |item| items.push(item.to_vec())).map_err(damaged)?;
+            list.feed(&piece[..len], &mut |item| items.push(item.to_vec()))
+                .map_err(damaged)?;
             count += items.len() as u64;
             let before = outer(list.envelope_so_far());
-            items.drain(..).for_each(|item| nameless |= !self.object(&item, known.or(before.as_ref())));
+            items
+                .drain(..)
+                .for_each(|item| nameless |= !self.object(&item, known.or(before.as_ref())));
         }
         let envelope = serde_json::from_slice::<TypeMeta>(list.envelope_so_far());
         if count == 0
@@ -244,13 +270,19 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         let meta = list.finish().map_err(damaged)?;
         let Ok(envelope) = envelope else { return Ok(None) };
         // A list of one kind, as printed by the API server, also proves that there are no more objects of the kind.
-        let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
+        let kind = envelope
+            .kind
+            .strip_suffix("List")
+            .and_then(|name| by_name(name, &envelope.api_version));
         if let Some(kind) = kind {
             self.seen.add(kind, &envelope.api_version);
         }
         // Objects on the next page would count as missing. A list without a kind can contain any objects.
         if !meta.is_last() && (kind.is_some() || ["", "List"].contains(&envelope.kind.as_str())) {
-            return Err(FileError::ObjectsMissing { kind: envelope.kind, remaining: meta.remaining });
+            return Err(FileError::ObjectsMissing {
+                kind: envelope.kind,
+                remaining: meta.remaining,
+            });
         }
         Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }
@@ -263,12 +295,14 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             object.kind = list.kind.trim_end_matches("List").to_owned();
             object.api_version.clone_from(&list.api_version);
         }
-        let Some(kind) = by_name(&object.kind, &object.api_version) else { return !object.kind.is_empty() };
+        let Some(kind) = by_name(&object.kind, &object.api_version) else {
+            return !object.kind.is_empty();
+        };
         self.seen.add(kind, &object.api_version);
-        if self
-            .known
-            .insert(format!("{}/{}/{}", kind.plural, object.metadata.namespace, object.metadata.name))
-        {
+        if self.known.insert(format!(
+            "{}/{}/{}",
+            kind.plural, object.metadata.namespace, object.metadata.name
+        )) {
             (self.take)(kind, json);
         }
         true

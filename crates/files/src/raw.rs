@@ -40,7 +40,11 @@ impl RawKv {
 impl RawEntry<'_> {
     /// Returns an owned copy.
     pub fn to_owned(self) -> RawKv {
-        RawKv { key: self.key.to_vec(), value: self.value.to_vec(), mod_revision: self.mod_revision }
+        RawKv {
+            key: self.key.to_vec(),
+            value: self.value.to_vec(),
+            mod_revision: self.mod_revision,
+        }
     }
 }
 
@@ -49,7 +53,9 @@ pub fn is_read(key: &[u8]) -> bool {
     if key.starts_with(IPAM_PREFIX.as_bytes()) {
         return true;
     }
-    let Some(rest) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) else { return false };
+    let Some(rest) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) else {
+        return false;
+    };
     let plural = rest.split(|b| *b == b'/').next().unwrap_or_default();
     rest.len() > plural.len() && source_of_resources(plural).is_some()
 }

@@ -10,7 +10,9 @@ use std::path::Path;
 
 /// The folder of a file; `.` for a bare name.
 pub fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    file.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Opens a file that the user named.
@@ -43,7 +45,14 @@ pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File
 /// Opens a lock file, and creates it if it is missing. Keeps its content.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     // Opening a pipe only for writing would fail before the pipe can be recognized.
-    open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
+    open_in_folder(
+        path,
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false),
+    )
 }
 
 /// Removes a file if it exists.
@@ -148,7 +157,10 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ))
     }
 }
 
@@ -171,7 +183,11 @@ mod tests {
 
         assert_eq!(read_to_string(&at("link")).unwrap(), "content");
         for odd in [at("pipe"), folder.path().to_owned(), "/dev/zero".into()] {
-            assert_eq!(read(&odd).unwrap_err().to_string(), "it is not a regular file", "{odd:?}");
+            assert_eq!(
+                read(&odd).unwrap_err().to_string(),
+                "it is not a regular file",
+                "{odd:?}"
+            );
         }
 
         assert!(open_lock(&at("new")).is_ok() && open_lock(&at("file")).is_ok());

@@ -83,7 +83,10 @@ pub(crate) enum NodeName<'s> {
 impl<'s> NodeName<'s> {
     pub(crate) fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
         let host = || block.host().map_or(Self::Unknown, Self::Host);
-        record.get("node").filter(|node| !node.is_empty()).map_or_else(host, Self::Recorded)
+        record
+            .get("node")
+            .filter(|node| !node.is_empty())
+            .map_or_else(host, Self::Recorded)
     }
 
     pub(crate) fn is_in(self, scope: &Scope) -> bool {
@@ -151,7 +154,12 @@ pub(crate) fn addresses<'s>(
     new: Option<&'s Block>,
 ) -> impl Iterator<Item = [Option<AddressRecord<'s>>; 2]> {
     let held = |block: Option<&'s Block>, ordinal: u32| {
-        block.and_then(|block| Some(AddressRecord { block, allocation: block.allocation(ordinal)? }))
+        block.and_then(|block| {
+            Some(AddressRecord {
+                block,
+                allocation: block.allocation(ordinal)?,
+            })
+        })
     };
     let size = old.or(new).map_or(0, Block::size);
     let both = (0..size).map(move |ordinal| [held(old, ordinal), held(new, ordinal)]);
@@ -161,7 +169,10 @@ pub(crate) fn addresses<'s>(
 /// Returns the change between two states of an address; `None` if nothing has changed.
 pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Option<Change> {
     use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
-    match (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated())) {
+    match (
+        before.filter(|held| held.is_allocated()),
+        after.filter(|held| held.is_allocated()),
+    ) {
         (Some(old), Some(new)) if !is_same_owner(&old.record(), &new.record()) => Some(Moved),
         (Some(old), Some(new)) if !is_same_allocation(old, new) => Some(Renewed),
         (Some(old), Some(new)) => (!is_same_record(&old.record(), &new.record())).then_some(Attributes),
@@ -181,7 +192,9 @@ pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
         return Some(Change::Owner);
     }
     let claimed = old.claim_time().zip(new.claim_time());
-    claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
+    claimed
+        .is_some_and(|(old, new)| old != new)
+        .then_some(Change::ClaimedAgain)
 }
 
 /// Counts the addresses that were assigned and those that were released between two states of a block. Only addresses
@@ -198,7 +211,10 @@ pub(crate) fn assigned_and_released(
     let differing = addresses(old, new)
         .filter(|states| matches!(of_address(*states), Some(Assigned | Released | Moved | Renewed)));
     differing.fold((0, 0), |(assigned, released), [before, after]| {
-        (assigned + u64::from(is_held(after)), released + u64::from(is_held(before)))
+        (
+            assigned + u64::from(is_held(after)),
+            released + u64::from(is_held(before)),
+        )
     })
 }
 

@@ -40,8 +40,13 @@ impl FromStr for Keep {
 
     fn from_str(text: &str) -> Result<Self, KeepError> {
         let rules = text.split(',').map(rule).collect::<Result<Vec<_>, _>>()?;
-        if rules.windows(2).any(|pair| pair[0].younger_than >= pair[1].younger_than) {
-            return Err(KeepError("each time must be longer than the previous one".to_owned()));
+        if rules
+            .windows(2)
+            .any(|pair| pair[0].younger_than >= pair[1].younger_than)
+        {
+            return Err(KeepError(
+                "each time must be longer than the previous one".to_owned(),
+            ));
         }
         Ok(Self(rules))
     }
@@ -69,9 +74,15 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
         .iter()
         .find_map(|(unit, hours)| Some((time.strip_suffix(unit)?, *hours)))
         .ok_or_else(expected)?;
-    let number: i64 =
-        number.parse().ok().filter(|number| (1..=100_000).contains(number)).ok_or_else(expected)?;
-    Ok(Rule { younger_than: SignedDuration::from_hours(number * hours), every })
+    let number: i64 = number
+        .parse()
+        .ok()
+        .filter(|number| (1..=100_000).contains(number))
+        .ok_or_else(expected)?;
+    Ok(Rule {
+        younger_than: SignedDuration::from_hours(number * hours),
+        every,
+    })
 }
 
 impl Keep {
@@ -121,7 +132,12 @@ mod tests {
 
     #[test]
     fn rules_are_read() {
-        for good in ["24h:all", "24h:all,30d:daily,1y:monthly", "1w:hourly,5y:yearly", "2d:all, 8w:weekly"] {
+        for good in [
+            "24h:all",
+            "24h:all,30d:daily,1y:monthly",
+            "1w:hourly,5y:yearly",
+            "2d:all, 8w:weekly",
+        ] {
             assert!(good.parse::<Keep>().is_ok(), "{good}");
         }
         let words = "all 24h 24h:some h:all 0d:all -1d:all 1.5d:all 30d:daily,24h:all 1d:all,";
@@ -147,9 +163,17 @@ mod tests {
         let remove = keep.to_remove(&times, time("2026-05-09T12:00:00Z"));
         assert_eq!(remove, [true, true, false, true, false, false, false, false]);
         // The result does not change if the rules are applied again.
-        let stays: Vec<Timestamp> =
-            times.iter().zip(&remove).filter(|(_, remove)| !**remove).map(|(time, _)| *time).collect();
-        assert!(!keep.to_remove(&stays, time("2026-05-09T12:00:00Z")).contains(&true));
+        let stays: Vec<Timestamp> = times
+            .iter()
+            .zip(&remove)
+            .filter(|(_, remove)| !**remove)
+            .map(|(time, _)| *time)
+            .collect();
+        assert!(
+            !keep
+                .to_remove(&stays, time("2026-05-09T12:00:00Z"))
+                .contains(&true)
+        );
     }
 
     #[test]
@@ -158,7 +182,10 @@ mod tests {
         let old = [time("2020-01-01T00:00:00Z"), time("2020-01-02T00:00:00Z")];
         assert_eq!(keep.to_remove(&old, time("2026-01-01T00:00:00Z")), [true, false]);
         let future = [time("2020-01-01T00:00:00Z"), time("2030-01-02T00:00:00Z")];
-        assert_eq!(keep.to_remove(&future, time("2026-01-01T00:00:00Z")), [true, false]);
+        assert_eq!(
+            keep.to_remove(&future, time("2026-01-01T00:00:00Z")),
+            [true, false]
+        );
         assert!(keep.to_remove(&[], time("2026-01-01T00:00:00Z")).is_empty());
     }
 }

@@ -59,12 +59,18 @@ pub struct PastReader<P> {
 
 impl<P: Past> PastReader<P> {
     pub fn new(past: P) -> Self {
-        Self { past, blocks: HashMap::new(), next: HashMap::new(), at: None }
+        Self {
+            past,
+            blocks: HashMap::new(),
+            next: HashMap::new(),
+            at: None,
+        }
     }
 
     /// Adds a block of the next state.
     pub fn add(&mut self, key: &[u8], entry: &Snapshot) {
-        self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
+        self.next
+            .extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
     /// Completes the next state. Depending on `follows`, compares it with the last state, starts over with it, or drops
@@ -84,7 +90,9 @@ impl<P: Past> PastReader<P> {
                 self.blocks = next;
             }
             Follows::Export | Follows::Nothing => {
-                let held = next.values().map(|block| assigned_and_released(None, Some(block), P::counts).0);
+                let held = next
+                    .values()
+                    .map(|block| assigned_and_released(None, Some(block), P::counts).0);
                 self.past.begin(at, held.sum());
                 (self.blocks, self.at) = (next, Some(at));
             }
@@ -127,5 +135,11 @@ impl<P: Past> PastReader<P> {
 
 /// Returns the usable block of an entry; `None` if there is none or it is marked deleted.
 fn block(entry: &Snapshot) -> Option<&Block> {
-    entry.blocks.iter().find(|block| !block.value.content.is_deleted())?.value.content.usable()
+    entry
+        .blocks
+        .iter()
+        .find(|block| !block.value.content.is_deleted())?
+        .value
+        .content
+        .usable()
 }

@@ -110,8 +110,14 @@ mod tests {
         reader.change(at(60), KEY, Some(&decoded("broken")));
         reader.reach(at(100));
         let rates = reader.past;
-        assert_eq!((rates.arrived, rates.left, rates.observed), (1, 2, SignedDuration::from_secs(100)));
-        assert_eq!((rates.held, rates.average(), rates.arrived_per_hour()), (150.0, 1.5, 36.0));
+        assert_eq!(
+            (rates.arrived, rates.left, rates.observed),
+            (1, 2, SignedDuration::from_secs(100))
+        );
+        assert_eq!(
+            (rates.held, rates.average(), rates.arrived_per_hour()),
+            (150.0, 1.5, 36.0)
+        );
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
         assert!(!rates.is_lower_bound);
 
@@ -123,7 +129,10 @@ mod tests {
         reader.begin(at(500), Follows::Nothing);
         reader.reach(at(600));
         assert_eq!((reader.past.arrived, reader.past.left), (1, 2));
-        assert_eq!((reader.past.observed, reader.past.held), (SignedDuration::from_secs(200), 450.0));
+        assert_eq!(
+            (reader.past.observed, reader.past.held),
+            (SignedDuration::from_secs(200), 450.0)
+        );
 
         // Between two exports, only the differences between them are known.
         reader.begin(at(700), Follows::Export);

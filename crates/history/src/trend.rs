@@ -51,7 +51,10 @@ impl Trends {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
         for cidr in pools {
-            self.0.entry(cidr).or_insert_with(|| Trend::new(snapshot.taken_at)).reach(snapshot.taken_at);
+            self.0
+                .entry(cidr)
+                .or_insert_with(|| Trend::new(snapshot.taken_at))
+                .reach(snapshot.taken_at);
         }
         let blocks = [before, now].map(usable);
         let keys: BTreeSet<IpNet> = blocks.iter().flat_map(|blocks| blocks.keys().copied()).collect();
@@ -78,7 +81,9 @@ impl Trends {
     /// Adds the sums in `past` that are from the time before each of these trends began.
     pub fn recall(&mut self, mut past: Self) {
         for (pool, trend) in &mut self.0 {
-            let Some(Trend { mut sums, .. }) = past.0.remove(pool) else { continue };
+            let Some(Trend { mut sums, .. }) = past.0.remove(pool) else {
+                continue;
+            };
             sums.retain(|(end, _)| *end <= trend.first());
             sums.append(&mut trend.sums);
             trend.sums = sums;
@@ -103,7 +108,12 @@ impl Past for Trends {
     }
 
     fn change(&mut self, block: IpNet, assigned: u64, released: u64) {
-        for trend in self.0.iter_mut().filter(|(pool, _)| pool.contains(&block)).map(|(_, trend)| trend) {
+        for trend in self
+            .0
+            .iter_mut()
+            .filter(|(pool, _)| pool.contains(&block))
+            .map(|(_, trend)| trend)
+        {
             trend.add(assigned, released);
         }
     }
@@ -111,7 +121,13 @@ impl Past for Trends {
 
 impl Trend {
     fn new(begin: Timestamp) -> Self {
-        Self { assigned: 0, released: 0, begin, growing: 0, sums: VecDeque::new() }
+        Self {
+            assigned: 0,
+            released: 0,
+            begin,
+            growing: 0,
+            sums: VecDeque::new(),
+        }
     }
 
     fn begin_anew(&mut self, now: Timestamp) {
@@ -120,7 +136,9 @@ impl Trend {
 
     /// Returns the beginning of the first known span.
     fn first(&self) -> Timestamp {
-        self.sums.front().map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
+        self.sums
+            .front()
+            .map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
     }
 
     fn add(&mut self, assigned: u64, released: u64) {
@@ -162,15 +180,25 @@ impl Trend {
             false => f64::INFINITY,
         };
         let [earliest, expected, latest] = [mean + beyond, mean, mean - beyond].map(after);
-        Some(Forecast { earliest, expected, latest })
+        Some(Forecast {
+            earliest,
+            expected,
+            latest,
+        })
     }
 }
 
 /// Returns the blocks of a snapshot by key; `None` for those that cannot be decoded.
 fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     let hidden = objects.hidden_blocks().map(|key| (key, None));
-    let blocks = objects.blocks.iter().map(|block| &block.value).filter(|block| !block.content.is_deleted());
-    hidden.chain(blocks.map(|block| (block.key, block.content.usable()))).collect()
+    let blocks = objects
+        .blocks
+        .iter()
+        .map(|block| &block.value)
+        .filter(|block| !block.content.is_deleted());
+    hidden
+        .chain(blocks.map(|block| (block.key, block.content.usable())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -189,11 +217,24 @@ mod tests {
 
     /// Builds a snapshot with one block. Each entry of `held` is an allocated ordinal and its handle.
     fn snapshot(minutes: i64, held: &[(usize, &str)]) -> Snapshot {
-        let mut snapshot = Snapshot { taken_at: at(minutes), ..Snapshot::default() };
-        snapshot.add_entry(POOL.as_bytes(), br#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#, 1);
-        let records = held.iter().map(|(ordinal, handle)| (*ordinal, json!({"handle_id": handle})));
+        let mut snapshot = Snapshot {
+            taken_at: at(minutes),
+            ..Snapshot::default()
+        };
+        snapshot.add_entry(
+            POOL.as_bytes(),
+            br#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#,
+            1,
+        );
+        let records = held
+            .iter()
+            .map(|(ordinal, handle)| (*ordinal, json!({"handle_id": handle})));
         let block = values::block("10.0.0.0/29", "host:a", values::sparse(records)).to_string();
-        snapshot.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", block.as_bytes(), 1);
+        snapshot.add_entry(
+            b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29",
+            block.as_bytes(),
+            1,
+        );
         assert_eq!(snapshot.blocks.len(), 1);
         assert!(snapshot.blocks[0].value.content.sound().is_some(), "{block}");
         snapshot
@@ -202,7 +243,11 @@ mod tests {
     #[test]
     fn assignments_and_releases_count_for_their_pool() {
         let (mut trends, nothing) = (Trends::default(), Snapshot::default());
-        let states = [snapshot(0, &[(0, "a")]), snapshot(1, &[(0, "b"), (3, "c")]), snapshot(2, &[(3, "c")])];
+        let states = [
+            snapshot(0, &[(0, "a")]),
+            snapshot(1, &[(0, "b"), (3, "c")]),
+            snapshot(2, &[(3, "c")]),
+        ];
         let mut counts = |before: &Snapshot, now: &Snapshot, of: &Snapshot| {
             trends.add_changes(before, now, of);
             let trend = trends.of("10.0.0.0/24".parse().unwrap()).unwrap();
@@ -215,8 +260,16 @@ mod tests {
         let mut broken = states[2].clone();
         broken.blocks.clear();
         broken.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", b"{", 1);
-        assert_eq!(counts(&states[2], &broken, &broken), (3, 2), "what cannot be decoded is not released");
-        assert_eq!(counts(&states[2], &nothing, &states[2]), (3, 3), "the block is gone");
+        assert_eq!(
+            counts(&states[2], &broken, &broken),
+            (3, 2),
+            "what cannot be decoded is not released"
+        );
+        assert_eq!(
+            counts(&states[2], &nothing, &states[2]),
+            (3, 3),
+            "the block is gone"
+        );
     }
 
     #[test]
@@ -231,14 +284,21 @@ mod tests {
             trend.forecast(free)
         };
         assert_eq!(forecast(&[5; 5], 100), None);
-        let even = Forecast { earliest: 12_000.0, expected: 12_000.0, latest: 12_000.0 };
+        let even = Forecast {
+            earliest: 12_000.0,
+            expected: 12_000.0,
+            latest: 12_000.0,
+        };
         assert_eq!(forecast(&[5; 6], 100), Some(even));
         let uneven = forecast(&[8, 2, 8, 2, 8, 2], 100).unwrap();
         assert_eq!(uneven.expected, 12_000.0);
         assert!((6_900.0..7_200.0).contains(&uneven.earliest), "{uneven:?}");
         assert!((36_000.0..40_000.0).contains(&uneven.latest), "{uneven:?}");
         let unsure = forecast(&[90, -80, 90, -80, 90, -80], 100).unwrap();
-        assert!(unsure.earliest < unsure.expected && unsure.latest == f64::INFINITY, "{unsure:?}");
+        assert!(
+            unsure.earliest < unsure.expected && unsure.latest == f64::INFINITY,
+            "{unsure:?}"
+        );
         assert_eq!(forecast(&[-5; 6], 100).unwrap().earliest, f64::INFINITY);
         assert_eq!(forecast(&[0; 6], 0).unwrap().latest, 0.0);
         // Only data from the last day counts.
@@ -267,7 +327,11 @@ mod tests {
         reader.add(key, &snapshot(0, &[(0, "a")]));
         reader.begin(at(0), Follows::Nothing);
         for minutes in 1..=35 {
-            let held = if minutes % 10 == 5 { &[(0, "a"), (1, "b")][..] } else { &[(0, "a")] };
+            let held = if minutes % 10 == 5 {
+                &[(0, "a"), (1, "b")][..]
+            } else {
+                &[(0, "a")]
+            };
             reader.change(at(minutes), key, Some(&snapshot(minutes, held)));
         }
         reader.add(key, &snapshot(50, &[(0, "a"), (1, "b"), (2, "c")]));
@@ -276,16 +340,25 @@ mod tests {
         let past = reader.finish();
         let sums = |trends: &Trends| {
             let sums = trends.of(pool).unwrap().sums.iter();
-            sums.map(|(end, sum)| (end.duration_since(at(0)).as_mins(), *sum)).collect::<Vec<_>>()
+            sums.map(|(end, sum)| (end.duration_since(at(0)).as_mins(), *sum))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(sums(&past), [(10, 0), (20, 0), (30, 0), (60, 0), (70, 0)], "the gap is left out");
+        assert_eq!(
+            sums(&past),
+            [(10, 0), (20, 0), (30, 0), (60, 0), (70, 0)],
+            "the gap is left out"
+        );
 
         let (mut trends, nothing) = (Trends::default(), Snapshot::default());
         trends.add_changes(&nothing, &nothing, &snapshot(65, &[]));
         trends.add_changes(&nothing, &snapshot(66, &[(0, "a")]), &snapshot(66, &[]));
         trends.add_changes(&nothing, &nothing, &snapshot(76, &[]));
         trends.recall(past);
-        assert_eq!(sums(&trends), [(10, 0), (20, 0), (30, 0), (60, 0), (75, 1)], "no time counts twice");
+        assert_eq!(
+            sums(&trends),
+            [(10, 0), (20, 0), (30, 0), (60, 0), (75, 1)],
+            "no time counts twice"
+        );
         trends.add_changes(&nothing, &nothing, &snapshot(24 * 60 + 15, &[]));
         assert_eq!(sums(&trends)[..2], [(20, 0), (30, 0)], "a day is kept");
         trends.interrupt(at(24 * 60 + 16));

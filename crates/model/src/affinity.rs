@@ -101,7 +101,11 @@ impl AffinityKey {
     /// Returns the labels of the affinity object (facts 2.5).
     pub fn labels(&self) -> AffinityLabels {
         let hash = BASE32_NOPAD.encode(&digest::sha3_256(self.node.as_bytes()));
-        let version = if matches!(self.cidr, IpNet::V4(_)) { "4" } else { "6" };
+        let version = if matches!(self.cidr, IpNet::V4(_)) {
+            "4"
+        } else {
+            "6"
+        };
         [
             (AFFINITY_TYPE, self.kind.to_string()),
             ("projectcalico.org/hostname-hash", hash),
@@ -170,12 +174,21 @@ pub struct Affinity {
 
 impl Affinity {
     pub fn new(key: AffinityKey, state: AffinityState) -> Self {
-        Self { key, state, is_unstated: false, deleted: false, unknown: None }
+        Self {
+            key,
+            state,
+            is_unstated: false,
+            deleted: false,
+            unknown: None,
+        }
     }
 
     /// Reads the value in etcd. An empty value, which the oldest Calico versions wrote, reads as `{}`.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, DecodeError> {
-        let fresh = || Self { is_unstated: true, ..Self::new(key.clone(), AffinityState::default()) };
+        let fresh = || Self {
+            is_unstated: true,
+            ..Self::new(key.clone(), AffinityState::default())
+        };
         if json.is_empty() {
             return Ok(fresh());
         }
@@ -187,7 +200,11 @@ impl<'de> Fields<'de> for Affinity {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             _ if is(name, "state") => {
-                let mut state = if self.is_unstated { String::new() } else { self.state.to_string() };
+                let mut state = if self.is_unstated {
+                    String::new()
+                } else {
+                    self.state.to_string()
+                };
                 set(&mut state, map)?;
                 self.is_unstated = state.is_empty();
                 self.state = AffinityState::parse(&state);
@@ -220,13 +237,23 @@ mod tests {
     fn the_check_values_of_the_facts() {
         for (node, hash) in [
             ("node-1", "A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA"),
-            ("load-balancer", "TAU2RK2F2FG7MIS72DPZYC6FJ3U3BIWIDZAMUTQY7ZXMSKQZ5GSQ"),
+            (
+                "load-balancer",
+                "TAU2RK2F2FG7MIS72DPZYC6FJ3U3BIWIDZAMUTQY7ZXMSKQZ5GSQ",
+            ),
         ] {
             let cidr = "10.244.1.0/29".parse().unwrap();
-            let key = AffinityKey { kind: AffinityType::Virtual, node: node.into(), cidr };
+            let key = AffinityKey {
+                kind: AffinityType::Virtual,
+                node: node.into(),
+                cidr,
+            };
             let labels = key.labels();
             let expected = (hash, "virtual", "4");
-            assert_eq!((labels[1].1.as_str(), labels[0].1.as_str(), labels[2].1.as_str()), expected);
+            assert_eq!(
+                (labels[1].1.as_str(), labels[0].1.as_str(), labels[2].1.as_str()),
+                expected
+            );
         }
     }
 }

@@ -23,7 +23,9 @@ pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 /// True for the handle of the ordinals that Windows reserves. Like Calico, ignores the case.
 pub fn is_windows_reserved(handle: TextRef<'_>) -> bool {
     handle.packed().len() == WINDOWS_RESERVED_HANDLE.len()
-        && handle.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
+        && handle
+            .packed()
+            .eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
 }
 
 /// One owner record: Calico's `AllocationAttribute` (facts 1.3, "Attribute object").
@@ -44,7 +46,10 @@ pub struct Attribute {
 impl Attribute {
     /// Creates the record of an allocation: a handle and attributes of the active owner.
     pub fn new<'a>(handle: Option<&str>, owner: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let owner: BTreeMap<_, _> = owner.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let owner: BTreeMap<_, _> = owner
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect();
         Self {
             handle: handle.map(str::to_owned),
             owner: (!owner.is_empty()).then_some(owner),
@@ -66,7 +71,10 @@ impl Attribute {
 
     /// Creates the record of an address that was released at `at` and is cooling down.
     pub fn cooling(at: Timestamp) -> Self {
-        Self { released_at: Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()), ..Self::default() }
+        Self {
+            released_at: Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ..Self::default()
+        }
     }
 }
 
@@ -90,7 +98,9 @@ pub struct AttributeRef<'a> {
 
 impl<'a> AttributeRef<'a> {
     fn read(bytes: &'a [u8]) -> Self {
-        let Some((flags, mut rest)) = bytes.split_first() else { return Self::default() };
+        let Some((flags, mut rest)) = bytes.split_first() else {
+            return Self::default();
+        };
         let has = |bit| flags & bit != 0;
         Self {
             packed: bytes,
@@ -98,7 +108,11 @@ impl<'a> AttributeRef<'a> {
             owner: has(HAS_OWNER).then(|| OwnerMap::take(&mut rest)),
             alternate: has(HAS_ALTERNATE).then(|| OwnerMap::take(&mut rest)),
             released_at: has(HAS_RELEASED).then(|| TextRef::from_packed(take_sized(&mut rest))),
-            unknown: if has(HAS_UNKNOWN) { take_sized(&mut rest) } else { &[] },
+            unknown: if has(HAS_UNKNOWN) {
+                take_sized(&mut rest)
+            } else {
+                &[]
+            },
         }
     }
 
@@ -246,9 +260,14 @@ mod tests {
 
     #[test]
     fn records_survive_packing() {
-        let mut strange = Attribute { alternate: Some(BTreeMap::new()), ..Attribute::default() };
+        let mut strange = Attribute {
+            alternate: Some(BTreeMap::new()),
+            ..Attribute::default()
+        };
         let future = serde_json::json!({"x": [1, null]});
-        strange.unknown.insert("future".into(), (&future).try_into().unwrap());
+        strange
+            .unknown
+            .insert("future".into(), (&future).try_into().unwrap());
         let all = [
             pod(),
             Attribute::default(),
@@ -284,17 +303,34 @@ mod tests {
 
     #[test]
     fn packed_records_are_equal_in_any_order_of_entries() {
-        let record =
-            Attribute::new(Some("k8s-pod-network.3f9a"), [("pod", "web-0"), ("namespace", "default")]);
+        let record = Attribute::new(
+            Some("k8s-pod-network.3f9a"),
+            [("pod", "web-0"), ("namespace", "default")],
+        );
         let apart = PackedAttribute::from(&record);
         assert_eq!(apart.as_ref().to_attribute(), record);
         let mut table = AttributeTable::default();
         let owner = record.owner.as_ref().unwrap();
-        let backwards = owner.iter().rev().map(|(key, value)| (key.as_str().into(), value.as_str()));
-        table.push_parts(record.handle.as_deref(), Some(backwards), None, None, &Unknown::new());
-        table.push(&Attribute { handle: None, ..record.clone() });
+        let backwards = owner
+            .iter()
+            .rev()
+            .map(|(key, value)| (key.as_str().into(), value.as_str()));
+        table.push_parts(
+            record.handle.as_deref(),
+            Some(backwards),
+            None,
+            None,
+            &Unknown::new(),
+        );
+        table.push(&Attribute {
+            handle: None,
+            ..record.clone()
+        });
         let [turned, other] = [0, 1].map(|index| table.get(index).unwrap().to_packed());
         assert!(turned.0 != apart.0 && turned == apart && other != apart);
-        assert_eq!(AttributeRef::default().to_packed(), PackedAttribute::from(Attribute::default()));
+        assert_eq!(
+            AttributeRef::default().to_packed(),
+            PackedAttribute::from(Attribute::default())
+        );
     }
 }

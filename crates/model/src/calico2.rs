@@ -5,8 +5,12 @@ use serde_json::Value;
 use crate::key::Key;
 
 /// Block fields that do not exist in Calico 2.x, which would drop them with its next write.
-const OF_BLOCK: [&str; 4] =
-    ["sequenceNumber", "sequenceNumberForAllocation", "affinity_claim_time", "deleted"];
+const OF_BLOCK: [&str; 4] = [
+    "sequenceNumber",
+    "sequenceNumberForAllocation",
+    "affinity_claim_time",
+    "deleted",
+];
 
 /// Fields of owner records that Calico 2.x always writes, as `null` if they are missing.
 const OF_RECORD: [&str; 2] = ["handle_id", "secondary"];
@@ -20,7 +24,11 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     match key {
         Key::Block(_) => {
             OF_BLOCK.iter().for_each(|field| drop(fields.remove(*field)));
-            let records = fields.get_mut("attributes").and_then(Value::as_array_mut).into_iter().flatten();
+            let records = fields
+                .get_mut("attributes")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten();
             for record in records.filter_map(Value::as_object_mut) {
                 for field in OF_RECORD {
                     record.entry(field).or_insert(Value::Null);
@@ -52,11 +60,17 @@ mod tests {
     #[test]
     fn fields_that_calico_2_does_not_know_are_left_out() {
         let affinity = "/calico/ipam/v2/host/n/ipv4/block/10.0.0.0-26";
-        assert_eq!(converted(affinity, r#"{"state":"confirmed","deleted":false}"#).as_deref(), Some("{}"));
+        assert_eq!(
+            converted(affinity, r#"{"state":"confirmed","deleted":false}"#).as_deref(),
+            Some("{}")
+        );
         assert_eq!(converted(affinity, "{}"), None);
         let handle = r#"{"block":{"10.0.0.0/26":1},"deleted":false}"#;
         let expected = r#"{"block":{"10.0.0.0/26":1}}"#;
-        assert_eq!(converted("/calico/ipam/v2/handle/ns.pod", handle).as_deref(), Some(expected));
+        assert_eq!(
+            converted("/calico/ipam/v2/handle/ns.pod", handle).as_deref(),
+            Some(expected)
+        );
         let block = r#"{"affinity":"host:n","affinity_claim_time":"2026-05-01T10:11:12Z","attributes":[{}],
             "deleted":false,"sequenceNumber":7}"#;
         let expected = r#"{"affinity":"host:n","attributes":[{"handle_id":null,"secondary":null}]}"#;

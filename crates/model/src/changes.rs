@@ -16,7 +16,10 @@ impl Snapshot {
     /// stored under them. Returns the earlier values. Keys are ascending, and objects of each kind are ordered by key
     /// in both snapshots.
     pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) -> Self {
-        let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key.as_ref()).ok()).collect();
+        let paths: Vec<&str> = keys
+            .iter()
+            .filter_map(|key| std::str::from_utf8(key.as_ref()).ok())
+            .collect();
         let mut gone = Self::default();
         // The kinds with many objects are merged in parallel.
         std::thread::scope(|scope| {
@@ -28,32 +31,45 @@ impl Snapshot {
                 });
             });
             let paths_of_endpoints = below(&paths, ENDPOINT_PREFIX);
-            gone.endpoints =
-                merge(&mut self.endpoints, fresh.endpoints, &paths_of_endpoints, |endpoint, path| {
+            gone.endpoints = merge(
+                &mut self.endpoints,
+                fresh.endpoints,
+                &paths_of_endpoints,
+                |endpoint, path| {
                     path.push_str(ENDPOINT_PREFIX);
                     endpoint.value.namespace().push_to(path);
                     path.push('/');
                     endpoint.value.push_name(path);
-                });
+                },
+            );
             let paths = below(&paths, BLOCK_PREFIX);
             gone.blocks = merge_keys(&mut self.blocks, fresh.blocks, &paths, |b| Key::Block(b.key));
         });
 
         let is_other = |path: &&str| {
-            ![BLOCK_PREFIX, HANDLE_PREFIX, ENDPOINT_PREFIX].iter().any(|prefix| path.starts_with(prefix))
+            ![BLOCK_PREFIX, HANDLE_PREFIX, ENDPOINT_PREFIX]
+                .iter()
+                .any(|prefix| path.starts_with(prefix))
         };
         let others: Vec<&str> = paths.iter().copied().filter(is_other).collect();
         let resource = |plural: &str| below(&paths, &format!("{RESOURCE_PREFIX}{plural}/"));
-        gone.affinities =
-            merge_keys(&mut self.affinities, fresh.affinities, &others, |a| Key::Affinity(a.key.clone()));
+        gone.affinities = merge_keys(&mut self.affinities, fresh.affinities, &others, |a| {
+            Key::Affinity(a.key.clone())
+        });
         let (nodes, pools, reservations) =
             (resource("nodes"), resource("ippools"), resource("ipreservations"));
-        gone.nodes = merge_keys(&mut self.nodes, fresh.nodes, &nodes, |node| Key::Node(node.name.clone()));
-        gone.pools = merge_keys(&mut self.pools, fresh.pools, &pools, |pool| Key::Pool(pool.name.clone()));
-        gone.reservations =
-            merge_keys(&mut self.reservations, fresh.reservations, &reservations, |reservation| {
-                Key::Reservation(reservation.name.clone())
-            });
+        gone.nodes = merge_keys(&mut self.nodes, fresh.nodes, &nodes, |node| {
+            Key::Node(node.name.clone())
+        });
+        gone.pools = merge_keys(&mut self.pools, fresh.pools, &pools, |pool| {
+            Key::Pool(pool.name.clone())
+        });
+        gone.reservations = merge_keys(
+            &mut self.reservations,
+            fresh.reservations,
+            &reservations,
+            |reservation| Key::Reservation(reservation.name.clone()),
+        );
 
         let has = |key: Key| paths.binary_search(&key.to_string().as_str()).is_ok();
         if has(Key::IpamConfig) {
@@ -78,7 +94,9 @@ impl Snapshot {
         let read_again: HashSet<_> = if self.defects.is_empty() {
             HashSet::new()
         } else {
-            keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect()
+            keys.iter()
+                .map(|key| String::from_utf8_lossy(key.as_ref()))
+                .collect()
         };
         let is_read_again = |defect: &mut Defect| read_again.contains(defect.path.as_str());
         gone.defects = self.defects.extract_if(.., is_read_again).collect();
@@ -90,7 +108,11 @@ impl Snapshot {
 }
 
 fn below<'p>(paths: &[&'p str], prefix: &str) -> Vec<&'p str> {
-    paths.iter().copied().filter(|path| path.starts_with(prefix)).collect()
+    paths
+        .iter()
+        .copied()
+        .filter(|path| path.starts_with(prefix))
+        .collect()
 }
 
 /// Like [`merge`], but by the objects' keys.
@@ -100,7 +122,9 @@ fn merge_keys<T>(
     paths: &[&str],
     key: impl Fn(&T) -> Key,
 ) -> Vec<Versioned<T>> {
-    merge(list, fresh, paths, |object, path| path.push_str(&key(&object.value).to_string()))
+    merge(list, fresh, paths, |object, path| {
+        path.push_str(&key(&object.value).to_string())
+    })
 }
 
 /// Removes the objects at `paths` from `list`, inserts `fresh`, and returns the removed ones. `list` and `paths` are
@@ -122,7 +146,10 @@ pub fn merge<T>(
     let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
     for path in paths {
         let start = place(list, from, |object| compare(object, path).is_lt());
-        let same = list[start..].iter().take_while(|object| compare(object, path).is_eq()).count();
+        let same = list[start..]
+            .iter()
+            .take_while(|object| compare(object, path).is_eq())
+            .count();
         from = start + same;
         spans.push(start..from);
     }
@@ -155,7 +182,10 @@ pub fn merge<T>(
     for object in unmatched {
         let mut path = String::new();
         push_path(&object, &mut path);
-        list.insert(list.partition_point(|other| compare(other, &path).is_lt()), object);
+        list.insert(
+            list.partition_point(|other| compare(other, &path).is_lt()),
+            object,
+        );
     }
     gone.into_iter().map(|(_, object)| object).collect()
 }
@@ -179,7 +209,9 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     while position <= list.len() {
         if waiting.is_empty() && free.is_empty() {
             let next = [removed.peek().copied(), added.peek().map(|(at, _)| *at)];
-            let Some(next) = next.into_iter().flatten().min() else { break };
+            let Some(next) = next.into_iter().flatten().min() else {
+                break;
+            };
             position = next;
         }
         while let Some((_, object)) = added.next_if(|(at, _)| *at == position) {
@@ -188,7 +220,9 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
                 None => waiting.push_back(object),
             }
         }
-        let Some(object) = list.get_mut(position) else { break };
+        let Some(object) = list.get_mut(position) else {
+            break;
+        };
         let is_removed = removed.next_if_eq(&position).is_some();
         match (waiting.pop_front(), is_removed) {
             (Some(next), true) => gone.push((position, replace(object, next))),

@@ -30,7 +30,10 @@ fn parse_any(text: &str) -> Option<IpNet> {
 /// Reads a pool's CIDR as Go's `net.ParseCIDR` does: it needs a prefix length. Like Calico, reads IPv4-mapped IPv6
 /// (`::ffff:192.0.2.0/120`) as IPv4.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
-    Some(text).filter(|text| text.contains('/')).and_then(parse_cidr).map(to_canonical)
+    Some(text)
+        .filter(|text| text.contains('/'))
+        .and_then(parse_cidr)
+        .map(to_canonical)
 }
 
 /// Reads an entry in a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6 as IPv4.
@@ -41,7 +44,10 @@ pub fn parse_reserved(text: &str) -> Option<IpNet> {
 /// Converts an IPv4-mapped IPv6 CIDR (`::ffff:192.0.2.0/120`) to IPv4; returns any other CIDR unchanged.
 pub fn to_canonical(net: IpNet) -> IpNet {
     let IpNet::V6(mapped) = net else { return net };
-    match (mapped.addr().to_ipv4_mapped(), mapped.prefix_len().checked_sub(96)) {
+    match (
+        mapped.addr().to_ipv4_mapped(),
+        mapped.prefix_len().checked_sub(96),
+    ) {
         (Some(address), Some(prefix)) => Ipv4Net::new(address, prefix).map_or(net, IpNet::V4),
         _ => net,
     }
@@ -193,11 +199,18 @@ mod tests {
             ("10.7.0.256/24", None),
             ("fd00::%eth0/64", None),
         ] {
-            assert_eq!(parse_cidr(text).map(|cidr| cidr.to_string()).as_deref(), expected, "{text}");
+            assert_eq!(
+                parse_cidr(text).map(|cidr| cidr.to_string()).as_deref(),
+                expected,
+                "{text}"
+            );
             assert_eq!(parse_address(text).is_some(), expected.is_some(), "{text}");
             assert_eq!(parse_pool(text), parse_cidr(text));
         }
-        assert_eq!(parse_pool("::ffff:10.0.0.0/120").unwrap().to_string(), "10.0.0.0/24");
+        assert_eq!(
+            parse_pool("::ffff:10.0.0.0/120").unwrap().to_string(),
+            "10.0.0.0/24"
+        );
         assert_eq!(parse_pool("10.0.0.1"), None);
     }
 
@@ -222,21 +235,34 @@ mod tests {
         for text in ["10.244.1.0/26", "0.0.0.0/0", "255.255.255.255", "10.0.0.7/32"] {
             assert!(parse_plain_v4(text).is_some(), "{text}");
         }
-        for text in
-            ["fd00::/8", "10.0.0.0/33", "10.0.0", "10.0.0.256", "010.0.0.0", "10.0.0.0.0", "10.0.0.0/", ""]
-        {
+        for text in [
+            "fd00::/8",
+            "10.0.0.0/33",
+            "10.0.0",
+            "10.0.0.256",
+            "010.0.0.0",
+            "10.0.0.0.0",
+            "10.0.0.0/",
+            "",
+        ] {
             assert!(parse_plain_v4(text).is_none(), "{text}");
         }
     }
 
     #[test]
     fn keys_replace_the_first_slash_only() {
-        for (text, key) in [("10.244.1.0/26", "10.244.1.0-26"), ("fd00:10:244::/122", "fd00:10:244::-122")] {
+        for (text, key) in [
+            ("10.244.1.0/26", "10.244.1.0-26"),
+            ("fd00:10:244::/122", "fd00:10:244::-122"),
+        ] {
             let cidr = parse_cidr(text).unwrap();
             assert_eq!(dashed(cidr), key);
             assert_eq!(parse_dashed(key), Some(cidr));
         }
-        assert_eq!(parse_dashed("10.244.1.7-26").map(dashed).as_deref(), Some("10.244.1.0-26"));
+        assert_eq!(
+            parse_dashed("10.244.1.7-26").map(dashed).as_deref(),
+            Some("10.244.1.0-26")
+        );
         assert_eq!(parse_dashed("10.244.1.0"), parse_cidr("10.244.1.0/32"));
         assert_eq!(parse_dashed("10.244.1.0-99"), None);
     }
@@ -245,8 +271,14 @@ mod tests {
     fn entries_of_reservations_as_calico_reads_them() {
         let read = |text: &str| parse_reserved(text).map(|net| net.to_string());
         let read = |text: &str| read(text).unwrap_or_default();
-        assert_eq!([read(" 10.7.0.0/29\t"), read("10.7.0.5/30")], ["10.7.0.0/29", "10.7.0.4/30"]);
-        assert_eq!([read("::ffff:10.7.0.6"), read("::ffff:10.7.0.5/127")], ["10.7.0.6/32", "10.7.0.4/31"]);
+        assert_eq!(
+            [read(" 10.7.0.0/29\t"), read("10.7.0.5/30")],
+            ["10.7.0.0/29", "10.7.0.4/30"]
+        );
+        assert_eq!(
+            [read("::ffff:10.7.0.6"), read("::ffff:10.7.0.5/127")],
+            ["10.7.0.6/32", "10.7.0.4/31"]
+        );
         assert_eq!([read("::/0"), read("::ffff:0:0/95")], ["::/0", "::fffe:0:0/95"]);
         assert_eq!([read("10.7.0.300"), read("10.7.0.0/33"), read("")], [""; 3]);
     }

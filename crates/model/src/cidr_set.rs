@@ -26,8 +26,12 @@ impl CidrSet {
 
     /// The CIDR of the set that contains all of `cidr`.
     pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
-        let end = self.0.partition_point(|member| member.network() <= cidr.network());
-        end.checked_sub(1).map(|position| self.0[position]).filter(|member| member.contains(&cidr))
+        let end = self
+            .0
+            .partition_point(|member| member.network() <= cidr.network());
+        end.checked_sub(1)
+            .map(|position| self.0[position])
+            .filter(|member| member.contains(&cidr))
     }
 
     /// True if the set contains the address.
@@ -44,7 +48,10 @@ impl CidrSet {
     pub fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
         let whole = self.covers(cidr).then_some(cidr);
         let from = self.0.partition_point(|member| member.network() < cidr.network());
-        let inside = self.0[from..].iter().copied().take_while(move |member| cidr.contains(member));
+        let inside = self.0[from..]
+            .iter()
+            .copied()
+            .take_while(move |member| cidr.contains(member));
         whole.into_iter().chain(inside.filter(move |_| whole.is_none()))
     }
 
@@ -78,7 +85,10 @@ pub fn around<T>(
 pub fn runs<T>(mut sorted: &[T], cidr: impl Fn(&T) -> IpNet) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let first = cidr(sorted.first()?);
-        let len = sorted.iter().take_while(|element| first.contains(&cidr(element))).count();
+        let len = sorted
+            .iter()
+            .take_while(|element| first.contains(&cidr(element)))
+            .count();
         sorted.split_off(..len)
     })
 }
@@ -116,8 +126,13 @@ mod tests {
 
     #[test]
     fn sets_join_what_touches() {
-        let set =
-            CidrSet::new(nets(&["10.0.0.0/25", "10.0.0.128/25", "10.0.0.7", "fd00::/120", "10.0.2.0/24"]));
+        let set = CidrSet::new(nets(&[
+            "10.0.0.0/25",
+            "10.0.0.128/25",
+            "10.0.0.7",
+            "fd00::/120",
+            "10.0.2.0/24",
+        ]));
         assert!(set.covers(nets(&["10.0.0.0/24"])[0]) && !set.covers(nets(&["10.0.0.0/23"])[0]));
         assert!(set.contains("10.0.0.200".parse().unwrap()) && !set.contains("10.0.1.0".parse().unwrap()));
         assert!(set.contains("fd00::ff".parse().unwrap()) && !set.contains("fd00::100".parse().unwrap()));
@@ -130,16 +145,31 @@ mod tests {
 
     #[test]
     fn a_run_is_a_cidr_and_all_inside_it() {
-        let sorted = nets(&["10.0.0.0/24", "10.0.0.0/26", "10.0.0.64/26", "10.0.1.0/24", "10.0.1.128/25"]);
+        let sorted = nets(&[
+            "10.0.0.0/24",
+            "10.0.0.0/26",
+            "10.0.0.64/26",
+            "10.0.1.0/24",
+            "10.0.1.128/25",
+        ]);
         let found: Vec<&[IpNet]> = runs(&sorted, |cidr| *cidr).collect();
         assert_eq!(found, [&sorted[..3], &sorted[3..]]);
     }
 
     #[test]
     fn overlaps_are_mutual() {
-        let sorted =
-            nets(&["10.0.0.0/24", "10.0.0.0/26", "10.0.0.0/28", "10.0.0.64/26", "10.0.1.0/24", "::/0"]);
+        let sorted = nets(&[
+            "10.0.0.0/24",
+            "10.0.0.0/26",
+            "10.0.0.0/28",
+            "10.0.0.64/26",
+            "10.0.1.0/24",
+            "::/0",
+        ]);
         let found = overlaps(&sorted);
-        assert_eq!(found, [vec![1, 2, 3], vec![0, 2], vec![0, 1], vec![0], vec![], vec![]]);
+        assert_eq!(
+            found,
+            [vec![1, 2, 3], vec![0, 2], vec![0, 1], vec![0], vec![], vec![]]
+        );
     }
 }

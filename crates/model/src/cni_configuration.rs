@@ -71,18 +71,29 @@ impl CniConfiguration {
             let plugins = std::mem::take(&mut network.plugins);
             std::iter::once(network).chain(plugins)
         });
-        let Some(Network { ipam, feature_control, .. }) = networks.find(is_calico) else {
+        let Some(Network {
+            ipam,
+            feature_control,
+            ..
+        }) = networks.find(is_calico)
+        else {
             return Err(DecodeError("it has no plugin of type `calico`".to_owned()));
         };
         if ipam.kind != "calico-ipam" {
-            return Err(DecodeError(format!("`ipam.type` is {:?}, not `calico-ipam`", ipam.kind)));
+            return Err(DecodeError(format!(
+                "`ipam.type` is {:?}, not `calico-ipam`",
+                ipam.kind
+            )));
         }
         Ok(Self {
             families: [
                 ipam.assign_ipv4.as_deref() != Some("false"),
                 ipam.assign_ipv6.as_deref() == Some("true"),
             ],
-            pools: [ipam.ipv4_pools.unwrap_or_default(), ipam.ipv6_pools.unwrap_or_default()],
+            pools: [
+                ipam.ipv4_pools.unwrap_or_default(),
+                ipam.ipv6_pools.unwrap_or_default(),
+            ],
             allows_no_ipam: feature_control.ip_addrs_no_ipam,
             allows_floating: feature_control.floating_ips,
         })
@@ -107,15 +118,27 @@ mod tests {
         let list = format!(r#"{{"name":"k8s-pod-network","plugins":[{plugin},{{"type":"portmap"}}]}}"#);
         assert_eq!(CniConfiguration::parse(list.as_bytes()).unwrap(), expected);
         let plain = br#"{"type":"calico","ipam":{"type":"calico-ipam"}}"#;
-        assert_eq!(CniConfiguration::parse(plain).unwrap(), CniConfiguration::default());
+        assert_eq!(
+            CniConfiguration::parse(plain).unwrap(),
+            CniConfiguration::default()
+        );
     }
 
     #[test]
     fn other_configurations_are_refused() {
         for (text, reason) in [
-            (r#"{"plugins":[{"type":"flannel"}]}"#, "no plugin of type `calico`"),
-            (r#"{"type":"calico","ipam":{"type":"host-local"}}"#, "`ipam.type` is \"host-local\""),
-            (r#"{"type":"calico","ipam":{"type":"calico-ipam","assign_ipv6":true}}"#, "invalid type"),
+            (
+                r#"{"plugins":[{"type":"flannel"}]}"#,
+                "no plugin of type `calico`",
+            ),
+            (
+                r#"{"type":"calico","ipam":{"type":"host-local"}}"#,
+                "`ipam.type` is \"host-local\"",
+            ),
+            (
+                r#"{"type":"calico","ipam":{"type":"calico-ipam","assign_ipv6":true}}"#,
+                "invalid type",
+            ),
             ("x", "expected value"),
         ] {
             let error = CniConfiguration::parse(text.as_bytes()).unwrap_err().to_string();

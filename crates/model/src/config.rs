@@ -55,7 +55,11 @@ struct Stored<const ETCD: bool>(IpamConfig);
 
 impl<const ETCD: bool> Default for Stored<ETCD> {
     fn default() -> Self {
-        Self(IpamConfig { auto_allocate_blocks: false, kubevirt_persistence: None, ..IpamConfig::default() })
+        Self(IpamConfig {
+            auto_allocate_blocks: false,
+            kubevirt_persistence: None,
+            ..IpamConfig::default()
+        })
     }
 }
 
@@ -73,8 +77,9 @@ impl<'de, const ETCD: bool> Fields<'de> for Stored<ETCD> {
             _ if is(name, "maxBlocksPerHost") => set(&mut config.max_blocks_per_host, map),
             _ if is(name, "kubeVirtVMAddressPersistence") => {
                 let stated = map.next_value::<Option<String>>()?;
-                config.kubevirt_persistence =
-                    stated.map(|text| text != persistence(false)).or(config.kubevirt_persistence);
+                config.kubevirt_persistence = stated
+                    .map(|text| text != persistence(false))
+                    .or(config.kubevirt_persistence);
                 Ok(())
             }
             _ if is(name, "ipCooldownSeconds") => set(&mut config.cooldown_seconds, map),
@@ -162,7 +167,10 @@ impl IpamConfig {
 
     /// The limit for a node's blocks in one family.
     pub fn block_limit(&self) -> u32 {
-        u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
+        u32::try_from(self.max_blocks_per_host)
+            .ok()
+            .filter(|n| *n > 0)
+            .unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
     }
 }
 
@@ -278,21 +286,30 @@ impl ClusterInformation {
 
     /// The parts of `calico_version`; the patch number is 0 if it is missing.
     pub fn version(&self) -> Option<(u32, u32, u32)> {
-        let text = self.calico_version.strip_prefix('v').unwrap_or(&self.calico_version);
+        let text = self
+            .calico_version
+            .strip_prefix('v')
+            .unwrap_or(&self.calico_version);
         let release = text.split_once('-').map_or(text, |(release, _)| release);
         let mut numbers = release.split('.').map(|part| part.parse::<u32>().ok());
-        let version = (numbers.next()??, numbers.next()??, numbers.next().unwrap_or(Some(0))?);
+        let version = (
+            numbers.next()??,
+            numbers.next()??,
+            numbers.next().unwrap_or(Some(0))?,
+        );
         Some(version)
     }
 
     /// True if the cluster's Calico version is newer than all versions that this program supports.
     pub fn is_newer_than_known(&self) -> bool {
-        self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
+        self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1))
+            .unwrap_or(false)
     }
 
     /// True if this program supports the cluster's Calico version; `None` if the version is missing or unreadable.
     pub fn is_known(&self) -> Option<bool> {
-        self.is_since(OLDEST_KNOWN).map(|since| since && !self.is_newer_than_known())
+        self.is_since(OLDEST_KNOWN)
+            .map(|since| since && !self.is_newer_than_known())
     }
 
     /// True for Calico 3.31 and later.
@@ -324,8 +341,9 @@ pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;
-        let unit_len =
-            rest[digits..].find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len() - digits);
+        let unit_len = rest[digits..]
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len() - digits);
         seconds += number
             * match &rest[digits..digits + unit_len] {
                 "h" => 3600.0,

@@ -57,9 +57,12 @@ impl Snapshot {
         match key {
             Key::Block(cidr) => {
                 let content = BlockContent::parse_with(value, self.records)?;
-                self.blocks.push(versioned(StoredBlock { key: cidr, content }, revision));
+                self.blocks
+                    .push(versioned(StoredBlock { key: cidr, content }, revision));
             }
-            Key::Affinity(key) => self.affinities.push(versioned(Affinity::parse(key, value)?, revision)),
+            Key::Affinity(key) => self
+                .affinities
+                .push(versioned(Affinity::parse(key, value)?, revision)),
             Key::Pool(name) => {
                 let pool = self.note_parsed(path, Pool::parse(&name, value)?);
                 self.pools.push(versioned(pool, revision));
@@ -99,7 +102,11 @@ impl Snapshot {
 
     fn note(&mut self, path: &str, kind: DefectKind) {
         let key = Key::parse(path).ok().flatten();
-        self.defects.push(Defect { path: path.to_owned(), key, kind });
+        self.defects.push(Defect {
+            path: path.to_owned(),
+            key,
+            kind,
+        });
     }
 
     /// Records an object's problems and creation time, and returns the object.
@@ -119,13 +126,20 @@ impl Snapshot {
 /// The reason why Calico does not find a block or affinity under its key; `None` if it does.
 fn not_canonical(key: &Key, path: &str) -> Option<String> {
     let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
-    let canonical = is_named_by_cidr.then(|| key.to_string()).filter(|canonical| canonical != path)?;
+    let canonical = is_named_by_cidr
+        .then(|| key.to_string())
+        .filter(|canonical| canonical != path)?;
     let last = canonical.rsplit('/').next().unwrap_or_default();
-    Some(format!("it appears in lists, but Calico looks for it by the name {last}"))
+    Some(format!(
+        "it appears in lists, but Calico looks for it by the name {last}"
+    ))
 }
 
 fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
-    Versioned { value, revision: Revision::Etcd(revision) }
+    Versioned {
+        value,
+        revision: Revision::Etcd(revision),
+    }
 }
 
 /// Splits the end of an endpoint's key into namespace and name.

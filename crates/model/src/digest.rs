@@ -30,8 +30,17 @@ mod tests {
     /// Tests the examples of FIPS 180 and FIPS 202.
     #[test]
     fn sums_are_those_of_the_standards() {
-        assert_eq!(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        let sha3: String = sha3_256(b"abc").iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(sha3, "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532");
+        assert_eq!(
+            sha256_hex("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        let sha3: String = sha3_256(b"abc")
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            sha3,
+            "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532"
+        );
     }
 }

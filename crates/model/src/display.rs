@@ -11,7 +11,11 @@ pub fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok,
 
 /// Serializes an optional field as its display text, or as null.
 pub fn text_or_null<S: Serializer>(value: &Option<impl Display>, serializer: S) -> Result<S::Ok, S::Error> {
-    if let Some(value) = value { serializer.collect_str(value) } else { serializer.serialize_none() }
+    if let Some(value) = value {
+        serializer.collect_str(value)
+    } else {
+        serializer.serialize_none()
+    }
 }
 
 /// Implements `Display` for types, with the text that they serialize to.

@@ -34,7 +34,8 @@ impl Document {
 
     /// True if the resource has a deletion timestamp.
     pub fn is_being_deleted(&self) -> bool {
-        self.metadata().is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
+        self.metadata()
+            .is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
     }
 
     pub fn label(&self, name: &str) -> Option<&str> {
@@ -43,7 +44,9 @@ impl Document {
 
     /// The finalizers that keep a deleted resource from disappearing.
     pub fn finalizers(&self) -> Vec<&str> {
-        let list = self.metadata().and_then(|metadata| metadata.get("finalizers")?.as_array());
+        let list = self
+            .metadata()
+            .and_then(|metadata| metadata.get("finalizers")?.as_array());
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
@@ -77,11 +80,18 @@ impl Document {
     /// Sets an annotation, or removes it if `value` is `None`. Either way, its copy in Calico's metadata annotation is
     /// removed.
     pub fn annotate(&mut self, name: &str, value: Option<String>) {
-        let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else { return };
+        let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else {
+            return;
+        };
         let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
-        let Value::Object(annotations) = annotations else { return };
+        let Value::Object(annotations) = annotations else {
+            return;
+        };
         annotations.remove(name);
-        let text = annotations.get(METADATA).and_then(Value::as_str).unwrap_or_default();
+        let text = annotations
+            .get(METADATA)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         if let Ok(mut own) = serde_json::from_str::<Map<String, Value>>(text)
             && let Some(Value::Object(kept)) = own.get_mut("annotations")
         {
@@ -119,9 +129,14 @@ const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
 /// Removes the parent's identity from the annotations, including the last configuration that kubectl applied.
 fn drop_identity(metadata: &mut Map<String, Value>) {
-    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
+        return;
+    };
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    let text = annotations.get(METADATA).and_then(Value::as_str).unwrap_or_default();
+    let text = annotations
+        .get(METADATA)
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if let Ok(mut own) = serde_json::from_str::<Map<String, Value>>(text) {
         own.retain(|name, _| OF_CHILDREN.contains(&name.as_str()));
         annotations.insert(METADATA.into(), Value::Object(own).to_string().into());
@@ -169,7 +184,10 @@ mod tests {
         let own = json!({METADATA: r#"{"annotations":{"x":"2"}}"#, "own": "3"});
         assert_eq!(annotations(&pool), Some(own));
         pool.annotate("own", None);
-        assert_eq!(annotations(&pool), Some(json!({METADATA: r#"{"annotations":{"x":"2"}}"#})));
+        assert_eq!(
+            annotations(&pool),
+            Some(json!({METADATA: r#"{"annotations":{"x":"2"}}"#}))
+        );
 
         let mut plain = Document::parse(br#"{"metadata":{"name":"p"}}"#).unwrap();
         plain.annotate("own", Some("3".into()));

@@ -80,20 +80,40 @@ pub struct EndpointTexts<'a> {
 
 impl Endpoint {
     pub fn key(&self) -> Key {
-        Key::Endpoint { namespace: self.namespace().to_string(), name: self.name() }
+        Key::Endpoint {
+            namespace: self.namespace().to_string(),
+            name: self.name(),
+        }
     }
 
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
-        let EndpointParts { node, orchestrator, pod, endpoint, .. } = parts;
+        let EndpointParts {
+            node,
+            orchestrator,
+            pod,
+            endpoint,
+            ..
+        } = parts;
         let derived = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
         let name = if derived { "" } else { parts.name };
-        let fields =
-            [parts.namespace, name, node, orchestrator, pod, endpoint, parts.container_id, parts.workload];
+        let fields = [
+            parts.namespace,
+            name,
+            node,
+            orchestrator,
+            pod,
+            endpoint,
+            parts.container_id,
+            parts.workload,
+        ];
         let addresses = match addresses {
             [IpAddr::V4(one)] => Addresses::One(*one),
             many => Addresses::Many(many.into()),
         };
-        Self { text: boxed_texts(&fields), addresses }
+        Self {
+            text: boxed_texts(&fields),
+            addresses,
+        }
     }
 
     /// Reads a workload endpoint's JSON; namespace and name come from the key. Omits and reports entries in
@@ -107,14 +127,20 @@ impl Endpoint {
             match cidr::parse_address(&network.0) {
                 Some(address) if first.is_none() => first = Some(address),
                 Some(address) => addresses.push(address),
-                None => defects
-                    .push(FieldDefect::new("spec.ipNetworks", format!("{:?} is not an address", network.0))),
+                None => defects.push(FieldDefect::new(
+                    "spec.ipNetworks",
+                    format!("{:?} is not an address", network.0),
+                )),
             }
         }
         if let (Some(first), false) = (first, addresses.is_empty()) {
             addresses.insert(0, first);
         }
-        let addresses = if addresses.is_empty() { first.as_slice() } else { &addresses };
+        let addresses = if addresses.is_empty() {
+            first.as_slice()
+        } else {
+            &addresses
+        };
         let parts = EndpointParts {
             namespace,
             name,
@@ -126,7 +152,11 @@ impl Endpoint {
             workload: text(&spec.workload),
         };
         let created = metadata.created.and_then(|t| parse_time(&t.0));
-        Ok(Parsed { value: Self::new(&parts, addresses), defects, created })
+        Ok(Parsed {
+            value: Self::new(&parts, addresses),
+            defects,
+            created,
+        })
     }
 
     pub fn namespace(&self) -> TextRef<'_> {
@@ -231,7 +261,11 @@ mod tests {
             "containerID":"3f9a6c0b7d2e","pod":"nginx-6799fc88d8-abcde","endpoint":"eth0","ports":[{"a":1}],
             "ipNetworks":["10.244.1.1/32","fd00::1/128","10.0.0/8"]}}"#;
         let name = "node--1-k8s-nginx--6799fc88d8--abcde-eth0";
-        let Parsed { value: endpoint, defects, .. } = Endpoint::parse("default", name, json).unwrap();
+        let Parsed {
+            value: endpoint,
+            defects,
+            ..
+        } = Endpoint::parse("default", name, json).unwrap();
         assert_eq!(endpoint.name(), name);
         assert!(endpoint.field(Field::Name).is_empty());
         assert!(endpoint.pod() == *"nginx-6799fc88d8-abcde" && endpoint.container_id() == *"3f9a6c0b7d2e");
@@ -239,7 +273,13 @@ mod tests {
         assert_eq!(addresses, ["10.244.1.1", "fd00::1"]);
         assert_eq!(defects.len(), 1);
         assert_eq!(defects[0].field, "spec.ipNetworks");
-        let EndpointTexts { namespace, node, pod, container_id, workload } = endpoint.texts();
+        let EndpointTexts {
+            namespace,
+            node,
+            pod,
+            container_id,
+            workload,
+        } = endpoint.texts();
         let one_by_one = [
             endpoint.namespace(),
             endpoint.node(),
@@ -253,7 +293,9 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_derived_is_kept() {
-        let endpoint = Endpoint::parse("default", "odd", br#"{"spec":{"node":"n"}}"#).unwrap().value;
+        let endpoint = Endpoint::parse("default", "odd", br#"{"spec":{"node":"n"}}"#)
+            .unwrap()
+            .value;
         assert_eq!(endpoint.name(), "odd");
         assert_eq!(endpoint.addresses().count(), 0);
         assert!(Endpoint::parse("default", "odd", br#"{"spec":[]}"#).is_err());

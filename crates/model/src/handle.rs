@@ -61,7 +61,10 @@ struct Other {
 impl Handle {
     /// Creates a handle without addresses.
     pub fn new(id: &str) -> Self {
-        Self { id: Text::new(id), content: Content::Other(Box::default()) }
+        Self {
+            id: Text::new(id),
+            content: Content::Other(Box::default()),
+        }
     }
 
     /// Reads a handle's JSON in etcd, where the key contains the ID.
@@ -73,7 +76,9 @@ impl Handle {
         let mut raw = read_object(json, RawHandle::default)?;
         if let Some(stray) = raw.id.take() {
             let stray = RawJson::try_from(&stray.into())?;
-            raw.unknown.get_or_insert_default().insert(ID_FIELD.to_owned(), stray);
+            raw.unknown
+                .get_or_insert_default()
+                .insert(ID_FIELD.to_owned(), stray);
         }
         Ok(Self::from_raw(id, raw))
     }
@@ -81,17 +86,29 @@ impl Handle {
     /// Reads the JSON of a handle's `spec` in Kubernetes, which contains the ID as `handleID`.
     pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
-        let id = raw.id.take().filter(|id| !id.is_empty()).ok_or_else(|| DecodeError::missing("handleID"))?;
+        let id = raw
+            .id
+            .take()
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| DecodeError::missing("handleID"))?;
         Ok(Self::from_raw(&id, raw))
     }
 
     fn from_raw(id: &str, raw: RawHandle) -> Self {
-        let RawHandle { blocks: RawBlocks { first, others }, deleted, unknown, .. } = raw;
+        let RawHandle {
+            blocks: RawBlocks { first, others },
+            deleted,
+            unknown,
+            ..
+        } = raw;
         let content = match first {
             Some((block, count)) if others.is_empty() => Content::of_one(block, count, deleted, unknown),
             first => Content::of(&first.into_iter().chain(others).collect(), deleted, unknown),
         };
-        Self { id: Text::new(id), content }
+        Self {
+            id: Text::new(id),
+            content,
+        }
     }
 
     pub fn id(&self) -> TextRef<'_> {
@@ -116,7 +133,9 @@ impl Handle {
 
     /// Number of addresses in `block`, according to the handle; 0 if it does not name the block.
     pub fn count(&self, block: IpNet) -> i64 {
-        self.blocks().find(|(cidr, _)| *cidr == block).map_or(0, |(_, count)| count)
+        self.blocks()
+            .find(|(cidr, _)| *cidr == block)
+            .map_or(0, |(_, count)| count)
     }
 
     /// Sets the number of addresses in `block`. As in Calico, 0 removes the entry.
@@ -144,7 +163,11 @@ impl Content {
             Some((block, count)) if blocks.len() == 1 => Self::of_one(*block, *count, deleted, unknown),
             _ => {
                 let blocks = blocks.iter().map(|(block, count)| (*block, *count)).collect();
-                Self::Other(Box::new(Other { blocks, deleted, unknown }))
+                Self::Other(Box::new(Other {
+                    blocks,
+                    deleted,
+                    unknown,
+                }))
             }
         }
     }
@@ -152,7 +175,11 @@ impl Content {
     fn of_one(block: IpNet, count: i64, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
         match (block, i32::try_from(count)) {
             (IpNet::V4(net), Ok(count)) if !deleted && unknown.is_none() => Self::OneBlock(net, count),
-            _ => Self::Other(Box::new(Other { blocks: [(block, count)].into(), deleted, unknown })),
+            _ => Self::Other(Box::new(Other {
+                blocks: [(block, count)].into(),
+                deleted,
+                unknown,
+            })),
         }
     }
 }
@@ -161,8 +188,10 @@ impl Serialize for Handle {
     /// Writes Calico's etcd form, in which only the key contains the ID.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let blocks: BTreeMap<String, i64> =
-            self.blocks().map(|(cidr, count)| (cidr.to_string(), count)).collect();
+        let blocks: BTreeMap<String, i64> = self
+            .blocks()
+            .map(|(cidr, count)| (cidr.to_string(), count))
+            .collect();
         map.serialize_entry("block", &blocks)?;
         map.serialize_entry("deleted", &self.is_deleted())?;
         for (name, value) in self.unknown().into_iter().flatten() {
@@ -259,7 +288,16 @@ mod tests {
             |id: &str| [DatastoreKind::Etcd, DatastoreKind::Kubernetes].map(|kind| is_storable_id(id, kind));
         assert_eq!(both("k8s-pod-network.3f9A"), [true, true]);
         assert_eq!(both("default.web-0"), [true, true]);
-        for id in ["under_score", "-begins", "ends-", "a..b", ".a", "ümlaut", "a b", &"x".repeat(254)] {
+        for id in [
+            "under_score",
+            "-begins",
+            "ends-",
+            "a..b",
+            ".a",
+            "ümlaut",
+            "a b",
+            &"x".repeat(254),
+        ] {
             assert_eq!(both(id), [true, false], "{id}");
         }
         assert_eq!((both("a/b"), both("")), ([false, false], [false, false]));

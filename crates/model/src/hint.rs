@@ -12,7 +12,10 @@ pub struct Hint {
 
 impl Hint {
     pub fn new(text: impl Into<Cow<'static, str>>, calls: impl Into<Vec<Call>>) -> Self {
-        Self { text: text.into(), calls: calls.into() }
+        Self {
+            text: text.into(),
+            calls: calls.into(),
+        }
     }
 }
 
@@ -68,17 +71,26 @@ impl Call {
 
     /// The current call.
     pub fn again() -> Self {
-        Self::Again { with: Vec::new(), without: &[] }
+        Self::Again {
+            with: Vec::new(),
+            without: &[],
+        }
     }
 
     /// The current call with more options.
     pub fn again_with<W: Into<String>>(options: impl IntoIterator<Item = W>) -> Self {
-        Self::Again { with: owned(options), without: &[] }
+        Self::Again {
+            with: owned(options),
+            without: &[],
+        }
     }
 
     /// The current call with other connection options, which replace those of the same name.
     pub fn connected<W: Into<String>>(options: impl IntoIterator<Item = W>) -> Self {
-        Self::Connected { with: owned(options), without: &[] }
+        Self::Connected {
+            with: owned(options),
+            without: &[],
+        }
     }
 
     /// Leaves out the options of the current call whose IDs, the names of their fields, are in `ids`.

@@ -69,19 +69,30 @@ const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
     ("ippools", Source::Pools, Some(Key::Pool)),
     ("ipreservations", Source::Reservations, Some(Key::Reservation)),
     ("nodes", Source::Nodes, Some(Key::Node)),
-    ("clusterinformations", Source::ClusterInformation, Some(Key::ClusterInformation)),
+    (
+        "clusterinformations",
+        Source::ClusterInformation,
+        Some(Key::ClusterInformation),
+    ),
     (
         "kubecontrollersconfigurations",
         Source::KubeControllersConfiguration,
         Some(Key::KubeControllersConfiguration),
     ),
-    ("ipamconfigurations", Source::IpamConfiguration, Some(Key::IpamConfiguration)),
+    (
+        "ipamconfigurations",
+        Source::IpamConfiguration,
+        Some(Key::IpamConfiguration),
+    ),
     ("workloadendpoints", Source::Endpoints, None),
 ];
 
 /// The source of resources, by the plural in their keys; `None` for resources that are not read.
 pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
-    RESOURCES.iter().find(|(known, ..)| known.as_bytes() == plural).map(|(_, source, _)| *source)
+    RESOURCES
+        .iter()
+        .find(|(known, ..)| known.as_bytes() == plural)
+        .map(|(_, source, _)| *source)
 }
 
 impl Key {
@@ -94,10 +105,18 @@ impl Key {
         if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
             return parse_ipam(rest).map(Some);
         }
-        let Some(rest) = path.strip_prefix(RESOURCE_PREFIX) else { return Ok(None) };
-        let Some((plural, name)) = rest.split_once('/') else { return Ok(None) };
-        let Some((.., make)) = RESOURCES.iter().find(|(known, ..)| *known == plural) else { return Ok(None) };
-        let Some(make) = make else { return parse_endpoint(name).map(Some) };
+        let Some(rest) = path.strip_prefix(RESOURCE_PREFIX) else {
+            return Ok(None);
+        };
+        let Some((plural, name)) = rest.split_once('/') else {
+            return Ok(None);
+        };
+        let Some((.., make)) = RESOURCES.iter().find(|(known, ..)| *known == plural) else {
+            return Ok(None);
+        };
+        let Some(make) = make else {
+            return parse_endpoint(name).map(Some);
+        };
         if name.is_empty() || name.contains('/') {
             return Err(DecodeError(format!(
                 "`{plural}` is followed by {name:?}, which is not a single name"
@@ -116,7 +135,11 @@ fn parse_ipam(rest: &str) -> Result<Key, DecodeError> {
         ["handle", id] if !id.is_empty() => Ok(Key::Handle((*id).to_owned())),
         [kind @ ("host" | "virtual" | "@"), node, family, "block", cidr] if !node.is_empty() => {
             let cidr = parse_family(family, cidr)?;
-            Ok(Key::Affinity(AffinityKey { kind: AffinityType::parse(kind), node: (*node).to_owned(), cidr }))
+            Ok(Key::Affinity(AffinityKey {
+                kind: AffinityType::parse(kind),
+                node: (*node).to_owned(),
+                cidr,
+            }))
         }
         ["handle", ..] => Err("a handle ID must not be empty or contain a slash".into()),
         _ => Err("Calico writes no such key".into()),
@@ -127,7 +150,9 @@ fn parse_family(family: &str, cidr: &str) -> Result<IpNet, DecodeError> {
     let net = parse_dashed(cidr).ok_or_else(|| DecodeError(format!("{cidr:?} is not a CIDR")))?;
     let expected = if is_v4(net) { "ipv4" } else { "ipv6" };
     if family != expected {
-        return Err(DecodeError(format!("{cidr:?} is stored under {family:?} instead of {expected:?}")));
+        return Err(DecodeError(format!(
+            "{cidr:?} is stored under {family:?} instead of {expected:?}"
+        )));
     }
     Ok(net)
 }
@@ -135,7 +160,10 @@ fn parse_family(family: &str, cidr: &str) -> Result<IpNet, DecodeError> {
 fn parse_endpoint(rest: &str) -> Result<Key, DecodeError> {
     match rest.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(Key::Endpoint { namespace: namespace.to_owned(), name: name.to_owned() })
+            Ok(Key::Endpoint {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
         }
         _ => Err("a workload endpoint is named by namespace and name".into()),
     }
@@ -179,7 +207,12 @@ impl fmt::Display for Key {
         match self {
             Self::Block(cidr) => write!(f, "{BLOCK_PREFIX}{}/block/{}", family(cidr), dashed(*cidr)),
             Self::Affinity(AffinityKey { kind, node, cidr }) => {
-                write!(f, "{IPAM_PREFIX}{kind}/{node}/{}/block/{}", family(cidr), dashed(*cidr))
+                write!(
+                    f,
+                    "{IPAM_PREFIX}{kind}/{node}/{}/block/{}",
+                    family(cidr),
+                    dashed(*cidr)
+                )
             }
             Self::Handle(id) => write!(f, "{HANDLE_PREFIX}{id}"),
             Self::IpamConfig => write!(f, "{IPAM_PREFIX}config"),
@@ -254,7 +287,12 @@ mod tests {
 
     #[test]
     fn cidrs_of_keys_are_masked() {
-        let key = Key::parse("/calico/ipam/v2/assignment/ipv4/block/10.244.1.7-26").unwrap().unwrap();
-        assert_eq!(key.to_string(), "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26");
+        let key = Key::parse("/calico/ipam/v2/assignment/ipv4/block/10.244.1.7-26")
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            key.to_string(),
+            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26"
+        );
     }
 }

@@ -25,7 +25,12 @@ impl EndpointName {
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = split(name).into_iter();
         let mut next = || parts.next().filter(|p| !p.is_empty());
-        let parsed = Self { node: next()?, orchestrator: next()?, workload: next()?, endpoint: next()? };
+        let parsed = Self {
+            node: next()?,
+            orchestrator: next()?,
+            workload: next()?,
+            endpoint: next()?,
+        };
         parts.next().is_none().then_some(parsed)
     }
 }
@@ -95,7 +100,10 @@ mod tests {
         let parsed = EndpointName::parse(name).unwrap();
         assert_eq!(parsed.node, "node-1");
         assert_eq!(parsed.workload, "nginx-6799fc88d8-abcde");
-        assert_eq!(endpoint_name("node-1", "k8s", "nginx-6799fc88d8-abcde", "eth0"), name);
+        assert_eq!(
+            endpoint_name("node-1", "k8s", "nginx-6799fc88d8-abcde", "eth0"),
+            name
+        );
         assert_eq!(EndpointName::parse("node--1-k8s-nginx"), None);
         assert_eq!(EndpointName::parse(""), None);
     }

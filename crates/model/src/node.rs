@@ -25,7 +25,13 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
-    pub const ALL: [Self; 5] = [Self::Ipip, Self::Vxlan, Self::VxlanV6, Self::Wireguard, Self::WireguardV6];
+    pub const ALL: [Self; 5] = [
+        Self::Ipip,
+        Self::Vxlan,
+        Self::VxlanV6,
+        Self::Wireguard,
+        Self::WireguardV6,
+    ];
 
     /// The name for people.
     pub fn name(self) -> &'static str {
@@ -109,7 +115,9 @@ impl Node {
     /// The node's name in Calico and, if it is known, its name in Kubernetes. Pods can refer to the node by either
     /// name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        [Some(self.name.as_str()), self.kubernetes_name.as_deref()].into_iter().flatten()
+        [Some(self.name.as_str()), self.kubernetes_name.as_deref()]
+            .into_iter()
+            .flatten()
     }
 
     pub fn is_windows(&self) -> bool {
@@ -118,7 +126,9 @@ impl Node {
 
     /// True for a virtual node, which represents another system that runs its pods.
     pub fn is_virtual_kubelet(&self) -> bool {
-        self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
+        self.labels
+            .get("type")
+            .is_some_and(|kind| kind == "virtual-kubelet")
     }
 
     /// Adds an address if its type is in `OWN_ADDRESSES`. Ignores other types and invalid text.
@@ -148,22 +158,38 @@ impl Node {
         };
         let mut defects = Vec::new();
         for (kind, text) in TunnelKind::ALL.into_iter().zip(fields) {
-            let Some(text) = text.filter(|t| !t.is_empty()) else { continue };
+            let Some(text) = text.filter(|t| !t.is_empty()) else {
+                continue;
+            };
             match cidr::parse_address(&text) {
                 Some(address) => node.tunnels.push((kind, address)),
-                None => defects.push(FieldDefect::new(kind.field(), format!("{text:?} is not an address"))),
+                None => defects.push(FieldDefect::new(
+                    kind.field(),
+                    format!("{text:?} is not an address"),
+                )),
             }
         }
         for text in own.into_iter().flatten() {
             node.add_address("CalicoNodeIP", &text);
         }
         for NodeAddress { address, kind } in spec.addresses.unwrap_or_default() {
-            node.add_address(kind.as_deref().unwrap_or_default(), address.as_deref().unwrap_or_default());
+            node.add_address(
+                kind.as_deref().unwrap_or_default(),
+                address.as_deref().unwrap_or_default(),
+            );
         }
         let kubernetes = |r: &OrchRef| r.orchestrator.as_deref() == Some("k8s");
-        node.kubernetes_name =
-            spec.orch_refs.unwrap_or_default().into_iter().find(kubernetes).and_then(|r| r.node_name);
-        Ok(Parsed { value: node, defects, created })
+        node.kubernetes_name = spec
+            .orch_refs
+            .unwrap_or_default()
+            .into_iter()
+            .find(kubernetes)
+            .and_then(|r| r.node_name);
+        Ok(Parsed {
+            value: node,
+            defects,
+            created,
+        })
     }
 }
 

@@ -37,13 +37,19 @@ pub(crate) struct OwnerKey<'a> {
 
 impl<'a> From<&'a str> for OwnerKey<'a> {
     fn from(text: &'a str) -> Self {
-        Self { code: code_of(text), text }
+        Self {
+            code: code_of(text),
+            text,
+        }
     }
 }
 
 /// The code of a key; 0 if it has none.
 pub(crate) fn code_of(key: &str) -> u8 {
-    KNOWN_KEYS.iter().position(|known| *known == key).map_or(0, |place| place as u8 + 1)
+    KNOWN_KEYS
+        .iter()
+        .position(|known| *known == key)
+        .map_or(0, |place| place as u8 + 1)
 }
 
 /// Appends one entry to an owner map: the code of the key, the key if it has no code, and the value.
@@ -70,7 +76,10 @@ impl<'a> OwnerMap<'a> {
         let mut walk = OwnerEntries { left: len, rest: all };
         while walk.next().is_some() {}
         *bytes = walk.rest;
-        Self { len, entries: &all[..all.len() - walk.rest.len()] }
+        Self {
+            len,
+            entries: &all[..all.len() - walk.rest.len()],
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -78,25 +87,35 @@ impl<'a> OwnerMap<'a> {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (TextRef<'a>, TextRef<'a>)> + use<'a> {
-        OwnerEntries { left: self.len, rest: self.entries }
+        OwnerEntries {
+            left: self.len,
+            rest: self.entries,
+        }
     }
 
     /// Returns an unpacked copy.
     pub fn to_map(self) -> BTreeMap<String, String> {
-        self.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        self.iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect()
     }
 
     /// The value of one attribute, by one of Calico's keys (facts 4.3). Packing does not change these keys, so their
     /// bytes can be compared.
     pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
-        self.iter().find(|(k, _)| k.packed() == key.as_bytes()).map(|(_, value)| value)
+        self.iter()
+            .find(|(k, _)| k.packed() == key.as_bytes())
+            .map(|(_, value)| value)
     }
 
     /// Reads the attributes that identify the user, in one pass over the codes, because a check does this for every
     /// allocation.
     pub fn owner(&self) -> Owner<'a> {
         let mut owner = Owner::default();
-        let mut entries = OwnerEntries { left: self.len, rest: self.entries };
+        let mut entries = OwnerEntries {
+            left: self.len,
+            rest: self.entries,
+        };
         while let Some((code, _, value)) = entries.advance() {
             match code {
                 POD => owner.pod = Some(value),
@@ -130,8 +149,13 @@ impl<'a> Iterator for OwnerEntries<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (code, key, value) = self.advance()?;
-        let known = code.checked_sub(1).and_then(|known| KNOWN_KEYS.get(usize::from(known)));
-        Some((known.map_or(key, |known| TextRef::from_packed(known.as_bytes())), value))
+        let known = code
+            .checked_sub(1)
+            .and_then(|known| KNOWN_KEYS.get(usize::from(known)));
+        Some((
+            known.map_or(key, |known| TextRef::from_packed(known.as_bytes())),
+            value,
+        ))
     }
 }
 
@@ -141,7 +165,11 @@ impl<'a> OwnerEntries<'a> {
         self.left = self.left.checked_sub(1)?;
         let (code, rest) = self.rest.split_first()?;
         self.rest = rest;
-        let key = if *code == 0 { take_sized(&mut self.rest) } else { &[] };
+        let key = if *code == 0 {
+            take_sized(&mut self.rest)
+        } else {
+            &[]
+        };
         let value = take_sized(&mut self.rest);
         Some((*code, TextRef::from_packed(key), TextRef::from_packed(value)))
     }
@@ -155,6 +183,9 @@ mod tests {
     fn the_codes_are_those_of_the_keys() {
         let key = |code: u8| KNOWN_KEYS[usize::from(code) - 1];
         let codes = [POD, NAMESPACE, NODE, VMI_NAME, VMI_UID, VM_UID];
-        assert_eq!(codes.map(key), ["pod", "namespace", "node", "vmi-name", "vmi-uid", "vm-uid"]);
+        assert_eq!(
+            codes.map(key),
+            ["pod", "namespace", "node", "vmi-name", "vmi-uid", "vm-uid"]
+        );
     }
 }

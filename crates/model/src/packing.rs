@@ -46,7 +46,9 @@ pub(crate) fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
 pub(crate) fn take_number(bytes: &mut &[u8]) -> usize {
     let mut number = 0;
     for shift in (0..usize::BITS).step_by(7) {
-        let Some((byte, rest)) = bytes.split_first() else { break };
+        let Some((byte, rest)) = bytes.split_first() else {
+            break;
+        };
         *bytes = rest;
         number |= usize::from(byte & 0x7F) << shift;
         if byte & 0x80 == 0 {

@@ -57,8 +57,12 @@ fn in_order_on<P: Send, D: Send, B: Send>(
     take: impl FnMut(D) -> ControlFlow<B> + Send,
 ) -> ControlFlow<B> {
     let (sender, receiver) = sync_channel::<(usize, P)>(AHEAD * threads);
-    let state =
-        Mutex::new(State { next: 0, waiting: BTreeMap::new(), take, flow: ControlFlow::Continue(()) });
+    let state = Mutex::new(State {
+        next: 0,
+        waiting: BTreeMap::new(),
+        take,
+        flow: ControlFlow::Continue(()),
+    });
     thread::scope(|scope| {
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..threads {
@@ -129,7 +133,13 @@ mod tests {
                 ControlFlow::Continue(())
             },
         );
-        assert_eq!((end, taken), (ControlFlow::Continue(()), (0..200).map(|piece| piece * 2).collect()));
+        assert_eq!(
+            (end, taken),
+            (
+                ControlFlow::Continue(()),
+                (0..200).map(|piece| piece * 2).collect()
+            )
+        );
     }
 
     #[test]
@@ -140,7 +150,11 @@ mod tests {
             |piece| piece,
             |decoded| {
                 taken.push(decoded);
-                if decoded == 5 { ControlFlow::Break("five") } else { ControlFlow::Continue(()) }
+                if decoded == 5 {
+                    ControlFlow::Break("five")
+                } else {
+                    ControlFlow::Continue(())
+                }
             },
         );
         assert_eq!((end, taken), (ControlFlow::Break("five"), vec![0, 1, 2, 3, 4, 5]));
@@ -150,7 +164,10 @@ mod tests {
     #[test]
     fn map_keeps_the_order() {
         for threads in [1, 3, 99].map(|threads| NonZeroUsize::new(threads).unwrap()) {
-            assert_eq!(map(threads, 50, |number| number * 2), (0..100).step_by(2).collect::<Vec<_>>());
+            assert_eq!(
+                map(threads, 50, |number| number * 2),
+                (0..100).step_by(2).collect::<Vec<_>>()
+            );
             assert!(map(threads, 0, |number| number).is_empty());
         }
     }

@@ -55,12 +55,24 @@ mod tests {
         let text = timestamp(now);
         assert_eq!(text, "2026-05-01 10:12:00.120225472 +0000 UTC");
         let record = [("node", "a"), ("timestamp", text.as_str())];
-        assert_eq!(of(&record), Some(("2026-05-01T10:12:00.120225472Z".into(), Plugin::Calipam)));
-        for calicos in ["2026-05-01 10:12:00.120225473 +0000 UTC", "2026-05-01 10:12:00 +0000 UTC"] {
-            assert_eq!(of(&[("node", "a"), ("timestamp", calicos)]).unwrap().1, Plugin::Calico);
+        assert_eq!(
+            of(&record),
+            Some(("2026-05-01T10:12:00.120225472Z".into(), Plugin::Calipam))
+        );
+        for calicos in [
+            "2026-05-01 10:12:00.120225473 +0000 UTC",
+            "2026-05-01 10:12:00 +0000 UTC",
+        ] {
+            assert_eq!(
+                of(&[("node", "a"), ("timestamp", calicos)]).unwrap().1,
+                Plugin::Calico
+            );
         }
-        for of_nobody in [&[("node", "a")][..], &[("node", "a"), ("timestamp", "x")], &[("timestamp", &text)]]
-        {
+        for of_nobody in [
+            &[("node", "a")][..],
+            &[("node", "a"), ("timestamp", "x")],
+            &[("timestamp", &text)],
+        ] {
             assert_eq!(of(of_nobody), None, "{of_nobody:?}");
         }
         assert!(timestamp("1960-01-01T00:00:00.5Z".parse().unwrap()).ends_with("00.500225472 +0000 UTC"));

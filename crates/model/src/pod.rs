@@ -127,8 +127,13 @@ impl Pod {
     /// Builds a pod from the parts of its object. Omits invalid addresses, and reports them unless they are only
     /// requested.
     pub fn new(parts: &PodParts<'_>) -> (Self, Vec<FieldDefect>) {
-        let fields =
-            [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")];
+        let fields = [
+            parts.namespace,
+            parts.name,
+            parts.node,
+            parts.container_id,
+            parts.machine.unwrap_or(""),
+        ];
         let mut found = Named::default();
         found.read(parts);
         let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
@@ -140,7 +145,10 @@ impl Pod {
             text: boxed_texts(&fields),
             addresses: found.addresses.into_boxed_slice(),
             request: (parts.request != PodRequest::default()).then(|| Box::new(parts.request.clone())),
-            created: parts.created.and_then(|at| u32::try_from(at.as_second()).ok()).unwrap_or(0),
+            created: parts
+                .created
+                .and_then(|at| u32::try_from(at.as_second()).ok())
+                .unwrap_or(0),
             finished,
             finished_at: parts.ended_at.filter(|_| finished),
             deleting: parts.deleting,
@@ -155,7 +163,10 @@ impl Pod {
     }
 
     pub fn key(&self) -> Key {
-        Key::Pod { namespace: self.namespace().to_string(), name: self.name().to_string() }
+        Key::Pod {
+            namespace: self.namespace().to_string(),
+            name: self.name().to_string(),
+        }
     }
 
     pub fn namespace(&self) -> TextRef<'_> {
@@ -183,7 +194,9 @@ impl Pod {
 
     /// True if the pod is older than `age`.
     pub fn is_older_than(&self, age: SignedDuration, now: Timestamp) -> bool {
-        let created = Timestamp::from_second(self.created.into()).ok().filter(|_| self.created > 0);
+        let created = Timestamp::from_second(self.created.into())
+            .ok()
+            .filter(|_| self.created > 0);
         created.is_some_and(|created| now.duration_since(created) > age)
     }
 
@@ -231,14 +244,20 @@ impl Pod {
             evidence::AWS
         };
         let counts = move |by: u8| owns && by & decisive != 0 && by & evidence::NO_IPAM == 0;
-        self.addresses.iter().filter(move |(_, by)| counts(*by)).map(|(address, _)| *address)
+        self.addresses
+            .iter()
+            .filter(move |(_, by)| counts(*by))
+            .map(|(address, _)| *address)
     }
 
     /// Addresses that some source names, even if the pod might not own them. A record of such an address is not
     /// reported as leaked. Finished pods and those in the node's network have none.
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
-        self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
+        self.addresses
+            .iter()
+            .filter(move |_| counts)
+            .map(|(address, _)| *address)
     }
 
     /// The annotation with which the pod has an address without IPAM, by its short name; `None` for any other address.
@@ -253,13 +272,23 @@ impl Pod {
     /// True if both pods have the same names, node, sandbox and addresses, and the same state: running, finished or
     /// neither. Ignores other fields, such as readiness and deletion.
     pub fn uses_the_same(&self, other: &Self) -> bool {
-        let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);
+        let uses = |pod: &Self| {
+            (
+                pod.finished,
+                pod.host_network,
+                pod.running,
+                pod.has_cni_annotation,
+            )
+        };
         self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)
     }
 
     /// Addresses that one kind of source names.
     pub fn named_by(&self, kind: u8) -> impl Iterator<Item = IpAddr> + '_ {
-        self.addresses.iter().filter(move |(_, by)| by & kind != 0).map(|(address, _)| *address)
+        self.addresses
+            .iter()
+            .filter(move |(_, by)| by & kind != 0)
+            .map(|(address, _)| *address)
     }
 
     fn field(&self, field: Field) -> TextRef<'_> {
@@ -272,7 +301,11 @@ mod tests {
     use super::*;
 
     fn no_ipam(json: &str) -> PodRequest {
-        Annotations { no_ipam: json.to_owned(), ..Annotations::default() }.into()
+        Annotations {
+            no_ipam: json.to_owned(),
+            ..Annotations::default()
+        }
+        .into()
     }
 
     fn owned(parts: &PodParts<'_>) -> Vec<String> {
@@ -281,8 +314,11 @@ mod tests {
 
     #[test]
     fn the_annotation_counts_before_the_status() {
-        let mut parts =
-            PodParts { status_ips: vec!["10.0.0.1", "fd00::1"], phase: "Running", ..PodParts::default() };
+        let mut parts = PodParts {
+            status_ips: vec!["10.0.0.1", "fd00::1"],
+            phase: "Running",
+            ..PodParts::default()
+        };
         assert_eq!(owned(&parts), ["10.0.0.1", "fd00::1"]);
         parts.cni_ip = Some("10.0.0.2/32");
         parts.cni_ips = Some("10.0.0.2/32,fd00::2/128");
@@ -298,7 +334,11 @@ mod tests {
         let waiting = PodParts {
             node: "n",
             phase: "Pending",
-            request: Annotations { families: "x".to_owned(), ..Annotations::default() }.into(),
+            request: Annotations {
+                families: "x".to_owned(),
+                ..Annotations::default()
+            }
+            .into(),
             created: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(60)),
             ..PodParts::default()
         };
@@ -306,39 +346,102 @@ mod tests {
         assert!(pod(&waiting).waits());
         assert_eq!(*pod(&waiting).request.unwrap(), waiting.request);
         let age = |secs| {
-            pod(&waiting).is_older_than(SignedDuration::from_mins(1), Timestamp::from_second(secs).unwrap())
+            pod(&waiting).is_older_than(
+                SignedDuration::from_mins(1),
+                Timestamp::from_second(secs).unwrap(),
+            )
         };
         assert!(age(121) && !age(120));
         for parts in [
-            PodParts { node: "", ..waiting.clone() },
-            PodParts { host_network: true, ..waiting.clone() },
-            PodParts { status_ip: "10.0.0.1", ..waiting.clone() },
-            PodParts { cni_ip: Some("10.0.0.1/32"), ..waiting.clone() },
-            PodParts { phase: "Running", ..waiting.clone() },
-            PodParts { deleting: true, ..waiting.clone() },
+            PodParts {
+                node: "",
+                ..waiting.clone()
+            },
+            PodParts {
+                host_network: true,
+                ..waiting.clone()
+            },
+            PodParts {
+                status_ip: "10.0.0.1",
+                ..waiting.clone()
+            },
+            PodParts {
+                cni_ip: Some("10.0.0.1/32"),
+                ..waiting.clone()
+            },
+            PodParts {
+                phase: "Running",
+                ..waiting.clone()
+            },
+            PodParts {
+                deleting: true,
+                ..waiting.clone()
+            },
         ] {
             assert!(!pod(&parts).waits(), "{parts:?}");
         }
-        let rebooted = PodParts { phase: "Running", lacks_sandbox: true, ..waiting.clone() };
+        let rebooted = PodParts {
+            phase: "Running",
+            lacks_sandbox: true,
+            ..waiting.clone()
+        };
         assert!(pod(&rebooted).waits());
-        assert!(pod(&PodParts { request: PodRequest::default(), ..waiting }).request.is_none());
+        assert!(
+            pod(&PodParts {
+                request: PodRequest::default(),
+                ..waiting
+            })
+            .request
+            .is_none()
+        );
     }
 
     #[test]
     fn finished_and_host_networked_pods_own_nothing() {
-        let running = PodParts { status_ip: "10.0.0.1", phase: "Running", ..PodParts::default() };
+        let running = PodParts {
+            status_ip: "10.0.0.1",
+            phase: "Running",
+            ..PodParts::default()
+        };
         for parts in [
-            PodParts { phase: "Failed", ..running.clone() },
-            PodParts { phase: "Succeeded", ..running.clone() },
-            PodParts { host_network: true, ..running.clone() },
-            PodParts { deleting: true, cni_ip: Some(""), ..running.clone() },
+            PodParts {
+                phase: "Failed",
+                ..running.clone()
+            },
+            PodParts {
+                phase: "Succeeded",
+                ..running.clone()
+            },
+            PodParts {
+                host_network: true,
+                ..running.clone()
+            },
+            PodParts {
+                deleting: true,
+                cni_ip: Some(""),
+                ..running.clone()
+            },
         ] {
             let (pod, _) = Pod::new(&parts);
-            assert_eq!((pod.addresses().count(), pod.mentioned().count()), (0, 0), "{parts:?}");
+            assert_eq!(
+                (pod.addresses().count(), pod.mentioned().count()),
+                (0, 0),
+                "{parts:?}"
+            );
         }
-        let found = owned(&PodParts { deleting: true, cni_ip: Some("10.0.0.1/32"), ..running.clone() });
+        let found = owned(&PodParts {
+            deleting: true,
+            cni_ip: Some("10.0.0.1/32"),
+            ..running.clone()
+        });
         assert_eq!(found, ["10.0.0.1"]);
-        assert_eq!(owned(&PodParts { phase: "Unknown", ..running }), ["10.0.0.1"]);
+        assert_eq!(
+            owned(&PodParts {
+                phase: "Unknown",
+                ..running
+            }),
+            ["10.0.0.1"]
+        );
     }
 
     #[test]
@@ -354,9 +457,16 @@ mod tests {
         assert!(defects.is_empty() && pod.container_id() == *"3f9a");
         assert_eq!(owned(&parts), ["10.0.0.1"]);
         assert_eq!(pod.mentioned().count(), 3);
-        let old = PodParts { networks_status: Some(r#"[{"ips":["10.0.0.7"]}]"#), ..parts.clone() };
+        let old = PodParts {
+            networks_status: Some(r#"[{"ips":["10.0.0.7"]}]"#),
+            ..parts.clone()
+        };
         assert_eq!(Pod::new(&old).0.mentioned().count(), 4);
-        let broken = PodParts { status_ip: "10.0.0.x", network_status: Some("{"), ..PodParts::default() };
+        let broken = PodParts {
+            status_ip: "10.0.0.x",
+            network_status: Some("{"),
+            ..PodParts::default()
+        };
         assert_eq!(Pod::new(&broken).1.len(), 2);
     }
 }

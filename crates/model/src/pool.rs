@@ -33,7 +33,9 @@ impl PoolUse {
 
     /// The use with this name.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Workload, Self::Tunnel, Self::LoadBalancer].into_iter().find(|known| known.name() == name)
+        [Self::Workload, Self::Tunnel, Self::LoadBalancer]
+            .into_iter()
+            .find(|known| known.name() == name)
     }
 }
 
@@ -92,13 +94,17 @@ impl Pool {
         let cidr = cidr::parse_pool(&text);
         let cidr = cidr.ok_or_else(|| DecodeError::not_a_cidr("spec.cidr", &text))?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
-        let block_size =
-            match spec.block_size.unwrap_or(0) {
-                0 => default_size,
-                size => u8::try_from(size).ok().filter(|size| *size <= cidr.max_prefix_len()).ok_or_else(
-                    || DecodeError(format!("`spec.blockSize` is {size}, which is not a prefix length")),
-                )?,
-            };
+        let block_size = match spec.block_size.unwrap_or(0) {
+            0 => default_size,
+            size => u8::try_from(size)
+                .ok()
+                .filter(|size| *size <= cidr.max_prefix_len())
+                .ok_or_else(|| {
+                    DecodeError(format!(
+                        "`spec.blockSize` is {size}, which is not a prefix length"
+                    ))
+                })?,
+        };
         let is_refusal =
             |c: &&Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
         let conditions = status.conditions.unwrap_or_default();
@@ -111,7 +117,10 @@ impl Pool {
             disabled: spec.disabled.unwrap_or(false),
             deleting: metadata.deletion_timestamp.is_some(),
             not_allocatable: refusal.map(|condition| condition.reason.clone().unwrap_or_default()),
-            node_selector: spec.node_selector.filter(|s| !s.is_empty()).unwrap_or_else(|| "all()".to_owned()),
+            node_selector: spec
+                .node_selector
+                .filter(|s| !s.is_empty())
+                .unwrap_or_else(|| "all()".to_owned()),
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
             allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
             automatic: spec.assignment_mode.is_none_or(|mode| mode == "Automatic"),
@@ -120,7 +129,11 @@ impl Pool {
             created: metadata.created(),
             temporary_for,
         };
-        Ok(Parsed { value, defects, created: metadata.created() })
+        Ok(Parsed {
+            value,
+            defects,
+            created: metadata.created(),
+        })
     }
 
     /// True if Calico allocates from the pool: it is allocatable, and neither disabled nor being deleted.
@@ -160,12 +173,19 @@ fn is_encapsulated(mode: Option<String>) -> bool {
 }
 
 fn temporary_for(metadata: &Metadata) -> (Option<Successor>, Vec<FieldDefect>) {
-    match metadata.annotation(TEMPORARY_FOR).map(|text| serde_json::from_str(&text)) {
+    match metadata
+        .annotation(TEMPORARY_FOR)
+        .map(|text| serde_json::from_str(&text))
+    {
         None => (None, Vec::new()),
         Some(Ok(successor)) => (Some(successor), Vec::new()),
-        Some(Err(error)) => {
-            (None, vec![FieldDefect::new("metadata.annotations", format!("{TEMPORARY_FOR}: {error}"))])
-        }
+        Some(Err(error)) => (
+            None,
+            vec![FieldDefect::new(
+                "metadata.annotations",
+                format!("{TEMPORARY_FOR}: {error}"),
+            )],
+        ),
     }
 }
 
@@ -210,15 +230,27 @@ impl Reservation {
         let mut cidrs = Vec::new();
         let mut defects = Vec::new();
         // Calico silently ignores empty entries.
-        let texts = spec.reserved.unwrap_or_default().into_iter().filter(|text| !text.trim().is_empty());
+        let texts = spec
+            .reserved
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|text| !text.trim().is_empty());
         for text in texts {
             match cidr::parse_reserved(&text) {
                 Some(cidr) => cidrs.push(cidr),
-                None => {
-                    defects.push(FieldDefect::new("spec.reservedCIDRs", format!("{text:?} is not a CIDR")))
-                }
+                None => defects.push(FieldDefect::new(
+                    "spec.reservedCIDRs",
+                    format!("{text:?} is not a CIDR"),
+                )),
             }
         }
-        Ok(Parsed { value: Self { name: name.to_owned(), cidrs }, defects, created: metadata.created() })
+        Ok(Parsed {
+            value: Self {
+                name: name.to_owned(),
+                cidrs,
+            },
+            defects,
+            created: metadata.created(),
+        })
     }
 }

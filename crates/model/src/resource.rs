@@ -40,8 +40,12 @@ impl Metadata {
             annotations: Option<BTreeMap<String, String>>,
         }
         let annotations = self.annotations.as_ref()?;
-        let kept =
-            || serde_json::from_str::<Kept>(annotations.get(METADATA)?).ok()?.annotations?.remove(name);
+        let kept = || {
+            serde_json::from_str::<Kept>(annotations.get(METADATA)?)
+                .ok()?
+                .annotations?
+                .remove(name)
+        };
         annotations.get(name).cloned().or_else(kept)
     }
 

@@ -35,7 +35,10 @@ impl Selector {
     /// # Errors
     /// Those of Calico's parser, in the same words.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let mut parser = Parser { tokens: tokenize(text)?, at: 0 };
+        let mut parser = Parser {
+            tokens: tokenize(text)?,
+            at: 0,
+        };
         if *parser.peek() == Token::End {
             return Ok(Self(Node::All));
         }
@@ -43,7 +46,9 @@ impl Selector {
         let rest = &parser.tokens[parser.at..];
         if rest.len() > 1 {
             let rest = joined(rest, " ");
-            return Err(SelectorError::Invalid(format!("unexpected content at end of selector [{rest}]")));
+            return Err(SelectorError::Invalid(format!(
+                "unexpected content at end of selector [{rest}]"
+            )));
         }
         Ok(Self(node))
     }
@@ -217,13 +222,22 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Selector::parse(selector).unwrap_or_else(|e| panic!("{selector}: {e}")).matches(&labels)
+        let labels = labels
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        Selector::parse(selector)
+            .unwrap_or_else(|e| panic!("{selector}: {e}"))
+            .matches(&labels)
     }
 
     #[test]
     fn selectors_that_match() {
-        let labels = [("zone", "east-1"), ("kubernetes.io/os", "linux"), ("quote", "it's")];
+        let labels = [
+            ("zone", "east-1"),
+            ("kubernetes.io/os", "linux"),
+            ("quote", "it's"),
+        ];
         for selector in [
             "",
             " \t",
@@ -329,7 +343,10 @@ mod tests {
             ("a in 'x'", "expected set literal"),
             ("a in {'x'", "expected }"),
             ("(all()", "expected )"),
-            ("has(a) has(b)", "unexpected content at end of selector [TokHas(b) TokEOF()]"),
+            (
+                "has(a) has(b)",
+                "unexpected content at end of selector [TokHas(b) TokEOF()]",
+            ),
             ("!", "unexpected token: TokEOF()"),
             ("'b1' == b", "unexpected token: TokStringLiteral(b1)"),
             ("has(a", "no closing ')' after has("),
@@ -337,7 +354,11 @@ mod tests {
             ("a ! 'b'", "expected == or != not: TokNot()"),
             ("%", "expected identifier"),
         ] {
-            assert_eq!(Selector::parse(selector).unwrap_err().to_string(), error, "{selector}");
+            assert_eq!(
+                Selector::parse(selector).unwrap_err().to_string(),
+                error,
+                "{selector}"
+            );
         }
     }
 
@@ -345,7 +366,12 @@ mod tests {
     fn hostile_nesting_is_an_error_and_no_overflow() {
         let nested = |depth: usize| format!("{}all(){}", "(".repeat(depth), ")".repeat(depth));
         assert!(Selector::parse(&nested(100)).is_ok());
-        assert!(Selector::parse(&nested(101)).unwrap_err().to_string().contains("deeper than 100"));
+        assert!(
+            Selector::parse(&nested(101))
+                .unwrap_err()
+                .to_string()
+                .contains("deeper than 100")
+        );
         assert!(Selector::parse(&"(".repeat(1_000_000)).is_err());
         assert!(!matches(&format!("{}all()", "!".repeat(100_001)), &[]));
     }

@@ -41,7 +41,10 @@ pub struct Service {
 
 impl Service {
     pub fn key(&self) -> Key {
-        Key::Service { namespace: self.namespace.clone(), name: self.name.clone() }
+        Key::Service {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
     }
 
     /// `namespace/name`.
@@ -94,16 +97,30 @@ mod tests {
     #[test]
     fn the_check_value_of_the_facts() {
         let uid = "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".to_owned();
-        let service = Service { namespace: "default".into(), name: "web".into(), uid, ..Service::default() };
+        let service = Service {
+            namespace: "default".into(),
+            name: "web".into(),
+            uid,
+            ..Service::default()
+        };
         assert_eq!(service.handle(), "lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk");
     }
 
     #[test]
     fn services_are_managed_by_their_class_and_request() {
         use AssignIps::{AllServices, RequestedServicesOnly};
-        let by_annotation = ServiceRequest { pools_v4: Some("[\"lb\"]".into()), ..ServiceRequest::default() };
-        let by_field = ServiceRequest { spec_address: "192.0.2.1".into(), ..ServiceRequest::default() };
-        let blank = ServiceRequest { addresses: Some(String::new()), ..ServiceRequest::default() };
+        let by_annotation = ServiceRequest {
+            pools_v4: Some("[\"lb\"]".into()),
+            ..ServiceRequest::default()
+        };
+        let by_field = ServiceRequest {
+            spec_address: "192.0.2.1".into(),
+            ..ServiceRequest::default()
+        };
+        let blank = ServiceRequest {
+            addresses: Some(String::new()),
+            ..ServiceRequest::default()
+        };
         let none = ServiceRequest::default();
         for (class, request, assign, managed) in [
             (None, &none, AllServices, true),
@@ -117,11 +134,26 @@ mod tests {
             (Some("calico"), &none, RequestedServicesOnly, true),
             (Some("other"), &by_annotation, RequestedServicesOnly, false),
         ] {
-            let request = ServiceRequest { class: class.map(Into::into), ..request.clone() };
-            let service = Service { request, ..Service::default() };
-            let controller = LoadBalancerController { assign, ..LoadBalancerController::default() };
+            let request = ServiceRequest {
+                class: class.map(Into::into),
+                ..request.clone()
+            };
+            let service = Service {
+                request,
+                ..Service::default()
+            };
+            let controller = LoadBalancerController {
+                assign,
+                ..LoadBalancerController::default()
+            };
             assert_eq!(service.is_managed(controller), managed, "{service:?} {assign:?}");
-            assert!(!Service { is_internal: true, ..service }.is_managed(controller));
+            assert!(
+                !Service {
+                    is_internal: true,
+                    ..service
+                }
+                .is_managed(controller)
+            );
         }
     }
 
@@ -129,11 +161,17 @@ mod tests {
     fn older_controllers_know_no_class_and_no_field() {
         let of = |version, assign| LoadBalancerController::of(Some(version), assign);
         let other = Service {
-            request: ServiceRequest { class: Some("other".into()), ..ServiceRequest::default() },
+            request: ServiceRequest {
+                class: Some("other".into()),
+                ..ServiceRequest::default()
+            },
             ..Service::default()
         };
         let by_field = Service {
-            request: ServiceRequest { spec_address: "192.0.2.1".into(), ..ServiceRequest::default() },
+            request: ServiceRequest {
+                spec_address: "192.0.2.1".into(),
+                ..ServiceRequest::default()
+            },
             ..Service::default()
         };
         for (version, other_class, field) in [

@@ -136,7 +136,8 @@ impl Snapshot {
     }
 
     pub fn mark_read(&mut self, sources: impl IntoIterator<Item = Source>) {
-        self.coverage.extend(sources.into_iter().map(|s| (s, Coverage::Read)));
+        self.coverage
+            .extend(sources.into_iter().map(|s| (s, Coverage::Read)));
     }
 
     /// Sets the place, revision and time of a read of etcd.
@@ -148,7 +149,9 @@ impl Snapshot {
 
     /// The CIDRs of all IP reservations.
     pub fn reserved_cidrs(&self) -> impl Iterator<Item = IpNet> {
-        self.reservations.iter().flat_map(|reservation| reservation.value.cidrs.iter().copied())
+        self.reservations
+            .iter()
+            .flat_map(|reservation| reservation.value.cidrs.iter().copied())
     }
 
     /// The stored blocks of which only the key is known.
@@ -158,17 +161,24 @@ impl Snapshot {
 
     /// The CIDRs of all stored blocks, readable or not.
     pub fn block_cidrs(&self) -> impl Iterator<Item = IpNet> {
-        self.blocks.iter().map(|block| block.value.key).chain(self.hidden_blocks())
+        self.blocks
+            .iter()
+            .map(|block| block.value.key)
+            .chain(self.hidden_blocks())
     }
 
     /// Records that sources were read only in part.
     pub fn mark_partial(&mut self, sources: impl IntoIterator<Item = Source>) {
-        self.coverage.extend(sources.into_iter().map(|source| (source, Coverage::Partial)));
+        self.coverage
+            .extend(sources.into_iter().map(|source| (source, Coverage::Partial)));
     }
 
     /// Marks all sources that were read as read only in part.
     pub fn mark_all_partial(&mut self) {
-        let read = self.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read);
+        let read = self
+            .coverage
+            .values_mut()
+            .filter(|coverage| **coverage == Coverage::Read);
         read.for_each(|coverage| *coverage = Coverage::Partial);
     }
 
@@ -195,7 +205,10 @@ impl Snapshot {
         if let Some(namespaces) = other.namespaces {
             self.namespaces.get_or_insert_default().extend(namespaces);
         }
-        let new = other.ignored_configs.into_iter().filter(|name| !self.ignored_configs.contains(name));
+        let new = other
+            .ignored_configs
+            .into_iter()
+            .filter(|name| !self.ignored_configs.contains(name));
         let new: Vec<String> = new.collect();
         self.ignored_configs.extend(new);
         self.defects.extend(other.defects);
@@ -247,11 +260,15 @@ impl Snapshot {
     /// (facts 2.5).
     pub fn labels_affinities(&self) -> bool {
         let is_labelled = |affinity: &Versioned<Affinity>| {
-            let Revision::Kubernetes(version) = &affinity.revision else { return false };
+            let Revision::Kubernetes(version) = &affinity.revision else {
+                return false;
+            };
             let names = affinity.value.key.labels().map(|(name, _)| name);
             !affinity.value.deleted && names.iter().any(|name| version.labels.contains_key(*name))
         };
-        self.cluster.as_ref().is_some_and(ClusterInformation::finds_affinities_by_labels)
+        self.cluster
+            .as_ref()
+            .is_some_and(ClusterInformation::finds_affinities_by_labels)
             || self.affinities.iter().any(is_labelled)
     }
 
@@ -264,7 +281,10 @@ impl Snapshot {
     /// The numbers of allocated addresses (including those that Windows reserves) and of cooling ones in sound blocks.
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
-        let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());
+        let sound = self
+            .blocks
+            .iter()
+            .filter_map(|stored| stored.value.content.sound());
         let has_cooled = |record: &AttributeRef<'_>| {
             cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
         };

@@ -50,7 +50,10 @@ pub struct FieldDefect {
 
 impl FieldDefect {
     pub fn new(field: &str, reason: String) -> Self {
-        Self { field: field.to_owned(), reason }
+        Self {
+            field: field.to_owned(),
+            reason,
+        }
     }
 }
 

@@ -20,7 +20,11 @@ const NETWORK: &str = "k8s-pod-network.";
 const MIN_RUN: usize = 16;
 /// Minimum length of a string that is packed. Shorter strings, such as most node and namespace names, contain nothing
 /// to pack.
-const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
+const SHORTEST: usize = if NETWORK.len() < MIN_RUN {
+    NETWORK.len()
+} else {
+    MIN_RUN
+};
 /// Strings of at least this length need more than one byte for their length.
 const SHORT: usize = 0x80;
 /// Digits in a container ID. Nearly all strings with a long run of digits are such an ID, or [`NETWORK`] and an ID.
@@ -140,7 +144,11 @@ impl<'a> TextRef<'a> {
 
     /// Nanoseconds since 1970 if the text is a packed Go timestamp.
     pub(crate) fn packed_time(self) -> Option<i64> {
-        if let Some(Piece::Time(nanos)) = Pieces(self.0).next() { Some(nanos) } else { None }
+        if let Some(Piece::Time(nanos)) = Pieces(self.0).next() {
+            Some(nanos)
+        } else {
+            None
+        }
     }
 }
 
@@ -265,7 +273,11 @@ fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
             free = last + 1;
             continue;
         }
-        let before = bytes[free..last].iter().rev().take_while(|b| is_digit(**b)).count();
+        let before = bytes[free..last]
+            .iter()
+            .rev()
+            .take_while(|b| is_digit(**b))
+            .count();
         let behind = digits_at_start(&bytes[last..]);
         if before + behind >= MIN_RUN {
             return Some((last - before, before + behind));
@@ -304,7 +316,10 @@ fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
         let [a, _, b, _, c, _, d, _] = pairs(u64::from_le_bytes(*word)).to_le_bytes();
         out.extend_from_slice(&[a, b, c, d]);
     }
-    out.extend(rest.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])));
+    out.extend(
+        rest.chunks_exact(2)
+            .map(|pair| digit(pair[0]) << 4 | digit(pair[1])),
+    );
 }
 
 /// The values of four pairs of digits, each in the first of its two bytes.
@@ -369,7 +384,10 @@ impl<'a> Iterator for Pieces<'a> {
             }
             _ => {
                 let end = self.0.iter().position(|b| *b == HEX).unwrap_or(self.0.len());
-                (Piece::Plain(std::str::from_utf8(&self.0[..end]).ok()?), &self.0[end..])
+                (
+                    Piece::Plain(std::str::from_utf8(&self.0[..end]).ok()?),
+                    &self.0[end..],
+                )
             }
         };
         self.0 = rest;

@@ -52,7 +52,9 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     }
 
     let number = |from: usize, to: usize| -> Option<i16> {
-        bytes[from..to].iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i16::from(b - b'0')))
+        bytes[from..to]
+            .iter()
+            .try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + i16::from(b - b'0')))
     };
     let two_digits = |from: usize| number(from, from + 2).and_then(|n| i8::try_from(n).ok());
     let year = number(0, 4)?;
@@ -83,7 +85,10 @@ fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
         }
         digits += 1;
     }
-    (value * 10i32.pow(NANOS.saturating_sub(digits)), 1 + digits as usize)
+    (
+        value * 10i32.pow(NANOS.saturating_sub(digits)),
+        1 + digits as usize,
+    )
 }
 
 /// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores any text that follows; returns seconds east of Greenwich, 0 for an empty
@@ -156,7 +161,10 @@ mod tests {
     #[test]
     fn whole_seconds_have_no_fraction() {
         assert_eq!(format_go_utc(0), "1970-01-01 00:00:00 +0000 UTC");
-        assert_eq!(format_go_utc(1_000_000_120), "1970-01-01 00:00:01.00000012 +0000 UTC");
+        assert_eq!(
+            format_go_utc(1_000_000_120),
+            "1970-01-01 00:00:01.00000012 +0000 UTC"
+        );
         assert_eq!(format_go_utc(-1), "1969-12-31 23:59:59.999999999 +0000 UTC");
         assert_eq!(format_go_utc(i64::MIN), "1677-09-21 00:12:43.145224192 +0000 UTC");
     }

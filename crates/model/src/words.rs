@@ -7,7 +7,9 @@ use std::path::Path;
 /// A whole number with commas between thousands. Numbers of addresses can exceed 64 bits.
 pub fn thousands(number: impl Display) -> String {
     let digits = number.to_string();
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
+    let (sign, digits) = digits
+        .strip_prefix('-')
+        .map_or(("", digits.as_str()), |rest| ("-", rest));
     let mut shown = String::from(sign);
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
@@ -37,7 +39,11 @@ pub fn join<T: AsRef<str>>(words: &[T]) -> String {
 
 /// Joins values as text, with the separator `between`.
 pub fn joined(texts: impl IntoIterator<Item: ToString>, between: &str) -> String {
-    texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(between)
+    texts
+        .into_iter()
+        .map(|text| text.to_string())
+        .collect::<Vec<_>>()
+        .join(between)
 }
 
 /// Quotes a path for a shell.
@@ -72,7 +78,11 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if is_unsafe(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if is_unsafe(c) {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
+        }
     }
     Cow::Owned(shown)
 }
@@ -96,9 +106,15 @@ mod tests {
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1000), "1,000");
         assert_eq!(thousands(-1_234_567), "-1,234,567");
-        assert_eq!(thousands(u128::MAX), "340,282,366,920,938,463,463,374,607,431,768,211,455");
+        assert_eq!(
+            thousands(u128::MAX),
+            "340,282,366,920,938,463,463,374,607,431,768,211,455"
+        );
         let expected = ("1 block".into(), "0 blocks".into());
-        assert_eq!((count(1, "block", "blocks"), count(0, "block", "blocks")), expected);
+        assert_eq!(
+            (count(1, "block", "blocks"), count(0, "block", "blocks")),
+            expected
+        );
     }
 
     #[test]
@@ -114,14 +130,20 @@ mod tests {
     #[test]
     fn phrases() {
         let expected = ("".into(), "a".into(), "a, b and c".into());
-        assert_eq!((join::<&str>(&[]), join(&["a"]), join(&["a", "b", "c"])), expected);
+        assert_eq!(
+            (join::<&str>(&[]), join(&["a"]), join(&["a", "b", "c"])),
+            expected
+        );
     }
 
     #[test]
     fn words_are_quoted_for_a_shell() {
         assert_eq!(shell_word("shop/web-0"), "shop/web-0");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word("it's\u{1b}[2J\\\u{202e}"), r"$'it\'s\u001b[2J\\\u202e'");
+        assert_eq!(
+            shell_word("it's\u{1b}[2J\\\u{202e}"),
+            r"$'it\'s\u001b[2J\\\u202e'"
+        );
     }
 
     #[test]

@@ -38,9 +38,10 @@ impl Object {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             // This capacity is enough for nearly all blocks, which avoids reallocation.
-            Self::Block(BlockContent::Sound(block)) => {
-                encode(block, 512 + 320 * block.attributes().len() + 8 * block.size() as usize)
-            }
+            Self::Block(BlockContent::Sound(block)) => encode(
+                block,
+                512 + 320 * block.attributes().len() + 8 * block.size() as usize,
+            ),
             Self::Block(BlockContent::Corrupt(block)) => block.raw.as_bytes().to_vec(),
             Self::Handle(handle) => encode(handle, 128),
             Self::Affinity(affinity) => encode(affinity, 128),
@@ -70,18 +71,24 @@ impl From<Block> for Object {
 fn encode(value: &impl serde::Serialize, length: usize) -> Vec<u8> {
     let mut json = Vec::with_capacity(length);
     // All maps have strings as keys, so writing to memory cannot fail.
-    serde_json::to_writer(&mut json, value).map(|()| escape_html(json)).unwrap_or_default()
+    serde_json::to_writer(&mut json, value)
+        .map(|()| escape_html(json))
+        .unwrap_or_default()
 }
 
 /// Escapes `<`, `>` and `&` as Go's encoder does (facts 1.3.2). In JSON they occur only within strings.
 fn escape_html(json: Vec<u8>) -> Vec<u8> {
     // Without branches, the compiler compares many bytes at once.
-    let has_any =
-        json.iter().fold(false, |any, byte| any | (*byte == b'<') | (*byte == b'>') | (*byte == b'&'));
+    let has_any = json.iter().fold(false, |any, byte| {
+        any | (*byte == b'<') | (*byte == b'>') | (*byte == b'&')
+    });
     if !has_any {
         return json;
     }
-    let escaped = json.iter().filter(|byte| matches!(byte, b'<' | b'>' | b'&')).count();
+    let escaped = json
+        .iter()
+        .filter(|byte| matches!(byte, b'<' | b'>' | b'&'))
+        .count();
     let mut out = Vec::with_capacity(json.len() + 5 * escaped);
     for byte in json {
         match byte {

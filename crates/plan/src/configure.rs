@@ -48,7 +48,10 @@ pub fn plan(
     let after = decode(&document)?;
     accept(&before, &after)?;
 
-    let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
+    let changed: Vec<&IpamSetting> = settings
+        .iter()
+        .filter(|setting| !setting.is_set(&before))
+        .collect();
     let mut actions = Vec::new();
     if !changed.is_empty() {
         let after = Box::new(Object::IpamConfig(document));
@@ -117,15 +120,21 @@ fn accept(before: &IpamConfig, after: &IpamConfig) -> Result<()> {
 /// Describes the findings that the configuration would add: nodes above the block limit, addresses that are borrowed
 /// under strict affinity, and nodes that can no longer get addresses.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
-    let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
+    let codes = [
+        Code::NodeOverBlockLimit,
+        Code::BorrowedUnderStrictAffinity,
+        Code::NodeWithoutAddresses,
+    ];
     let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
         let findings = check(snapshot, &Options::default()).findings.into_iter();
         let found = findings.filter(|finding| codes.contains(&finding.code));
         let subjects = |finding: Finding| match finding.code {
             // Many nodes share one finding.
-            Code::NodeWithoutAddresses => {
-                finding.nodes.into_iter().map(|node| (finding.code, Subject::Node(node))).collect()
-            }
+            Code::NodeWithoutAddresses => finding
+                .nodes
+                .into_iter()
+                .map(|node| (finding.code, Subject::Node(node)))
+                .collect(),
             _ => vec![(finding.code, finding.subject)],
         };
         found.flat_map(subjects).collect()
@@ -146,7 +155,11 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
     const SHOWN: usize = 3;
     let number = subjects.len();
     let named: Vec<String> = subjects.iter().take(SHOWN).map(ToString::to_string).collect();
-    let more = if number > SHOWN { format!(" and {} more", number - SHOWN) } else { String::new() };
+    let more = if number > SHOWN {
+        format!(" and {} more", number - SHOWN)
+    } else {
+        String::new()
+    };
     let what = match code {
         Code::NodeOverBlockLimit => {
             format!("{} above the block limit", count(number, "node is", "nodes are"))
@@ -155,7 +168,10 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
             "{} still in another node's block, which strict affinity does not allow",
             count(number, "address is", "addresses are")
         ),
-        _ => format!("{} no further address for pods", count(number, "node gets", "nodes get")),
+        _ => format!(
+            "{} no further address for pods",
+            count(number, "node gets", "nodes get")
+        ),
     };
     format!("after this, {what}: {}{more}", named.join(", "))
 }
@@ -173,7 +189,10 @@ fn in_range(setting: &IpamSetting) -> Result<()> {
     if (0..=most).contains(&number) {
         return Ok(());
     }
-    Err(Refused::new(format!("{} takes 0 to {most}, not {setting}", setting.name())))
+    Err(Refused::new(format!(
+        "{} takes 0 to {most}, not {setting}",
+        setting.name()
+    )))
 }
 
 /// Returns the values that Calico assumes while no configuration is stored, and that it writes with the first setting.

@@ -24,16 +24,26 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
         return None;
     }
     let nodes = snapshot.nodes.iter().map(|node| &node.value);
-    let nodes: HashSet<&str> =
-        nodes.map(|node| node.kubernetes_name.as_deref().unwrap_or(&node.name)).collect();
-    let is_pooled = |address: IpAddr| snapshot.pools.iter().any(|pool| pool.value.cidr.contains(&address));
+    let nodes: HashSet<&str> = nodes
+        .map(|node| node.kubernetes_name.as_deref().unwrap_or(&node.name))
+        .collect();
+    let is_pooled = |address: IpAddr| {
+        snapshot
+            .pools
+            .iter()
+            .any(|pool| pool.value.cidr.contains(&address))
+    };
     let is_calico =
         |pod: &&Pod| pod.ready && !pod.deleting && nodes.contains(pod.node().to_string().as_str());
     let pods = snapshot.pods.iter().map(|pod| &pod.value).filter(is_calico);
     let mut owners: HashMap<IpAddr, [String; 2]> = HashMap::new();
     for pod in pods {
         let name = [pod.namespace(), pod.name()].map(|text| text.to_string());
-        owners.extend(pod.addresses().filter(|address| is_pooled(*address)).map(|a| (a, name.clone())));
+        owners.extend(
+            pod.addresses()
+                .filter(|address| is_pooled(*address))
+                .map(|a| (a, name.clone())),
+        );
     }
 
     let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
@@ -45,7 +55,10 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
                 endpoint.namespace() == *space.as_str() && endpoint.pod() == *name.as_str()
             })
         });
-    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.usable());
+    let blocks = snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.usable());
     let is_recorded = || {
         blocks.flat_map(|block| block.allocations()).any(|held| {
             let named = Claim::of(&held.attribute).pod();
@@ -75,9 +88,21 @@ mod tests {
     /// node-1 in etcd with a pool of each family, and a pod in Kubernetes.
     fn cluster(address: &str) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        put(&mut snapshot, &format!("{RESOURCE_PREFIX}nodes/node-1"), json!({}));
-        put(&mut snapshot, &format!("{RESOURCE_PREFIX}ippools/v4"), json!({"cidr": "10.0.0.0/16"}));
-        put(&mut snapshot, &format!("{RESOURCE_PREFIX}ippools/v6"), json!({"cidr": "fd00::/64"}));
+        put(
+            &mut snapshot,
+            &format!("{RESOURCE_PREFIX}nodes/node-1"),
+            json!({}),
+        );
+        put(
+            &mut snapshot,
+            &format!("{RESOURCE_PREFIX}ippools/v4"),
+            json!({"cidr": "10.0.0.0/16"}),
+        );
+        put(
+            &mut snapshot,
+            &format!("{RESOURCE_PREFIX}ippools/v6"),
+            json!({"cidr": "fd00::/64"}),
+        );
         snapshot.mark_read([Source::Pods]);
         let parts = PodParts {
             namespace: "default",
@@ -89,7 +114,10 @@ mod tests {
             ..PodParts::default()
         };
         let value = Pod::new(&parts).0;
-        snapshot.pods.push(Versioned { value, revision: Revision::Etcd(1) });
+        snapshot.pods.push(Versioned {
+            value,
+            revision: Revision::Etcd(1),
+        });
         snapshot
     }
 
@@ -108,10 +136,18 @@ mod tests {
     fn a_pod_known_to_calico_shows_one_cluster() {
         for address in ["10.0.0.1", "fd00::1"] {
             let mut other = cluster(address);
-            assert_eq!(doubt(&other), Some(Doubt::UnknownPods(1)), "nothing is known of it");
+            assert_eq!(
+                doubt(&other),
+                Some(Doubt::UnknownPods(1)),
+                "nothing is known of it"
+            );
             endpoint(&mut other, "web-0", "10.0.0.9/32");
             endpoint(&mut other, "web-1", address);
-            assert_eq!(doubt(&other), Some(Doubt::UnknownPods(1)), "with another address, or name");
+            assert_eq!(
+                doubt(&other),
+                Some(Doubt::UnknownPods(1)),
+                "with another address, or name"
+            );
             other.kubernetes_is_younger = true;
             assert_eq!(doubt(&other), Some(Doubt::YoungerNodes));
             let mut same = other.clone();

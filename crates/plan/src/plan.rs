@@ -67,7 +67,10 @@ impl PlanSummary {
     pub fn after(self, first: Self) -> Self {
         let mut warnings = first.warnings;
         warnings.extend(
-            self.warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>(),
+            self.warnings
+                .into_iter()
+                .filter(|warning| !warnings.contains(warning))
+                .collect::<Vec<_>>(),
         );
         Self {
             totals: self.totals.after(first.totals),
@@ -94,8 +97,18 @@ pub struct Action {
 impl Action {
     /// Creates an action whose edits are made together or not at all.
     pub(crate) fn new(reason: impl Into<String>, edits: Vec<Edit>, changes: Vec<Change>) -> Self {
-        let parts = vec![Part { unit: Unit::WholeStep, edits, evidence: Evidence::default() }];
-        Self { step: Step { reason: reason.into(), parts }, changes }
+        let parts = vec![Part {
+            unit: Unit::WholeStep,
+            edits,
+            evidence: Evidence::default(),
+        }];
+        Self {
+            step: Step {
+                reason: reason.into(),
+                parts,
+            },
+            changes,
+        }
     }
 
     /// Adds preconditions of the whole step.
@@ -126,7 +139,12 @@ impl Change {
     /// Creates a change that repairs the findings with these codes about its subject.
     pub(crate) fn new(action: Verb, subject: Subject, detail: impl Into<String>, repairs: &[Code]) -> Self {
         let repairs = repairs.iter().map(|code| (*code, subject.clone())).collect();
-        Self { action, subject, detail: detail.into(), repairs }
+        Self {
+            action,
+            subject,
+            detail: detail.into(),
+            repairs,
+        }
     }
 }
 
@@ -245,14 +263,20 @@ impl Plan {
 
     /// Returns the keys of the objects that the plan writes.
     pub(crate) fn keys(&self) -> HashSet<Key> {
-        self.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
+        self.actions
+            .iter()
+            .flat_map(|action| action.step.edits())
+            .map(Edit::key)
+            .collect()
     }
 
     pub fn totals(&self) -> Totals {
         let keys = self.keys();
         let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
-        let addresses: BTreeSet<IpAddr> =
-            self.changes().filter_map(|change| change.subject.address()).collect();
+        let addresses: BTreeSet<IpAddr> = self
+            .changes()
+            .filter_map(|change| change.subject.address())
+            .collect();
         Totals {
             addresses: addresses.len(),
             blocks: count(|key| matches!(key, Key::Block(_))),
@@ -267,7 +291,14 @@ impl Plan {
     /// Splits the plan into the summary for people and the steps for the executor.
     pub fn divide(self) -> (PlanSummary, Vec<Step>) {
         let totals = self.totals();
-        let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;
+        let Self {
+            kind,
+            cluster,
+            actions,
+            skipped,
+            mut warnings,
+            ..
+        } = self;
         let cooling = cooling(actions.iter().flat_map(|action| action.step.edits()));
         warnings.extend(cooling.map(|(addresses, seconds)| {
             let what = count(addresses, "released address", "released addresses");
@@ -276,9 +307,21 @@ impl Plan {
                 [Call::to(["configure", "--ip-cooldown-seconds", "0"])],
             )
         }));
-        let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
-            actions.into_iter().map(|action| (action.step, action.changes)).unzip();
+        let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) = actions
+            .into_iter()
+            .map(|action| (action.step, action.changes))
+            .unzip();
         let changes = changes.into_iter().flatten().collect();
-        (PlanSummary { kind, cluster, totals, changes, skipped, warnings }, steps)
+        (
+            PlanSummary {
+                kind,
+                cluster,
+                totals,
+                changes,
+                skipped,
+                warnings,
+            },
+            steps,
+        )
     }
 }

@@ -22,14 +22,20 @@ const SPECIAL: [(&str, &str); 7] = [
 pub(crate) fn is_free(snapshot: &Snapshot, cidr: IpNet) -> Result<()> {
     let overlaps = |special: &str| parse_cidr(special).is_some_and(|special| overlap(special, cidr));
     if let Some((special, purpose)) = SPECIAL.into_iter().find(|(special, _)| overlaps(special)) {
-        return Err(Refused::new(format!("{cidr} overlaps {special}, which is for {purpose}")));
+        return Err(Refused::new(format!(
+            "{cidr} overlaps {special}, which is for {purpose}"
+        )));
     }
     let Places { nodes, services } = Places::of(snapshot, [cidr]);
     if let Some(place) = nodes.first() {
-        return Err(Refused::new(format!("{cidr} covers {place}, a node in this cluster")));
+        return Err(Refused::new(format!(
+            "{cidr} covers {place}, a node in this cluster"
+        )));
     }
     if let Some(place) = services.first() {
-        return Err(Refused::new(format!("{cidr} covers {place}, a service in this cluster")));
+        return Err(Refused::new(format!(
+            "{cidr} covers {place}, a service in this cluster"
+        )));
     }
     Ok(())
 }
@@ -47,18 +53,40 @@ mod tests {
 
     fn cluster() -> Snapshot {
         fn stored<T>(value: T) -> Versioned<T> {
-            Versioned { value, revision: Revision::Etcd(1) }
+            Versioned {
+                value,
+                revision: Revision::Etcd(1),
+            }
         }
         let addresses = BTreeSet::from(["192.0.2.11", "fd00:2::11"].map(|text| text.parse().unwrap()));
-        let node = Node { name: "worker-1".into(), addresses, ..Node::default() };
-        let cluster_ips = ["10.96.0.1", "fd00:96::1"].map(|text| text.parse().unwrap()).to_vec();
+        let node = Node {
+            name: "worker-1".into(),
+            addresses,
+            ..Node::default()
+        };
+        let cluster_ips = ["10.96.0.1", "fd00:96::1"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
         let (namespace, name) = ("default".into(), "kubernetes".into());
-        let service = Service { namespace, name, is_internal: true, cluster_ips, ..Service::default() };
-        Snapshot { nodes: vec![stored(node)], services: vec![stored(service)], ..Snapshot::default() }
+        let service = Service {
+            namespace,
+            name,
+            is_internal: true,
+            cluster_ips,
+            ..Service::default()
+        };
+        Snapshot {
+            nodes: vec![stored(node)],
+            services: vec![stored(service)],
+            ..Snapshot::default()
+        }
     }
 
     fn refusal(snapshot: &Snapshot, cidr: &str) -> String {
-        is_free(snapshot, cidr.parse().unwrap()).err().map(|refusal| refusal.to_string()).unwrap_or_default()
+        is_free(snapshot, cidr.parse().unwrap())
+            .err()
+            .map(|refusal| refusal.to_string())
+            .unwrap_or_default()
     }
 
     #[test]
@@ -67,7 +95,13 @@ mod tests {
         assert_eq!(refusal(&cluster(), "192.0.2.0/24"), node);
         let service = "10.96.0.0/16 covers 10.96.0.1 of default/kubernetes, a service in this cluster";
         assert_eq!(refusal(&cluster(), "10.96.0.0/16"), service);
-        for taken in ["fd00:2::/64", "fd00:96::/112", "192.0.2.11/32", "0.0.0.0/0", "::/0"] {
+        for taken in [
+            "fd00:2::/64",
+            "fd00:96::/112",
+            "192.0.2.11/32",
+            "0.0.0.0/0",
+            "::/0",
+        ] {
             assert_ne!(refusal(&cluster(), taken), "", "{taken}");
         }
         for free in ["192.0.2.128/25", "10.97.0.0/16", "fd00::/64"] {
@@ -75,8 +109,14 @@ mod tests {
         }
         let mut reserved = cluster();
         let cidrs = vec!["192.0.2.8/29".parse().unwrap()];
-        let value = Reservation { name: "nodes".into(), cidrs };
-        reserved.reservations.push(Versioned { value, revision: Revision::Etcd(1) });
+        let value = Reservation {
+            name: "nodes".into(),
+            cidrs,
+        };
+        reserved.reservations.push(Versioned {
+            value,
+            revision: Revision::Etcd(1),
+        });
         assert_eq!(refusal(&reserved, "192.0.2.0/24"), "");
     }
 
@@ -84,9 +124,14 @@ mod tests {
     fn ranges_for_other_purposes_are_not_free() {
         let loopback = "127.1.0.0/16 overlaps 127.0.0.0/8, which is for loopback";
         assert_eq!(refusal(&Snapshot::default(), "127.1.0.0/16"), loopback);
-        for special in
-            ["169.254.0.0/16", "224.0.0.0/4", "239.1.0.0/16", "fe80::/64", "ff02::/112", "0.0.0.0/16"]
-        {
+        for special in [
+            "169.254.0.0/16",
+            "224.0.0.0/4",
+            "239.1.0.0/16",
+            "fe80::/64",
+            "ff02::/112",
+            "0.0.0.0/16",
+        ] {
             assert_ne!(refusal(&Snapshot::default(), special), "", "{special}");
         }
         assert_eq!(refusal(&Snapshot::default(), "10.0.0.0/8"), "");

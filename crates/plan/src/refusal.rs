@@ -16,12 +16,18 @@ pub struct Refused {
 
 impl Refused {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self {
+            message: message.into(),
+            hint: None,
+        }
     }
 
     #[must_use]
     pub fn hint(self, hint: impl Into<Hint>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
     }
 }
 

@@ -32,7 +32,13 @@ pub enum SuggestedAction {
 
 impl Skipped {
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
-        Self { subject, code: None, reason, detail: detail.into(), suggested_action: None }
+        Self {
+            subject,
+            code: None,
+            reason,
+            detail: detail.into(),
+            suggested_action: None,
+        }
     }
 
     /// Skips the subject of a finding.

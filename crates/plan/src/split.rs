@@ -93,22 +93,35 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         if snapshot.pools.iter().any(|other| other.value.name == name) {
             let hint = "if an earlier attempt left it behind, undo that attempt; {} names its journal";
             let refused = Refused::new(format!("the pool {name} already exists"));
-            return Err(refused.hint(Hint::new(hint, [Call::elsewhere(["undo", "--list"])])).into());
+            return Err(refused
+                .hint(Hint::new(hint, [Call::elsewhere(["undo", "--list"])]))
+                .into());
         }
         let mut part = stored.child(&name, [("cidr", cidr.to_string().into())]);
         identify(&mut part, snapshot, &name);
-        changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
+        changes.push(change(
+            Verb::CreatePool,
+            cidr,
+            format!("{name}, part of {}", pool.name),
+        ));
         edits.push(Edit::Create(Key::Pool(name), Box::new(Object::Pool(part))));
     }
     // The pool is deleted last, so that every address is in a pool at any time.
     edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));
-    changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks are kept", pool.name)));
+    changes.push(change(
+        Verb::DeletePool,
+        pool.cidr,
+        format!("{}; its blocks are kept", pool.name),
+    ));
     actions.push(Action::new(reason, edits, changes));
 
     let parts = "is disabled, and so are its parts; calicoctl would enable them";
     let warning = pool.disabled.then(|| format!("the pool {} {parts}", pool.name));
     let warnings = warning.into_iter().map(Hint::from).collect();
-    Ok(Plan { warnings, ..Plan::new(PlanKind::Split, snapshot, actions) })
+    Ok(Plan {
+        warnings,
+        ..Plan::new(PlanKind::Split, snapshot, actions)
+    })
 }
 
 fn change(action: Verb, cidr: IpNet, detail: String) -> Change {
@@ -128,10 +141,14 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
 
     let fewer = "split it into fewer parts";
     if parts > MOST_PARTS {
-        return Err(Refused::new(failed(format!("that is more than {MOST_PARTS}"))).hint(fewer).into());
+        return Err(Refused::new(failed(format!("that is more than {MOST_PARTS}")))
+            .hint(fewer)
+            .into());
     }
     let length = u32::from(cidr.prefix_len()) + parts.ilog2();
-    let length = u8::try_from(length).ok().filter(|length| *length <= cidr.max_prefix_len());
+    let length = u8::try_from(length)
+        .ok()
+        .filter(|length| *length <= cidr.max_prefix_len());
     let Some(subnets) = length.and_then(|length| cidr.subnets(length).ok()) else {
         let why = format!("the CIDR {cidr} is not large enough to be split into {parts} parts");
         return Err(Refused::new(failed(why)).hint(fewer).into());
@@ -152,7 +169,9 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
 /// Refuses blocks that span several parts, and would be in no pool. A pool whose block size was changed can have some.
 fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<()> {
     let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
-    let Some(block) = snapshot.block_cidrs().find(spans) else { return Ok(()) };
+    let Some(block) = snapshot.block_cidrs().find(spans) else {
+        return Ok(());
+    };
     let message = format!("the block {block} is larger than a part such as {part}, and would be in no pool");
     Err(Refused::new(message).hint(
         "the block dates from before the pool's block size was changed; split into fewer parts, or wait until it is gone",
@@ -179,7 +198,14 @@ fn uid(snapshot: &Snapshot, name: &str) -> String {
     let guid = snapshot.guid();
     let hex = sha256_hex(format!("{guid} {} {name}", snapshot.taken_at));
     // Version 8 of RFC 9562 is for UIDs that an application computes; the variant is that of the RFC.
-    format!("{}-{}-8{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+    format!(
+        "{}-{}-8{}-8{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[13..16],
+        &hex[17..20],
+        &hex[20..32]
+    )
 }
 
 fn created(snapshot: &Snapshot) -> String {
@@ -195,7 +221,10 @@ mod tests {
         assert_eq!(part_name("pool", 17), "split-pool-17");
         for index in [0, 4095] {
             let name = part_name(&"p".repeat(253), index);
-            assert!(name.len() == 253 && name.ends_with(&format!("-{index}")), "{name}");
+            assert!(
+                name.len() == 253 && name.ends_with(&format!("-{index}")),
+                "{name}"
+            );
         }
     }
 }

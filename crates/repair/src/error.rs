@@ -34,7 +34,10 @@ pub enum RepairError {
     #[error("changes to {agreed} objects were confirmed, but the plan changes {planned}")]
     NotAgreed { agreed: usize, planned: usize },
     #[error("cannot {action} the datastore lock: {reason}")]
-    Lock { action: LockAction, reason: Box<LockFailure> },
+    Lock {
+        action: LockAction,
+        reason: Box<LockFailure>,
+    },
 }
 
 impl RepairError {
@@ -79,7 +82,10 @@ pub enum LockAction {
 
 impl LockAction {
     pub(crate) fn failed(self, reason: LockFailure) -> RepairError {
-        RepairError::Lock { action: self, reason: Box::new(reason) }
+        RepairError::Lock {
+            action: self,
+            reason: Box::new(reason),
+        }
     }
 }
 

@@ -22,9 +22,12 @@ impl Interrupt {
         use tokio::signal::unix::{SignalKind, signal};
 
         let interrupt = Self::default();
-        for kind in
-            [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate(), SignalKind::hangup()]
-        {
+        for kind in [
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+        ] {
             let mut signals = signal(kind)?;
             let interrupt = interrupt.clone();
             tokio::spawn(async move {

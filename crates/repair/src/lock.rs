@@ -34,7 +34,11 @@ const LOCKED_BY: &str = "calipam.io/locked-by";
 /// Returns the name that a run writes into its lock. It is unique unless two runs of the same command begin at the same
 /// moment.
 pub(crate) fn name_of(header: &Header) -> String {
-    sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
+    sha256_hex(format!(
+        "{} {} {}",
+        header.started_at, header.command, header.location
+    ))[..16]
+        .to_owned()
 }
 
 /// Returns true if the lock has the name of this run.
@@ -68,7 +72,9 @@ struct Information {
 impl Information {
     /// Reads ClusterInformation for an operation on the lock; `None` if it does not exist.
     async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>> {
-        let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else { return Ok(None) };
+        let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else {
+            return Ok(None);
+        };
         let ready = ready(&stored).map_err(|reason| action.failed(reason))?;
         Ok(Some(Self { stored, ready }))
     }
@@ -76,7 +82,10 @@ impl Information {
     /// Replaces the object with `value`; `None` if another client has changed the object.
     async fn swap(&self, writer: &Writer, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
         let change = Change::update(key(), self.stored.revision.clone(), value);
-        let batch = Batch { changes: vec![change], evidence: Vec::new() };
+        let batch = Batch {
+            changes: vec![change],
+            evidence: Vec::new(),
+        };
         Ok(match writer.commit(&batch).await? {
             Swap::Done(revisions) => revisions.into_iter().next().flatten(),
             Swap::Conflict => None,
@@ -105,7 +114,11 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
                 || (writer.kind() == DatastoreKind::EtcdV2 && spec(&now.stored.raw) == spec(&locked))
             {
                 let Information { stored, ready } = original;
-                return Ok(HeldLock { before: ready, original: stored, revision: now.stored.revision });
+                return Ok(HeldLock {
+                    before: ready,
+                    original: stored,
+                    revision: now.stored.revision,
+                });
             }
         }
         // Another run or a person holds the lock, and could release it during this run.
@@ -122,7 +135,11 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
         }
         match now.swap(writer, locked.clone()).await {
             Ok(Some(revision)) => {
-                return Ok(HeldLock { before: now.ready, original: now.stored, revision });
+                return Ok(HeldLock {
+                    before: now.ready,
+                    original: now.stored,
+                    revision,
+                });
             }
             Ok(None) => {}
             Err(error) if error.may_pass() && !error.is_given_up() && retries.is_left() => {
@@ -177,7 +194,9 @@ pub async fn set_lock(datastore: &Datastore, consent: Consent, action: LockActio
         Some(now) if now.ready == wanted => Ok(None),
         Some(now) => with_ready(&now.stored.raw, wanted, None).map(Some),
     };
-    replace(&datastore.writer(consent)?, action, value).await.map(drop)
+    replace(&datastore.writer(consent)?, action, value)
+        .await
+        .map(drop)
 }
 
 /// Sets the field back to `before` if `is_still` accepts the stored ClusterInformation. Otherwise changes nothing and
@@ -204,7 +223,9 @@ async fn replace(
     for _ in 0..RETRIES {
         let now = Information::read(writer, action).await?;
         let value = value(now.as_ref()).map_err(|reason| action.failed(reason))?;
-        let Some((now, value)) = now.zip(value) else { return Ok(false) };
+        let Some((now, value)) = now.zip(value) else {
+            return Ok(false);
+        };
         if now.swap(writer, value).await?.is_some() {
             return Ok(true);
         }
@@ -229,15 +250,23 @@ fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Resul
     let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
     let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));
     let mut value: Value = serde_json::from_slice(raw).map_err(undecodable)?;
-    let object = value.as_object_mut().ok_or_else(|| not_object("ClusterInformation"))?;
-    let spec = object.entry("spec").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let spec = spec.as_object_mut().ok_or_else(|| not_object("ClusterInformation's `spec`"))?;
+    let object = value
+        .as_object_mut()
+        .ok_or_else(|| not_object("ClusterInformation"))?;
+    let spec = object
+        .entry("spec")
+        .or_insert_with(|| Value::Object(serde_json::Map::new()));
+    let spec = spec
+        .as_object_mut()
+        .ok_or_else(|| not_object("ClusterInformation's `spec`"))?;
     match ready {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),
     };
     if locked_by.is_some() {
-        object.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        object
+            .entry("metadata")
+            .or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
     let mut value = Document::from_fields(std::mem::take(object));
     value.annotate(LOCKED_BY, locked_by.map(str::to_owned));

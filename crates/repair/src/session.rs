@@ -60,7 +60,9 @@ impl Options {
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("Options");
-        out.field("command", &self.command).field("journal", &self.journal).field("lock", &self.lock);
+        out.field("command", &self.command)
+            .field("journal", &self.journal)
+            .field("lock", &self.lock);
         out.finish_non_exhaustive()
     }
 }
@@ -89,8 +91,17 @@ pub async fn execute(
     consent: Consent,
     options: &Options,
 ) -> Result<Execution> {
-    let objects = steps.iter().flat_map(Step::edits).map(Edit::key).collect::<BTreeSet<Key>>().len();
-    let purpose = Purpose { what: "plan", cluster: cluster.to_owned(), objects };
+    let objects = steps
+        .iter()
+        .flat_map(Step::edits)
+        .map(Edit::key)
+        .collect::<BTreeSet<Key>>()
+        .len();
+    let purpose = Purpose {
+        what: "plan",
+        cluster: cluster.to_owned(),
+        objects,
+    };
     let writer = writer(datastore, consent, &purpose).await?;
     let groups = groups(steps, writer.limits());
     carry_out(datastore, writer, cluster, options, groups).await
@@ -114,8 +125,9 @@ pub(crate) async fn carry_out(
     groups: Vec<Group>,
 ) -> Result<Execution> {
     // The outcomes of a killed run can be determined only until this run writes to the same objects.
-    let passed_over =
-        resolve_killed(datastore, regular::folder_of(&options.journal), cluster).await?.passed_over;
+    let passed_over = resolve_killed(datastore, regular::folder_of(&options.journal), cluster)
+        .await?
+        .passed_over;
     let header = Header {
         format: FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -172,15 +184,20 @@ async fn run_locked(
     groups: Vec<Group>,
 ) -> Result<Execution> {
     let held = lock::take(writer, journal, name).await?;
-    let marked = journal.mark_lock(LockMark::Taken(held.revision.to_string())).await;
+    let marked = journal
+        .mark_lock(LockMark::Taken(held.revision.to_string()))
+        .await;
     let steps = groups.len();
     let interrupt = context.interrupt.clone();
     // Runs in a task, so that the lock is removed even after a panic.
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
-        Err(error) => {
-            Ok(Execution { steps, not_started: steps, failure: Some(error.into()), ..Execution::default() })
-        }
+        Err(error) => Ok(Execution {
+            steps,
+            not_started: steps,
+            failure: Some(error.into()),
+            ..Execution::default()
+        }),
     };
 
     let restored = lock::restore(writer, &held, &interrupt).await;
@@ -210,7 +227,10 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<()> {
 
     let agreed = question.blocks + question.handles + question.others;
     if purpose.objects > agreed {
-        return Err(RepairError::NotAgreed { agreed, planned: purpose.objects });
+        return Err(RepairError::NotAgreed {
+            agreed,
+            planned: purpose.objects,
+        });
     }
     Ok(())
 }
@@ -222,5 +242,9 @@ pub(crate) fn check_guid(information: Option<&Stored>, what: &'static str, clust
     if found == cluster {
         return Ok(());
     }
-    Err(RepairError::OtherCluster { what, planned: cluster.to_owned(), found })
+    Err(RepairError::OtherCluster {
+        what,
+        planned: cluster.to_owned(),
+        found,
+    })
 }

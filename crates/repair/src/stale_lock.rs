@@ -53,7 +53,10 @@ pub enum LockState {
 /// Finds the locks on `cluster` that the journals in a folder record. Ignores the journals of live runs, and files that
 /// are not this user's journals.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
-    Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
+    Ok(journals(folder)?
+        .into_iter()
+        .filter_map(|path| stale_lock(&path, cluster))
+        .collect())
 }
 
 /// Returns the lock that the run of one journal left behind.
@@ -66,8 +69,17 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
         _ => return None,
     };
     let name = lock::name_of(&header);
-    let Header { started_at, command, .. } = header;
-    Some(StaleLock { journal: path.to_owned(), started_at, command, before, revision, name })
+    let Header {
+        started_at, command, ..
+    } = header;
+    Some(StaleLock {
+        journal: path.to_owned(),
+        started_at,
+        command,
+        before,
+        revision,
+        name,
+    })
 }
 
 impl StaleLock {
@@ -82,7 +94,11 @@ impl StaleLock {
             }
             return Ok(LockState::Unlocked);
         };
-        Ok(if self.is_left(&stored) { LockState::AsItWas } else { LockState::Unclear })
+        Ok(if self.is_left(&stored) {
+            LockState::AsItWas
+        } else {
+            LockState::Unclear
+        })
     }
 
     /// Returns true if ClusterInformation has not changed since the killed run.
@@ -124,7 +140,12 @@ mod tests {
     async fn left(marks: &[LockMark], asked: &str) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
         let folder = tempfile::tempdir().unwrap();
         let (started_at, cluster) = ("2026-05-01T10:00:00Z".into(), "0f0e1d2c".into());
-        let header = Header { format: FORMAT, started_at, cluster, ..Header::default() };
+        let header = Header {
+            format: FORMAT,
+            started_at,
+            cluster,
+            ..Header::default()
+        };
         let journal = Journal::create(&folder.path().join("a"), &header).unwrap();
         for mark in marks {
             journal.mark_lock(mark.clone()).await.unwrap();
@@ -143,7 +164,10 @@ mod tests {
         assert_eq!((found, state), (Some((Some(true), None)), JournalState::LockLeft));
         let both = [taking.clone(), taken.clone()];
         let (found, state) = left(&both, own).await;
-        assert_eq!((found, state), (Some((Some(true), Some("7".into()))), JournalState::LockLeft));
+        assert_eq!(
+            (found, state),
+            (Some((Some(true), Some("7".into()))), JournalState::LockLeft)
+        );
         assert_eq!(left(&both, "another").await.0, None, "of another cluster");
         let (found, state) = left(&[taking, taken, LockMark::Restored], own).await;
         assert_eq!((found, state), (None, JournalState::Interrupted));

@@ -13,11 +13,17 @@ pub struct ScenarioError {
 
 impl ScenarioError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self {
+            message: message.into(),
+            hint: None,
+        }
     }
 
     pub(crate) fn hint(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
+        Self {
+            hint: Some(hint),
+            ..self
+        }
     }
 
     /// Refuses costs of requests.

@@ -13,7 +13,9 @@ impl Random {
     /// Creates the source for one seed and purpose. Each part of a simulation has its own purpose, so the parts do not
     /// affect each other's numbers.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
-        Self(Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
+        Self(Pcg64Mcg::seed_from_u64(
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose,
+        ))
     }
 
     pub(crate) fn next(&mut self) -> u64 {

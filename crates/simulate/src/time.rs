@@ -102,8 +102,12 @@ impl FromStr for Micros {
             return Ok(Self::ZERO);
         }
         let span: Span = text.trim().parse().map_err(|_| refused())?;
-        let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| refused())?;
-        u64::try_from(duration.as_micros()).map(Self).map_err(|_| refused())
+        let duration = span
+            .to_duration(SpanRelativeTo::days_are_24_hours())
+            .map_err(|_| refused())?;
+        u64::try_from(duration.as_micros())
+            .map(Self)
+            .map_err(|_| refused())
     }
 }
 
@@ -131,7 +135,11 @@ fn with_tenth(tenths: u64, unit: &str) -> String {
 }
 
 fn minutes(seconds: u64) -> String {
-    let parts = [(seconds / 3_600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts = [
+        (seconds / 3_600, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     joined(parts.map(|(count, unit)| format!("{count}{unit}")), " ")
 }
@@ -148,9 +156,13 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_write_them() {
-        for (text, micros) in
-            [("0", 0), ("250us", 250), ("2ms", 2_000), ("1.5s", 1_500_000), ("1h30m", 5_400_000_000)]
-        {
+        for (text, micros) in [
+            ("0", 0),
+            ("250us", 250),
+            ("2ms", 2_000),
+            ("1.5s", 1_500_000),
+            ("1h30m", 5_400_000_000),
+        ] {
             assert_eq!(text.parse(), Ok(Micros(micros)), "{text}");
         }
         for bad in ["", "5", "-1s", "soon"] {

@@ -62,9 +62,9 @@ pub async fn archive(access: Access<'_>, folder: &Path, keep: Option<&Keep>) -> 
 
     let (archive, damaged) = Archive::open_undamaged(folder)?;
     for error in damaged {
-        access
-            .operator
-            .warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
+        access.operator.warn(format!(
+            "{error}: this export in the archive is damaged, and is left unchanged"
+        ));
     }
     let removed = match keep {
         Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
@@ -77,7 +77,11 @@ pub async fn archive(access: Access<'_>, folder: &Path, keep: Option<&Keep>) -> 
             added.export.taken_at
         ));
     }
-    Ok(Archiving { added, removed, exports })
+    Ok(Archiving {
+        added,
+        removed,
+        exports,
+    })
 }
 
 /// Warns that the cluster has no GUID, so it cannot be checked whether the next export is from the same cluster.
@@ -92,7 +96,11 @@ pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
 pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
-    for (export, _) in archive.exports().iter().zip(keep.to_remove(&times, now)).filter(|(_, remove)| *remove)
+    for (export, _) in archive
+        .exports()
+        .iter()
+        .zip(keep.to_remove(&times, now))
+        .filter(|(_, remove)| *remove)
     {
         export.remove()?;
         removed.push(export.clone());
@@ -111,7 +119,9 @@ pub fn archive_history(
     let archive = open(folder, operator)?;
     let about = subject(&archive, object, operator)?;
     let guid = archive.guid().unwrap_or_default().to_owned();
-    let written = journals.map(|folder| written(folder, &guid, None, operator)).unwrap_or_default();
+    let written = journals
+        .map(|folder| written(folder, &guid, None, operator))
+        .unwrap_or_default();
     let handle = match &about {
         HistorySubject::Handle(id) => Some(id.as_str()),
         HistorySubject::Address(_)
@@ -128,10 +138,15 @@ pub fn archive_history(
     if is_recorded {
         let concerned = concerned(&archive, part, &about)?;
         (exports, recorded) =
-            each_state(&archive, &|key| concerned.contains(key), Some(operator), |told| match told {
-                StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
-                StateUpdate::State(snapshot) => reader.take(*snapshot, RECORDS),
-            })?;
+            each_state(
+                &archive,
+                &|key| concerned.contains(key),
+                Some(operator),
+                |told| match told {
+                    StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
+                    StateUpdate::State(snapshot) => reader.take(*snapshot, RECORDS),
+                },
+            )?;
     } else {
         each(&archive, part, operator, |snapshot| {
             exports.push(snapshot.taken_at);
@@ -141,17 +156,30 @@ pub fn archive_history(
 
     let pods = reader.pods();
     if !pods.is_empty() && is_recorded {
-        each_state(&archive, &|key| Part::Users(&pods).holds(key), None, |told| match told {
-            StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
-            StateUpdate::State(snapshot) => reader.take(*snapshot, USERS),
-        })?;
+        each_state(
+            &archive,
+            &|key| Part::Users(&pods).holds(key),
+            None,
+            |told| match told {
+                StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
+                StateUpdate::State(snapshot) => reader.take(*snapshot, USERS),
+            },
+        )?;
     } else if !pods.is_empty() {
-        each(&archive, Part::Users(&pods), operator, |snapshot| reader.take(snapshot, USERS))?;
+        each(&archive, Part::Users(&pods), operator, |snapshot| {
+            reader.take(snapshot, USERS)
+        })?;
     }
 
     let location = folder.display().to_string();
     let events = reader.finish();
-    Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
+    Ok(History {
+        guid,
+        location,
+        about,
+        reach: Reach::Archive { exports, recorded },
+        events,
+    })
 }
 
 /// Returns the keys of objects in a part of the archive that concern the subject of a history in at least one version.
@@ -174,7 +202,10 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Resul
 /// Warns if a recording is damaged: the changes from the damage to the next export are unknown.
 fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
     if let Some(damage) = &reached.damage {
-        operator.warn(format!("{damage}: nothing is known between {} and the next export", reached.until));
+        operator.warn(format!(
+            "{damage}: nothing is known between {} and the next export",
+            reached.until
+        ));
     }
 }
 
@@ -204,7 +235,9 @@ fn each_state(
     let (mut times, mut recorded): (_, Vec<Span>) = (Vec::new(), Vec::new());
     let mut states = States::default();
     for export in archive.exports() {
-        let Some(reached) = states.pass_states(export, is_wanted, &mut take)? else { continue };
+        let Some(reached) = states.pass_states(export, is_wanted, &mut take)? else {
+            continue;
+        };
         times.push(export.taken_at);
         if let Some(operator) = operator {
             note_damage(export, &reached, operator);
@@ -214,7 +247,10 @@ fn each_state(
         }
         match recorded.last_mut() {
             Some(last) if reached.continues => last.until = reached.until,
-            _ => recorded.push(Span { from: reached.from, until: reached.until }),
+            _ => recorded.push(Span {
+                from: reached.from,
+                until: reached.until,
+            }),
         }
     }
     Ok((times, recorded))
@@ -245,7 +281,9 @@ fn each(
 /// Returns the subject of a history. An object that is given by a name or by the beginning of a handle's ID is looked
 /// up in all exports.
 fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<HistorySubject> {
-    let (Object::Handle(begin) | Object::Text(begin)) = &object else { return about(object) };
+    let (Object::Handle(begin) | Object::Text(begin)) = &object else {
+        return about(object);
+    };
     if let formed @ (Object::Network(_) | Object::Pod(_)) = object.clone().by_form() {
         return about(formed);
     }
@@ -264,8 +302,10 @@ fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result
 /// Opens an archive, which must not be empty.
 pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
     open_unless_empty(folder, operator)?.ok_or_else(|| {
-        Failure::new(Kind::Failed, format!("{} holds no export", folder.display()))
-            .hint(Hint::new("{} adds one", [Call::to(["export", "--archive", &folder.to_string_lossy()])]))
+        Failure::new(Kind::Failed, format!("{} holds no export", folder.display())).hint(Hint::new(
+            "{} adds one",
+            [Call::to(["export", "--archive", &folder.to_string_lossy()])],
+        ))
     })
 }
 
@@ -281,8 +321,9 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     if archive.exports().is_empty() {
         return Ok(None);
     }
-    for [first, second] in
-        archive.pairs_with_falling_revisions().map(|pair| pair.map(|export| export.taken_at))
+    for [first, second] in archive
+        .pairs_with_falling_revisions()
+        .map(|pair| pair.map(|export| export.taken_at))
     {
         operator.warn(format!(
             "the export from {second:.0} has older data than the one from {first:.0}: a clock was set back, or the datastore \
@@ -299,7 +340,10 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
 /// If the archive is empty, cannot be read, or is of another cluster.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<()> {
     let archive = open(folder, operator)?;
-    let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
+    let guids = [
+        archive.guid().unwrap_or_default().to_owned(),
+        report.cluster.guid.clone(),
+    ];
     if guids[0] != guids[1] {
         let [archive, checked] = guids;
         let message =
@@ -317,18 +361,31 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
 
     let mut not_at = report.cluster.taken_at;
     let meter = operator.start(Activity::Reading);
-    for export in archive.exports().iter().rev().filter(|export| export.taken_at < report.cluster.taken_at) {
+    for export in archive
+        .exports()
+        .iter()
+        .rev()
+        .filter(|export| export.taken_at < report.cluster.taken_at)
+    {
         if waiting.is_empty() {
             break;
         }
-        let Some(snapshot) = export.read(Part::Whole, &progress(&meter))? else { continue };
+        let Some(snapshot) = export.read(Part::Whole, &progress(&meter))? else {
+            continue;
+        };
         if !snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Pods) {
             continue;
         }
         let context = Context::new(&snapshot, &Options::default());
         waiting.retain(|address, finding| {
-            let Some(by) = user_of(&context, *address) else { return true };
-            finding.note_last_use(LastInUse { at: export.taken_at, by, not_at });
+            let Some(by) = user_of(&context, *address) else {
+                return true;
+            };
+            finding.note_last_use(LastInUse {
+                at: export.taken_at,
+                by,
+                not_at,
+            });
             false
         });
         // An object that cannot be decoded may use the address.

@@ -50,7 +50,11 @@ fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node>
     let wanted = &request.wanted.node;
     let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
     nodes.find(|node| node.name == *wanted).ok_or_else(|| {
-        let known = snapshot.nodes.iter().map(|node| node.value.name.clone()).collect();
+        let known = snapshot
+            .nodes
+            .iter()
+            .map(|node| node.value.name.clone())
+            .collect();
         scope::unknown_node(wanted, &known)
     })
 }
@@ -60,6 +64,9 @@ fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan> {
     let node = node(snapshot, request)?;
     let pools = request.pools.iter().map(|name| scope::pool(&[snapshot], name));
     let pools = pools.collect::<Result<Vec<_>, _>>()?.concat();
-    let wanted = assign::Request { pools, ..request.wanted.clone() };
+    let wanted = assign::Request {
+        pools,
+        ..request.wanted.clone()
+    };
     Ok(assign::plan(&seen.basis(&request.criteria), node, &wanted))
 }

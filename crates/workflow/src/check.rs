@@ -54,7 +54,11 @@ async fn check_twice(access: Access<'_>, mut snapshot: Snapshot, criteria: &Crit
     snapshot.rechecked = false;
     let mut report = check(&snapshot, &criteria.options);
     let dropped = recheck(access, &snapshot, &mut report, criteria.recheck_after).await?;
-    Ok(CheckResult { snapshot, report, dropped })
+    Ok(CheckResult {
+        snapshot,
+        report,
+        dropped,
+    })
 }
 
 /// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.
@@ -74,9 +78,13 @@ pub(crate) async fn recheck(
     let mut recheck = Recheck::new(snapshot);
     while let Some(keys) = recheck.keys(report) {
         let objects = count(keys.len(), "object", "objects");
-        access.operator.tell(Event::Detail(format!("rechecking {objects} after {pause:#}")));
+        access
+            .operator
+            .tell(Event::Detail(format!("rechecking {objects} after {pause:#}")));
         wait(pause, Activity::Rechecking, access.operator).await;
-        let Some(later) = access.datastore.reread(&keys).await? else { break };
+        let Some(later) = access.datastore.reread(&keys).await? else {
+            break;
+        };
         dropped.append(&mut recheck.take(report, later));
     }
     Ok(dropped)

@@ -41,7 +41,11 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
     let resource = stored.pop().flatten();
     let cluster = stored.pop().flatten();
 
-    let whole = if request.predicts_effects { Some(read(access).await) } else { None };
+    let whole = if request.predicts_effects {
+        Some(read(access).await)
+    } else {
+        None
+    };
     let few = || Snapshot {
         datastore: access.datastore.kind(),
         location: access.datastore.location(),
@@ -53,7 +57,10 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
     let (snapshot, unknown) = match whole {
         Some(Ok(snapshot)) => (snapshot, None),
         // A user who may write the configuration may lack permission to read everything.
-        Some(Err(error)) => (few(), Some(format!("the effect on nodes and addresses is unknown: {error}"))),
+        Some(Err(error)) => (
+            few(),
+            Some(format!("the effect on nodes and addresses is unknown: {error}")),
+        ),
         None => (few(), None),
     };
     let config = match &config {
@@ -73,7 +80,11 @@ pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result
         plan.warnings.extend(unknown.map(Hint::from));
     }
     let repaired = run.write(plan, None).await?;
-    if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
+    if repaired
+        .run
+        .as_ref()
+        .is_some_and(|run| run.execution.is_complete())
+    {
         check_kept(access.datastore, &request.settings).await?;
     }
     Ok(repaired)
@@ -85,8 +96,12 @@ async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(
         return Ok(());
     }
     let stored = datastore.stored(&[Key::IpamConfig]).await?.pop().flatten();
-    let Some(Object::IpamConfig(document)) = stored.and_then(|stored| stored.object) else { return Ok(()) };
-    let Ok(config) = document.ipam_config() else { return Ok(()) };
+    let Some(Object::IpamConfig(document)) = stored.and_then(|stored| stored.object) else {
+        return Ok(());
+    };
+    let Ok(config) = document.ipam_config() else {
+        return Ok(());
+    };
     match settings.iter().find(|setting| !setting.is_set(&config)) {
         Some(setting) => Err(Failure::refused(format!(
             "{} was written, but this cluster drops it: its custom resource definitions are too old",

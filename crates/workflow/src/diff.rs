@@ -51,7 +51,10 @@ pub async fn read_pair(old: &Side, new: &Side, force: bool, operator: &dyn Opera
     let (mut before, mut after) = read_both(old, new, operator).await?;
     compare_clusters(&before, &after, force, operator)?;
     align(&mut before, &mut after);
-    Ok(Pair { old: before, new: after })
+    Ok(Pair {
+        old: before,
+        new: after,
+    })
 }
 
 /// Checks and compares states that were read from two sides. If a live state has findings that the other state lacks,
@@ -64,7 +67,10 @@ pub async fn diff<'p>(
     pause: SignedDuration,
     operator: &dyn Operator,
 ) -> Result<Difference<'p>> {
-    let Pair { old: before, new: after } = pair;
+    let Pair {
+        old: before,
+        new: after,
+    } = pair;
     let options = Options::default();
     let (unchecked, mut of_old, mut of_new) = thread::scope(|scope| {
         let of_new = scope.spawn(|| check(after, &options));
@@ -100,7 +106,11 @@ async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(S
 /// Refuses to compare two clusters without `force`, and warns if one of them has no GUID.
 fn compare_clusters(old: &Snapshot, new: &Snapshot, force: bool, operator: &dyn Operator) -> Result<()> {
     let guids = [old, new].map(|snapshot| snapshot.guid().to_owned());
-    if let Some(unknown) = [old, new].into_iter().zip(&guids).find(|(_, guid)| guid.is_empty()) {
+    if let Some(unknown) = [old, new]
+        .into_iter()
+        .zip(&guids)
+        .find(|(_, guid)| guid.is_empty())
+    {
         operator.warn(format!(
             "{} does not name its cluster: the two states might be from different clusters",
             unknown.0.location
@@ -111,12 +121,18 @@ fn compare_clusters(old: &Snapshot, new: &Snapshot, force: bool, operator: &dyn 
         return Ok(());
     }
     if !force {
-        let message = format!("the two states are from different clusters: {} and {}", guids[0], guids[1]);
+        let message = format!(
+            "the two states are from different clusters: {} and {}",
+            guids[0], guids[1]
+        );
         let hint = "name two states of the same cluster, or compare them anyway: {}";
         return Err(Failure::usage(message).hint(Hint::new(hint, [Call::again_with(["--force"])])));
     }
 
-    operator.warn(format!("--force: comparing different clusters, {} and {}", guids[0], guids[1]));
+    operator.warn(format!(
+        "--force: comparing different clusters, {} and {}",
+        guids[0], guids[1]
+    ));
     Ok(())
 }
 
@@ -167,7 +183,10 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
     let states = [&pair.old, &pair.new];
     let mut scope = names.scope(&states)?;
     let [addresses, blocks] = &networks;
-    if let Some(unknown) = addresses.iter().find(|address| !is_known_network(&states, **address)) {
+    if let Some(unknown) = addresses
+        .iter()
+        .find(|address| !is_known_network(&states, **address))
+    {
         return Err(unknown_network(*unknown));
     }
     if let Some(unknown) = blocks.iter().find(|block| !is_known_block(&states, **block)) {
@@ -189,7 +208,10 @@ fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>> {
     }
     let inner =
         |a: &IpNet, b: &IpNet| overlap(*a, *b).then(|| if a.prefix_len() < b.prefix_len() { *b } else { *a });
-    let both: Vec<IpNet> = some.iter().flat_map(|a| others.iter().filter_map(move |b| inner(a, b))).collect();
+    let both: Vec<IpNet> = some
+        .iter()
+        .flat_map(|a| others.iter().filter_map(move |b| inner(a, b)))
+        .collect();
     if both.is_empty() {
         return Err(nothing_in_common(&some, &others));
     }

@@ -52,7 +52,13 @@ pub enum Kind {
 
 impl Failure {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, form: FailureForm::Labelled, cause: None }
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            form: FailureForm::Labelled,
+            cause: None,
+        }
     }
 
     pub fn refused(message: impl Into<String>) -> Self {
@@ -96,12 +102,18 @@ impl Failure {
 
     #[must_use]
     pub fn hint(self, hint: impl Into<Hint>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
     }
 
     #[must_use]
     pub fn hint_if(self, hint: Option<impl Into<Hint>>) -> Self {
-        Self { hint: hint.map(Into::into), ..self }
+        Self {
+            hint: hint.map(Into::into),
+            ..self
+        }
     }
 
     #[must_use]
@@ -117,7 +129,13 @@ impl Failure {
     /// Wraps a library error.
     pub(crate) fn of(kind: Kind, error: impl Error + Send + Sync + 'static, hint: Option<Hint>) -> Self {
         let message = error.to_string();
-        Self { kind, message, hint, form: FailureForm::Labelled, cause: Some(Box::new(error)) }
+        Self {
+            kind,
+            message,
+            hint,
+            form: FailureForm::Labelled,
+            cause: Some(Box::new(error)),
+        }
     }
 }
 
@@ -129,7 +147,11 @@ impl fmt::Display for Failure {
 
 impl From<calipam_datastore::Error> for Failure {
     fn from(error: calipam_datastore::Error) -> Self {
-        let kind = if error.is_usage() { Kind::Usage } else { Kind::Failed };
+        let kind = if error.is_usage() {
+            Kind::Usage
+        } else {
+            Kind::Failed
+        };
         let hint = error.hint();
         Self::of(kind, error, hint)
     }

@@ -94,7 +94,13 @@ pub async fn history(access: Access<'_>, object: Object, journals: Option<&Path>
         newest_revision: kept.newest.to_string(),
         read_at: kept.read_at,
     };
-    Ok(History { guid, location, about, reach, events })
+    Ok(History {
+        guid,
+        location,
+        about,
+        reach,
+        events,
+    })
 }
 
 /// The timeout of [`last_events`].
@@ -110,7 +116,9 @@ pub async fn last_events(
 ) -> Vec<Event> {
     // The state of the address does not depend on its history. An unreadable history is returned as empty.
     let recent = tokio::time::timeout(LAST_EVENTS_TIMEOUT, datastore.recent(snapshot, address)).await;
-    let Ok(Ok(Some(past))) = recent else { return Vec::new() };
+    let Ok(Ok(Some(past))) = recent else {
+        return Vec::new();
+    };
     let mut events = timeline(&kept(past), &[], &HistorySubject::Address(address));
     events.retain(|event| event.what != EventKind::Known);
     events.split_off(events.len().saturating_sub(most))
@@ -119,16 +127,30 @@ pub async fn last_events(
 /// Returns the subject of a history. Looks up a name, or the beginning of a handle's ID, in the datastore.
 async fn subject(datastore: &Datastore, object: Object) -> Result<HistorySubject> {
     match object {
-        Object::Handle(id) if !datastore.lookup(&Lookup::Handle(id.clone())).await?.handles.is_empty() => {
+        Object::Handle(id)
+            if !datastore
+                .lookup(&Lookup::Handle(id.clone()))
+                .await?
+                .handles
+                .is_empty() =>
+        {
             Ok(HistorySubject::Handle(id))
         }
-        Object::Handle(begin) => {
-            Ok(HistorySubject::Handle(whole_id(&begin, datastore.names(NameKind::Handles, &begin).await?)?))
-        }
+        Object::Handle(begin) => Ok(HistorySubject::Handle(whole_id(
+            &begin,
+            datastore.names(NameKind::Handles, &begin).await?,
+        )?)),
         Object::Text(name) => {
             let nodes = datastore.names(NameKind::Nodes, &name).await?;
             let handles = datastore.names(NameKind::Handles, &name).await?;
-            about(KnownNames { nodes, handles, ..KnownNames::default() }.find_past(&name)?)
+            about(
+                KnownNames {
+                    nodes,
+                    handles,
+                    ..KnownNames::default()
+                }
+                .find_past(&name)?,
+            )
         }
         other => about(other),
     }
@@ -210,7 +232,12 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
     let run = Run {
         command: recorded.header.command.clone(),
         started_at: recorded.header.started_at.clone(),
-        journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        journal: journal
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
     };
     // `outcome` is the written revision, if there is one. It is `None` if the run was killed, so the outcome is
     // unknown.
@@ -218,9 +245,20 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
         run: run.clone(),
         path: change.key.clone(),
         revision: outcome.flatten().and_then(|revision| revision.parse().ok()),
-        replaced: change.before.as_ref().and_then(|before| before.revision.parse().ok()),
-        before: change.before.as_ref().and_then(|before| before.value.bytes()).map(Into::into),
-        after: change.after.as_ref().and_then(|after| after.bytes()).map(Into::into),
+        replaced: change
+            .before
+            .as_ref()
+            .and_then(|before| before.revision.parse().ok()),
+        before: change
+            .before
+            .as_ref()
+            .and_then(|before| before.value.bytes())
+            .map(Into::into),
+        after: change
+            .after
+            .as_ref()
+            .and_then(|after| after.bytes())
+            .map(Into::into),
         is_certain: outcome.is_some(),
     };
 
@@ -229,7 +267,10 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
         match recorded.outcomes.get(&intent.id) {
             None => all.extend(intent.changes.iter().map(|change| one(change, None))),
             Some(Outcome { written: None, .. }) => {}
-            Some(Outcome { written: Some(revisions), .. }) => {
+            Some(Outcome {
+                written: Some(revisions),
+                ..
+            }) => {
                 let changes = intent.changes.iter().zip(revisions);
                 all.extend(changes.map(|(change, revision)| one(change, Some(revision.as_deref()))));
             }

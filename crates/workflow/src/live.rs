@@ -103,7 +103,11 @@ impl Live {
             read: Instant::now(),
             has_new_machines: false,
             for_machines: None,
-            counts: LiveCounts { changes: 0, checks: 1, reads: 1 },
+            counts: LiveCounts {
+                changes: 0,
+                checks: 1,
+                reads: 1,
+            },
             trends,
         };
         if live.ages.next().is_some() {
@@ -126,7 +130,10 @@ impl Live {
     /// The time until the next finding has lasted long enough to be reported.
     pub fn until_due(&self) -> Duration {
         let now = self.followed.now();
-        let due = self.ages.next().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+        let due = self
+            .ages
+            .next()
+            .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         due.unwrap_or(Duration::MAX)
     }
 
@@ -154,7 +161,11 @@ impl Live {
         }
         access.datastore.resume(&mut self.followed);
         let is_due = self.until_due().is_zero();
-        let again = if is_due { self.read_again(access.datastore).await? } else { None };
+        let again = if is_due {
+            self.read_again(access.datastore).await?
+        } else {
+            None
+        };
         if is_due && again.is_none() {
             self.followed.confirm_current().await?;
             self.needs_proof = false;
@@ -175,12 +186,18 @@ impl Live {
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
-        let due = || waiting.clone().filter(|finding| self.ages.is_due(&finding.key(), now));
+        let due = || {
+            waiting
+                .clone()
+                .filter(|finding| self.ages.is_due(&finding.key(), now))
+        };
         let is_enough = self.followed.kinds_are_independent() && !self.needs_proof;
         if !is_enough || due().any(|finding| finding.depends_on.is_empty()) {
             return Ok(None);
         }
-        let keys: BTreeSet<Key> = due().flat_map(|finding| finding.depends_on.iter().cloned()).collect();
+        let keys: BTreeSet<Key> = due()
+            .flat_map(|finding| finding.depends_on.iter().cloned())
+            .collect();
         if keys.is_empty() || keys.len() > MOST_AGAIN {
             return Ok(None);
         }
@@ -195,7 +212,9 @@ impl Live {
             let mut due = report.clone();
             due.retain(|finding| self.ages.is_due(&finding.key(), at));
             self.needs_proof = !drop_changed(&mut due, &snapshot, &later).is_empty();
-            due.findings.iter().for_each(|finding| self.ages.confirm(&finding.key(), at));
+            due.findings
+                .iter()
+                .for_each(|finding| self.ages.confirm(&finding.key(), at));
         }
         self.found = Found::new(report, &mut self.ages, &snapshot, &self.followed);
         self.counts.checks += 1;
@@ -266,9 +285,10 @@ impl Found {
 }
 
 async fn follow(access: Access<'_>) -> Result<OrWholeRead<(Snapshot, Followed)>> {
-    let read =
-        watched(access, Activity::Reading, async |datastore, progress| datastore.follow(progress).await)
-            .await?;
+    let read = watched(access, Activity::Reading, async |datastore, progress| {
+        datastore.follow(progress).await
+    })
+    .await?;
     Ok(read.map(|(mut snapshot, followed)| {
         name_unread(&mut snapshot);
         (snapshot, followed)

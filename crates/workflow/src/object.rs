@@ -50,9 +50,18 @@ impl Object {
     /// Returns the names that limit a list to this node, pool or network; `None` for other objects.
     pub fn names(&self) -> Option<Names> {
         match self {
-            Self::Node(name) => Some(Names { nodes: vec![name.clone()], ..Names::default() }),
-            Self::Pool(name) => Some(Names { pools: vec![name.clone()], ..Names::default() }),
-            Self::Network(cidr) => Some(Names { pools: vec![cidr.to_string()], ..Names::default() }),
+            Self::Node(name) => Some(Names {
+                nodes: vec![name.clone()],
+                ..Names::default()
+            }),
+            Self::Pool(name) => Some(Names {
+                pools: vec![name.clone()],
+                ..Names::default()
+            }),
+            Self::Network(cidr) => Some(Names {
+                pools: vec![cidr.to_string()],
+                ..Names::default()
+            }),
             _ => None,
         }
     }
@@ -68,9 +77,20 @@ impl Object {
             Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?)),
             Self::Text(text) if is_pattern(&text) => Ok(Self::Node(text)),
             Self::Text(text) => {
-                let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
-                let known = KnownNames { nodes: known_nodes(&[snapshot]), pools, handles: ids(&text) };
-                known.find(&text)?.ok_or_else(|| known.unknown(&text, snapshot))?.find(snapshot)
+                let pools = snapshot
+                    .pools
+                    .iter()
+                    .map(|pool| pool.value.name.clone())
+                    .collect();
+                let known = KnownNames {
+                    nodes: known_nodes(&[snapshot]),
+                    pools,
+                    handles: ids(&text),
+                };
+                known
+                    .find(&text)?
+                    .ok_or_else(|| known.unknown(&text, snapshot))?
+                    .find(snapshot)
             }
             Self::Network(cidr) => {
                 let pool = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr);
@@ -83,7 +103,11 @@ impl Object {
 
 /// Returns the only ID with the prefix `begin`. Returns `begin` itself if it is an ID, or if no ID has this prefix.
 pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String> {
-    let longer = if ids.contains(clean_id(begin)) { None } else { only_handle(begin, ids)? };
+    let longer = if ids.contains(clean_id(begin)) {
+        None
+    } else {
+        only_handle(begin, ids)?
+    };
     Ok(longer.unwrap_or_else(|| begin.to_owned()))
 }
 
@@ -107,8 +131,18 @@ impl KnownNames {
         let is_handle = self.handles.contains(clean_id(text));
         let readings = [
             (formed != Object::Text(name()), "an address", formed, "--ip"),
-            (self.nodes.contains(text), "a node", Object::Node(name()), "--node"),
-            (self.pools.contains(text), "a pool", Object::Pool(name()), "--pool"),
+            (
+                self.nodes.contains(text),
+                "a node",
+                Object::Node(name()),
+                "--node",
+            ),
+            (
+                self.pools.contains(text),
+                "a pool",
+                Object::Pool(name()),
+                "--pool",
+            ),
             (is_handle, "a handle", Object::Handle(name()), "--handle"),
         ];
         let mut exact: Vec<_> = readings.into_iter().filter(|(exists, ..)| *exists).collect();
@@ -132,7 +166,10 @@ impl KnownNames {
     fn unknown(&self, text: &str, snapshot: &Snapshot) -> Failure {
         let mut known: BTreeSet<String> = self.nodes.union(&self.pools).cloned().collect();
         known.extend(nearest_pod(snapshot, "", text));
-        let list = Hint::new("a pod is NAMESPACE/NAME; {} lists the nodes", [Call::to(["show", "--nodes"])]);
+        let list = Hint::new(
+            "a pod is NAMESPACE/NAME; {} lists the nodes",
+            [Call::to(["show", "--nodes"])],
+        );
         let hint = did_you_mean(text, &known, list);
         Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint)
     }
@@ -160,8 +197,14 @@ mod tests {
         let name = |text: &str| Object::Text(text.into());
         for (text, expected) in [
             ("10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
-            ("::ffff:10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
-            ("::ffff:10.0.0.0/112", Object::Network("10.0.0.0/16".parse().unwrap())),
+            (
+                "::ffff:10.244.1.7",
+                Object::Address("10.244.1.7".parse().unwrap()),
+            ),
+            (
+                "::ffff:10.0.0.0/112",
+                Object::Network("10.0.0.0/16".parse().unwrap()),
+            ),
             ("fd00::1", Object::Address("fd00::1".parse().unwrap())),
             ("10.244.1.7/26", Object::Network("10.244.1.0/26".parse().unwrap())),
             ("shop/web-0", Object::Pod(("shop".into(), "web-0".into()))),
@@ -184,17 +227,38 @@ mod tests {
             handles: set(handles),
         };
         assert_eq!(known(&[]).find("a").unwrap().unwrap(), Object::Node("a".into()));
-        assert_eq!(known(&["net.a", "net.b"]).find("b").unwrap().unwrap(), Object::Pool("b".into()));
-        assert_eq!(known(&["net.12"]).find("net.1").unwrap().unwrap(), Object::Handle("net.12".into()));
+        assert_eq!(
+            known(&["net.a", "net.b"]).find("b").unwrap().unwrap(),
+            Object::Pool("b".into())
+        );
+        assert_eq!(
+            known(&["net.12"]).find("net.1").unwrap().unwrap(),
+            Object::Handle("net.12".into())
+        );
         let error = known(&[]).find("both").unwrap_err();
         assert_eq!(error.message, "\"both\" is a node and a pool");
-        assert!(known(&["net.1", "net.2"]).find("net.").unwrap_err().message.starts_with("several handles"));
+        assert!(
+            known(&["net.1", "net.2"])
+                .find("net.")
+                .unwrap_err()
+                .message
+                .starts_with("several handles")
+        );
         assert_eq!(known(&[]).find("c").unwrap(), None);
-        let by_address = KnownNames { nodes: set(&["10.0.0.1"]), ..KnownNames::default() };
+        let by_address = KnownNames {
+            nodes: set(&["10.0.0.1"]),
+            ..KnownNames::default()
+        };
         let error = by_address.find("10.0.0.1").unwrap_err();
         assert_eq!(error.message, "\"10.0.0.1\" is an address and a node");
-        assert!(matches!(known(&[]).find("10.0.0.1"), Ok(Some(Object::Address(_)))));
+        assert!(matches!(
+            known(&[]).find("10.0.0.1"),
+            Ok(Some(Object::Address(_)))
+        ));
         // A complete name takes precedence over the prefix of another name.
-        assert_eq!(known(&["a1", "a2"]).find("a").unwrap().unwrap(), Object::Node("a".into()));
+        assert_eq!(
+            known(&["a1", "a2"]).find("a").unwrap().unwrap(),
+            Object::Node("a".into())
+        );
     }
 }

@@ -34,7 +34,10 @@ impl Run<'_> {
         // A lock is reported even if the operator cannot agree, because no pod starts while the datastore is locked.
         let stays_locked = self.restore_stale_locks(writing, cluster).await?;
         self.access.operator.can_agree()?;
-        Ok(Passed { stays_locked, shown: None })
+        Ok(Passed {
+            stays_locked,
+            shown: None,
+        })
     }
 
     /// Checks the plan's size, the permissions and the journal folder, but no locks.
@@ -87,20 +90,30 @@ impl Run<'_> {
 
     /// Warns of a lock that another program may hold by now.
     pub(crate) fn warn_of_unclear(&self, lock: &StaleLock) {
-        let StaleLock { command, started_at, journal, .. } = lock;
+        let StaleLock {
+            command,
+            started_at,
+            journal,
+            ..
+        } = lock;
         self.access.operator.warn(format!(
             "the datastore is locked: no pod starts or stops. The run `{command}` of {started_at} locked it and did not \
              finish; ClusterInformation has changed since, so another program might hold the lock now (journal {})",
             quoted(journal)
         ));
-        self.access
-            .operator
-            .tell(Event::Hint("once you know whose lock it is: `calicoctl datastore migrate unlock`".into()));
+        self.access.operator.tell(Event::Hint(
+            "once you know whose lock it is: `calicoctl datastore migrate unlock`".into(),
+        ));
     }
 
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
         let location = self.access.datastore.location();
-        Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
+        Question {
+            cluster: cluster.to_owned(),
+            location,
+            others: 1,
+            ..Question::default()
+        }
     }
 
     /// Removes the lock. Returns true if the datastore stays locked.

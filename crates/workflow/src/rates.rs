@@ -48,10 +48,18 @@ pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
     let mut has_begun = false;
     for change in &past.changes {
         let key = change.key.as_slice();
-        let entry = |value| of_entry(&RawEntry { key, value, ..RawEntry::default() });
+        let entry = |value| {
+            of_entry(&RawEntry {
+                key,
+                value,
+                ..RawEntry::default()
+            })
+        };
         let block = change.value.as_deref().map(entry);
         at = at.max(block.as_ref().and_then(newest_allocation));
-        let Some(at) = at.map(|at| at.min(past.read_at)) else { continue };
+        let Some(at) = at.map(|at| at.min(past.read_at)) else {
+            continue;
+        };
         if !has_begun {
             reader.begin(begin.unwrap_or(at).min(at), Follows::Nothing);
             has_begun = true;
@@ -69,7 +77,10 @@ fn observed(rates: Rates, location: &Path) -> Result<Rates> {
             "{} gives no rates: it has one state, but no changes after it",
             location.display()
         ))
-        .hint(Hint::new("{} records every change", [Call::to(["record", &location.to_string_lossy()])])))
+        .hint(Hint::new(
+            "{} records every change",
+            [Call::to(["record", &location.to_string_lossy()])],
+        )))
     } else {
         Ok(rates)
     }
@@ -77,8 +88,14 @@ fn observed(rates: Rates, location: &Path) -> Result<Rates> {
 
 /// The time of the last assignment that a block records.
 fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
-    let blocks = entry.blocks.iter().filter_map(|block| block.value.content.usable());
-    blocks.flat_map(|block| block.attributes()).filter_map(|record| record.allocated_at()).max()
+    let blocks = entry
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.usable());
+    blocks
+        .flat_map(|block| block.attributes())
+        .filter_map(|record| record.allocated_at())
+        .max()
 }
 
 /// The trends of these pools until `now`, from a recording; `None` if the recording is empty.
@@ -91,7 +108,9 @@ pub fn trends(
     now: Timestamp,
     operator: &dyn Operator,
 ) -> Result<Option<Trends>> {
-    let Some(archive) = open_unless_empty(folder, operator)? else { return Ok(None) };
+    let Some(archive) = open_unless_empty(folder, operator)? else {
+        return Ok(None);
+    };
     let exports = archive.exports();
     let is_old = |export: &Archived| now.duration_since(export.taken_at) >= KEPT;
     let from = exports.iter().rposition(is_old).unwrap_or_default();
@@ -104,12 +123,17 @@ fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Resu
     let mut reader = PastReader::new(past);
     let (mut last, mut known): (Option<Reached>, _) = (None, Known::default());
     for export in exports {
-        let reached = each_version(export, &mut known, &|key| part.holds(key), |version| match version {
-            Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
-            Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
-            Version::Deleted(key, time) => reader.change(time, key, None),
-            Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
-        })?;
+        let reached = each_version(
+            export,
+            &mut known,
+            &|key| part.holds(key),
+            |version| match version {
+                Version::Of(entry, None) => reader.add(entry.key, &of_entry(entry)),
+                Version::Of(entry, Some(time)) => reader.change(time, entry.key, Some(&of_entry(entry))),
+                Version::Deleted(key, time) => reader.change(time, key, None),
+                Version::Exported(reached) => reader.begin(reached.from, follows(last.as_ref(), reached)),
+            },
+        )?;
         let Some(reached) = reached else { continue };
         reader.reach(reached.until);
         note_damage(export, &reached, operator);

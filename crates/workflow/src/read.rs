@@ -22,8 +22,14 @@ use crate::scope::only_handle;
 
 /// The cooldown of released addresses in this cluster, in seconds; 0 if the datastore does not store the release time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
-    let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
-    if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
+    let configured = snapshot
+        .effective_ipam_config()
+        .map_or(0, |config| config.cooldown_seconds.max(0));
+    if configured > 0 && datastore.keeps_cooldown().await {
+        configured
+    } else {
+        0
+    }
 }
 
 /// Reads everything that a check needs.
@@ -50,10 +56,15 @@ pub async fn read_sources(access: Access<'_>, sources: &[Source]) -> Result<Snap
 
 /// Reads the current state, or the state at a past etcd revision.
 pub(crate) async fn read_at(access: Access<'_>, revision: Option<i64>) -> Result<Snapshot> {
-    let Some(revision) = revision else { return read(access).await };
+    let Some(revision) = revision else {
+        return read(access).await;
+    };
     let read =
         async |datastore: &Datastore, progress: &ProgressFn| datastore.observe_at(revision, progress).await;
-    Ok(noted(watched(access, Activity::Reading, read).await?, access.operator))
+    Ok(noted(
+        watched(access, Activity::Reading, read).await?,
+        access.operator,
+    ))
 }
 
 /// Runs `work` with a progress meter.
@@ -82,13 +93,16 @@ fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
     let [guid, version, revision] = [&identity.guid, &identity.calico_version, &identity.revision]
         .map(|text| if text.is_empty() { "unknown" } else { text });
     let taken_at = identity.taken_at;
-    operator
-        .tell(Event::Detail(format!("cluster {guid}, Calico {version}, revision {revision}, at {taken_at}")));
+    operator.tell(Event::Detail(format!(
+        "cluster {guid}, Calico {version}, revision {revision}, at {taken_at}"
+    )));
 }
 
 /// Logs the number of requests that a read took.
 pub(crate) fn tell_requests(revision: impl Display, requests: u64, operator: &dyn Operator) {
-    operator.tell(Event::Detail(format!("read at revision {revision} in {requests} requests")));
+    operator.tell(Event::Detail(format!(
+        "read at revision {revision} in {requests} requests"
+    )));
 }
 
 /// Reads two datastores at the same time, with one progress meter.
@@ -136,8 +150,14 @@ pub async fn read_around_handle(access: Access<'_>, begin: &str) -> Result<(Snap
 
     // A file was read completely, so the known IDs include those that only blocks record.
     let is_whole = snapshot.has_read(Source::Blocks);
-    let ids = if is_whole { known } else { access.datastore.names(NameKind::Handles, begin).await? };
-    let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
+    let ids = if is_whole {
+        known
+    } else {
+        access.datastore.names(NameKind::Handles, begin).await?
+    };
+    let Some(id) = only_handle(begin, ids)? else {
+        return Ok((snapshot, begin.to_owned()));
+    };
     if is_whole {
         return Ok((snapshot, id));
     }
@@ -160,12 +180,19 @@ pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
 
 /// The GUID of the cluster in a datastore; empty if it has none.
 pub async fn guid(datastore: &Datastore) -> Result<String> {
-    Ok(cluster_information(datastore).await?.map(|information| information.guid).unwrap_or_default())
+    Ok(cluster_information(datastore)
+        .await?
+        .map(|information| information.guid)
+        .unwrap_or_default())
 }
 
 /// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
 pub async fn cluster_information(datastore: &Datastore) -> Result<Option<ClusterInformation>> {
-    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+    let stored = datastore
+        .stored(&[Key::ClusterInformation("default".into())])
+        .await?
+        .pop()
+        .flatten();
     Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
 }
 

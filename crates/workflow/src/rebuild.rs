@@ -77,7 +77,10 @@ fn pods_not_read() -> Failure {
     let message = "no pods were read, and the endpoints in etcd can be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
         "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
-        [Call::connected(["--kubeconfig", "FILE"]), Call::again_with(["--endpoints-only"])],
+        [
+            Call::connected(["--kubeconfig", "FILE"]),
+            Call::again_with(["--endpoints-only"]),
+        ],
     ))
 }
 
@@ -94,7 +97,10 @@ fn try_with_files(
     directory: Option<PathBuf>,
     operator: &dyn Operator,
 ) -> Result<Plan> {
-    scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
+    scope
+        .blocks
+        .iter()
+        .try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
     let files = match directory {
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
         None => Ok(Vec::new()),
@@ -103,7 +109,11 @@ fn try_with_files(
     let plan = seen.try_plan(plan, &request.criteria)?;
     if let Some(directory) = &directory {
         let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
-        operator.tell(Event::Detail(format!("{} in {}", count(files, "file", "files"), quoted(directory))));
+        operator.tell(Event::Detail(format!(
+            "{} in {}",
+            count(files, "file", "files"),
+            quoted(directory)
+        )));
     }
     Ok(plan)
 }
@@ -115,7 +125,11 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
     let is_known = is_known_block(&[snapshot], cidr)
         || plan.changes().any(|change| is_there(&change.subject))
         || plan.skipped.iter().any(|skipped| is_there(&skipped.subject));
-    if is_known { Ok(()) } else { Err(unknown_block(cidr)) }
+    if is_known {
+        Ok(())
+    } else {
+        Err(unknown_block(cidr))
+    }
 }
 
 /// Refuses a directory that is a symbolic link, so that files are not written elsewhere.
@@ -132,10 +146,17 @@ fn refuse_link(directory: &Path) -> Result<()> {
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
-    let written: HashSet<Key> =
-        plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
-    let files: Vec<BlockFile> =
-        files.iter().filter(|file| written.contains(&Key::Block(file.cidr))).cloned().collect();
+    let written: HashSet<Key> = plan
+        .actions
+        .iter()
+        .flat_map(|action| action.step.edits())
+        .map(Edit::key)
+        .collect();
+    let files: Vec<BlockFile> = files
+        .iter()
+        .filter(|file| written.contains(&Key::Block(file.cidr)))
+        .cloned()
+        .collect();
 
     for file in &files {
         let path = directory.join(&file.name);
@@ -145,7 +166,11 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
         write_new(&path, &text).map_err(Failure::io_at("write", &path))?;
     }
 
-    let hosts = if by_host { rebuild::host_files(&files) } else { BTreeMap::new() };
+    let hosts = if by_host {
+        rebuild::host_files(&files)
+    } else {
+        BTreeMap::new()
+    };
     for (name, text) in &hosts {
         let path = directory.join(name);
         write_new(&path, text.as_bytes()).map_err(Failure::io_at("write", &path))?;
@@ -170,9 +195,16 @@ mod tests {
     fn a_file_or_link_that_is_there_stays_as_it_is() {
         let folder = std::env::temp_dir().join(format!("calipam-block-files-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let (new, target, link) = (folder.join("new.json"), folder.join("target"), folder.join("link.json"));
+        let (new, target, link) = (
+            folder.join("new.json"),
+            folder.join("target"),
+            folder.join("link.json"),
+        );
         write_new(&new, b"first").unwrap();
-        assert_eq!(write_new(&new, b"second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            write_new(&new, b"second").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert_eq!(fs::read(&new).unwrap(), b"first");
 
         std::os::unix::fs::symlink(&target, &link).unwrap();

@@ -41,12 +41,18 @@ pub async fn record(
     }
     // A datastore that cannot be followed is refused before anything is written.
     access.datastore.changes_after(Positions::new()).await?;
-    let recording = Recording { access, recorder: Recorder::open(folder)?, keep };
+    let recording = Recording {
+        access,
+        recorder: Recorder::open(folder)?,
+        keep,
+    };
     let guid = guid(access.datastore).await?;
     let mut journal = match recording.recorder.resume(&guid)? {
         Some(journal) => {
             let path = quoted(&journal.export().path);
-            access.operator.info(format!("recording continues after {}, {path}", journal.last()));
+            access
+                .operator
+                .info(format!("recording continues after {}, {path}", journal.last()));
             journal
         }
         None => recording.begin(None).await?,
@@ -54,7 +60,10 @@ pub async fn record(
 
     has_begun.set(true);
     loop {
-        let mut later = access.datastore.changes_after(journal.positions().clone()).await?;
+        let mut later = access
+            .datastore
+            .changes_after(journal.positions().clone())
+            .await?;
         let lost = loop {
             match later.reported().await {
                 Ok(reported) => journal = recording.append(journal, reported)?,
@@ -121,9 +130,14 @@ impl Recording<'_> {
     /// Reports the full state that a recording begins with. `why` is the reason if changes were lost; `None` means that
     /// there is no full state yet, or that the last one is old.
     fn report_begin(&self, journal: &Journal, why: Option<&WholeReadReason>) {
-        let gap = why.filter(|why| **why != WholeReadReason::New).map(|why| format!("a gap: {why}; "));
+        let gap = why
+            .filter(|why| **why != WholeReadReason::New)
+            .map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);
-        self.access.operator.info(format!("{}recording changes after {path}", gap.unwrap_or_default()));
+        self.access.operator.info(format!(
+            "{}recording changes after {path}",
+            gap.unwrap_or_default()
+        ));
     }
 
     fn thin_out(&self, journal: &Journal) -> Result<()> {

@@ -38,7 +38,13 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
     let run = Run::new(access, &request.intent);
     let mut files = reports::open(&request.reports)?;
     let read = |files, cluster: &Snapshot| {
-        reports::read(files, cluster, request.targets.force, request.lock, access.operator)
+        reports::read(
+            files,
+            cluster,
+            request.targets.force,
+            request.lock,
+            access.operator,
+        )
     };
     let mut observations = None;
     if access.datastore.is_live() && !files.is_empty() {
@@ -65,13 +71,22 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
 fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request> {
     let names = &request.names;
     let scope = if request.targets.is_of_nodes() {
-        let of_others = Names { nodes: Vec::new(), ..names.clone() };
+        let of_others = Names {
+            nodes: Vec::new(),
+            ..names.clone()
+        };
         let scope = of_others.scope(&[snapshot])?;
-        Scope { nodes: deleted_nodes(snapshot, &names.nodes)?, ..scope }
+        Scope {
+            nodes: deleted_nodes(snapshot, &names.nodes)?,
+            ..scope
+        }
     } else {
         names.scope(&[snapshot])?
     };
-    Ok(Request { scope, ..request.targets.clone() })
+    Ok(Request {
+        scope,
+        ..request.targets.clone()
+    })
 }
 
 /// Returns the nodes whose records are released. If a pattern matches any deleted nodes, only those count.
@@ -83,8 +98,13 @@ fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<Strin
             meant.insert(name.clone());
             continue;
         }
-        let matching =
-            Names { nodes: vec![name.clone()], ..Names::default() }.scope(&[snapshot])?.nodes.into_iter();
+        let matching = Names {
+            nodes: vec![name.clone()],
+            ..Names::default()
+        }
+        .scope(&[snapshot])?
+        .nodes
+        .into_iter();
         let (live, deleted): (Vec<_>, Vec<_>) = matching.partition(|node| context.index.node_exists(node));
         meant.extend(if deleted.is_empty() { live } else { deleted });
     }

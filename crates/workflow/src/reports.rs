@@ -48,18 +48,35 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Vec<OpenReport>> {
 
 fn open_one(path: &Path) -> Result<OpenReport> {
     let file = regular::open(path).map_err(Failure::io_at("read", path))?;
-    let written = file.metadata().and_then(|meta| meta.modified()).map_err(Failure::io_at("read", path))?;
+    let written = file
+        .metadata()
+        .and_then(|meta| meta.modified())
+        .map_err(Failure::io_at("read", path))?;
     let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
     let content = read_document::<ReportFile>(file).map_err(|error| no_report(path, &error.into()))?;
-    Ok(OpenReport { path: path.to_owned(), content, written })
+    Ok(OpenReport {
+        path: path.to_owned(),
+        content,
+        written,
+    })
 }
 
 /// Reads the cluster information alone.
 pub(crate) async fn cluster(datastore: &Datastore) -> Result<Snapshot> {
-    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
-    let cluster = stored.as_ref().and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
+    let stored = datastore
+        .stored(&[Key::ClusterInformation("default".into())])
+        .await?
+        .pop()
+        .flatten();
+    let cluster = stored
+        .as_ref()
+        .and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
     let cluster_revision = stored.map(|stored| stored.revision);
-    Ok(Snapshot { cluster, cluster_revision, ..Snapshot::default() })
+    Ok(Snapshot {
+        cluster,
+        cluster_revision,
+        ..Snapshot::default()
+    })
 }
 
 /// Returns the observations in reports. Fails if a report has an objection that forbids using it in this cluster, unless
@@ -71,9 +88,16 @@ pub(crate) fn read(
     locks: bool,
     operator: &dyn Operator,
 ) -> Result<Vec<Observations>> {
-    let is_locked = cluster.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
+    let is_locked = cluster
+        .cluster
+        .as_ref()
+        .is_some_and(|cluster| cluster.datastore_ready == Some(false));
     let locked = locks || is_locked;
-    let read = |OpenReport { path, content, written }| {
+    let read = |OpenReport {
+                    path,
+                    content,
+                    written,
+                }| {
         let name = path.display().to_string();
         read_report(&name, content, written, cluster, locked).map_err(|error| no_report(&path, &error))
     };
@@ -81,7 +105,10 @@ pub(crate) fn read(
 
     for (report, objection) in objections(&reports) {
         if !objection.can_be_forced() || force != Force::Reported {
-            let unusable = UnusableReport { report: report.to_owned(), objection: objection.clone() };
+            let unusable = UnusableReport {
+                report: report.to_owned(),
+                objection: objection.clone(),
+            };
             return Err(Failure::of(Kind::Refused, unusable, Some(objection.hint())));
         }
         operator.warn(format!("--force: {objection} ({report})"));

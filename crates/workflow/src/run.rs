@@ -49,7 +49,10 @@ impl Writing {
 
     /// The folders with journals of other runs.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        let own = self.journal.as_deref().map(|journal| regular::folder_of(journal).to_owned());
+        let own = self
+            .journal
+            .as_deref()
+            .map(|journal| regular::folder_of(journal).to_owned());
         self.journals.iter().cloned().chain(own).collect()
     }
 }
@@ -66,7 +69,12 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(access: Access<'a>, intent: &'a Intent) -> Self {
-        Self { access, intent, begun: None, keep_journal_open: false }
+        Self {
+            access,
+            intent,
+            begun: None,
+            keep_journal_open: false,
+        }
     }
 
     /// Creates a run that needs a live Calico 3 datastore even if it only plans. `what` names the command in the errors
@@ -81,7 +89,10 @@ impl<'a> Run<'a> {
 
     /// The settings for writing; `None` if the run only plans, or the datastore is a file.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
-        self.intent.writing.as_ref().filter(|_| self.access.datastore.is_live())
+        self.intent
+            .writing
+            .as_ref()
+            .filter(|_| self.access.datastore.is_live())
     }
 
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.

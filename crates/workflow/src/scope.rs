@@ -42,7 +42,11 @@ impl Names {
     /// findings, and would look like a clean cluster.
     pub fn scope(&self, states: &[&Snapshot]) -> Result<Scope> {
         let Found { found, mut not_found } = self.found(states)?;
-        if not_found.is_empty() { Ok(found) } else { Err(not_found.swap_remove(0)) }
+        if not_found.is_empty() {
+            Ok(found)
+        } else {
+            Err(not_found.swap_remove(0))
+        }
     }
 
     /// Returns the scope of the names that are found, and an error for each name that is not.
@@ -53,12 +57,22 @@ impl Names {
     pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>> {
         let known = LazyCell::new(|| known_nodes(states));
         // A node that exists is found without a search of all records.
-        let exists =
-            |name: &str| states.iter().any(|all| all.nodes.iter().any(|node| node.value.name == name));
-        let named = |name: &String| {
-            if exists(name) { Ok(vec![name.clone()]) } else { named_nodes(name, &known) }
+        let exists = |name: &str| {
+            states
+                .iter()
+                .any(|all| all.nodes.iter().any(|node| node.value.name == name))
         };
-        let Found { found: nodes, mut not_found } = Found::of(self.nodes.iter().map(named))?;
+        let named = |name: &String| {
+            if exists(name) {
+                Ok(vec![name.clone()])
+            } else {
+                named_nodes(name, &known)
+            }
+        };
+        let Found {
+            found: nodes,
+            mut not_found,
+        } = Found::of(self.nodes.iter().map(named))?;
         let mut nodes: BTreeSet<String> = nodes.into_iter().flatten().collect();
         if let Some(selector) = &self.selector {
             nodes = selected(selector, states, nodes)?;
@@ -68,10 +82,19 @@ impl Names {
         // Both states may have the same pool.
         let networks: BTreeSet<IpNet> = pools.found.into_iter().flatten().collect();
         let networks = networks.into_iter().collect();
-        let scope = Scope { nodes, networks, namespace: self.namespace.clone() };
+        let scope = Scope {
+            nodes,
+            networks,
+            namespace: self.namespace.clone(),
+        };
         have_in_common(states, &scope)?;
-        self.namespace.iter().try_for_each(|name| known_namespace(states, name))?;
-        Ok(Found { found: scope, not_found })
+        self.namespace
+            .iter()
+            .try_for_each(|name| known_namespace(states, name))?;
+        Ok(Found {
+            found: scope,
+            not_found,
+        })
     }
 }
 
@@ -106,17 +129,30 @@ impl<T> Found<Vec<T>> {
 
 /// Returns the nodes with this name, or whose names match this pattern (`*`: any characters, `?`: one).
 fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>> {
-    let meant: Vec<&String> =
-        if is_pattern(name) { matching(name, known) } else { known.get(name).into_iter().collect() };
-    if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant.into_iter().cloned().collect()) }
+    let meant: Vec<&String> = if is_pattern(name) {
+        matching(name, known)
+    } else {
+        known.get(name).into_iter().collect()
+    };
+    if meant.is_empty() {
+        Err(unknown_node(name, known))
+    } else {
+        Ok(meant.into_iter().cloned().collect())
+    }
 }
 
 /// The nodes with matching labels. Unless `named` is empty, only nodes in `named`.
 fn selected(selector: &Selector, states: &[&Snapshot], named: BTreeSet<String>) -> Result<BTreeSet<String>> {
-    let nodes = states.iter().flat_map(|snapshot| &snapshot.nodes).map(|node| &node.value);
-    let matching = nodes.filter(|node| selector.matches(&node.labels)).map(|node| node.name.clone());
-    let selected: BTreeSet<String> =
-        matching.filter(|name| named.is_empty() || named.contains(name)).collect();
+    let nodes = states
+        .iter()
+        .flat_map(|snapshot| &snapshot.nodes)
+        .map(|node| &node.value);
+    let matching = nodes
+        .filter(|node| selector.matches(&node.labels))
+        .map(|node| node.name.clone());
+    let selected: BTreeSet<String> = matching
+        .filter(|name| named.is_empty() || named.contains(name))
+        .collect();
     if selected.is_empty() {
         return Err(Failure::refused("the selector matches no node").hint(
             "it selects by Calico's node labels: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
@@ -139,8 +175,14 @@ pub fn matching<'n>(pattern: &str, names: impl IntoIterator<Item = &'n String>) 
 /// Returns the CIDRs of a pool by its name. Instead of a name, accepts a CIDR that overlaps a block or an address in
 /// use, since a block may be in no pool. If pools were not read, accepts any CIDR.
 pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>> {
-    let pools = states.iter().flat_map(|snapshot| &snapshot.pools).map(|pool| &pool.value);
-    let named: Vec<IpNet> = pools.filter(|pool| pool.name == name).map(|pool| pool.cidr).collect();
+    let pools = states
+        .iter()
+        .flat_map(|snapshot| &snapshot.pools)
+        .map(|pool| &pool.value);
+    let named: Vec<IpNet> = pools
+        .filter(|pool| pool.name == name)
+        .map(|pool| pool.cidr)
+        .collect();
     if !named.is_empty() {
         return Ok(named);
     }
@@ -169,7 +211,8 @@ fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
 
     let by_affinity = || {
         let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-        keys.into_iter().any(|key| is_named(&key.node) && is_there(key.cidr))
+        keys.into_iter()
+            .any(|key| is_named(&key.node) && is_there(key.cidr))
     };
     // A block that cannot be decoded may belong to any node.
     let by_block = || {
@@ -182,14 +225,22 @@ fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
         })
     };
     let by_use = || {
-        let endpoints =
-            snapshot.endpoints.iter().filter(|endpoint| is_named(&endpoint.value.node().to_string()));
+        let endpoints = snapshot
+            .endpoints
+            .iter()
+            .filter(|endpoint| is_named(&endpoint.value.node().to_string()));
         let of_endpoints = endpoints.flat_map(|endpoint| endpoint.value.addresses());
-        let pods = snapshot.pods.iter().filter(|pod| is_named(&pod.value.node().to_string()));
+        let pods = snapshot
+            .pods
+            .iter()
+            .filter(|pod| is_named(&pod.value.node().to_string()));
         let of_pods = pods.flat_map(|pod| pod.value.addresses());
         let tunnels = snapshot.nodes.iter().filter(|node| is_named(&node.value.name));
         let of_tunnels = tunnels.flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
-        of_endpoints.chain(of_pods).chain(of_tunnels).any(|address| is_there(address.into()))
+        of_endpoints
+            .chain(of_pods)
+            .chain(of_tunnels)
+            .any(|address| is_there(address.into()))
     };
     by_affinity() || by_block() || by_use()
 }

@@ -43,7 +43,11 @@ pub struct SplitRequest {
 pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaired> {
     let run = Run::on_live(access, &request.intent, ["split a pool", "a split"])?;
     let snapshot = read(access).await?;
-    let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
+    let is_locked = snapshot
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.datastore_ready)
+        == Some(false);
     if request.needs_lock && !is_locked {
         let refused = Refused::new("the datastore is not locked")
             .hint("lock it with `calicoctl datastore migrate lock`; `calipam split` locks it itself");
@@ -52,17 +56,37 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
 
     let pool = pool(&snapshot, &request.pool)?;
     let key = Key::Pool(pool.name.clone());
-    let stored = access.datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
+    let stored = access
+        .datastore
+        .stored(&[key])
+        .await?
+        .pop()
+        .flatten()
+        .and_then(|stored| stored.object);
     let Some(Object::Pool(document)) = stored else {
         return Err(unknown_pool(&[&snapshot], &pool.name));
     };
-    let how = Split { parts: request.parts, disables_first: request.disables_first };
+    let how = Split {
+        parts: request.parts,
+        disables_first: request.disables_first,
+    };
     let plan = split::plan(&snapshot, pool, &document, how)?;
     // Kubernetes has no transactions, and no pod may start or stop while the pools are written. Therefore the datastore
     // is locked, unless it is locked already, as calicoctl requires.
-    let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
-    let intent = Intent { writing, max_changes: request.intent.max_changes };
-    Run { intent: &intent, ..run }.write(plan, None).await
+    let writing = request.intent.writing.clone().map(|writing| Writing {
+        lock: !is_locked,
+        ..writing
+    });
+    let intent = Intent {
+        writing,
+        max_changes: request.intent.max_changes,
+    };
+    Run {
+        intent: &intent,
+        ..run
+    }
+    .write(plan, None)
+    .await
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {

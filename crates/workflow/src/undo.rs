@@ -56,7 +56,9 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 
 /// Returns the lock that this journal's run left behind, if an undo can remove it. Warns if the datastore is locked.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>> {
-    let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
+    let Some(lock) = stale_lock(journal, cluster) else {
+        return Ok(None);
+    };
     let now = lock.recheck(run.access.datastore).await?;
     match now {
         LockState::AsItWas => run.access.operator.warn(format!(
@@ -72,7 +74,9 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
 
 /// Names the objects that a late write of the run may still create.
 fn late(plan: &UndoPlan) -> Option<String> {
-    let [first, others @ ..] = plan.late() else { return None };
+    let [first, others @ ..] = plan.late() else {
+        return None;
+    };
     let objects = match others.len() {
         0 => first.named().to_string(),
         more => format!("{} and {} more", first.named(), thousands(more)),
@@ -96,7 +100,10 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     let before: Vec<Pool> = seen.pools.iter().map(|pool| pool.value.clone()).collect();
     let after = plan.pools_after(before.clone());
     let goes = |pool: &&Pool| {
-        pool.is_enabled() && !after.iter().any(|other| other.name == pool.name && other.is_enabled())
+        pool.is_enabled()
+            && !after
+                .iter()
+                .any(|other| other.name == pool.name && other.is_enabled())
     };
     let Some(first) = before.iter().find(goes) else {
         if let Err(refusal) = migrate::may_become(&seen, &after) {
@@ -107,18 +114,28 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
 
     let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
     let checked = migrate::may_become(&seen, &after).and_then(|()| {
-        migrate::has_room(&first.name, &migrate::capacity_in(&mut seen, after.clone(), &users))
+        migrate::has_room(
+            &first.name,
+            &migrate::capacity_in(&mut seen, after.clone(), &users),
+        )
     });
     if let Err(refusal) = checked {
         plan.keep_pools(&refusal.to_string());
         return Ok(plan);
     }
     let stays = |pool: &&Pool| pool.is_enabled() && after.contains(pool);
-    let keys: Vec<Key> =
-        before.iter().filter(stays).take(MOST_COMPARED).map(|pool| Key::Pool(pool.name.clone())).collect();
+    let keys: Vec<Key> = before
+        .iter()
+        .filter(stays)
+        .take(MOST_COMPARED)
+        .map(|pool| Key::Pool(pool.name.clone()))
+        .collect();
     let stored = access.datastore.stored(&keys).await?;
-    let others: Vec<_> =
-        keys.into_iter().zip(stored).filter_map(|(key, stored)| Some((key, stored?))).collect();
+    let others: Vec<_> = keys
+        .into_iter()
+        .zip(stored)
+        .filter_map(|(key, stored)| Some((key, stored?)))
+        .collect();
     plan.depend_on(&others);
     Ok(plan)
 }
@@ -127,8 +144,16 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
     let is_done = run.is_none_or(|run| run.execution.is_complete());
-    plan.skipped().iter().flat_map(|skipped| &skipped.keys).any(is_pool)
-        || (!is_done && plan.steps().iter().flat_map(|step| &step.objects).any(|object| is_pool(&object.key)))
+    plan.skipped()
+        .iter()
+        .flat_map(|skipped| &skipped.keys)
+        .any(is_pool)
+        || (!is_done
+            && plan
+                .steps()
+                .iter()
+                .flat_map(|step| &step.objects)
+                .any(|object| is_pool(&object.key)))
 }
 
 /// Leaves the datastore locked, since no pod may start while pools overlap.
@@ -137,7 +162,10 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
         "the datastore stays locked: that run's changes of pools are not undone, so pools can overlap".into(),
     );
     let Hint { text, calls } = lock.hint();
-    run.access.operator.tell(Event::Hint(Hint::new(format!("once the reason is gone: {text}"), calls)));
+    run.access.operator.tell(Event::Hint(Hint::new(
+        format!("once the reason is gone: {text}"),
+        calls,
+    )));
     true
 }
 
@@ -168,7 +196,10 @@ pub async fn undo(
         let own = regular::folder_of(journal).to_owned();
         let mut folders: Vec<PathBuf> = journals.iter().cloned().chain([own]).collect();
         folders.dedup();
-        plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(access.datastore).await?;
+        plan = UndoPlan::new(&recorded)?
+            .after(&later(&folders, &recorded))
+            .read(access.datastore)
+            .await?;
     }
     let plan = check_pools(access, plan).await?;
     if let Some(late) = late(&plan) {
@@ -181,17 +212,30 @@ pub async fn undo(
         let stays_locked = match (lock, run.writing()) {
             (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
             (Some(lock), Some(_)) => {
-                let consent = run.access.operator.ask(run.question_of_lock(plan.cluster())).await?;
+                let consent = run
+                    .access
+                    .operator
+                    .ask(run.question_of_lock(plan.cluster()))
+                    .await?;
                 let stays_locked = run.restore(&lock, consent).await?;
                 if plan.skipped().is_empty() {
-                    access.operator.tell(Event::Said("That run changed nothing else."));
+                    access
+                        .operator
+                        .tell(Event::Said("That run changed nothing else."));
                 }
                 stays_locked
             }
             (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
             (_, None) => false,
         };
-        return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None, stays_locked });
+        return Ok(Undone {
+            header,
+            plan,
+            ended,
+            exceeds: run.exceeds(changes),
+            run: None,
+            stays_locked,
+        });
     };
 
     access.operator.show(Proposal::Undo(&header, &plan))?;
@@ -200,8 +244,24 @@ pub async fn undo(
     let sources = sources(&plan);
     match &lock {
         // A datastore has only one lock, so no other one can be left.
-        Some(_) => run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?,
-        None => locked = run.preflight(writing, cluster, &sources, changes).await?.stays_locked,
+        Some(_) => {
+            run.check(
+                &Writing {
+                    lock: true,
+                    ..writing.clone()
+                },
+                cluster,
+                &sources,
+                changes,
+            )
+            .await?
+        }
+        None => {
+            locked = run
+                .preflight(writing, cluster, &sources, changes)
+                .await?
+                .stays_locked
+        }
     }
     let mut question = plan.question(&access.datastore.location());
     question.others += usize::from(lock.is_some());
@@ -210,12 +270,22 @@ pub async fn undo(
     let agreed = consent.clone();
     let work = async |options| execute(access.datastore, &plan, consent, &options).await;
     // The datastore is already locked if the run left it locked.
-    let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
+    let writing = Writing {
+        lock: writing.lock && lock.is_none(),
+        ..writing.clone()
+    };
     let executed = run.execute(&writing, cluster, work).await?;
     match lock {
         Some(lock) if leaves_pools(&plan, Some(&executed)) => locked = stays_locked(&run, &lock),
         Some(lock) => locked = run.restore(&lock, agreed).await?,
         None => {}
     }
-    Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed), stays_locked: locked })
+    Ok(Undone {
+        header,
+        plan,
+        ended,
+        exceeds: None,
+        run: Some(executed),
+        stays_locked: locked,
+    })
 }

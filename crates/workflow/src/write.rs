@@ -43,7 +43,11 @@ impl Repaired {
             }
             (first, second) => second.or(first),
         };
-        Self { plan: self.plan.after(first.plan), run, ..self }
+        Self {
+            plan: self.plan.after(first.plan),
+            run,
+            ..self
+        }
     }
 }
 
@@ -79,10 +83,23 @@ impl Run<'_> {
 
     /// Writes the first part of a run. On success, also returns the run that writes the second part.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>)> {
-        let first = Self { keep_journal_open: true, ..Run::new(self.access, self.intent) };
+        let first = Self {
+            keep_journal_open: true,
+            ..Run::new(self.access, self.intent)
+        };
         let mut repaired = first.write(plan, None).await?;
-        let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
-        Ok((repaired, begun.map(|begun| Self { begun: Some(begun), keep_journal_open: false, ..first })))
+        let begun = repaired
+            .run
+            .as_mut()
+            .and_then(|executed| executed.execution.journal.take());
+        Ok((
+            repaired,
+            begun.map(|begun| Self {
+                begun: Some(begun),
+                keep_journal_open: false,
+                ..first
+            }),
+        ))
     }
 
     /// Writes a plan if `holds` succeeds just before the write, and the preconditions that `holds` returns are met. The
@@ -102,13 +119,20 @@ impl Run<'_> {
                 (None, Some(writing)) => self.restore_stale_locks(writing, &cluster).await?,
                 (None, None) => false,
             };
-            return Ok(Repaired { plan: summary, exceeds: self.exceeds(changes), run: None, stays_locked });
+            return Ok(Repaired {
+                plan: summary,
+                exceeds: self.exceeds(changes),
+                run: None,
+                stays_locked,
+            });
         };
 
         let shown = passed.as_ref().and_then(|passed| passed.shown.as_ref());
         if shown.is_none_or(|shown| !shown.has_same_content_as(&summary)) {
             if shown.is_some() {
-                self.access.operator.info("the plan has changed since the first check".into());
+                self.access
+                    .operator
+                    .info("the plan has changed since the first check".into());
             }
             self.access.operator.show(Proposal::Plan(&summary))?;
         }
@@ -118,17 +142,27 @@ impl Run<'_> {
                 self.check_limit(changes)?;
                 passed
             }
-            None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
+            None => {
+                self.preflight(writing, &cluster, sources(summary.kind), changes)
+                    .await?
+            }
         };
         let consent = self.access.operator.ask(self.question(&summary)).await?;
         let preconditions = holds(consent.was_typed()).await?;
         if !preconditions.is_empty() {
-            steps.iter_mut().for_each(|step| step.whole().evidence.extend(preconditions.iter().cloned()));
+            steps
+                .iter_mut()
+                .for_each(|step| step.whole().evidence.extend(preconditions.iter().cloned()));
         }
 
         let work = async |options| execute(self.access.datastore, &cluster, steps, consent, &options).await;
         let executed = self.execute(writing, &cluster, work).await?;
-        Ok(Repaired { plan: summary, exceeds: None, run: Some(executed), stays_locked })
+        Ok(Repaired {
+            plan: summary,
+            exceeds: None,
+            run: Some(executed),
+            stays_locked,
+        })
     }
 
     fn question(&self, plan: &PlanSummary) -> Question {
@@ -201,7 +235,10 @@ impl Run<'_> {
         stopping.abort();
         meter.end();
         drop(now);
-        Ok(Executed { execution: execution?, journal })
+        Ok(Executed {
+            execution: execution?,
+            journal,
+        })
     }
 }
 

@@ -17,7 +17,10 @@ fn commands_options_and_fixed_values() {
         ("check --rule leak", "leaked-address"),
         ("check --rule=leak", "leaked-address"),
         ("check --rule orphan-handle,leak", "orphan-handle,leaked-address"),
-        ("check --skip-rule=orphan-handle,leak", "orphan-handle,leaked-address"),
+        (
+            "check --skip-rule=orphan-handle,leak",
+            "orphan-handle,leaked-address",
+        ),
         ("explain leak", "leaked-address"),
         ("-o y", "yaml"),
         ("-oy", "-oyaml"),
@@ -37,11 +40,19 @@ fn commands_are_offered_before_options() {
     for command in ["check", "show", "release", "rebuild", "undo", "export", "explain"] {
         assert!(first.contains(&command.to_owned()), "{command}: {first:?}");
     }
-    assert!(first.iter().all(|word| !word.starts_with(['-', '_']) && word != "ipam"), "{first:?}");
+    assert!(
+        first
+            .iter()
+            .all(|word| !word.starts_with(['-', '_']) && word != "ipam"),
+        "{first:?}"
+    );
     let options = suggested("--");
     assert!(options.contains(&"--output".to_owned()), "{options:?}");
     assert!(options.iter().all(|w| w.starts_with("--")), "{options:?}");
-    assert!(suggested("check ").contains(&"--rule".to_owned()), "check has nothing but options");
+    assert!(
+        suggested("check ").contains(&"--rule".to_owned()),
+        "check has nothing but options"
+    );
     assert!(suggested("explain ").iter().all(|word| !word.starts_with('-')));
 }
 
@@ -50,7 +61,11 @@ fn hidden_options_are_not_suggested() {
     for word in ["ipam", "ip", "__", "__complete"] {
         assert_eq!(kubectl_gets(word), (vec![], ONLY), "{word}");
     }
-    assert_eq!(suggested("completion --kubeco"), [""; 0], "completion reads no data");
+    assert_eq!(
+        suggested("completion --kubeco"),
+        [""; 0],
+        "completion reads no data"
+    );
 }
 
 #[test]
@@ -62,7 +77,10 @@ fn the_plugin_calico_has_its_commands_below_ipam() {
     };
     let first = asked("");
     // `help` is the only other command. The last line is the directive.
-    assert!(first.starts_with("ipam\t") && first.contains("\nhelp\t"), "{first}");
+    assert!(
+        first.starts_with("ipam\t") && first.contains("\nhelp\t"),
+        "{first}"
+    );
     assert_eq!(first.lines().count(), 3, "{first}");
     assert!(asked("ipam rel").starts_with("release\t"));
     assert_eq!(asked("che"), ":36\n");
@@ -70,9 +88,12 @@ fn the_plugin_calico_has_its_commands_below_ipam() {
 
 #[test]
 fn files_are_left_to_the_shell() {
-    for (line, directive) in
-        [("check --ignore ", 0), ("check --config=", 0), ("export ", 0), ("rebuild --output-dir ", 16)]
-    {
+    for (line, directive) in [
+        ("check --ignore ", 0),
+        ("check --config=", 0),
+        ("export ", 0),
+        ("rebuild --output-dir ", 16),
+    ] {
         assert_eq!(kubectl_gets(line), (vec![], directive), "{line}");
     }
     let (places, directive) = kubectl_gets("check --datastore kub");
@@ -99,7 +120,10 @@ fn nonsense_on_the_line_gives_no_error() {
         "\u{7} ä --ä= ",
     ] {
         let (found, _) = kubectl_gets(line);
-        assert!(found.iter().all(|line| !line.contains("error")), "{line}: {found:?}");
+        assert!(
+            found.iter().all(|line| !line.contains("error")),
+            "{line}: {found:?}"
+        );
     }
 }
 
@@ -110,15 +134,27 @@ fn every_shell_gets_a_script_for_each_name() {
         let link = folder.path().join(name);
         symlink(crate::cli::PROGRAM, &link).unwrap();
         for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-            let run = Run::of(command(&link).args(["completion", shell])).succeeded().says_nothing();
+            let run = Run::of(command(&link).args(["completion", shell]))
+                .succeeded()
+                .says_nothing();
             let packaged = calipam::completion_scripts().find(|(file, _)| *file == format!("{name}.{shell}"));
-            assert!(packaged.unwrap().1 == run.stdout.as_bytes(), "{name}.{shell}: {}", run.stdout);
-            assert!(run.stdout.len() < 2000, "{name}.{shell}: the script asks the program, and is small");
+            assert!(
+                packaged.unwrap().1 == run.stdout.as_bytes(),
+                "{name}.{shell}: {}",
+                run.stdout
+            );
+            assert!(
+                run.stdout.len() < 2000,
+                "{name}.{shell}: the script asks the program, and is small"
+            );
         }
     }
 }
 
 #[test]
 fn a_shell_can_ask_for_the_script_as_clap_has_it() {
-    Run::of(prepare("").env("COMPLETE", "/usr/bin/fish")).succeeded().prints("complete ").prints("calipam");
+    Run::of(prepare("").env("COMPLETE", "/usr/bin/fish"))
+        .succeeded()
+        .prints("complete ")
+        .prints("calipam");
 }

@@ -14,7 +14,10 @@ const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl-ipam", "kubectl-calico"];
 
 /// Links the program into a folder under all its names, including those that kubectl runs to complete plugins.
 fn link_all(folder: &Path) {
-    for name in NAMES.into_iter().chain(["kubectl_complete-ipam", "kubectl_complete-calico"]) {
+    for name in NAMES
+        .into_iter()
+        .chain(["kubectl_complete-ipam", "kubectl_complete-calico"])
+    {
         symlink(crate::cli::PROGRAM, folder.join(name)).unwrap();
     }
 }
@@ -34,16 +37,24 @@ fn kubectl_gets(line: &str) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     link_all(folder.path());
     let completer = folder.path().join("kubectl_complete-ipam");
-    let run = Run::of(command(completer).args(line.split(' '))).succeeded().says_nothing();
+    let run = Run::of(command(completer).args(line.split(' ')))
+        .succeeded()
+        .says_nothing();
     let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
     let directive = lines.pop().and_then(|line| line.strip_prefix(':')?.parse().ok());
-    (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
+    (
+        lines,
+        directive.unwrap_or_else(|| panic!("no directive: {run:?}")),
+    )
 }
 
 /// Returns the suggestions for a line that is completed from the cluster. Completion may time out on a busy machine, so
 /// it is repeated until there are suggestions.
 pub(super) fn found(line: &str) -> Vec<String> {
-    (0..20).map(|_| suggested(line)).find(|found| !found.is_empty()).unwrap_or_default()
+    (0..20)
+        .map(|_| suggested(line))
+        .find(|found| !found.is_empty())
+        .unwrap_or_default()
 }
 
 /// Returns the suggestions for a line after `kubectl ipam`, without their descriptions.

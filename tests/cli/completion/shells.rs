@@ -40,7 +40,11 @@ impl Shell {
             .env("TERM", "xterm")
             .env("LC_ALL", "C.UTF-8");
         shell.env("PATH", format!("{}:{path}", folder.path().display()));
-        let mut shell = Self { session: Session::start(&mut shell), folder, scripts };
+        let mut shell = Self {
+            session: Session::start(&mut shell),
+            folder,
+            scripts,
+        };
         let setup = setup.replace("SCRIPTS", shell.scripts.path().to_str().unwrap());
         shell.session.send(&format!("{setup}\nprintf '%s{MARK}' ready\n"));
         shell.session.wait_for(&format!("ready{MARK}"));
@@ -52,17 +56,25 @@ impl Shell {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
         // Inserts `printf` at the start of the line, to print the words instead of running them.
-        self.session.send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
+        self.session
+            .send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
         let shown = self.session.wait_for(&format!("end{MARK}"));
-        let begin = shown.rfind(&format!("={MARK}")).unwrap_or_else(|| panic!("{shown}"));
+        let begin = shown
+            .rfind(&format!("={MARK}"))
+            .unwrap_or_else(|| panic!("{shown}"));
         let words = shown[begin..].split(MARK).skip(1);
-        words.take_while(|word| *word != "end").collect::<Vec<_>>().join(" ")
+        words
+            .take_while(|word| *word != "end")
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Asserts that the shell completes a line to these words. A busy machine may need several attempts.
     fn completes(&mut self, line: &str, words: &str) {
-        let attempts: Vec<String> =
-            (0..5).map(|_| self.completed(line)).take_while(|it| it != words).collect();
+        let attempts: Vec<String> = (0..5)
+            .map(|_| self.completed(line))
+            .take_while(|it| it != words)
+            .collect();
         assert!(attempts.len() < 5, "{line} -> {words}: {attempts:?}");
     }
 
@@ -92,7 +104,10 @@ impl Shell {
             for (typed, becomes) in [
                 ("check --rule leaked-a", "check --rule leaked-address"),
                 ("check --rule=leaked-a", "check --rule=leaked-address"),
-                ("check --rule orphan-handle,leaked-a", "check --rule orphan-handle,leaked-address"),
+                (
+                    "check --rule orphan-handle,leaked-a",
+                    "check --rule orphan-handle,leaked-address",
+                ),
                 (
                     "check --skip-rule=orphan-handle,leaked-a",
                     "check --skip-rule=orphan-handle,leaked-address",
@@ -107,7 +122,10 @@ impl Shell {
             for command in ["check", "release", "rebuild"] {
                 assert!(list.contains(command), "{command}: {list}");
             }
-            assert!(!list.contains("--output") && !list.contains("__complete"), "{list}");
+            assert!(
+                !list.contains("--output") && !list.contains("__complete"),
+                "{list}"
+            );
         }
     }
 }
@@ -135,17 +153,35 @@ fn kubectl_completes_its_plugins_in_each_shell() {
             "bash",
             format!("PATH=$PATH:{kubectl}; PS1='$ '; source {helper}; source <(kubectl completion bash)"),
         ),
-        ("zsh", format!("PATH=$PATH:{kubectl}; {ZSH}; source <(kubectl completion zsh)")),
-        ("fish", format!("set -x PATH $PATH {kubectl}; kubectl completion fish | source")),
+        (
+            "zsh",
+            format!("PATH=$PATH:{kubectl}; {ZSH}; source <(kubectl completion zsh)"),
+        ),
+        (
+            "fish",
+            format!("set -x PATH $PATH {kubectl}; kubectl completion fish | source"),
+        ),
     ] {
         let mut shell = Shell::start(shell, &setup);
         for (typed, becomes) in [
             ("kubectl ipam sho", "kubectl ipam show"),
-            ("kubectl ipam check --rule leaked-a", "kubectl ipam check --rule leaked-address"),
-            ("kubectl ipam check --rule=leaked-a", "kubectl ipam check --rule=leaked-address"),
-            ("kubectl ipam explain leaked-a", "kubectl ipam explain leaked-address"),
+            (
+                "kubectl ipam check --rule leaked-a",
+                "kubectl ipam check --rule leaked-address",
+            ),
+            (
+                "kubectl ipam check --rule=leaked-a",
+                "kubectl ipam check --rule=leaked-address",
+            ),
+            (
+                "kubectl ipam explain leaked-a",
+                "kubectl ipam explain leaked-address",
+            ),
             ("kubectl calico ipam rel", "kubectl calico ipam release"),
-            ("kubectl calico ipam check --fail-on nev", "kubectl calico ipam check --fail-on never"),
+            (
+                "kubectl calico ipam check --fail-on nev",
+                "kubectl calico ipam check --fail-on never",
+            ),
         ] {
             shell.completes(typed, becomes);
         }

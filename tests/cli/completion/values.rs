@@ -18,13 +18,24 @@ fn example_in_etcd() -> Etcd {
 }
 
 fn put(etcd: &Etcd, keys: Vec<String>) {
-    etcd.put_all(&keys.into_iter().map(|key| (key, b"{}".to_vec())).collect::<Vec<_>>()).unwrap();
+    etcd.put_all(
+        &keys
+            .into_iter()
+            .map(|key| (key, b"{}".to_vec()))
+            .collect::<Vec<_>>(),
+    )
+    .unwrap();
 }
 
 /// Returns the longest common prefix of `texts`.
 fn shared(texts: &[String]) -> String {
     let (first, last) = (texts.iter().min().unwrap(), texts.iter().max().unwrap());
-    first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+    first
+        .chars()
+        .zip(last.chars())
+        .take_while(|(a, b)| a == b)
+        .map(|(a, _)| a)
+        .collect()
 }
 
 #[test]
@@ -33,33 +44,60 @@ fn names_come_from_the_etcd_on_the_line() {
     let endpoint = etcd.endpoint();
     let on = |line: &str| found(&format!("--etcd-endpoints {endpoint} {line}"));
     let nodes = on("check --node ");
-    assert!(nodes.len() > 2 && nodes.iter().all(|node| !node.contains('/')), "{nodes:?}");
-    assert_eq!(on(&format!("release --node {}", &nodes[0][..nodes[0].len() - 1]))[0], nodes[0]);
+    assert!(
+        nodes.len() > 2 && nodes.iter().all(|node| !node.contains('/')),
+        "{nodes:?}"
+    );
+    assert_eq!(
+        on(&format!("release --node {}", &nodes[0][..nodes[0].len() - 1]))[0],
+        nodes[0]
+    );
     let two = format!("{},{}", nodes[1], nodes[0]);
     assert_eq!(on(&format!("check --node={two}"))[0], two);
     let pools = on("rebuild --pool=");
-    assert!(!pools.is_empty() && pools.iter().all(|pool| !pool.contains('/')), "{pools:?}");
+    assert!(
+        !pools.is_empty() && pools.iter().all(|pool| !pool.contains('/')),
+        "{pools:?}"
+    );
     let blocks = on("rebuild --block 10.244.1");
     assert!(!blocks.is_empty(), "{blocks:?}");
-    assert!(blocks.iter().all(|b| b.starts_with("10.244.1") && b.contains('/')), "{blocks:?}");
+    assert!(
+        blocks
+            .iter()
+            .all(|b| b.starts_with("10.244.1") && b.contains('/')),
+        "{blocks:?}"
+    );
     let namespaces = on("check -n ");
     assert!(namespaces.contains(&"batch".to_owned()), "{namespaces:?}");
     assert!(namespaces.iter().all(|n| !n.contains('/')), "{namespaces:?}");
     assert_eq!(on("release --leaked --namespace=batc"), ["batch"]);
     let networks = on("show --ip ");
-    assert!(networks.iter().any(|network| network.starts_with("10.")), "{networks:?}");
+    assert!(
+        networks.iter().any(|network| network.starts_with("10.")),
+        "{networks:?}"
+    );
     let addresses = on("show --ip 10.244.10.");
     assert!(addresses.contains(&"10.244.10.6".to_owned()), "{addresses:?}");
-    assert!(addresses.iter().all(|address| address.starts_with("10.244.10.")), "{addresses:?}");
+    assert!(
+        addresses.iter().all(|address| address.starts_with("10.244.10.")),
+        "{addresses:?}"
+    );
     let handles = on("show --handle k8s");
     assert!(handles.len() > 10, "{handles:?}");
-    assert!(handles.iter().all(|handle| handle.starts_with("k8s-pod-network.")), "{handles:?}");
+    assert!(
+        handles
+            .iter()
+            .all(|handle| handle.starts_with("k8s-pod-network.")),
+        "{handles:?}"
+    );
     assert!(on("show --handle nothing-begins-so").is_empty());
 
     // Only the cluster on the line is read.
     let asked = |line: &str| {
         let mut program = prepare("__complete");
-        program.env("ETCD_ENDPOINTS", etcd.endpoint()).env("DATASTORE_TYPE", "etcdv3");
+        program
+            .env("ETCD_ENDPOINTS", etcd.endpoint())
+            .env("DATASTORE_TYPE", "etcdv3");
         Run::of(program.args(line.split(' '))).stdout
     };
     assert!(asked("check --node ").lines().count() > 2);
@@ -88,13 +126,26 @@ fn names_come_from_the_etcd_on_the_line() {
 fn many_names_are_completed_to_some_names_and_their_common_prefix() {
     let etcd = Etcd::start().unwrap();
     let handle = |text: String| format!("/calico/ipam/v2/handle/{text}");
-    put(&etcd, (0..3000).map(|n| handle(format!("k8s-pod-network.{n:04}"))).collect());
-    put(&etcd, ["ipip-tunnel-addr-a", "k8s-pod-network.zz", "k8s-x"].map(|id| handle(id.into())).into());
+    put(
+        &etcd,
+        (0..3000)
+            .map(|n| handle(format!("k8s-pod-network.{n:04}")))
+            .collect(),
+    );
+    put(
+        &etcd,
+        ["ipip-tunnel-addr-a", "k8s-pod-network.zz", "k8s-x"]
+            .map(|id| handle(id.into()))
+            .into(),
+    );
     let endpoint = etcd.endpoint();
     let handles = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
-    for (begin, all_share) in
-        [("", ""), ("k", "k8s-"), ("k8s-p", "k8s-pod-network."), ("k8s-pod-network.1", "k8s-pod-network.1")]
-    {
+    for (begin, all_share) in [
+        ("", ""),
+        ("k", "k8s-"),
+        ("k8s-p", "k8s-pod-network."),
+        ("k8s-pod-network.1", "k8s-pod-network.1"),
+    ] {
         let found = handles(begin);
         assert!((100..120).contains(&found.len()), "{begin}: {}", found.len());
         assert_eq!(shared(&found), all_share, "{begin}: {found:?}");
@@ -103,19 +154,31 @@ fn many_names_are_completed_to_some_names_and_their_common_prefix() {
 
     // Addresses of many blocks come network by network.
     let block = |cidr: String| format!("/calico/ipam/v2/assignment/ipv4/block/{cidr}");
-    put(&etcd, (0..40).flat_map(|a| (0..8).map(move |b| block(format!("10.{a}.{b}.0-24")))).collect());
+    put(
+        &etcd,
+        (0..40)
+            .flat_map(|a| (0..8).map(move |b| block(format!("10.{a}.{b}.0-24"))))
+            .collect(),
+    );
     put(&etcd, vec![block("192.168.0.0-26".into())]);
     let addresses = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --ip {begin}"));
     assert_eq!(addresses(""), ["10.", "192."]);
     let thirties = (30..40).map(|n| format!("10.{n}."));
-    assert_eq!(addresses("10.3"), ["10.3.".to_owned()].into_iter().chain(thirties).collect::<Vec<_>>());
+    assert_eq!(
+        addresses("10.3"),
+        ["10.3.".to_owned()]
+            .into_iter()
+            .chain(thirties)
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn names_come_from_the_kubernetes_on_the_line() {
     let cluster = KubeCluster::with_nodes(Flavour::Classic, &["node-a", "node-b"]);
-    let many: Vec<_> =
-        (0..60).map(|n| Record::of_pod(n, "team", &format!("Web-{n:02}"), "node-gone")).collect();
+    let many: Vec<_> = (0..60)
+        .map(|n| Record::of_pod(n, "team", &format!("Web-{n:02}"), "node-gone"))
+        .collect();
     cluster.add_block("10.0.3.0/26", "node-gone", &many);
     let ask = |line: &str| found(&format!("{} {line}", connection(&cluster.server)));
     assert_eq!(ask("check --node "), ["node-a", "node-b", "node-gone"]);
@@ -123,9 +186,15 @@ fn names_come_from_the_kubernetes_on_the_line() {
     assert_eq!(ask("check --pool def"), ["default-ipv4-ippool"]);
     assert_eq!(ask("check -n kube-s"), ["kube-system"]);
     assert_eq!(ask("rebuild --block 10.0."), ["10.0.3.0/26"]);
-    assert_eq!(ask("show --ip 10.0.3.5").first().map(String::as_str), Some("10.0.3.5"));
+    assert_eq!(
+        ask("show --ip 10.0.3.5").first().map(String::as_str),
+        Some("10.0.3.5")
+    );
     assert_eq!(ask("show --handle k8s-pod-network.team-Web-1").len(), 10);
-    assert_eq!(ask("show --handle=k8s-pod-network.team-Web-07"), ["k8s-pod-network.team-Web-07"]);
+    assert_eq!(
+        ask("show --handle=k8s-pod-network.team-Web-07"),
+        ["k8s-pod-network.team-Web-07"]
+    );
     // A pod that waits for an address has no record.
     let mut waits = pod("team", "waits-0", "node-a", "10.0.0.9", 1);
     waits["status"] = json!({"phase": "Pending"});
@@ -139,8 +208,14 @@ fn names_come_from_the_kubernetes_on_the_line() {
         cluster.server.kubeconfig().display()
     );
     assert_eq!(found(&format!("{beside} explain --pod team/w")), ["team/waits-0"]);
-    let known = found(&format!("--etcd-endpoints {} explain --pod batch/", etcd.endpoint()));
-    assert!(known.iter().all(|pod| pod.starts_with("batch/") && pod.len() > 8), "{known:?}");
+    let known = found(&format!(
+        "--etcd-endpoints {} explain --pod batch/",
+        etcd.endpoint()
+    ));
+    assert!(
+        known.iter().all(|pod| pod.starts_with("batch/") && pod.len() > 8),
+        "{known:?}"
+    );
 }
 
 #[test]
@@ -153,7 +228,10 @@ fn names_come_from_files() {
     let config = json!({"apiVersion": "v1", "kind": "Config", "contexts": names.map(context)});
     let (_folder, path) = file("config", config.to_string());
     assert_eq!(suggested(&format!("check --kubeconfig={path} --context ")), names);
-    assert_eq!(suggested(&format!("check --kubeconfig={path} --context=st")), ["staging"]);
+    assert_eq!(
+        suggested(&format!("check --kubeconfig={path} --context=st")),
+        ["staging"]
+    );
 }
 
 #[test]
@@ -163,10 +241,15 @@ fn journals_come_newest_first_with_date_and_place() {
     let etcd = example_in_etcd();
     let mut written = Vec::new();
     for option in ["--orphan-handles", "--leaked"] {
-        let release =
-            format!("release {option} --grace 0 --settle 0 --yes --etcd-endpoints {}", etcd.endpoint());
+        let release = format!(
+            "release {option} --grace 0 --settle 0 --yes --etcd-endpoints {}",
+            etcd.endpoint()
+        );
         Run::of(prepare(&release).env("XDG_STATE_HOME", folder.path())).completed();
-        let mut all: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut all: Vec<_> = fs::read_dir(&state)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         all.retain(|path| !written.contains(path));
         written.append(&mut all);
     }
@@ -200,7 +283,12 @@ fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
     }
     ids.extend(["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"].map(str::to_owned));
     etcd.put_all(&blocks).unwrap();
-    put(&etcd, ids.into_iter().map(|id| format!("/calico/ipam/v2/handle/{id}")).collect());
+    put(
+        &etcd,
+        ids.into_iter()
+            .map(|id| format!("/calico/ipam/v2/handle/{id}"))
+            .collect(),
+    );
     let endpoint = etcd.endpoint();
     let handles = |begin: &str| found(&format!("show --etcd-endpoints {endpoint} --handle {begin}"));
     let all = handles("");
@@ -209,6 +297,9 @@ fn handle_prefixes_come_from_some_blocks_of_a_large_cluster() {
         assert!(all.contains(&id.to_owned()), "{all:?}");
     }
     assert_eq!(shared(&handles("k")), "k8s-pod-network.");
-    assert_eq!(handles("k8s-pod-network.9e37"), (0..4).map(|place| handle(1, place)).collect::<Vec<_>>());
+    assert_eq!(
+        handles("k8s-pod-network.9e37"),
+        (0..4).map(|place| handle(1, place)).collect::<Vec<_>>()
+    );
     assert_eq!(handles("ipip"), ["ipip-tunnel-addr-n"]);
 }

@@ -13,7 +13,11 @@ use crate::cli::program::{AT_ONCE, Runs};
 fn kill(site: &Site, arguments: &[&str], pause: Duration) {
     let arguments = [arguments, &AT_ONCE[..]].concat();
     let mut command = site.command(&arguments);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while site.journals().is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
@@ -24,7 +28,9 @@ fn kill(site: &Site, arguments: &[&str], pause: Duration) {
 }
 
 fn remove_journals(site: &Site) {
-    site.journals().iter().for_each(|journal: &PathBuf| std::fs::remove_file(journal).unwrap());
+    site.journals()
+        .iter()
+        .for_each(|journal: &PathBuf| std::fs::remove_file(journal).unwrap());
 }
 
 #[test]
@@ -32,11 +38,17 @@ fn the_writes_of_a_killed_release_are_undone() {
     let Some(site) = Site::start() else { return };
     let client = site.calico.client;
     for number in 0..30 {
-        client.assign("node-1", &format!("default.lost-{number}")).unwrap();
+        client
+            .assign("node-1", &format!("default.lost-{number}"))
+            .unwrap();
     }
     let before = site.dump();
     for pause in [0, 10, 30, 60] {
-        kill(&site, &["release", "--yes", "--leaked"], Duration::from_millis(pause));
+        kill(
+            &site,
+            &["release", "--yes", "--leaked"],
+            Duration::from_millis(pause),
+        );
         // If the journal has no entries, nothing was written.
         site.undo_to(&before);
         remove_journals(&site);
@@ -54,7 +66,9 @@ fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
     for third in blocks.clone() {
         for last in [7, 9] {
             let pod = format!("default.p-{third}-{last}");
-            client.set_endpoint("node-1", &pod, &[&format!("192.168.{third}.{last}")]).unwrap();
+            client
+                .set_endpoint("node-1", &pod, &[&format!("192.168.{third}.{last}")])
+                .unwrap();
         }
     }
     let before = site.dump();
@@ -77,7 +91,10 @@ fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
             let Some(block) = block else { continue };
             assert_eq!(affinity, Some(&json!({})), "{name}");
             for address in [7, 9] {
-                assert!(block["allocations"][address].is_u64(), "an address in use is free: {block}");
+                assert!(
+                    block["allocations"][address].is_u64(),
+                    "an address in use is free: {block}"
+                );
             }
             claimed.push(third);
         }

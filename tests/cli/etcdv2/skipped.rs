@@ -32,11 +32,17 @@ fn cases_that_the_scripts_skipped_have_a_reason() {
     // A host's tunnel address is in the other host's block: first that of node-1, above its own block, and then that of
     // node-2, below its own block.
     client.set(&tunnel("node-1"), "192.168.2.9").unwrap();
-    let reasons = ["tunnel-address-too-high 192.168.1.0", "tunnel-address-too-high 192.168.2.9"];
+    let reasons = [
+        "tunnel-address-too-high 192.168.1.0",
+        "tunnel-address-too-high 192.168.2.9",
+    ];
     assert_eq!(skipped(&site), reasons);
     client.set(&tunnel("node-1"), "192.168.1.0").unwrap();
     client.set(&tunnel("node-2"), "192.168.1.9").unwrap();
-    let reasons = ["tunnel-address-too-low 192.168.1.9", "tunnel-address-too-low 192.168.2.0"];
+    let reasons = [
+        "tunnel-address-too-low 192.168.1.9",
+        "tunnel-address-too-low 192.168.2.0",
+    ];
     assert_eq!(skipped(&site), reasons);
 
     // As `calicoctl delete node` of Calico 2.x did.
@@ -51,7 +57,9 @@ fn a_block_without_affinity_and_one_apart_from_the_tunnel_are_rebuilt() {
     let mut block = client.json(&block_key(SECOND)).unwrap();
     block.as_object_mut().unwrap().remove("affinity");
     client.set(&block_key(SECOND), &block.to_string()).unwrap();
-    client.delete("/calico/ipam/v2/host/node-2/ipv4/block/192.168.2.0-26").unwrap();
+    client
+        .delete("/calico/ipam/v2/host/node-2/ipv4/block/192.168.2.0-26")
+        .unwrap();
     client.add_block("node-1", THIRD).unwrap();
     for (host, pod, address) in [
         ("node-2", "default.of-ownerless", "192.168.2.40"),
@@ -62,12 +70,17 @@ fn a_block_without_affinity_and_one_apart_from_the_tunnel_are_rebuilt() {
     }
 
     let output = site.home.path().join("output");
-    site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]).succeeded();
-    for (block, pod) in
-        [(SECOND, "default.of-ownerless"), (FIRST, "default.of-first"), (THIRD, "default.of-third")]
-    {
+    site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()])
+        .succeeded();
+    for (block, pod) in [
+        (SECOND, "default.of-ownerless"),
+        (FIRST, "default.of-first"),
+        (THIRD, "default.of-third"),
+    ] {
         let value = client.json(&block_key(block)).unwrap();
-        let index = value["allocations"][40].as_u64().unwrap_or_else(|| panic!("{value}"));
+        let index = value["allocations"][40]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{value}"));
         assert_eq!(value["attributes"][index as usize]["handle_id"], pod, "{value}");
     }
     // Both blocks of the host are in its file.

@@ -45,8 +45,12 @@ const CRON: &str = "<!-- cron -->";
 
 /// Reads the README and the documents.
 pub(super) fn documents() -> Vec<(String, String)> {
-    let folder = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<String> = folder.map(|name| format!("docs/{}", name.into_string().unwrap())).collect();
+    let folder = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = folder
+        .map(|name| format!("docs/{}", name.into_string().unwrap()))
+        .collect();
     names.retain(|name| name.ends_with(".md"));
     names.push("README.md".into());
     names.sort();
@@ -61,9 +65,17 @@ pub(super) fn of_documents() -> Vec<Example> {
     let mut found = Vec::new();
     for (file, text) in documents() {
         for block in blocks(&file, &text) {
-            found.extend(if block.is_cron { jobs(&block) } else { examples(block) });
+            found.extend(if block.is_cron {
+                jobs(&block)
+            } else {
+                examples(block)
+            });
         }
-        found.extend(spans(&text).into_iter().filter_map(|span| in_container(&file, span)));
+        found.extend(
+            spans(&text)
+                .into_iter()
+                .filter_map(|span| in_container(&file, span)),
+        );
     }
     found
 }
@@ -73,8 +85,13 @@ fn jobs(block: &Block) -> Vec<Example> {
     let mut settings = Vec::new();
     let mut found = Vec::new();
     for (number, line) in (block.first..).zip(&block.lines) {
-        assert!(!line.contains('%'), "cron takes it for the end of the line: {line}");
-        let setting = line.split_once('=').filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
+        assert!(
+            !line.contains('%'),
+            "cron takes it for the end of the line: {line}"
+        );
+        let setting = line
+            .split_once('=')
+            .filter(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase()));
         if let Some((name, value)) = setting {
             settings.push((name.to_owned(), value.to_owned()));
             continue;
@@ -153,7 +170,12 @@ fn examples(block: Block) -> Vec<Example> {
             (Some(line), _) => {
                 found.push(of_person(place, line, Some(String::new())));
             }
-            (None, Some(Example { output: Some(output), .. })) if has_prompts => {
+            (
+                None,
+                Some(Example {
+                    output: Some(output), ..
+                }),
+            ) if has_prompts => {
                 output.extend([line, "\n"]);
             }
             (None, Some(last)) if goes_on => {
@@ -183,11 +205,19 @@ pub(super) fn of_help() -> Vec<Example> {
 }
 
 fn of_person(place: String, line: &str, output: Option<String>) -> Example {
-    Example { place, surroundings: Surroundings::Person, line: without_remark(line), output }
+    Example {
+        place,
+        surroundings: Surroundings::Person,
+        line: without_remark(line),
+        output,
+    }
 }
 
 /// Removes a remark, which is separated by two spaces.
 fn without_remark(line: &str) -> String {
     let line = line.trim_end();
-    line.split_once("  ").map_or(line, |(line, _)| line).trim_end().to_owned()
+    line.split_once("  ")
+        .map_or(line, |(line, _)| line)
+        .trim_end()
+        .to_owned()
 }

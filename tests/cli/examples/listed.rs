@@ -16,27 +16,48 @@ pub(super) const RUN: [&str; 8] = [
 pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
-    ("\"$CALIPAM_TEST_ETCD\" ", "a server at a port that may be taken; tests have theirs at free ones"),
-    ("etcdctl ", "no tool of ours; `etcd.rs` connects as a user with such a role"),
-    ("kubectl get ", "no tool of ours; `kubectl_lists.rs` of the datastore reads what it prints"),
+    (
+        "\"$CALIPAM_TEST_ETCD\" ",
+        "a server at a port that may be taken; tests have theirs at free ones",
+    ),
+    (
+        "etcdctl ",
+        "no tool of ours; `etcd.rs` connects as a user with such a role",
+    ),
+    (
+        "kubectl get ",
+        "no tool of ours; `kubectl_lists.rs` of the datastore reads what it prints",
+    ),
     ("G=crd.projectcalico.org", "a variable for the line below it"),
-    ("kubectl apply ", "no tool of ours; `manifests.rs` applies the manifests on an API server"),
+    (
+        "kubectl apply ",
+        "no tool of ours; `manifests.rs` applies the manifests on an API server",
+    ),
     ("kubectl -n calipam ", "needs a kubelet that runs the job"),
     ("skopeo ", "needs a registry"),
     ("curl -fsSL ", "needs the server of the publisher"),
     ("sudo install ", "installs into the system"),
-    ("install -D ", "installs into the system; `scheduled.rs` reads the files"),
+    (
+        "install -D ",
+        "installs into the system; `scheduled.rs` reads the files",
+    ),
     ("install -m ", "the same"),
     ("systemctl ", "needs systemd; `scheduled.rs` reads the units"),
     ("ln -s /var/lib/calipam/", "needs node_exporter"),
     ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
-    ("calipam record", "stays until a signal comes; `record.rs` runs it"),
+    (
+        "calipam record",
+        "stays until a signal comes; `record.rs` runs it",
+    ),
     (
         "calipam export -q --overwrite /exports/",
         "needs a web server to send to; `fleet` checks folders of exports",
     ),
     ("aws ", "needs a bucket; the folder that it fills is there"),
-    ("DATASTORE_TYPE=etcdv2 ", "needs an etcd with the v2 API; `etcdv2.rs` starts one"),
+    (
+        "DATASTORE_TYPE=etcdv2 ",
+        "needs an etcd with the v2 API; `etcdv2.rs` starts one",
+    ),
     ("curl -s http://127.0.0.1:9795/", "asks that server"),
 ];
 
@@ -73,14 +94,20 @@ pub(super) const FOLDERS: [&str; 11] = [
 ];
 
 fn has(line: &str, words: &str) -> bool {
-    words.split(' ').any(|word| line.split(' ').any(|other| other == word))
+    words
+        .split(' ')
+        .any(|word| line.split(' ').any(|other| other == word))
 }
 
 /// Returns the exit codes that a command can have without an error, according to its help.
 pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     // Exit code 1 means findings, skipped or changed objects, or differences. calicoctl has no such exit code.
     let reports = "check release rebuild undo assign migrate diff history --compare explain";
-    if has(line, reports) && !line.starts_with("calicoctl ") { &[0, 1] } else { &[0] }
+    if has(line, reports) && !line.starts_with("calicoctl ") {
+        &[0, 1]
+    } else {
+        &[0]
+    }
 }
 
 /// True for a command that asks before it writes, so that it needs its own cluster.

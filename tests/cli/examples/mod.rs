@@ -44,12 +44,18 @@ fn is_run(example: &Example) -> bool {
 #[test]
 fn every_example_is_run_or_listed() {
     let examples = examples();
-    let unknown = examples.iter().filter(|example| !is_run(example) && !is_listed(example));
-    let unknown: Vec<String> =
-        unknown.map(|Example { place, line, .. }| format!("{place}: `{line}` {UNKNOWN}")).collect();
+    let unknown = examples
+        .iter()
+        .filter(|example| !is_run(example) && !is_listed(example));
+    let unknown: Vec<String> = unknown
+        .map(|Example { place, line, .. }| format!("{place}: `{line}` {UNKNOWN}"))
+        .collect();
     assert!(unknown.is_empty(), "{}", unknown.join("\n"));
     for (begin, reason) in NOT_RUN {
-        assert!(examples.iter().any(|e| e.line.starts_with(begin)), "no document has {begin:?} any more");
+        assert!(
+            examples.iter().any(|e| e.line.starts_with(begin)),
+            "no document has {begin:?} any more"
+        );
         assert!(!reason.is_empty(), "{begin:?}");
     }
 }
@@ -61,19 +67,33 @@ fn every_example_ends_and_prints_as_documented() {
     // Without jq, only the examples that need it are skipped.
     let has_jq = !left_out(&[Tool::Jq]);
     let can_run = |example: &&Example| is_run(example) && (has_jq || !needs_jq(example));
-    let (writing, reading): (Vec<&Example>, Vec<&Example>) =
-        all.iter().filter(can_run).partition(|example| writes(&example.line));
-    assert!(reading.len() > 40 && writing.len() > 12, "{} and {}", reading.len(), writing.len());
+    let (writing, reading): (Vec<&Example>, Vec<&Example>) = all
+        .iter()
+        .filter(can_run)
+        .partition(|example| writes(&example.line));
+    assert!(
+        reading.len() > 40 && writing.len() > 12,
+        "{} and {}",
+        reading.len(),
+        writing.len()
+    );
     let is_of_cron = |example: &&Example| matches!(example.surroundings, Surroundings::Cron(_));
     let in_container = |example: &&Example| matches!(example.surroundings, Surroundings::Container(_));
     assert!(all.iter().filter(is_of_cron).count() >= 4 && all.iter().any(|example| in_container(&example)));
 
     let place = Place::start();
     let wrong: Vec<String> = std::thread::scope(|scope| {
-        let written =
-            scope.spawn(|| writing.iter().filter_map(|e| judge(e, &place.write(e))).collect::<Vec<_>>());
+        let written = scope.spawn(|| {
+            writing
+                .iter()
+                .filter_map(|e| judge(e, &place.write(e)))
+                .collect::<Vec<_>>()
+        });
         let read = at_once(&reading, |example| judge(example, &place.read(example)));
-        read.into_iter().flatten().chain(written.join().unwrap()).collect()
+        read.into_iter()
+            .flatten()
+            .chain(written.join().unwrap())
+            .collect()
     });
     assert!(wrong.is_empty(), "{} examples\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -84,16 +104,24 @@ fn needs_jq(example: &Example) -> bool {
 
 /// Compares the result of an example with its document, and returns an error.
 fn judge(example: &Example, shown: &Shown) -> Option<String> {
-    let Example { place, line, output, .. } = example;
+    let Example {
+        place, line, output, ..
+    } = example;
     let (code, text) = (shown.code.unwrap_or(-1), &shown.text);
     // A document may show an error deliberately.
-    let is_error = output.as_ref().is_some_and(|output| output.starts_with("error: "));
+    let is_error = output
+        .as_ref()
+        .is_some_and(|output| output.starts_with("error: "));
     let codes = if is_error { &[2, 3][..] } else { exit_codes(line) };
     if !codes.contains(&code) || text.contains("Usage:") {
-        return Some(format!("{place}: `{line}` has exit code {code}, not {codes:?}:\n{text}"));
+        return Some(format!(
+            "{place}: `{line}` has exit code {code}, not {codes:?}:\n{text}"
+        ));
     }
     let differs = differs(output.as_deref()?, text)?;
-    Some(format!("{place}: `{line}` prints something else than is shown, {differs}:\n{text}"))
+    Some(format!(
+        "{place}: `{line}` prints something else than is shown, {differs}:\n{text}"
+    ))
 }
 
 /// Returns the first line of the document that was not printed. A line `…` matches any lines.
@@ -111,7 +139,10 @@ fn differs(shown: &str, printed: &str) -> Option<String> {
         }
         gap = line == "…";
     }
-    printed.next().filter(|_| !gap).map(|line| format!("for it goes on with {line:?}"))
+    printed
+        .next()
+        .filter(|_| !gap)
+        .map(|line| format!("for it goes on with {line:?}"))
 }
 
 #[test]

@@ -43,7 +43,10 @@ const CALICOCTL: [&str; 8] = [
 /// Finds the long options in `text`.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-    words.filter(|word| word.strip_prefix("--").is_some_and(|name| name.starts_with(|c| c != '-')))
+    words.filter(|word| {
+        word.strip_prefix("--")
+            .is_some_and(|name| name.starts_with(|c| c != '-'))
+    })
 }
 
 /// Calls `of` with each option of a command and of its subcommands.
@@ -56,7 +59,10 @@ fn each(command: &Command, of: &mut impl FnMut(&Command, &Arg)) {
 fn known() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     each(&calipam::command(), &mut |_, arg| {
-        let names = arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten());
+        let names = arg
+            .get_long()
+            .into_iter()
+            .chain(arg.get_all_aliases().into_iter().flatten());
         known.extend(names.map(|name| format!("--{name}")));
     });
     for command in CALICOCTL {
@@ -86,8 +92,9 @@ fn named() -> BTreeMap<String, String> {
             }
         }
     }
-    let manifests =
-        ["docs/kubernetes", "docs/systemd"].into_iter().flat_map(|name| files(&root().join(name)));
+    let manifests = ["docs/kubernetes", "docs/systemd"]
+        .into_iter()
+        .flat_map(|name| files(&root().join(name)));
     for file in manifests.filter(|file| file.extension().is_none_or(|ending| ending != "json")) {
         add(&file.display().to_string(), &fs::read_to_string(&file).unwrap());
     }
@@ -99,11 +106,16 @@ fn options_in_documents_and_manifests_exist() {
     let (named, known) = (named(), known());
     assert!(named.len() > 80, "{named:?}");
     let is_other = |option: &str| OTHERS.iter().any(|(other, _)| *other == option);
-    let unknown: Vec<_> =
-        named.iter().filter(|(option, _)| !known.contains(*option) && !is_other(option)).collect();
+    let unknown: Vec<_> = named
+        .iter()
+        .filter(|(option, _)| !known.contains(*option) && !is_other(option))
+        .collect();
     assert!(unknown.is_empty(), "no program has these options: {unknown:?}");
     for (option, program) in OTHERS {
-        assert!(named.contains_key(option), "no document names {option} of {program} any more");
+        assert!(
+            named.contains_key(option),
+            "no document names {option} of {program} any more"
+        );
     }
 }
 

@@ -38,7 +38,10 @@ impl Place {
     pub(super) fn start() -> Self {
         let cluster = Cluster::example();
         let server = lease(Kinds::CalicoAndKubevirt(Flavour::Classic)).unwrap();
-        cluster.kubernetes(Flavour::Classic).write_to_server(&server).unwrap();
+        cluster
+            .kubernetes(Flavour::Classic)
+            .write_to_server(&server)
+            .unwrap();
         let place = Self {
             shell: Shell::new([]),
             still: Etcd::start().unwrap(),
@@ -71,7 +74,11 @@ impl Place {
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
         // The same data with a different GUID counts as another cluster.
-        fs::write(at("other.jsonl"), example().replace("0f0e1d2c3b4a5968", "1f0e1d2c3b4a5968")).unwrap();
+        fs::write(
+            at("other.jsonl"),
+            example().replace("0f0e1d2c3b4a5968", "1f0e1d2c3b4a5968"),
+        )
+        .unwrap();
         let fleet = "clusters: [{name: a, datastore: cluster.jsonl}, {name: b, datastore: other.jsonl}]";
         fs::write(at("fleet.yaml"), fleet).unwrap();
         fs::copy(at("cluster.jsonl"), at("var/lib/calipam/sent/prod/eu.jsonl")).unwrap();
@@ -106,11 +113,17 @@ impl Place {
         let programs = self.shell.folder().display().to_string();
         let place = |text: &str| text.replace("/usr/local/bin", &programs);
         let mut job = Command::new("/bin/sh");
-        job.args(["-c", &place(line)]).current_dir("/").stdin(Stdio::null());
-        job.env_clear().env("SHELL", "/bin/sh").env("LOGNAME", "root").env("PATH", "/usr/bin:/bin");
+        job.args(["-c", &place(line)])
+            .current_dir("/")
+            .stdin(Stdio::null());
+        job.env_clear()
+            .env("SHELL", "/bin/sh")
+            .env("LOGNAME", "root")
+            .env("PATH", "/usr/bin:/bin");
         job.envs(settings.iter().map(|(name, value)| (name, place(value))));
         // Stand for settings and folders of the system.
-        job.env("ROOT", home).env("STATE_DIRECTORY", home.join("var/lib/calipam"));
+        job.env("ROOT", home)
+            .env("STATE_DIRECTORY", home.join("var/lib/calipam"));
         job.env("ETCD_ENDPOINTS", etcd.endpoint());
         job
     }
@@ -123,8 +136,14 @@ impl Place {
             None => word.to_owned(),
         };
         let mut program = Command::new(crate::cli::PROGRAM);
-        program.args(line.split(' ').skip(1).map(inside)).current_dir("/").stdin(Stdio::null());
-        program.env_clear().env("HOME", "/").env("ETCD_ENDPOINTS", etcd.endpoint());
+        program
+            .args(line.split(' ').skip(1).map(inside))
+            .current_dir("/")
+            .stdin(Stdio::null());
+        program
+            .env_clear()
+            .env("HOME", "/")
+            .env("ETCD_ENDPOINTS", etcd.endpoint());
         program
     }
 
@@ -133,16 +152,27 @@ impl Place {
         // a placeholder.
         let line = format!("set -o pipefail; fpath=(. \"$HOME/functions\"); {line}");
         let mut command = self.shell.command("bash", &line);
-        command.current_dir(home).env("HOME", home).env("ROOT", home).env("PROFILE", home.join("profile"));
+        command
+            .current_dir(home)
+            .env("HOME", home)
+            .env("ROOT", home)
+            .env("PROFILE", home.join("profile"));
         command.env_remove("XDG_STATE_HOME");
-        command.env("ETCD_ENDPOINTS", etcd.endpoint()).env("ENDPOINT", etcd.endpoint());
+        command
+            .env("ETCD_ENDPOINTS", etcd.endpoint())
+            .env("ENDPOINT", etcd.endpoint());
         command
     }
 
     /// Creates the home folder of one example, with the documents at the paths that the README uses.
     fn home(&self) -> TempDir {
         let home = tempfile::tempdir().unwrap();
-        let copied = Command::new("cp").arg("-rT").arg(self.template()).arg(home.path()).status().unwrap();
+        let copied = Command::new("cp")
+            .arg("-rT")
+            .arg(self.template())
+            .arg(home.path())
+            .status()
+            .unwrap();
         assert!(copied.success());
         std::os::unix::fs::symlink(root().join("docs"), home.path().join("docs")).unwrap();
         home
@@ -168,7 +198,9 @@ impl Place {
         let line = typed(example);
         if line.contains(" undo ") {
             let journal = line.split(' ').find(|word| word.ends_with(".journal"));
-            let journal = journal.map(|path| format!("--journal {path}")).unwrap_or_default();
+            let journal = journal
+                .map(|path| format!("--journal {path}"))
+                .unwrap_or_default();
             let release = format!("calipam release --orphan-handles --yes --settle 0 --grace 0 {journal}");
             Run::of(self.command(&release, &self.written, home.path())).succeeded();
         }
@@ -177,12 +209,18 @@ impl Place {
             return shown(Run::of(command));
         }
         let shown = Terminal::new(200).answer(&mut command, "y\ny\n");
-        Shown { text: shown.text.replace('\r', ""), ..shown }
+        Shown {
+            text: shown.text.replace('\r', ""),
+            ..shown
+        }
     }
 }
 
 fn shown(run: Run) -> Shown {
-    Shown { text: run.stdout + &run.stderr, code: Some(run.code) }
+    Shown {
+        text: run.stdout + &run.stderr,
+        code: Some(run.code),
+    }
 }
 
 /// Adds the contexts that the documents name to a kubeconfig. All of them lead to the same server.
@@ -203,7 +241,9 @@ fn typed(example: &Example) -> String {
     // calicoctl has no option `--settle`. Examples with output are run without it, since the hints in their output
     // would repeat it.
     let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();
-    let replaced = REPLACED.iter().filter(|(_, by)| !(as_it_is && by.contains("--settle")));
+    let replaced = REPLACED
+        .iter()
+        .filter(|(_, by)| !(as_it_is && by.contains("--settle")));
     replaced.fold(line.to_owned(), |line, (from, to)| line.replace(from, to))
 }
 
@@ -211,14 +251,15 @@ fn typed(example: &Example) -> String {
 fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
     let (namespace, from, to) = POD;
     let endpoint = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/{namespace}/");
-    let container = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok()).find_map(|key| {
-        match cluster.get(key) {
+    let container = cluster
+        .keys()
+        .filter_map(|key| std::str::from_utf8(key).ok())
+        .find_map(|key| match cluster.get(key) {
             Some(Object::Json(found)) if key.starts_with(&endpoint) && found["spec"]["pod"] == from => {
                 Some(found["spec"]["containerID"].as_str()?.to_owned())
             }
             _ => None,
-        }
-    });
+        });
     let container = container.expect("the example cluster has the pod");
     let dashes = |text: &str| text.replace('-', "--");
     let names = [
@@ -230,8 +271,11 @@ fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
         (POOL.0.to_owned(), POOL.1.to_owned()),
         (GRACE.0.to_owned(), GRACE.1.to_owned()),
     ];
-    let renamed =
-        |text: &str| names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to));
+    let renamed = |text: &str| {
+        names.iter().fold(text.to_owned(), |text, (from, to)| {
+            text.replace(from.as_str(), to)
+        })
+    };
     let mut entries = Vec::new();
     cluster.for_each_entry(|key, value| {
         let value =

@@ -30,19 +30,29 @@ fn commands_in_texts_and_their_options_exist() {
     let mut seen = 0;
     for (file, text) in documents() {
         for span in spans(&text) {
-            let Some(rest) = NAMES.iter().find_map(|name| span.strip_prefix(name)) else { continue };
-            let words = rest.split([' ', '=', '[', ']', '|', ',']).filter(|word| !word.is_empty());
+            let Some(rest) = NAMES.iter().find_map(|name| span.strip_prefix(name)) else {
+                continue;
+            };
+            let words = rest
+                .split([' ', '=', '[', ']', '|', ','])
+                .filter(|word| !word.is_empty());
             let words: Vec<&str> = words.collect();
             let is_name = |word: &&&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-            let Some(command) = words.first().filter(is_name) else { continue };
+            let Some(command) = words.first().filter(is_name) else {
+                continue;
+            };
             if command.starts_with('-') || *command == "help" || *command == "ipam" {
                 continue;
             }
-            let own = help.get(*command).unwrap_or_else(|| panic!("{file}: `{span}` names no command"));
+            let own = help
+                .get(*command)
+                .unwrap_or_else(|| panic!("{file}: `{span}` names no command"));
             for option in words.iter().filter(|word| word.starts_with("--")) {
                 // The options that calipam shares with kubectl are only in the help of the program, not in that of each
                 // command.
-                let mut all = [own, &help[""]].into_iter().flat_map(|help| help.split([' ', '\n', ',']));
+                let mut all = [own, &help[""]]
+                    .into_iter()
+                    .flat_map(|help| help.split([' ', '\n', ',']));
                 let is_there = all.any(|word| word == *option);
                 assert!(is_there, "{file}: `{span}`: {command} has no option {option}");
             }

@@ -20,7 +20,11 @@ fn cluster(guid: &str, owner: &str) -> KubeCluster {
     let cluster = KubeCluster::start_as(Flavour::Classic, guid);
     cluster.add_namespace("shop");
     cluster.add_node("node-1", json!({}));
-    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(1, "shop", owner, "node-1")]);
+    cluster.add_block(
+        "10.0.0.0/26",
+        "node-1",
+        &[Record::of_pod(1, "shop", owner, "node-1")],
+    );
     cluster.add_pods(&[pod("shop", owner, "node-1", "10.0.0.1", 1)]);
     cluster
 }
@@ -33,9 +37,15 @@ fn kubeconfig(folder: &Path, clusters: [(&str, &KubeCluster); 2]) -> String {
         let text = fs::read_to_string(cluster.server.kubeconfig()).unwrap();
         let one: Value = serde_yaml::from_str(&text).unwrap();
         let mut add = |list: &str, value: Value| joined[list].as_array_mut().unwrap().push(value);
-        add("clusters", json!({"name": name, "cluster": one["clusters"][0]["cluster"]}));
+        add(
+            "clusters",
+            json!({"name": name, "cluster": one["clusters"][0]["cluster"]}),
+        );
         add("users", json!({"name": name, "user": one["users"][0]["user"]}));
-        add("contexts", json!({"name": name, "context": {"cluster": name, "user": name}}));
+        add(
+            "contexts",
+            json!({"name": name, "context": {"cluster": name, "user": name}}),
+        );
     }
     let path = folder.join("kubeconfig");
     fs::write(&path, joined.to_string()).unwrap();
@@ -56,12 +66,21 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
         ["east", "address-in-several-clusters", "10.0.0.1"],
         ["east", "overlapping-cluster-pools", "10.0.0.0/16"],
     ];
-    assert_eq!(between(&checked.json()), expected.map(|finding| finding.map(str::to_owned)).into());
+    assert_eq!(
+        between(&checked.json()),
+        expected.map(|finding| finding.map(str::to_owned)).into()
+    );
 
-    let known = run("history --ip 10.0.0.1 -o json").succeeded().says_nothing().json();
-    let events = events(&known).into_iter().filter(|(_, event)| event["subject"]["kind"] == "address");
-    let holders: BTreeSet<_> =
-        events.map(|(cluster, event)| (cluster, event["after"]["allocatedTo"].as_str().unwrap())).collect();
+    let known = run("history --ip 10.0.0.1 -o json")
+        .succeeded()
+        .says_nothing()
+        .json();
+    let events = events(&known)
+        .into_iter()
+        .filter(|(_, event)| event["subject"]["kind"] == "address");
+    let holders: BTreeSet<_> = events
+        .map(|(cluster, event)| (cluster, event["after"]["allocatedTo"].as_str().unwrap()))
+        .collect();
     assert_eq!(holders, [("east", "shop/web-0"), ("west", "shop/api-0")].into());
     let wanted = "east/pool/default-ipv4-ippool\nwest/pool/default-ipv4-ippool\n";
     assert_eq!(run("show -o name").stdout, wanted);
@@ -76,9 +95,14 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
 fn ctrl_c_ends_all_and_leaves_no_file() {
     let (folder, _) = fleet(&[]);
     // These listeners accept connections but never answer.
-    let silent: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let silent: Vec<TcpListener> = (0..3)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
     let entries = silent.iter().enumerate().map(|(number, silent)| {
-        format!("- {{name: silent-{number}, etcdEndpoints: \"http://{}\"}}\n", silent.local_addr().unwrap())
+        format!(
+            "- {{name: silent-{number}, etcdEndpoints: \"http://{}\"}}\n",
+            silent.local_addr().unwrap()
+        )
     });
     let text = entries.collect::<String>() + "- {name: a, datastore: data/a.jsonl}\n";
     folder.write("fleet.yaml", format!("clusters:\n{text}"));
@@ -87,14 +111,25 @@ fn ctrl_c_ends_all_and_leaves_no_file() {
 
     let files = ["report", "old"]
         .map(|name| format!("--output-file json={}", folder.at(&format!("out/{name}.json"))));
-    let check = format!("check --fleet {} --parallel 2 {}", folder.at("fleet.yaml"), files.join(" "));
+    let check = format!(
+        "check --fleet {} --parallel 2 {}",
+        folder.at("fleet.yaml"),
+        files.join(" ")
+    );
     let child = started(&mut prepare(&check));
-    let _connections: Vec<_> = silent[..2].iter().map(|silent| silent.accept().unwrap()).collect();
+    let _connections: Vec<_> = silent[..2]
+        .iter()
+        .map(|silent| silent.accept().unwrap())
+        .collect();
     std::thread::sleep(Duration::from_millis(100));
     interrupt(&child);
-    let run = Run::ended(child.wait_with_output().unwrap()).exits(130).prints_nothing();
+    let run = Run::ended(child.wait_with_output().unwrap())
+        .exits(130)
+        .prints_nothing();
     assert_eq!(run.stderr, "error: interrupted\n");
-    let left = fs::read_dir(folder.at("out")).unwrap().map(|file| file.unwrap().file_name());
+    let left = fs::read_dir(folder.at("out"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["old.json"]);
     assert_eq!(folder.read("out/old.json"), "old");
 }

@@ -72,7 +72,13 @@ fn between(report: &Value) -> BTreeSet<[String; 3]> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     items(&report["findings"])
         .iter()
-        .map(|finding| [text(&finding["cluster"]), text(&finding["code"]), text(&finding["subject"]["name"])])
+        .map(|finding| {
+            [
+                text(&finding["cluster"]),
+                text(&finding["code"]),
+                text(&finding["subject"]["name"]),
+            ]
+        })
         .filter(|[_, code, _]| codes.contains(&code.as_str()))
         .collect()
 }
@@ -89,7 +95,11 @@ fn one_report_has_what_is_wrong_in_and_between_clusters() {
     assert_eq!(between(&report), fleet.expected);
     assert_eq!(report["counts"]["clusters"], 4);
     let names = column(&report["clusters"], "name");
-    assert_eq!(names, ["a", "b", "c", "d"], "those with most critical findings first");
+    assert_eq!(
+        names,
+        ["a", "b", "c", "d"],
+        "those with most critical findings first"
+    );
     assert_eq!(report["clusters"][0]["labels"]["region"], "eu");
 
     // Exports of all clusters give the same report.
@@ -99,15 +109,21 @@ fn one_report_has_what_is_wrong_in_and_between_clusters() {
     assert_eq!(exported["clusters"][0]["pools"], report["clusters"][0]["pools"]);
     assert!(exported["clusters"][0]["age"].as_i64().unwrap() > 0);
     let prefixed = fleet.expected.into_iter().map(|[cluster, code, subject]| {
-        let subject = if subject == cluster { format!("mesh/{subject}") } else { subject };
+        let subject = if subject == cluster {
+            format!("mesh/{subject}")
+        } else {
+            subject
+        };
         [format!("mesh/{cluster}"), code, subject]
     });
     assert_eq!(between(&exported), prefixed.collect());
     folder.run(&export).failed(2, "--overwrite");
 
     // Lines for `--ignore` accept what they name.
-    let lines =
-        folder.run("check -o ignore").prints("overlapping-cluster-pools 10.1.0.0/16 cluster a\n").stdout;
+    let lines = folder
+        .run("check -o ignore")
+        .prints("overlapping-cluster-pools 10.1.0.0/16 cluster a\n")
+        .stdout;
     let accept = format!("check --ignore {}", folder.at("accepted"));
     folder.write("accepted", &lines);
     folder.run(&accept).succeeded().says_nothing();
@@ -119,12 +135,17 @@ fn one_report_has_what_is_wrong_in_and_between_clusters() {
 fn findings_equal_those_of_a_single_check() {
     let (folder, fleet) = fleet(&[]);
     let (name, cluster) = &fleet.clusters[0];
-    folder.write(&format!("data/{name}.jsonl"), cluster.clone().with(Fault::ALL[0], 2).export());
+    folder.write(
+        &format!("data/{name}.jsonl"),
+        cluster.clone().with(Fault::ALL[0], 2).export(),
+    );
     let mut alone = calipam(&format!("check -d {} -o json", folder.at("data/a.jsonl"))).json();
     let report = folder.run("check -o json").json();
     let alone = alone["findings"].as_array_mut().unwrap();
     assert!(!alone.is_empty());
-    alone.iter_mut().for_each(|finding| finding["cluster"] = "a".into());
+    alone
+        .iter_mut()
+        .for_each(|finding| finding["cluster"] = "a".into());
     assert_eq!(items(&report["findings"]), alone);
 }
 
@@ -139,7 +160,10 @@ fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
     assert_eq!(between(&report), expected);
     assert_eq!(report["counts"]["unreadable"], 2);
     for (name, said) in [("e", "none.jsonl"), ("f", "127.0.0.1:1")] {
-        let found = items(&report["findings"]).iter().find(|found| found["cluster"] == name).unwrap();
+        let found = items(&report["findings"])
+            .iter()
+            .find(|found| found["cluster"] == name)
+            .unwrap();
         assert!(found["message"].as_str().unwrap().contains(said), "{found}");
     }
     folder.run("check").exits(3).prints("2 not read");
@@ -149,10 +173,16 @@ fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
 fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     let (folder, _) = fleet(&[]);
     for name in ["fleet.yaml", "data"] {
-        let list = folder.run_on(name, "show --find-range /16 -o json").succeeded().says_nothing().json();
+        let list = folder
+            .run_on(name, "show --find-range /16 -o json")
+            .succeeded()
+            .says_nothing()
+            .json();
         // The pools are 10.1.0.0/16 to 10.4.0.0/16.
         assert_eq!(items(&list["freeRanges"])[..2], ["10.0.0.0/16", "10.5.0.0/16"]);
-        let pools = items(&list["clusters"]).iter().map(|of| items(&of["document"]["pools"]).len());
+        let pools = items(&list["clusters"])
+            .iter()
+            .map(|of| items(&of["document"]["pools"]).len());
         assert_eq!(pools.collect::<Vec<_>>(), [5; 4]);
     }
     folder.add("taken: [10.0.0.0/9]\n");
@@ -188,13 +218,25 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     assert!(sorted.starts_with("d  "), "{sorted}");
     folder.run("show --nodes --sort-by weight").exits(2);
 
-    let shared = fleet.expected.iter().find(|[_, code, _]| code == "address-in-several-clusters").unwrap();
-    let run = folder.run(&format!("show --ip {}", shared[2])).succeeded().says_nothing();
+    let shared = fleet
+        .expected
+        .iter()
+        .find(|[_, code, _]| code == "address-in-several-clusters")
+        .unwrap();
+    let run = folder
+        .run(&format!("show --ip {}", shared[2]))
+        .succeeded()
+        .says_nothing();
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
     // The clusters that do not use the address have a disabled pool around its block.
     assert_eq!(names, ["a", "b", "c", "d"], "{run:?}");
-    folder.run("show --ip 203.0.113.9").exits(1).prints_exactly("No cluster has the named objects\n");
-    folder.run("show --node nobody").failed(1, "node \"nobody\" not found");
+    folder
+        .run("show --ip 203.0.113.9")
+        .exits(1)
+        .prints_exactly("No cluster has the named objects\n");
+    folder
+        .run("show --node nobody")
+        .failed(1, "node \"nobody\" not found");
 }
 
 #[test]
@@ -212,7 +254,10 @@ fn entries_ignore_the_environment_and_time_out() {
     folder.write("fleet.yaml", text);
     let mut check = prepare("check --settle 0 -o json --cluster-timeout 1s --fleet");
     // The environment names another cluster.
-    let environment = [("KUBECONFIG", "/nonexistent/kubeconfig"), ("ETCD_ENDPOINTS", "http://127.0.0.1:1")];
+    let environment = [
+        ("KUBECONFIG", "/nonexistent/kubeconfig"),
+        ("ETCD_ENDPOINTS", "http://127.0.0.1:1"),
+    ];
     let run = Run::of(check.arg(folder.at("fleet.yaml")).envs(environment))
         .exits(3)
         .prints("it could not be read within 1s");
@@ -256,7 +301,10 @@ fn services_that_the_file_lists_are_those_of_the_cluster() {
     let expected = ["a", "pool-covers-other-cluster", "10.1.0.0/16"].map(str::to_owned);
     assert_eq!(between(&report), [expected].into());
     let other = &report["findings"][0]["evidence"]["others"][0];
-    assert_eq!((&other["kind"], &other["cidr"]), (&"services".into(), &"10.1.0.0/20".into()));
+    assert_eq!(
+        (&other["kind"], &other["cidr"]),
+        (&"services".into(), &"10.1.0.0/20".into())
+    );
     let free = folder.run("show --find-range /16 -o json").json();
     assert_eq!(free["freeRanges"][0], "10.5.0.0/16", "10.0.0.0/16 is of c");
 }
@@ -277,7 +325,12 @@ fn contexts_are_clusters() {
         ("--context test --context prod-1", &["prod-1", "test"]),
         ("--context * --routed", &["prod-1", "prod-2", "test"]),
     ] {
-        assert_eq!(check(&format!("{options} -o json")).exits(3).column("clusters", "name"), names);
+        assert_eq!(
+            check(&format!("{options} -o json"))
+                .exits(3)
+                .column("clusters", "name"),
+            names
+        );
     }
     check("--context pord-1 --context test").failed(2, "did you mean `prod-1`?");
     check("--routed").exits(2);
@@ -298,12 +351,21 @@ fn a_later_check_reports_new_and_gone_findings() {
     let changes = run.json()["changes"].take();
     let gone = column(&changes["gone"], "cluster");
     assert_eq!((&changes["new"], gone.len()), (&2.into(), 3));
-    assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), ["a", "b"].map(str::to_owned).into());
+    assert_eq!(
+        gone.into_iter().collect::<BTreeSet<_>>(),
+        ["a", "b"].map(str::to_owned).into()
+    );
 
     // The first cluster is not read, so its findings with other clusters are not checked. They may still exist.
     fs::remove_file(folder.at("data/a.jsonl")).unwrap();
     let changes = folder.run(&format!("{compare} -o json")).json()["changes"].take();
-    assert_eq!((items(&changes["gone"]).len(), items(&changes["notChecked"]).len()), (0, 1));
-    folder.write("before.json", calipam(&format!("check -d {} -o json", folder.at("data/b.jsonl"))).stdout);
+    assert_eq!(
+        (items(&changes["gone"]).len(), items(&changes["notChecked"]).len()),
+        (0, 1)
+    );
+    folder.write(
+        "before.json",
+        calipam(&format!("check -d {} -o json", folder.at("data/b.jsonl"))).stdout,
+    );
     folder.run(&compare).exits(3);
 }

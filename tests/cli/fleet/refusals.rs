@@ -11,18 +11,33 @@ fn mistakes_in_the_file_are_refused_with_a_hint() {
             "clusters: [{name: a, datastor: a.jsonl}]",
             "cluster \"a\": unknown field `datastor`, expected one of `name`",
         ),
-        ("cluster: []", "unknown field `cluster`, expected `clusters` or `taken`"),
+        (
+            "cluster: []",
+            "unknown field `cluster`, expected `clusters` or `taken`",
+        ),
         ("clusters: [{name: a}]", "does not say how to connect"),
-        ("clusters: [{name: a, datastore: a.jsonl, config: b.cfg}]", "has datastore and config"),
-        ("clusters: [{datastore: a.jsonl}]", "cluster 1: missing field `name`"),
+        (
+            "clusters: [{name: a, datastore: a.jsonl, config: b.cfg}]",
+            "has datastore and config",
+        ),
+        (
+            "clusters: [{datastore: a.jsonl}]",
+            "cluster 1: missing field `name`",
+        ),
         (
             "clusters: [{name: a, datastore: a.j}, {name: a, datastore: b.j}]",
             "two clusters have the name \"a\"",
         ),
         ("clusters: []", "names no cluster"),
         ("clusters: [{name: a b, datastore: a.j}]", "contains a space"),
-        ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "but no etcdEndpoints"),
-        ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "not a list of CIDRs"),
+        (
+            "clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]",
+            "but no etcdEndpoints",
+        ),
+        (
+            "clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]",
+            "not a list of CIDRs",
+        ),
         (
             "clusters: [{name: a, datastore: a.j, services: 10.96.0.0/12}]",
             "cluster \"a\": not a list of CIDRs",
@@ -40,7 +55,9 @@ fn mistakes_in_the_file_are_refused_with_a_hint() {
 fn options_about_one_cluster_are_refused() {
     let (folder, _) = fleet(&[]);
     for option in ["--node node-1", "--pool p", "--namespace x", "--report r"] {
-        folder.run(&format!("check {option}")).failed(2, "works on one cluster");
+        folder
+            .run(&format!("check {option}"))
+            .failed(2, "works on one cluster");
     }
     folder.run("check -d x.jsonl").exits(2);
     for (line, said) in [
@@ -50,7 +67,9 @@ fn options_about_one_cluster_are_refused() {
         ("diff data data", "NEW works on one cluster"),
         ("diff etcd@7", "OLD is a file or folder"),
     ] {
-        folder.run(&line.replace("data", &folder.at("data"))).failed(2, said);
+        folder
+            .run(&line.replace("data", &folder.at("data")))
+            .failed(2, said);
     }
 }
 
@@ -67,6 +86,8 @@ fn repairs_refuse_several_clusters() {
         for contexts in ["--context a --context b", "--context prod-*"] {
             calipam(&format!("{line} {contexts}")).failed(2, "works on one");
         }
-        calipam(&format!("{line} --fleet f.yaml")).failed(2, "check").says("has this option");
+        calipam(&format!("{line} --fleet f.yaml"))
+            .failed(2, "check")
+            .says("has this option");
     }
 }

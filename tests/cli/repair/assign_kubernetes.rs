@@ -10,12 +10,25 @@ use super::site::*;
 /// and an affinity.
 fn site(flavour: Flavour) -> (KubeSite, String) {
     let cluster = healthy();
-    let address = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap().to_string();
+    let address = cluster
+        .spec()
+        .spare_block_v4(0)
+        .hosts()
+        .nth(4)
+        .unwrap()
+        .to_string();
     (KubeSite::of(&cluster, flavour), address)
 }
 
 fn assign(address: &str) -> Vec<&str> {
-    let whose = ["--node", "node-1", "--handle", "printer", "--attribute", "note=printer"];
+    let whose = [
+        "--node",
+        "node-1",
+        "--handle",
+        "printer",
+        "--attribute",
+        "note=printer",
+    ];
     [&["assign", "--yes", "-o", "json", "--ip", address], &whose[..]].concat()
 }
 
@@ -28,7 +41,9 @@ fn an_assignment_is_undone_in_the_native_group() {
     assert!(recorded(&site.objects(), false).contains(&address));
     assert_eq!(site.findings(&[]), unused(&set([&address])));
     // On Kubernetes, objects have kinds and names, and no keys of etcd.
-    let plan = site.run(&["undo", &journal_of(&run), "--dry-run", "-o", "wide"]).prints(" IPAMBlock 10-");
+    let plan = site
+        .run(&["undo", &journal_of(&run), "--dry-run", "-o", "wide"])
+        .prints(" IPAMBlock 10-");
     plan.prints(" IPAMHandle printer").omits("/calico/");
     site.undo_to(&run, &before);
 }
@@ -72,8 +87,14 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
     for number in 0..WRITES {
         let torn_at = tear_write(&torn, number, Tear::Swallow);
         let run = Run::of(site.command_by(torn.kubeconfig(), &arguments));
-        assert!(run.code == 0 && torn_at.try_recv().is_ok(), "write {number}: {run:?}");
-        assert!(recorded(&site.objects(), false).contains(&address), "write {number}");
+        assert!(
+            run.code == 0 && torn_at.try_recv().is_ok(),
+            "write {number}: {run:?}"
+        );
+        assert!(
+            recorded(&site.objects(), false).contains(&address),
+            "write {number}"
+        );
         undo(&journal_of(&run));
     }
 
@@ -81,15 +102,23 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
         let known = site.journals();
         let torn_at = tear_write(&torn, number, Tear::Delay(LATE));
         let mut command = site.command_by(torn.kubeconfig(), &arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        torn_at.recv_timeout(Duration::from_secs(60)).expect("the write comes");
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        torn_at
+            .recv_timeout(Duration::from_secs(60))
+            .expect("the write comes");
         child.kill().unwrap();
         child.wait().unwrap();
         // The delayed write reaches the server after the process is gone.
         thread::sleep(2 * LATE);
         let mut new = site.journals();
         new.retain(|journal| !known.contains(journal));
-        let [journal] = new.as_slice() else { panic!("{new:?}") };
+        let [journal] = new.as_slice() else {
+            panic!("{new:?}")
+        };
         undo(journal.to_str().unwrap());
     }
     site.run(&arguments).succeeded();

@@ -19,7 +19,10 @@ fn site() -> Site {
         "unallocated": [0, 2, 3], "attributes": [{"handle_id": "h1", "secondary": {"node": "a", "z": "1"}}],
         "sequenceNumber": 7, "sequenceNumberForAllocation": {"1": 5}, "deleted": false});
     site.put(HELD, block.to_string());
-    site.put("/calico/ipam/v2/handle/h1", r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
+    site.put(
+        "/calico/ipam/v2/handle/h1",
+        r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#,
+    );
     site
 }
 
@@ -29,20 +32,34 @@ fn calicoctl(site: &Site, arguments: &str) -> Run {
         symlink(crate::cli::PROGRAM, &program).unwrap();
     }
     let mut command = command(&program);
-    command.args(arguments.split_whitespace()).env("ETCD_ENDPOINTS", site.etcd.endpoint());
+    command
+        .args(arguments.split_whitespace())
+        .env("ETCD_ENDPOINTS", site.etcd.endpoint());
     Run::of(command.env("XDG_STATE_HOME", site.home()).stdin(Stdio::null()))
 }
 
 /// Recorded runs of the real tool, each with its arguments, exit code and stdout. Failures were printed on stderr.
 const RECORDED: [(&str, i32, &str); 13] = [
-    ("ipam configure --strictaffinity=true", 0, "Successfully set StrictAffinity to: true\n"),
-    ("ipam configure --max-blocks-per-host=2", 0, "Successfully set MaxBlocksPerHost to: 2\n"),
+    (
+        "ipam configure --strictaffinity=true",
+        0,
+        "Successfully set StrictAffinity to: true\n",
+    ),
+    (
+        "ipam configure --max-blocks-per-host=2",
+        0,
+        "Successfully set MaxBlocksPerHost to: 2\n",
+    ),
     (
         "ipam configure --strictaffinity=false",
         1,
         "error: MaxBlocksPerHost requires StrictAffinity to be enabled\n",
     ),
-    ("ipam configure --ip-cooldown-seconds=0", 0, "Successfully set IPCooldownSeconds to: 0\n"),
+    (
+        "ipam configure --ip-cooldown-seconds=0",
+        0,
+        "Successfully set IPCooldownSeconds to: 0\n",
+    ),
     (
         "ipam split 2 --name=p",
         1,
@@ -66,8 +83,16 @@ const RECORDED: [(&str, i32, &str); 13] = [
         0,
         "IP 10.7.0.1 is in use\nHandle ID: h1\nActive Owner Attributes:\n  node: a\n  z: 1\n",
     ),
-    ("ipam release --ip=10.7.0.1", 0, "Successfully released IP address 10.7.0.1\n"),
-    ("ipam release --ip=10.7.0.1", 1, "IP address 10.7.0.1 is not assigned\n"),
+    (
+        "ipam release --ip=10.7.0.1",
+        0,
+        "Successfully released IP address 10.7.0.1\n",
+    ),
+    (
+        "ipam release --ip=10.7.0.1",
+        1,
+        "IP address 10.7.0.1 is not assigned\n",
+    ),
     ("ipam show --ip=10.7.0.1", 0, "10.7.0.1 is not assigned\n"),
 ];
 
@@ -77,10 +102,17 @@ fn commands_print_what_calicoctl_printed() {
     for (arguments, code, recorded) in RECORDED {
         let run = calicoctl(&site, arguments).exits(code);
         assert_eq!(run.stdout, if code == 0 { recorded } else { "" }, "{arguments}");
-        assert!(code == 0 || run.stderr.starts_with(recorded), "{arguments} {run:?}");
+        assert!(
+            code == 0 || run.stderr.starts_with(recorded),
+            "{arguments} {run:?}"
+        );
         if arguments.contains("split 3") {
             let pool = site.json(&key::pool("p"));
-            assert_eq!(pool["spec"]["disabled"], Value::Null, "calicoctl leaves it disabled");
+            assert_eq!(
+                pool["spec"]["disabled"],
+                Value::Null,
+                "calicoctl leaves it disabled"
+            );
         }
     }
     let expected = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled",
@@ -95,8 +127,10 @@ fn commands_print_what_calicoctl_printed() {
 #[test]
 fn version_prints_the_lines_of_calicoctl() {
     let site = site();
-    let client =
-        format!("Client Version:    v3.33.0\nGit commit:        calipam-{}\n", env!("CARGO_PKG_VERSION"));
+    let client = format!(
+        "Client Version:    v3.33.0\nGit commit:        calipam-{}\n",
+        env!("CARGO_PKG_VERSION")
+    );
     let spec = |spec: Value| {
         let mut information = site.json(INFORMATION);
         information["spec"] = spec;
@@ -104,16 +138,20 @@ fn version_prints_the_lines_of_calicoctl() {
     };
     spec(json!({"calicoVersion": "v3.32.1", "clusterType": "k8s,bgp\u{1b}[31m"}));
     let lines = "Cluster Version:   v3.32.1\nCluster Type:      k8s,bgp\\u{1b}[31m\n";
-    assert_eq!(calicoctl(&site, "version --allow-version-mismatch").stdout, format!("{client}{lines}"));
+    assert_eq!(
+        calicoctl(&site, "version --allow-version-mismatch").stdout,
+        format!("{client}{lines}")
+    );
     spec(json!({}));
     let run = calicoctl(&site, "version");
     let unknown = format!("{client}Cluster Version:   unknown\nCluster Type:      unknown\n");
     assert_eq!((run.code, run.stdout, run.stderr.as_str()), (0, unknown, ""));
 
     site.delete(INFORMATION);
-    for (more, says) in
-        [("", "Unable to retrieve Cluster Version or Type: "), (" --config /no/such/file", "error: ")]
-    {
+    for (more, says) in [
+        ("", "Unable to retrieve Cluster Version or Type: "),
+        (" --config /no/such/file", "error: "),
+    ] {
         let run = calicoctl(&site, &format!("version{more}")).says(more.trim_start_matches(" --config "));
         assert_eq!((run.code, &run.stdout), (1, &client), "{run:?}");
         assert!(run.stderr.starts_with(says), "{run:?}");
@@ -125,14 +163,26 @@ fn refusals_have_the_words_and_code_of_calicoctl() {
     let site = site();
     let before = site.dump();
     for (arguments, says) in [
-        ("configure", "at least one configuration option must be specified\n"),
-        ("configure --strictaffinity=maybe", "invalid value. Use true or false to set strictaffinity\n"),
-        ("configure --max-blocks-per-host=x", "invalid value for maxblockhost. Use a valid number\n"),
+        (
+            "configure",
+            "at least one configuration option must be specified\n",
+        ),
+        (
+            "configure --strictaffinity=maybe",
+            "invalid value. Use true or false to set strictaffinity\n",
+        ),
+        (
+            "configure --max-blocks-per-host=x",
+            "invalid value for maxblockhost. Use a valid number\n",
+        ),
         (
             "configure --kubevirt-ip-persistence=on",
             "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled\n",
         ),
-        ("split 2", "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split\n"),
+        (
+            "split 2",
+            "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split\n",
+        ),
         (
             "split two --name=p",
             "error reading number to split IP pools into. two is not a valid number: strconv.Atoi: parsing \"two\": invalid \
@@ -140,15 +190,25 @@ fn refusals_have_the_words_and_code_of_calicoctl() {
         ),
         ("frobnicate", "error: "),
     ] {
-        calicoctl(&site, &format!("ipam {arguments}")).exits(1).prints_nothing().says_first(says);
+        calicoctl(&site, &format!("ipam {arguments}"))
+            .exits(1)
+            .prints_nothing()
+            .says_first(says);
     }
     // calicoctl prints these errors on stdout.
     for (command, address) in [("show", "10.7.0"), ("release", "nonsense")] {
         let run = calicoctl(&site, &format!("ipam {command} --ip={address}")).exits(1);
-        assert_eq!(run.stdout, format!("Error executing command: invalid IP address specified: {address}\n"));
+        assert_eq!(
+            run.stdout,
+            format!("Error executing command: invalid IP address specified: {address}\n")
+        );
     }
     assert_eq!(site.dump(), before);
-    assert_eq!(calicoctl(&site, "ipam release").code, 0, "with neither address nor report nothing is done");
+    assert_eq!(
+        calicoctl(&site, "ipam release").code,
+        0,
+        "with neither address nor report nothing is done"
+    );
     assert_eq!(calicoctl(&site, "ipam --help").code, 0);
 }
 
@@ -156,37 +216,91 @@ fn refusals_have_the_words_and_code_of_calicoctl() {
 fn tables_have_the_columns_of_calicoctl() {
     let site = site();
     let show = calicoctl(&site, "ipam show --show-blocks");
-    let lines: Vec<Vec<&str>> =
-        show.stdout.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
-    assert_eq!(lines[1], ["", "GROUPING", "CIDR", "IPS TOTAL", "IPS IN USE", "IPS RESERVED", "IPS FREE", ""]);
-    let pool = ["", "IP Pool", "10.7.0.0/29", "8", "1 (12%)", "0 (0%)", "7 (88%)", ""];
-    let at = lines.iter().position(|line| *line == pool).unwrap_or_else(|| panic!("{show:?}"));
-    assert_eq!(lines[at + 1], ["", "Block", "10.7.0.0/30", "4", "1 (25%)", "0 (0%)", "3 (75%)", ""]);
+    let lines: Vec<Vec<&str>> = show
+        .stdout
+        .lines()
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    assert_eq!(
+        lines[1],
+        [
+            "",
+            "GROUPING",
+            "CIDR",
+            "IPS TOTAL",
+            "IPS IN USE",
+            "IPS RESERVED",
+            "IPS FREE",
+            ""
+        ]
+    );
+    let pool = [
+        "",
+        "IP Pool",
+        "10.7.0.0/29",
+        "8",
+        "1 (12%)",
+        "0 (0%)",
+        "7 (88%)",
+        "",
+    ];
+    let at = lines
+        .iter()
+        .position(|line| *line == pool)
+        .unwrap_or_else(|| panic!("{show:?}"));
+    assert_eq!(
+        lines[at + 1],
+        [
+            "",
+            "Block",
+            "10.7.0.0/30",
+            "4",
+            "1 (25%)",
+            "0 (0%)",
+            "3 (75%)",
+            ""
+        ]
+    );
     assert!(!calicoctl(&site, "ipam show").stdout.contains("Block"));
 
     let configuration = calicoctl(&site, "ipam show --show-configuration=true").stdout;
-    assert!(configuration.contains("| PROPERTY                     | VALUE   |\n"), "{configuration}");
-    assert!(configuration.contains("| StrictAffinity               | false   |\n"), "{configuration}");
+    assert!(
+        configuration.contains("| PROPERTY                     | VALUE   |\n"),
+        "{configuration}"
+    );
+    assert!(
+        configuration.contains("| StrictAffinity               | false   |\n"),
+        "{configuration}"
+    );
 
     let cidr = "10.7.0.0/30".parse().unwrap();
     site.change_block(cidr, |block| block.affinity = Some("host:b".into()));
     let borrowed = calicoctl(&site, "ipam show --show-borrowed").stdout;
-    let row =
-        borrowed.lines().find(|line| line.contains("10.7.0.1 ")).unwrap_or_else(|| panic!("{borrowed}"));
+    let row = borrowed
+        .lines()
+        .find(|line| line.contains("10.7.0.1 "))
+        .unwrap_or_else(|| panic!("{borrowed}"));
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     assert_eq!(cells, ["", "10.7.0.1", "a", "10.7.0.0/30", "b", "", "", ""]);
 
     // After the cooldown, an address counts as free, although the block still records it.
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     site.change_block(cidr, |block| block.cool(&["10.7.0.1".parse().unwrap()], &now));
-    site.put(CONFIG, r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":3600}"#);
+    site.put(
+        CONFIG,
+        r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":3600}"#,
+    );
     calicoctl(&site, "ipam show --ip=10.7.0.1").refused(1, "is currently in cooldown");
     site.change_block(cidr, |block| {
         let released = |record: &mut Attribute| record.released_at = Some("2026-01-01T00:00:00Z".into());
         block.attributes.iter_mut().for_each(released);
     });
     let cooled = calicoctl(&site, "ipam show --ip=10.7.0.1");
-    assert_eq!((cooled.code, cooled.stdout.as_str()), (0, "10.7.0.1 is not assigned\n"), "{cooled:?}");
+    assert_eq!(
+        (cooled.code, cooled.stdout.as_str()),
+        (0, "10.7.0.1 is not assigned\n"),
+        "{cooled:?}"
+    );
 }
 
 #[test]
@@ -197,15 +311,25 @@ fn only_unused_addresses_are_released_and_a_check_has_the_lines_and_the_report_o
     cluster.inject(Fault::OrphanHandle, 1);
     let site = Site::of(&cluster);
     let before = site.dump();
-    let run = calicoctl(&site, &format!("ipam release --ip={used}")).exits(1).prints_nothing();
-    assert!(run.stderr.starts_with(&format!("error: IP address {used} is not released: ")), "{run:?}");
+    let run = calicoctl(&site, &format!("ipam release --ip={used}"))
+        .exits(1)
+        .prints_nothing();
+    assert!(
+        run.stderr
+            .starts_with(&format!("error: IP address {used} is not released: ")),
+        "{run:?}"
+    );
     assert!(run.stderr.contains("calicoctl would have released it"), "{run:?}");
     assert_eq!(site.dump(), before);
 
     calicoctl(&site, "datastore migrate lock").succeeded();
     let file = site.home.path().join("report.json");
     // Problems are no failure.
-    let check = calicoctl(&site, &format!("ipam check --show-problem-ips -o {}", file.display())).exits(0);
+    let check = calicoctl(
+        &site,
+        &format!("ipam check --show-problem-ips -o {}", file.display()),
+    )
+    .exits(0);
     let lines: Vec<&str> = check.stdout.lines().collect();
     let leaked = pod.address();
     assert_eq!(lines[0], "Checking IPAM for inconsistencies...");
@@ -215,17 +339,29 @@ fn only_unused_addresses_are_released_and_a_check_has_the_lines_and_the_report_o
         format!("Found {number} IPs that are allocated in IPAM but not actually in use."),
         "Found 1 handles with no matching IPs (and ".to_owned(),
     ] {
-        assert!(lines.iter().any(|line| line.starts_with(&begin)), "{begin}: {check:?}");
+        assert!(
+            lines.iter().any(|line| line.starts_with(&begin)),
+            "{begin}: {check:?}"
+        );
     }
-    assert_eq!(*lines.last().unwrap(), format!("Check complete; found {} problems.", number + 1));
+    assert_eq!(
+        *lines.last().unwrap(),
+        format!("Check complete; found {} problems.", number + 1)
+    );
 
     let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(report["datastoreLocked"], true);
     let element = &report["allocations"][leaked.to_string()][0];
-    assert_eq!((&element["inUse"], &element["owners"]), (&json!(false), &Value::Null), "{element}");
+    assert_eq!(
+        (&element["inUse"], &element["owners"]),
+        (&json!(false), &Value::Null),
+        "{element}"
+    );
     assert!(element["sequenceNumber"].is_u64());
     let all = report["allocations"].as_object().unwrap().values();
-    let unused = all.flat_map(|list| list.as_array().unwrap()).filter(|element| element["inUse"] == false);
+    let unused = all
+        .flat_map(|list| list.as_array().unwrap())
+        .filter(|element| element["inUse"] == false);
     assert_eq!(unused.count(), number);
     assert_eq!(report["leakedHandles"].as_array().unwrap().len(), 1);
     assert_eq!(report["leakedHandles"][0]["UID"], Value::Null);
@@ -248,5 +384,8 @@ fn only_unused_addresses_are_released_and_a_check_has_the_lines_and_the_report_o
 
     calicoctl(&site, "datastore migrate unlock").succeeded();
     let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display())).exits(1);
-    assert!(run.stderr.starts_with("the provided reports are all stale"), "{run:?}");
+    assert!(
+        run.stderr.starts_with("the provided reports are all stale"),
+        "{run:?}"
+    );
 }

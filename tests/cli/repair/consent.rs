@@ -10,23 +10,38 @@ fn nothing_is_written_without_a_yes() {
     let (site, pod) = Site::leaky();
     let before = site.dump();
     let is_unchanged = |why: &str| {
-        assert_eq!((site.dump(), site.journals()), (before.clone(), Vec::new()), "{why}");
+        assert_eq!(
+            (site.dump(), site.journals()),
+            (before.clone(), Vec::new()),
+            "{why}"
+        );
     };
 
-    let run = site.run(&RELEASE).exits(2).prints_last("Plan: 2 addresses, 2 blocks, 1 handle\n");
+    let run = site
+        .run(&RELEASE)
+        .exits(2)
+        .prints_last("Plan: 2 addresses, 2 blocks, 1 handle\n");
     run.says("error: confirmation needed, but stdin is not a terminal\nhint: use `calipam release --leaked");
     is_unchanged("without a terminal");
     for answer in ["n\n", "\n", "\u{4}", "yess\n"] {
-        site.asked(&RELEASE, answer).exits(1).shows("error: aborted; nothing was changed");
+        site.asked(&RELEASE, answer)
+            .exits(1)
+            .shows("error: aborted; nothing was changed");
         is_unchanged(answer);
     }
     let mut command = site.command(&RELEASE);
     let command = command.env("TERM", "dumb");
-    Terminal::new(200).converse(command, "[y/N] ", |_, program| interrupt(program)).exits(130);
+    Terminal::new(200)
+        .converse(command, "[y/N] ", |_, program| interrupt(program))
+        .exits(130);
     is_unchanged("ctrl-c");
     // A short plan is shown completely, so it cannot be listed.
     let short = site.asked(&RELEASE, "l\n");
-    assert_eq!((short.code, short.text.matches("[y/N").count()), (Some(1), 1), "{short:?}");
+    assert_eq!(
+        (short.code, short.text.matches("[y/N").count()),
+        (Some(1), 1),
+        "{short:?}"
+    );
     for extra in [&["--dry-run"][..], &["--dry-run", "--yes", "--lock"]] {
         let says = "dry run: nothing was changed\nhint: `calipam release --leaked --grace 0 --settle 0";
         site.run(&[&RELEASE[..], extra].concat()).succeeded().says(says);
@@ -40,13 +55,33 @@ fn nothing_is_written_without_a_yes() {
     std::fs::write(&file, "mine").unwrap();
     let journal = file.join("run.journal");
     let cases: [(&[&str], i32, &str); 4] = [
-        (&[], 2, "use `calipam release --leaked --grace 1h --settle 0 --yes`"),
-        (&["--yes", "--max-changes", "1"], 1, "the plan makes 2 changes, more than the limit of 1"),
-        (&["--yes", "--journal", journal.to_str().unwrap()], 3, "cannot write the journal "),
-        (&["--dry-run"], 0, "the plan assumes that a second check, 1h later, finds the same"),
+        (
+            &[],
+            2,
+            "use `calipam release --leaked --grace 1h --settle 0 --yes`",
+        ),
+        (
+            &["--yes", "--max-changes", "1"],
+            1,
+            "the plan makes 2 changes, more than the limit of 1",
+        ),
+        (
+            &["--yes", "--journal", journal.to_str().unwrap()],
+            3,
+            "cannot write the journal ",
+        ),
+        (
+            &["--dry-run"],
+            0,
+            "the plan assumes that a second check, 1h later, finds the same",
+        ),
     ];
     for (more, code, told) in cases {
-        let run = site.run(&[&waiting[..], more].concat()).exits(code).says(told).does_not_say("rechecking");
+        let run = site
+            .run(&[&waiting[..], more].concat())
+            .exits(code)
+            .says(told)
+            .does_not_say("rechecking");
         if code == 0 {
             run.says("2 addresses or handles were found unused once; ")
                 .prints(&format!("release-address  {}", pod.address()));
@@ -61,7 +96,12 @@ fn the_question_names_the_cluster_and_the_number_of_changes_after_the_plan() {
     let (site, pod) = Site::leaky();
     let in_order = |shown: Shown, texts: [&str; 3]| {
         assert_eq!(shown.code, Some(0), "{shown:?}");
-        let place = |text| shown.text.find(text).unwrap_or_else(|| panic!("{text}: {}", shown.text));
+        let place = |text| {
+            shown
+                .text
+                .find(text)
+                .unwrap_or_else(|| panic!("{text}: {}", shown.text))
+        };
         let [plan, question, result] = texts.map(place);
         assert!(plan < question && question < result, "{}", shown.text);
     };
@@ -69,13 +109,18 @@ fn the_question_names_the_cluster_and_the_number_of_changes_after_the_plan() {
         "Change 2 addresses, 2 blocks and 1 handle of cluster 0f0e1d2c3b4a59687786951423324150 at {}? [y/N] ",
         site.etcd.endpoint()
     );
-    in_order(site.asked(&RELEASE, "y\n"), ["release-address", &question, "Done: 2 of 2 steps"]);
+    in_order(
+        site.asked(&RELEASE, "y\n"),
+        ["release-address", &question, "Done: 2 of 2 steps"],
+    );
     let released = site.dump();
     assert!(!recorded(&released).contains_key(&pod.address()));
 
     let journal = site.journals().pop().unwrap();
     let undo = ["undo", journal.to_str().unwrap(), "-o", "yaml"];
-    site.asked(&undo[..2], "n\n").exits(1).shows("Change 2 blocks and 1 handle of cluster");
+    site.asked(&undo[..2], "n\n")
+        .exits(1)
+        .shows("Change 2 blocks and 1 handle of cluster");
     assert_eq!(site.dump(), released);
 
     let restored = format!("create-handle  /calico/ipam/v2/handle/{}", pod.handle);
@@ -94,7 +139,10 @@ fn the_question_shows_hostile_text_escaped() {
     site.put(INFORMATION, information.to_string());
     let shown = site.asked(&RELEASE, "n\n").exits(1);
     let shown = shown.shows_wrapped("of cluster 0f0e\\r\\u{1b}[2K\\u{202e}\\u{e0041} at http://");
-    assert!(!shown.text.contains(['\u{1b}', '\u{202e}', '\u{e0041}']), "{shown:?}");
+    assert!(
+        !shown.text.contains(['\u{1b}', '\u{202e}', '\u{e0041}']),
+        "{shown:?}"
+    );
 }
 
 /// Addresses that come into use while the question is open are kept, since the plan is checked again after the answer.
@@ -117,7 +165,10 @@ fn changes_that_are_outdated_at_the_answer_are_skipped() {
         site.put(&pod.endpoint, endpoint);
         site.put(&key::node(&node), node_object);
     });
-    shown.exits(1).shows("not done: ").shows("Done: 2 of 6 steps; 4 steps aborted (conflict)");
+    shown
+        .exits(1)
+        .shows("not done: ")
+        .shows("Done: 2 of 6 steps; 4 steps aborted (conflict)");
     let after = site.dump();
     assert_eq!(recorded(&after), recorded_without(&before, &[other]));
     let affinity = key::affinity("host", &node, cluster.nodes()[2].blocks[0]);
@@ -145,7 +196,8 @@ fn a_limit_of_changes_is_a_brake_for_runs_dry_runs_and_undo() {
     undo("--dry-run", "3").succeeded();
     assert_eq!(site.dump(), released);
     // An empty plan is within every limit.
-    site.run_at_once(&["rebuild", "--max-changes", "0"], &[]).succeeded();
+    site.run_at_once(&["rebuild", "--max-changes", "0"], &[])
+        .succeeded();
 }
 
 /// At the question, the user has seen the complete plan, or can list it.

@@ -53,13 +53,20 @@ impl Printed {
     /// The cures with a command line of calipam. Those for the fewest findings come first, so that they are not left
     /// over by one that repairs everything.
     fn of(report: &Value) -> Vec<Self> {
-        let of_causes = items(&report["causes"]).iter().flat_map(|cause| items(&cause["cures"]));
-        let all = of_causes.chain(items(&report["cures"])).filter(|cure| cure["tried"] == json!(true));
+        let of_causes = items(&report["causes"])
+            .iter()
+            .flat_map(|cause| items(&cause["cures"]));
+        let all = of_causes
+            .chain(items(&report["cures"]))
+            .filter(|cure| cure["tried"] == json!(true));
         let mut cures: Vec<Self> = Vec::new();
         for cure in all {
             let command = cure["command"].as_str().unwrap().to_owned();
             if command.starts_with("calipam ") && cures.iter().all(|known| known.command != command) {
-                cures.push(Self { command, effect: cure["effect"].clone() });
+                cures.push(Self {
+                    command,
+                    effect: cure["effect"].clone(),
+                });
             }
         }
         cures.sort_by_key(|cure| cure.effect["findings"].as_u64());
@@ -106,7 +113,10 @@ impl Place {
 
             let gone = before.difference(&after).count() as u64;
             let named = cure.effect["findings"].as_u64().unwrap();
-            assert!(gone >= named && gone > 0, "{name}: {gone} findings are gone of {named}: {run:?}");
+            assert!(
+                gone >= named && gone > 0,
+                "{name}: {gone} findings are gone of {named}: {run:?}"
+            );
             // A corrupt block hides other findings.
             let is_corrupt = |finding: &&String| finding.starts_with("corrupt-block ");
             let hid = before.difference(&after).any(|gone| is_corrupt(&gone));
@@ -123,7 +133,11 @@ impl Place {
 
 /// True for a difference between the two configurations in etcd, of which a plan of `configure` warns.
 fn is_announced(finding: &str, plan: &Value) -> bool {
-    let warnings = plan["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let warnings = plan["warnings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     finding == "configuration-mismatch default"
         && warnings
             .into_iter()
@@ -161,9 +175,13 @@ fn each_fault_is_cured(place: &Place, form: Form, write: impl Fn(&Cluster)) {
 
 #[test]
 fn the_cures_of_each_fault_keep_their_promises_on_etcd() {
-    let place =
-        Place { server: Server::Etcd(Box::new(Etcd::start().unwrap())), home: tempfile::tempdir().unwrap() };
-    let Server::Etcd(etcd) = &place.server else { unreachable!() };
+    let place = Place {
+        server: Server::Etcd(Box::new(Etcd::start().unwrap())),
+        home: tempfile::tempdir().unwrap(),
+    };
+    let Server::Etcd(etcd) = &place.server else {
+        unreachable!()
+    };
     each_fault_is_cured(&place, Form::Etcd, |cluster| {
         etcd.delete_below("/calico/").unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
@@ -173,8 +191,13 @@ fn the_cures_of_each_fault_keep_their_promises_on_etcd() {
 #[test]
 fn the_cures_of_each_fault_keep_their_promises_on_kubernetes() {
     let server = lease(Kinds::CalicoAndKubevirt(Flavour::Native)).unwrap();
-    let place = Place { server: Server::Kubernetes(Box::new(server)), home: tempfile::tempdir().unwrap() };
-    let Server::Kubernetes(server) = &place.server else { unreachable!() };
+    let place = Place {
+        server: Server::Kubernetes(Box::new(server)),
+        home: tempfile::tempdir().unwrap(),
+    };
+    let Server::Kubernetes(server) = &place.server else {
+        unreachable!()
+    };
     let empty = server.etcd().entries_below("/registry/").unwrap();
     each_fault_is_cured(&place, Form::Native, |cluster| {
         let now = server.etcd().entries_below("/registry/").unwrap();

@@ -36,7 +36,12 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         assert_eq!(after.sequence, before.sequence + 1);
         if seconds == 0 {
             assert_eq!(after.allocations[ordinal], None);
-            let expected: Vec<i64> = before.unallocated.iter().copied().chain([ordinal as i64]).collect();
+            let expected: Vec<i64> = before
+                .unallocated
+                .iter()
+                .copied()
+                .chain([ordinal as i64])
+                .collect();
             assert_eq!(after.unallocated, expected, "what is freed goes to the tail");
             assert!(!after.sequences.contains_key(&ordinal.to_string()));
             continue;
@@ -63,7 +68,10 @@ fn an_empty_block_without_owner_is_deleted() {
     let before = site.dump();
     let run = site.release(&["--leaked"]).succeeded();
     assert_eq!(site.value(&key::block(block)), None);
-    assert_eq!(site.findings(&["--skip-rule", "configuration-mismatch"]), BTreeSet::new());
+    assert_eq!(
+        site.findings(&["--skip-rule", "configuration-mismatch"]),
+        BTreeSet::new()
+    );
     site.undo_to(&run, &before);
 }
 
@@ -81,12 +89,23 @@ fn handles_with_a_carriage_return_are_deleted() {
         cluster.put(key::handle(&id), object);
         let site = Site::of(&cluster);
         assert!(site.dump().contains_key(&key::handle(&id)));
-        let targets = if by_handle { vec!["--handle", &pod.handle] } else { vec!["--leaked"] };
+        let targets = if by_handle {
+            vec!["--handle", &pod.handle]
+        } else {
+            vec!["--leaked"]
+        };
         let run = site.release(&targets).succeeded();
-        assert!(!run.stdout.contains('\r') && !run.stderr.contains('\r'), "{run:?}");
+        assert!(
+            !run.stdout.contains('\r') && !run.stderr.contains('\r'),
+            "{run:?}"
+        );
         let after = site.dump();
         assert!(!after.contains_key(&key::handle(&id)));
-        assert!(pod.addresses.iter().all(|(address, _)| !recorded(&after).contains_key(address)));
+        assert!(
+            pod.addresses
+                .iter()
+                .all(|(address, _)| !recorded(&after).contains_key(address))
+        );
         assert_eq!(site.findings(&[]), BTreeSet::new());
     }
 }
@@ -102,10 +121,18 @@ fn handles_with_wrong_counts_are_corrected_or_deleted() {
     let site = Site::of(&cluster);
     let before = site.dump();
     let run = site.release(&["--leaked", "-o", "json"]).succeeded();
-    let corrected = changes(&run.json()).into_iter().filter(|change| change.starts_with("set-handle-counts"));
-    assert_eq!(set(corrected), set(pods.iter().map(|pod| format!("set-handle-counts {}", pod.handle))));
+    let corrected = changes(&run.json())
+        .into_iter()
+        .filter(|change| change.starts_with("set-handle-counts"));
+    assert_eq!(
+        set(corrected),
+        set(pods.iter().map(|pod| format!("set-handle-counts {}", pod.handle)))
+    );
     let after = site.dump();
-    assert!(pods.iter().all(|pod| !after.contains_key(&key::handle(&pod.handle))));
+    assert!(
+        pods.iter()
+            .all(|pod| !after.contains_key(&key::handle(&pod.handle)))
+    );
     assert_eq!(site.findings(&[]), BTreeSet::new());
     site.undo_to(&run, &before);
 }
@@ -121,10 +148,21 @@ fn remaining_handles_count_the_remaining_addresses() {
     let bare = Attribute::bare(&id);
     let extra = cluster.block_mut(block).take(2, bare);
     cluster.count(&id, block, 2);
-    let both = [owner.addresses.iter().map(|(address, _)| *address).collect(), vec![extra[0]]].concat();
+    let both = [
+        owner.addresses.iter().map(|(address, _)| *address).collect(),
+        vec![extra[0]],
+    ]
+    .concat();
     cluster.set_addresses(&owner.endpoint, &both);
     let site = Site::of(&cluster);
     let run = site.release(&["--leaked", "-o", "json"]);
-    assert_eq!(changes(&run.json()), set([format!("release-address {}", extra[1])]), "{run:?}");
-    assert_eq!(site.json(&key::handle(&id))["block"], json!({block.to_string(): 1}));
+    assert_eq!(
+        changes(&run.json()),
+        set([format!("release-address {}", extra[1])]),
+        "{run:?}"
+    );
+    assert_eq!(
+        site.json(&key::handle(&id))["block"],
+        json!({block.to_string(): 1})
+    );
 }

@@ -45,7 +45,9 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
     let site = Site::with(&cluster, Etcd::start_version(version).unwrap());
     let before = site.dump();
     let says = "hint: `calipam release --leaked --orphan-handles --dry-run --grace 0 --settle 0";
-    let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]).says(says);
+    let short = site
+        .release(&["--leaked", "--orphan-handles", "--dry-run"])
+        .says(says);
     let run = site.release(&["--leaked", "--orphan-handles", "-o", "json"]);
     let plan = run.json();
     let after = site.dump();
@@ -54,7 +56,10 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
     assert_eq!(plan["execution"]["conflicts"], json!([]));
 
     let named = named(&plan, &before);
-    let strays: Vec<_> = differing(&before, &after).into_iter().filter(|key| !named.contains(key)).collect();
+    let strays: Vec<_> = differing(&before, &after)
+        .into_iter()
+        .filter(|key| !named.contains(key))
+        .collect();
     assert_eq!(strays, Vec::<String>::new());
     let released = subjects(&changes(&plan), "release-address ");
     let mut expected = recorded(&before);
@@ -63,15 +68,24 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
     }
     assert_eq!(recorded(&after), expected);
 
-    let skipped: Vec<String> =
-        skips(&plan).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+    let skipped: Vec<String> = skips(&plan)
+        .iter()
+        .map(|line| line.split_once(' ').unwrap().1.to_owned())
+        .collect();
     // Leaked addresses with an unknown owner have a lower severity, and are kept.
-    let leaks = cluster.truth().iter().filter(|f| f.code == "leaked-address" && f.severity.is_none());
-    let leaks = leaks.map(|f| f.subject).chain(cluster.young.iter().map(ToString::to_string));
+    let leaks = cluster
+        .truth()
+        .iter()
+        .filter(|f| f.code == "leaked-address" && f.severity.is_none());
+    let leaks = leaks
+        .map(|f| f.subject)
+        .chain(cluster.young.iter().map(ToString::to_string));
     let leaks: BTreeSet<String> = leaks.filter(|s| !skipped.contains(s)).collect();
     assert_eq!(released, leaks);
-    let count =
-        format!("\nACTION           COUNT  FOR EXAMPLE\nrelease-address {:>6}  10.128", released.len());
+    let count = format!(
+        "\nACTION           COUNT  FOR EXAMPLE\nrelease-address {:>6}  10.128",
+        released.len()
+    );
     short.prints(&count);
 
     for finding in site.findings(&[]) {
@@ -89,12 +103,20 @@ fn all_goes_and_comes_back(version: EtcdVersion) {
 fn without_anything_to_do_nothing_is_written_and_a_quiet_run_prints_nothing() {
     let site = Site::healthy();
     let before = site.dump();
-    site.release(&["--leaked", "--orphan-handles"]).succeeded().prints("\nNothing to do\n");
+    site.release(&["--leaked", "--orphan-handles"])
+        .succeeded()
+        .prints("\nNothing to do\n");
     let quiet = |site: &Site, arguments: &[&str]| site.run(&[arguments, &["--settle", "0", "-q"]].concat());
     for arguments in [&["check"][..], &["release", "--leaked", "--yes"], &["rebuild"]] {
-        quiet(&site, arguments).succeeded().prints_nothing().says_nothing();
+        quiet(&site, arguments)
+            .succeeded()
+            .prints_nothing()
+            .says_nothing();
         let json = quiet(&site, &[arguments, &["-o", "json"]].concat());
-        assert!(json.stdout.starts_with('{'), "a document is printed at any rate: {json:?}");
+        assert!(
+            json.stdout.starts_with('{'),
+            "a document is printed at any rate: {json:?}"
+        );
     }
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 
@@ -102,7 +124,11 @@ fn without_anything_to_do_nothing_is_written_and_a_quiet_run_prints_nothing() {
     quiet(&site, &["check", "--grace", "0"]).prints("leaked-address");
     let run = quiet(&site, &["release", "--leaked", "--yes", "--grace", "0"]).succeeded();
     let journal = site.journals().pop().unwrap();
-    assert!(run.stderr.ends_with(&format!("\njournal: {}\n", journal.display())), "{run:?}");
+    assert!(
+        run.stderr
+            .ends_with(&format!("\njournal: {}\n", journal.display())),
+        "{run:?}"
+    );
 }
 
 #[test]
@@ -118,12 +144,21 @@ fn later_changes_of_other_clients_are_not_undone() {
     let dry = site.run(&["undo", &journal_of(&run), "--dry-run"]);
     assert_eq!(site.dump(), changed, "{dry:?}");
     let told = format!("block {} has changed since the run", first.block());
-    site.undo(&journal_of(&run)).failed(1, &told).says("warning: not undone: ");
+    site.undo(&journal_of(&run))
+        .failed(1, &told)
+        .says("warning: not undone: ");
     // The dry run has printed the same message.
-    assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");
+    assert!(
+        dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told),
+        "{dry:?}"
+    );
     let back = site.dump();
     // The pod has one handle in two blocks. The handle and both blocks are written together.
-    let blocks: Vec<String> = second.addresses.iter().map(|(_, block)| key::block(*block)).collect();
+    let blocks: Vec<String> = second
+        .addresses
+        .iter()
+        .map(|(_, block)| key::block(*block))
+        .collect();
     let expected = set(blocks.iter().chain([&key::handle(&second.handle)]));
     assert_eq!(differing(&changed, &back), expected);
     for key in &blocks {
@@ -147,7 +182,9 @@ fn a_short_grace_period_is_warned_of_and_an_undo_that_finds_everything_as_it_was
     let (before, journals) = (site.dump(), site.journals());
     for more in ["--yes", "--dry-run"] {
         let again = site.run(&["undo", &journal_of(&run), more]);
-        again.succeeded().prints("everything is as it was before that run");
+        again
+            .succeeded()
+            .prints("everything is as it was before that run");
     }
     assert_eq!((site.dump(), site.journals()), (before, journals));
 }
@@ -164,8 +201,14 @@ fn two_runs_at_once_do_no_harm() {
         both.map(|run| run.join().unwrap())
     });
     for run in &runs {
-        assert!(run.code == 0 || run.code == 1 && run.stderr.contains("not done: "), "{run:?}");
+        assert!(
+            run.code == 0 || run.code == 1 && run.stderr.contains("not done: "),
+            "{run:?}"
+        );
     }
-    assert_eq!((site.findings(&[]), site.journals().len() <= 2), (BTreeSet::new(), true));
+    assert_eq!(
+        (site.findings(&[]), site.journals().len() <= 2),
+        (BTreeSet::new(), true)
+    );
     assert_eq!(recorded(&site.dump()).len(), recorded(&before).len() - 120);
 }

@@ -12,8 +12,13 @@ use super::site::*;
 use super::split::{add_pool, pool, put_block, with_pool};
 
 const SPLIT: [&str; 5] = ["split", "2", "--name", "p", "--yes"];
-const CONFIGURE: [&str; 5] =
-    ["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--lock", "--yes"];
+const CONFIGURE: [&str; 5] = [
+    "configure",
+    "--strict-affinity=true",
+    "--max-blocks-per-host=3",
+    "--lock",
+    "--yes",
+];
 
 /// Runs a command and kills it at the first request that matches `is_last`, before the server sees the request. If
 /// `tear` drops the answer instead, kills it at the next request. Returns false if the command has ended by itself.
@@ -35,14 +40,31 @@ pub(super) fn run_and_kill(
             return tear;
         }
         // Requests wait here until the process is known.
-        victim.lock().unwrap().as_mut().expect("it was started").kill().unwrap();
+        victim
+            .lock()
+            .unwrap()
+            .as_mut()
+            .expect("it was started")
+            .kill()
+            .unwrap();
         Tear::Drop
     });
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     *starting = Some(command.spawn().unwrap());
     drop(starting);
 
-    let ended = || child.lock().unwrap().as_mut().expect("it was started").try_wait().unwrap();
+    let ended = || {
+        child
+            .lock()
+            .unwrap()
+            .as_mut()
+            .expect("it was started")
+            .try_wait()
+            .unwrap()
+    };
     let status = loop {
         match ended() {
             Some(status) => break status,
@@ -57,7 +79,10 @@ pub(super) fn run_and_kill(
 fn undo(command: &mut Command) {
     let undone = Terminal::new(150).answer(command, "y\ny\n");
     assert!(matches!(undone.code, Some(0 | 1)), "{undone:?}");
-    assert!(!undone.text.contains("another program might hold the lock"), "{undone:?}");
+    assert!(
+        !undone.text.contains("another program might hold the lock"),
+        "{undone:?}"
+    );
 }
 
 /// Runs the command to its end once. Then kills it at each of its last requests, and undoes each run.
@@ -74,23 +99,43 @@ fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
     for number in requests - last..requests {
         for tear in [Tear::Drop, Tear::Swallow] {
             let earlier = site.journals();
-            killed += usize::from(run_and_kill(command(), &torn, tear, move |seen| seen.number == number));
+            killed += usize::from(run_and_kill(command(), &torn, tear, move |seen| {
+                seen.number == number
+            }));
             halfway += usize::from(values(&site.dump()) != values(&base));
-            for journal in site.journals().iter().filter(|journal| !earlier.contains(journal)) {
+            for journal in site
+                .journals()
+                .iter()
+                .filter(|journal| !earlier.contains(journal))
+            {
                 undo(&mut site.command(&["undo", journal.to_str().unwrap()]));
             }
-            assert_eq!(values(&site.dump()), values(&base), "request {number} of {requests}, {tear:?}");
+            assert_eq!(
+                values(&site.dump()),
+                values(&base),
+                "request {number} of {requests}, {tear:?}"
+            );
             // Removes the journals of killed runs. For ten minutes, later runs would otherwise make additional
             // requests, to look for locks that the killed runs have left.
-            for journal in site.journals().iter().filter(|journal| !earlier.contains(journal)) {
+            for journal in site
+                .journals()
+                .iter()
+                .filter(|journal| !earlier.contains(journal))
+            {
                 std::fs::remove_file(journal).unwrap();
             }
         }
     }
-    assert!(killed >= 2 * last - 2 && halfway >= 3, "{killed} killed, {halfway} with something to undo");
+    assert!(
+        killed >= 2 * last - 2 && halfway >= 3,
+        "{killed} killed, {halfway} with something to undo"
+    );
 
     Run::of(command()).succeeded();
-    assert_eq!(site.dump().keys().collect::<Vec<_>>(), done.keys().collect::<Vec<_>>());
+    assert_eq!(
+        site.dump().keys().collect::<Vec<_>>(),
+        done.keys().collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -126,7 +171,9 @@ fn a_killed_configure_is_undone_and_made_again() {
 fn specs(site: &KubeSite, flavour: Flavour) -> Vec<Value> {
     let kinds = ["ippools", flavour.ipam_config().0, "clusterinformations"];
     let objects = kinds.into_iter().flat_map(|plural| site.list(plural));
-    objects.map(|(name, object)| json!([name, object["spec"]])).collect()
+    objects
+        .map(|(name, object)| json!([name, object["spec"]]))
+        .collect()
 }
 
 #[test]
@@ -135,19 +182,31 @@ fn on_kubernetes_both_are_undone_and_made_again() {
     let site = KubeSite::of(&healthy(), flavour);
     add_pool(&site, flavour);
     // While the pool still exists, an undo deletes its parts even if they contain a block.
-    let assign = ["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"];
+    let assign = [
+        "assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes",
+    ];
     site.run(&assign).succeeded();
     let torn = Tearing::kubernetes(&site.server).unwrap();
     let run = |arguments: &[&str]| Run::of(site.command_by(torn.kubeconfig(), arguments));
     let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
     // Writes the configuration once, so that it has all the fields that an undo restores.
-    run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).succeeded();
+    run(&[
+        "configure",
+        "--strict-affinity=false",
+        "--max-blocks-per-host=0",
+        "--yes",
+    ])
+    .succeeded();
     // The writes include those of the lock: one to take it, and one to restore it.
     for (arguments, writes) in [(&SPLIT[..], 5), (&CONFIGURE[..], 3)] {
         let base = specs(&site, flavour);
         let (mut killed, mut halfway) = (0, 0);
         for number in 0..writes {
-            let tear = if number % 2 == 0 { Tear::Swallow } else { Tear::Drop };
+            let tear = if number % 2 == 0 {
+                Tear::Swallow
+            } else {
+                Tear::Drop
+            };
             let (earlier, mut seen_writes) = (site.journals(), 0);
             let command = site.command_by(torn.kubeconfig(), arguments);
             killed += usize::from(run_and_kill(command, &torn, tear, move |seen| {
@@ -156,11 +215,21 @@ fn on_kubernetes_both_are_undone_and_made_again() {
             }));
             halfway += usize::from(specs(&site, flavour) != base);
             let journals = site.journals();
-            let journal = journals.iter().find(|journal| !earlier.contains(journal)).expect("it has begun");
+            let journal = journals
+                .iter()
+                .find(|journal| !earlier.contains(journal))
+                .expect("it has begun");
             undo(&mut site.command_by(torn.kubeconfig(), &["undo", journal.to_str().unwrap()]));
-            assert_eq!(specs(&site, flavour), base, "{arguments:?}, write {number}, {tear:?}");
+            assert_eq!(
+                specs(&site, flavour),
+                base,
+                "{arguments:?}, write {number}, {tear:?}"
+            );
         }
-        assert!(killed >= writes - 1 && halfway >= 2, "{arguments:?}: {killed} killed, {halfway} halfway");
+        assert!(
+            killed >= writes - 1 && halfway >= 2,
+            "{arguments:?}: {killed} killed, {halfway} halfway"
+        );
         run(arguments).succeeded();
         assert_ne!(specs(&site, flavour), base);
     }

@@ -18,7 +18,10 @@ fn is_locked(site: &Site) -> bool {
 /// Reads the journal of a completed run, which must have restored its lock.
 fn ended(journal: &str) -> Recorded {
     let recorded = Recorded::read(Path::new(journal)).unwrap();
-    assert!(recorded.ended && matches!(recorded.lock, Some(LockMark::Restored)), "{recorded:?}");
+    assert!(
+        recorded.ended && matches!(recorded.lock, Some(LockMark::Restored)),
+        "{recorded:?}"
+    );
     recorded
 }
 
@@ -43,23 +46,39 @@ fn the_previous_lock_state_is_restored() {
         let run = site.release(&["--leaked", "--lock"]);
         if state == Some(false) {
             // The lock belongs to another client, which may release it during this run.
-            run.failed(3, "cannot take the datastore lock: it is already locked").says("\nhint: ");
+            run.failed(3, "cannot take the datastore lock: it is already locked")
+                .says("\nhint: ");
             assert_eq!(site.dump(), whole);
             continue;
         }
         let run = run.succeeded();
         let cluster = ended(&journal_of(&run)).header.cluster;
-        assert!(stale_locks(&site.home.path().join("calipam"), &cluster).unwrap().is_empty());
+        assert!(
+            stale_locks(&site.home.path().join("calipam"), &cluster)
+                .unwrap()
+                .is_empty()
+        );
         // The path of the journal is printed before anything is written.
         let opened = run.stderr.find("journal: ").expect("the journal is named");
-        assert!(opened < run.stderr.find("hint: to restore what was there").unwrap(), "{run:?}");
+        assert!(
+            opened < run.stderr.find("hint: to restore what was there").unwrap(),
+            "{run:?}"
+        );
         let history = site.history(INFORMATION).split_off(from);
         assert_eq!(site.value(INFORMATION).unwrap(), before, "{state:?}");
-        let [(locked, value), (unlocked, _)] = history.as_slice() else { panic!("{history:?}") };
+        let [(locked, value), (unlocked, _)] = history.as_slice() else {
+            panic!("{history:?}")
+        };
         assert_eq!(ready(value), Some(false));
-        let written = site.dump().into_iter().filter(|(key, (_, at))| key != INFORMATION && at > locked);
+        let written = site
+            .dump()
+            .into_iter()
+            .filter(|(key, (_, at))| key != INFORMATION && at > locked);
         let written: Vec<i64> = written.map(|(_, (_, at))| at).collect();
-        assert!(!written.is_empty() && written.iter().all(|at| at < unlocked), "{written:?} {unlocked}");
+        assert!(
+            !written.is_empty() && written.iter().all(|at| at < unlocked),
+            "{written:?} {unlocked}"
+        );
     }
 }
 
@@ -72,16 +91,34 @@ fn a_conflict_unlocks_too_and_undo_locks_too() {
         // The addresses are assigned again between the plan and the answer.
         site.change_blocks(&pod, reassign);
     });
-    shown.exits(1).shows("not done: ").shows("2 steps aborted (conflict)");
+    shown
+        .exits(1)
+        .shows("not done: ")
+        .shows("2 steps aborted (conflict)");
     assert_eq!(site.history(INFORMATION).len(), 3);
     assert_eq!(site.value(INFORMATION), before);
-    assert!(pod.addresses.iter().all(|(address, _)| recorded(&site.dump()).contains_key(address)));
+    assert!(
+        pod.addresses
+            .iter()
+            .all(|(address, _)| recorded(&site.dump()).contains_key(address))
+    );
 
     let before = site.dump();
     let run = site.release(&["--leaked"]);
-    let plan = site.run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"]).succeeded().json();
-    assert_eq!((&plan["kind"], &plan["execution"]["written"]), (&"UndoPlan".into(), &1.into()), "{plan}");
-    let states: Vec<_> = site.history(INFORMATION).iter().map(|(_, value)| ready(value)).collect();
+    let plan = site
+        .run(&["undo", &journal_of(&run), "--yes", "--lock", "-o", "json"])
+        .succeeded()
+        .json();
+    assert_eq!(
+        (&plan["kind"], &plan["execution"]["written"]),
+        (&"UndoPlan".into(), &1.into()),
+        "{plan}"
+    );
+    let states: Vec<_> = site
+        .history(INFORMATION)
+        .iter()
+        .map(|(_, value)| ready(value))
+        .collect();
     assert_eq!(states[states.len() - 3..], [Some(true), Some(false), Some(true)]);
     assert_eq!(values(&site.dump()), values(&before));
 }
@@ -132,11 +169,14 @@ fn a_server_that_restarts_is_unlocked() {
     // earlier, the run would simply continue.
     thread::sleep(Duration::from_secs(15));
     site.etcd.restart().unwrap();
-    let run = Run::ended(child.wait_with_output().unwrap()).failed(3, " not started\n").says("\nerror: ");
+    let run = Run::ended(child.wait_with_output().unwrap())
+        .failed(3, " not started\n")
+        .says("\nerror: ");
     let after = site.dump();
     assert_eq!(after[INFORMATION].0, before[INFORMATION].0, "{run:?}");
     assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);
-    site.undo(&journal_of(&run)).failed(1, "warning: the run of this journal did not finish");
+    site.undo(&journal_of(&run))
+        .failed(1, "warning: the run of this journal did not finish");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -148,13 +188,23 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     // A journal can have any file name.
     let killed = site.home.path().join("calipam/last night");
     std::fs::rename(site.journals().pop().unwrap(), &killed).unwrap();
-    let texts = ["`release --orphan-handles` of 20", "left the datastore locked", killed.to_str().unwrap()];
+    let texts = [
+        "`release --orphan-handles` of 20",
+        "left the datastore locked",
+        killed.to_str().unwrap(),
+    ];
     let named = |text: &str| texts.iter().all(|part| text.contains(part));
     let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
     let asked = site.run(&release);
-    assert!(asked.code == 2 && named(&asked.stderr) && is_locked(&site), "{asked:?}");
+    assert!(
+        asked.code == 2 && named(&asked.stderr) && is_locked(&site),
+        "{asked:?}"
+    );
     let refused = site.asked(&release, "n\n");
-    assert!(refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")), "{refused:?}");
+    assert!(
+        refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")),
+        "{refused:?}"
+    );
     assert!(is_locked(&site), "{refused:?}");
     refused.shows("Change 1 other object of cluster");
 
@@ -162,17 +212,29 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let next = site.release(&["--orphan-handles"]);
     let nothing_to_do = site.release(&["--orphan-handles", "--quiet"]);
     for run in [&next, &nothing_to_do] {
-        assert!(named(&run.stderr) && run.stderr.contains("`--yes` does not remove a lock"), "{run:?}");
-        assert!(!run.stderr.contains("This restores") && run.code == 1 && is_locked(&site), "{run:?}");
+        assert!(
+            named(&run.stderr) && run.stderr.contains("`--yes` does not remove a lock"),
+            "{run:?}"
+        );
+        assert!(
+            !run.stderr.contains("This restores") && run.code == 1 && is_locked(&site),
+            "{run:?}"
+        );
     }
     for run in [&asked, &next] {
-        assert!(run.stderr.contains("undoes that run and unlocks the datastore"), "{run:?}");
+        assert!(
+            run.stderr.contains("undoes that run and unlocks the datastore"),
+            "{run:?}"
+        );
     }
     let restored = site.asked(&["undo", &journal_of(&next)], "y\ny\n").exits(0);
     restored.shows("The datastore is no longer locked.");
     assert!(!is_locked(&site));
     assert_eq!(values(&site.dump())[INFORMATION], values(&before)[INFORMATION]);
-    let quiet = site.release(&["--orphan-handles"]).succeeded().does_not_say("locked");
+    let quiet = site
+        .release(&["--orphan-handles"])
+        .succeeded()
+        .does_not_say("locked");
 
     // Together, the two runs have released everything, and each can be undone. The undo of the killed run reports that
     // the run did not finish.
@@ -192,10 +254,13 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
         kill_in_the_middle(&site, &["--journal", journal.to_str().unwrap()]);
 
         let undo = ["undo", journal.to_str().unwrap()];
-        site.run(&[&undo[..], &["--dry-run"]].concat()).says("left the datastore locked");
+        site.run(&[&undo[..], &["--dry-run"]].concat())
+            .says("left the datastore locked");
         assert!(is_locked(&site));
         let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
-        let undone = undone.failed(1, "did not finish").says("left the datastore locked");
+        let undone = undone
+            .failed(1, "did not finish")
+            .says("left the datastore locked");
         undone.says("The datastore is no longer locked.");
         assert!(!is_locked(&site));
         assert_eq!(values(&site.dump()), values(&before));
@@ -217,8 +282,13 @@ fn a_stale_mark_unlocks_nothing() {
     shown.shows_wrapped("another program might hold the lock");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
     // Once the datastore is unlocked, the stale lock is forgotten.
-    site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));
+    site.put(
+        INFORMATION,
+        String::from_utf8(locked).unwrap().replace("false", "true"),
+    );
     for _ in 0..2 {
-        site.release(&["--orphan-handles"]).succeeded().does_not_say("locked");
+        site.release(&["--orphan-handles"])
+            .succeeded()
+            .does_not_say("locked");
     }
 }

@@ -5,9 +5,12 @@ use crate::cli::program::{calipam, file, items};
 
 /// The commands of all cures that a report has.
 fn commands(report: &Value) -> Vec<String> {
-    let of_causes = items(&report["causes"]).iter().flat_map(|cause| items(&cause["cures"]));
+    let of_causes = items(&report["causes"])
+        .iter()
+        .flat_map(|cause| items(&cause["cures"]));
     let all = of_causes.chain(items(&report["cures"]));
-    all.map(|cure| cure["command"].as_str().unwrap().to_owned()).collect()
+    all.map(|cure| cure["command"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// On an etcd without a kubeconfig, nothing tells whether pods still need handles whose block and endpoints were lost.
@@ -15,9 +18,13 @@ fn commands(report: &Value) -> Vec<String> {
 fn handles_of_a_lost_block_stay_if_no_pods_were_read() {
     let mut cluster = healthy();
     let pods: Vec<Pod> = (0..4).map(|_| cluster.add_pod_on(0)).collect();
-    let blocks: BTreeSet<IpNet> =
-        pods.iter().flat_map(|pod| pod.addresses.iter().map(|(_, block)| *block)).collect();
-    blocks.iter().for_each(|block| drop(cluster.remove(&key::block(*block))));
+    let blocks: BTreeSet<IpNet> = pods
+        .iter()
+        .flat_map(|pod| pod.addresses.iter().map(|(_, block)| *block))
+        .collect();
+    blocks
+        .iter()
+        .for_each(|block| drop(cluster.remove(&key::block(*block))));
     pods.iter().for_each(|pod| drop(cluster.remove(&pod.endpoint)));
     let site = Site::of(&cluster);
 
@@ -29,11 +36,17 @@ fn handles_of_a_lost_block_stay_if_no_pods_were_read() {
     );
 
     let before = site.dump();
-    let plan = site.release(&["--leaked", "--orphan-handles", "-o", "json"]).completed().json();
+    let plan = site
+        .release(&["--leaked", "--orphan-handles", "-o", "json"])
+        .completed()
+        .json();
     assert_eq!(changes(&plan), set([] as [&str; 0]));
     let skipped = skips(&plan);
     for pod in &pods {
-        assert!(skipped.contains(&format!("not-read {}", pod.handle)), "{skipped:?}");
+        assert!(
+            skipped.contains(&format!("not-read {}", pod.handle)),
+            "{skipped:?}"
+        );
     }
     assert_eq!(differing(&before, &site.dump()), set([] as [&str; 0]));
 }
@@ -48,11 +61,18 @@ fn what_a_rebuild_deletes_is_not_skipped_for_its_other_faults() {
         affinity["metadata"].as_object_mut().unwrap().remove("labels");
     }
     let (_folder, path) = file("list.json", list.to_string());
-    let plan = calipam(&["rebuild", "--datastore", &path, "-o", "json", "--grace", "0"]).completed().json();
+    let plan = calipam(&["rebuild", "--datastore", &path, "-o", "json", "--grace", "0"])
+        .completed()
+        .json();
     let planned = changes(&plan);
     let deleted = subjects(&planned, "delete-affinity ");
-    assert!(!deleted.is_empty() && !subjects(&planned, "label-affinity ").is_empty(), "{planned:?}");
-    let skipped: BTreeSet<String> =
-        skips(&plan).iter().filter_map(|skip| Some(skip.split_once(' ')?.1.to_owned())).collect();
+    assert!(
+        !deleted.is_empty() && !subjects(&planned, "label-affinity ").is_empty(),
+        "{planned:?}"
+    );
+    let skipped: BTreeSet<String> = skips(&plan)
+        .iter()
+        .filter_map(|skip| Some(skip.split_once(' ')?.1.to_owned()))
+        .collect();
     assert!(deleted.is_disjoint(&skipped), "{skipped:?}");
 }

@@ -11,7 +11,10 @@ pub(super) const TO: [&str; 4] = ["--from", OLD, "--to-cidr", "10.99.0.0/16"];
 
 /// Returns the specification of a cluster at the current time, without a cooldown.
 pub(super) fn spec() -> ClusterSpec {
-    ClusterSpec { cooldown_seconds: 0, ..ClusterSpec::new(31).at(Timestamp::now()).v4_only() }
+    ClusterSpec {
+        cooldown_seconds: 0,
+        ..ClusterSpec::new(31).at(Timestamp::now()).v4_only()
+    }
 }
 
 /// Creates a cluster with three nodes, each with tunnels and one pod.
@@ -88,12 +91,18 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     assert_eq!(document["to"], expected);
     // Each node has three tunnels and a pod. It must claim one new block for them.
     let node = |name: &str| json!({"node": name, "needed": 4, "found": 4, "newBlocks": 1});
-    assert_eq!(document["capacity"], json!([node("node-1"), node("node-2"), node("node-3")]));
+    assert_eq!(
+        document["capacity"],
+        json!([node("node-1"), node("node-2"), node("node-3")])
+    );
     assert_eq!(document["left"]["inUse"], 12);
     assert_eq!(site.dump(), begin, "a plan writes nothing");
 
-    let created =
-        migrate(&site, &[&TO[..], &["--block-size", "28", "--apply", "--yes"]].concat()).succeeded();
+    let created = migrate(
+        &site,
+        &[&TO[..], &["--block-size", "28", "--apply", "--yes"]].concat(),
+    )
+    .succeeded();
     let new = pool(&site, NEW);
     let mut spec = pool(&site, OLD)["spec"].clone();
     (spec["cidr"], spec["blockSize"], spec["disabled"]) = ("10.99.0.0/16".into(), 28.into(), false.into());
@@ -103,10 +112,19 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     let disabled = resume(&site, "disable");
     assert_eq!(pool(&site, OLD)["spec"]["disabled"], true);
     let status = migrate(&site, &["-o", "json"]);
-    assert_eq!((&status.json()["phase"], &status.json()["from"]["name"]), (&json!("move"), &json!(OLD)));
+    assert_eq!(
+        (&status.json()["phase"], &status.json()["from"]["name"]),
+        (&json!("move"), &json!(OLD))
+    );
     let waiting = site.dump();
-    let run = migrate(&site, &["--apply", "--yes"]).exits(1).prints("12 addresses in use");
-    assert_eq!(run.stdout.matches("PHASE").count(), 1, "the table is printed once: {run:?}");
+    let run = migrate(&site, &["--apply", "--yes"])
+        .exits(1)
+        .prints("12 addresses in use");
+    assert_eq!(
+        run.stdout.matches("PHASE").count(),
+        1,
+        "the table is printed once: {run:?}"
+    );
     assert_eq!(site.dump(), waiting);
 
     leave(&site);
@@ -119,10 +137,19 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     assert_eq!(pool(&site, OLD), Value::Null);
     assert_eq!(site.findings(&[]), BTreeSet::new());
 
-    for (run, before) in [(deleted, None), (cleaned, Some(moved)), (disabled, None), (created, None)] {
+    for (run, before) in [
+        (deleted, None),
+        (cleaned, Some(moved)),
+        (disabled, None),
+        (created, None),
+    ] {
         site.undo(&journal_of(&run)).succeeded();
         if let Some(before) = before {
-            assert_eq!(values(&site.dump()), values(&before), "blocks and affinities are there again");
+            assert_eq!(
+                values(&site.dump()),
+                values(&before),
+                "blocks and affinities are there again"
+            );
         }
     }
     let expected = begin.get(&key::pool(OLD)).map(|(raw, _)| raw.clone());
@@ -138,40 +165,114 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
     let narrow = ["--from", OLD, "--to-cidr", "10.99.0.0/30", "--block-size", "30"];
     let before = site.dump();
     for (arguments, code, says) in [
-        (&["--from", "nope", "--to-cidr", "10.99.0.0/16"][..], 1, "pool \"nope\" not found"),
+        (
+            &["--from", "nope", "--to-cidr", "10.99.0.0/16"][..],
+            1,
+            "pool \"nope\" not found",
+        ),
         (&["--from", OLD, "--to", "nope"], 1, "pool nope not found"),
-        (&["--from", OLD, "--to", OLD], 1, "is both the old and the new pool"),
-        (&["--from", OLD, "--to-cidr", "10.244.128.0/17"], 1, "10.244.128.0/17 overlaps 10.244.0.0/16"),
-        (&["--from", OLD, "--to-cidr", "fd00:99::/64"], 1, "does not allow blocks of /26, only /116 to /128"),
-        (&["--from", OLD, "--to-cidr", "fd00::/64", "--block-size", "122"], 1, "from different IP families"),
-        (&["--from", OLD, "--to-cidr", "10.99.0.0/16", "--block-size", "19"], 1, "/20 to /32"),
-        (&["--from", OLD, "--to-cidr", "10.99.0.0/28"], 1, "10.99.0.0/28 is smaller than one block of /26"),
-        (&["--from", OLD, "--block-size", "28"], 1, "hint: move its users to a temporary pool and back"),
-        (&["--from", OLD, "--block-size", "26"], 1, "already has blocks of /26"),
-        (&["--from", OLD, "--block-size", "19", "--via", "10.99.0.0/16"], 1, "/20 to /32"),
+        (
+            &["--from", OLD, "--to", OLD],
+            1,
+            "is both the old and the new pool",
+        ),
+        (
+            &["--from", OLD, "--to-cidr", "10.244.128.0/17"],
+            1,
+            "10.244.128.0/17 overlaps 10.244.0.0/16",
+        ),
+        (
+            &["--from", OLD, "--to-cidr", "fd00:99::/64"],
+            1,
+            "does not allow blocks of /26, only /116 to /128",
+        ),
+        (
+            &["--from", OLD, "--to-cidr", "fd00::/64", "--block-size", "122"],
+            1,
+            "from different IP families",
+        ),
+        (
+            &["--from", OLD, "--to-cidr", "10.99.0.0/16", "--block-size", "19"],
+            1,
+            "/20 to /32",
+        ),
+        (
+            &["--from", OLD, "--to-cidr", "10.99.0.0/28"],
+            1,
+            "10.99.0.0/28 is smaller than one block of /26",
+        ),
+        (
+            &["--from", OLD, "--block-size", "28"],
+            1,
+            "hint: move its users to a temporary pool and back",
+        ),
+        (
+            &["--from", OLD, "--block-size", "26"],
+            1,
+            "already has blocks of /26",
+        ),
+        (
+            &["--from", OLD, "--block-size", "19", "--via", "10.99.0.0/16"],
+            1,
+            "/20 to /32",
+        ),
         (
             &["--from", OLD, "--block-size", "28", "--via", "10.98.0.0/16"],
             1,
             "closed, which is not temporary",
         ),
-        (&["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"], 1, "overlaps 10.244.0.0/16"),
+        (
+            &["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"],
+            1,
+            "overlaps 10.244.0.0/16",
+        ),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
         (&[], 1, "no pool shows that a migration has begun"),
-        (&["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"], 2, "cannot be used with"),
-        (&["--datastore", EXAMPLE, "--from", OLD, "--to-cidr", "10.99.0.0/16"], 2, "needs a live datastore"),
-        (&["--context", "a", "--context", "b", "--from", OLD], 2, "`migrate` works on one"),
-        (&[&TO[..], &["--to-name", "Pool"]].concat(), 1, "cannot be a pool name"),
-        (&[&TO[..], &["--to-name", ""]].concat(), 1, "cannot be a pool name"),
-        (&[&TO[..], &["--to-name", "a/b"]].concat(), 1, "cannot be a pool name"),
+        (
+            &["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            &["--datastore", EXAMPLE, "--from", OLD, "--to-cidr", "10.99.0.0/16"],
+            2,
+            "needs a live datastore",
+        ),
+        (
+            &["--context", "a", "--context", "b", "--from", OLD],
+            2,
+            "`migrate` works on one",
+        ),
+        (
+            &[&TO[..], &["--to-name", "Pool"]].concat(),
+            1,
+            "cannot be a pool name",
+        ),
+        (
+            &[&TO[..], &["--to-name", ""]].concat(),
+            1,
+            "cannot be a pool name",
+        ),
+        (
+            &[&TO[..], &["--to-name", "a/b"]].concat(),
+            1,
+            "cannot be a pool name",
+        ),
         (&narrow, 1, "of 12 users, first on node-"),
     ] {
-        migrate(&site, &[arguments, &["--apply", "--yes"]].concat()).exits(code).says(says);
+        migrate(&site, &[arguments, &["--apply", "--yes"]].concat())
+            .exits(code)
+            .says(says);
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
     // Nobody is asked without a terminal.
     migrate(&site, &[&TO[..], &["--apply"]].concat()).exits(2);
     let plan = migrate(&site, &[&narrow[..], &["-o", "json"]].concat()).json();
-    let found = plan["capacity"].as_array().unwrap().iter().map(|node| node["found"].as_u64().unwrap());
+    let found = plan["capacity"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["found"].as_u64().unwrap());
     assert!(found.sum::<u64>() < 12, "{plan}");
     assert_eq!(site.dump(), before);
 
@@ -183,7 +284,8 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
     migrate(&site, &sized).failed(1, "the block 10.99.7.64/26 still exists in 10.99.0.0/16");
     assert_eq!(site.dump(), before);
     site.delete(&affinity_key);
-    site.undo(&journal_of(&migrate(&site, &sized).succeeded())).succeeded();
+    site.undo(&journal_of(&migrate(&site, &sized).succeeded()))
+        .succeeded();
 
     // A pool that exists and is disabled is enabled first.
     let enable = ["--from", OLD, "--to", "closed", "--apply", "--yes", "-o", "json"];
@@ -201,7 +303,11 @@ fn a_pool_of_the_operator_or_with_a_finalizer_is_left_to_its_keeper() {
     copy_pool(&site, OLD, "other", "10.97.0.0/16", false);
     copy_pool(&site, OLD, OLD, "10.244.0.0/16", true);
     leave(&site);
-    for key in site.dump().keys().filter(|key| key.starts_with("/calico/ipam/v2/") && *key != CONFIG) {
+    for key in site
+        .dump()
+        .keys()
+        .filter(|key| key.starts_with("/calico/ipam/v2/") && *key != CONFIG)
+    {
         site.delete(key);
     }
     let old = pool(&site, OLD);
@@ -233,8 +339,9 @@ fn a_pool_of_the_operator_or_with_a_finalizer_is_left_to_its_keeper() {
 fn addresses_not_known_to_be_leaked_keep_their_blocks_and_the_pools_of_these() {
     let site = Site::of(&cluster());
     let assign = |pool, handle| {
-        let words =
-            ["assign", "--node", "node-1", "--count", "1", "--pool", pool, "--handle", handle, "--yes"];
+        let words = [
+            "assign", "--node", "node-1", "--count", "1", "--pool", pool, "--handle", handle, "--yes",
+        ];
         site.run(&words).succeeded();
     };
     assign(OLD, "by-hand");
@@ -245,7 +352,9 @@ fn addresses_not_known_to_be_leaked_keep_their_blocks_and_the_pools_of_these() {
 
     assign(NEW, "h");
     let before = site.dump();
-    site.undo(&journal_of(&created)).exits(1).prints("would be deleted, but");
+    site.undo(&journal_of(&created))
+        .exits(1)
+        .prints("would be deleted, but");
     assert_eq!(site.dump(), before);
 
     resume(&site, "disable");
@@ -260,18 +369,33 @@ fn addresses_not_known_to_be_leaked_keep_their_blocks_and_the_pools_of_these() {
 
 #[test]
 fn addresses_that_cool_down_keep_their_block_until_they_have() {
-    let site = Site::of(&Cluster::plain(ClusterSpec { cooldown_seconds: 1200, ..spec() }, 3, 1));
+    let site = Site::of(&Cluster::plain(
+        ClusterSpec {
+            cooldown_seconds: 1200,
+            ..spec()
+        },
+        3,
+        1,
+    ));
     begin(&site);
     resume(&site, "disable");
     leave(&site);
     for released in [12, 0] {
         let run = migrate(&site, &["--apply", "--yes", "-o", "json"]);
         let plan = run.json();
-        assert_eq!((run.code, &plan["totals"]["addresses"]), (1, &json!(released)), "{run:?}");
-        assert_eq!(skips(&plan), set(["1", "2", "3"].map(|node| format!("cooling 10.244.{node}.0/26"))));
+        assert_eq!(
+            (run.code, &plan["totals"]["addresses"]),
+            (1, &json!(released)),
+            "{run:?}"
+        );
+        assert_eq!(
+            skips(&plan),
+            set(["1", "2", "3"].map(|node| format!("cooling 10.244.{node}.0/26")))
+        );
         assert_eq!(left_of_old(&site).len(), 6);
     }
-    site.run(&["configure", "--ip-cooldown-seconds", "0", "--yes"]).succeeded();
+    site.run(&["configure", "--ip-cooldown-seconds", "0", "--yes"])
+        .succeeded();
     resume(&site, "clean-up");
     assert_eq!(left_of_old(&site), BTreeSet::new());
 }
@@ -279,13 +403,20 @@ fn addresses_that_cool_down_keep_their_block_until_they_have() {
 #[test]
 fn the_new_pool_is_named() {
     let site = Site::of(&cluster());
-    let to = |name| migrate(&site, &[&TO[..], &["--to-name", name, "--apply", "--yes"]].concat());
+    let to = |name| {
+        migrate(
+            &site,
+            &[&TO[..], &["--to-name", name, "--apply", "--yes"]].concat(),
+        )
+    };
     to("pods").succeeded();
     assert_ne!(pool(&site, "pods"), Value::Null);
     // Repeating the call continues the migration. A different name means another pool.
     to("others").failed(1, "is the CIDR of the pool pods");
     to("pods").succeeded();
-    site.run(&["undo", "--list"]).prints(&format!("create {OLD}")).prints(&format!("disable {OLD}"));
+    site.run(&["undo", "--list"])
+        .prints(&format!("create {OLD}"))
+        .prints(&format!("disable {OLD}"));
 }
 
 /// Annotations are not trusted, since anyone who may write pools can set them.

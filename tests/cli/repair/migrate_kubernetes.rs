@@ -15,9 +15,13 @@ fn on_kubernetes(flavour: Flavour) {
     let site = KubeSite::of(&cluster(), flavour);
     // An undo leaves the last enabled pool.
     let apply = ["migrate", "--from", OLD, "--apply", "--yes"];
-    let created = site.run_at_once(&apply, &["--to-cidr", "10.99.0.0/16"]).succeeded();
+    let created = site
+        .run_at_once(&apply, &["--to-cidr", "10.99.0.0/16"])
+        .succeeded();
     let disabled = site.run_at_once(&apply, &[]).succeeded();
-    site.undo(&journal_of(&created)).exits(1).prints("no pool of its family would be enabled");
+    site.undo(&journal_of(&created))
+        .exits(1)
+        .prints("no pool of its family would be enabled");
     assert!(site.list("ippools").contains_key(NEW));
     for run in [disabled, created] {
         site.undo(&journal_of(&run)).succeeded();
@@ -26,13 +30,20 @@ fn on_kubernetes(flavour: Flavour) {
     add_pool(&site, flavour);
     // Assigns and releases an address, which leaves an empty block with its affinity.
     for arguments in [
-        &["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"][..],
-        &["release", "--handle", "h", "--yes", "--grace", "0", "--settle", "0"],
+        &[
+            "assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes",
+        ][..],
+        &[
+            "release", "--handle", "h", "--yes", "--grace", "0", "--settle", "0",
+        ],
     ] {
         site.run(arguments).succeeded();
     }
-    let is_in_old_pool =
-        |object: &&Value| object["spec"]["cidr"].as_str().is_some_and(|cidr| cidr.starts_with("10.7."));
+    let is_in_old_pool = |object: &&Value| {
+        object["spec"]["cidr"]
+            .as_str()
+            .is_some_and(|cidr| cidr.starts_with("10.7."))
+    };
     let count_in_old_pool = || site.objects().values().filter(is_in_old_pool).count();
     assert_eq!(count_in_old_pool(), 2);
 
@@ -44,7 +55,15 @@ fn on_kubernetes(flavour: Flavour) {
         assert_eq!(found, (0, &json!(leg), &json!(phase)), "{run:?}");
         run
     };
-    let begin = ["--from", "p", "--block-size", "29", "--via", "10.8.0.0/28", "--apply"];
+    let begin = [
+        "--from",
+        "p",
+        "--block-size",
+        "29",
+        "--via",
+        "10.8.0.0/28",
+        "--apply",
+    ];
     let mut runs = vec![step(&begin, "there", "create")];
     let temporary = site.list("ippools")["p-10-8-0-0-28"].clone();
     let (size, metadata) = (&temporary["spec"]["blockSize"], &temporary["metadata"]);
@@ -64,8 +83,16 @@ fn on_kubernetes(flavour: Flavour) {
     runs.extend(["create", "disable", "delete"].map(|phase| step(&["--apply"], "back", phase)));
     let pools = site.list("ippools");
     let new = &pools["p"];
-    assert_eq!((&new["spec"]["blockSize"], &new["metadata"]["labels"]["zone"]), (&json!(29), &json!("a")));
-    assert!(!new["metadata"]["annotations"].to_string().contains("temporary-for"), "{new}");
+    assert_eq!(
+        (&new["spec"]["blockSize"], &new["metadata"]["labels"]["zone"]),
+        (&json!(29), &json!("a"))
+    );
+    assert!(
+        !new["metadata"]["annotations"]
+            .to_string()
+            .contains("temporary-for"),
+        "{new}"
+    );
     assert!(!pools.contains_key("p-10-8-0-0-28"));
 
     for run in runs.iter().rev().take(6) {
@@ -73,7 +100,11 @@ fn on_kubernetes(flavour: Flavour) {
     }
     assert_eq!(count_in_old_pool(), 2);
     let old = &site.list("ippools")["p"];
-    assert_eq!((&old["spec"]["blockSize"], old["spec"]["disabled"] == true), (&json!(30), false), "{old}");
+    assert_eq!(
+        (&old["spec"]["blockSize"], old["spec"]["disabled"] == true),
+        (&json!(30), false),
+        "{old}"
+    );
 }
 
 in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);
@@ -101,7 +132,14 @@ fn web(number: usize, controller: &str, address: &str) -> Value {
 fn with_pods() -> KubeSite {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
     add_pool(&site, Flavour::Classic);
-    let controllers = ["ReplicaSet", "ReplicaSet", "ReplicaSet", "ReplicaSet", "", "StatefulSet"];
+    let controllers = [
+        "ReplicaSet",
+        "ReplicaSet",
+        "ReplicaSet",
+        "ReplicaSet",
+        "",
+        "StatefulSet",
+    ];
     let pods = controllers.iter().enumerate();
     let pods = pods.map(|(number, controller)| web(number, controller, &format!("10.7.0.{number}")));
     store_pods(&site, &pods.collect::<Vec<_>>());
@@ -116,12 +154,19 @@ fn store_pods(site: &KubeSite, pods: &[Value]) {
 /// Ends a pod at once, as its node does.
 fn end_pod(site: &KubeSite, name: &str) {
     let path = format!("/api/v1/namespaces/default/pods/{name}");
-    site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+    site.server
+        .request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#)
+        .unwrap();
 }
 
 fn disable_pool(site: &KubeSite) {
-    site.run_at_once(&["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"], &[])
-        .succeeded();
+    site.run_at_once(
+        &[
+            "migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force",
+        ],
+        &[],
+    )
+    .succeeded();
 }
 
 const EVICT: [&str; 6] = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
@@ -130,12 +175,23 @@ const EVICT: [&str; 6] = ["migrate", "--apply", "--from", "p", "--yes", "--evict
 fn add_budget(site: &KubeSite) {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
         "spec": {"minAvailable": 4, "selector": {"matchLabels": {"app": "web"}}}});
-    create(&site.server, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", &[budget]).unwrap();
+    create(
+        &site.server,
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        &[budget],
+    )
+    .unwrap();
 }
 
 fn pods_of(site: &KubeSite) -> Vec<Value> {
-    let response = site.server.request("GET", "/api/v1/namespaces/default/pods", "").unwrap();
-    serde_json::from_str::<Value>(&response.body).unwrap()["items"].as_array().unwrap().clone()
+    let response = site
+        .server
+        .request("GET", "/api/v1/namespaces/default/pods", "")
+        .unwrap();
+    serde_json::from_str::<Value>(&response.body).unwrap()["items"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 /// Evicts pods, and replaces each deleted pod of the Deployment by one whose address `new` returns. Returns the run and
@@ -156,7 +212,9 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
                 let missing = (next + running..next + 4).map(|place| web(place, "ReplicaSet", &new(place)));
                 store_pods(site, &missing.collect::<Vec<_>>());
                 next += 4;
-                ending.iter().for_each(|pod| end_pod(site, pod["metadata"]["name"].as_str().unwrap()));
+                ending
+                    .iter()
+                    .for_each(|pod| end_pod(site, pod["metadata"]["name"].as_str().unwrap()));
                 thread::sleep(Duration::from_millis(100));
             }
             least
@@ -176,7 +234,9 @@ fn pods_are_listed_with_their_controllers_and_stay_where_budgets_let_none_go() {
     let workload = |kind: Option<&str>, name: &str, pods: usize, command: Option<&str>| {
         let mut workload = json!({"namespace": "default", "name": name, "pods": pods, "budgets": {"web": 0}});
         kind.into_iter().for_each(|kind| workload["kind"] = kind.into());
-        command.into_iter().for_each(|command| workload["command"] = command.into());
+        command
+            .into_iter()
+            .for_each(|command| workload["command"] = command.into());
         workload
     };
     let restart = "kubectl -n default rollout restart deployment/web";
@@ -188,18 +248,27 @@ fn pods_are_listed_with_their_controllers_and_stay_where_budgets_let_none_go() {
     ];
     assert_eq!(document["workloads"], json!(expected), "{run:?}");
     let pin = |subject: &str| json!({"subject": subject, "annotation": "cni.projectcalico.org/ipv4pools", "value": "[\"p\"]"});
-    assert_eq!(document["pins"], json!([pin("Pod default/web-4"), pin("StatefulSet default/web-5d9")]));
+    assert_eq!(
+        document["pins"],
+        json!([pin("Pod default/web-4"), pin("StatefulSet default/web-5d9")])
+    );
     assert_eq!(document["differences"][0]["setting"], "ipipMode");
     let eviction = json!({"pods": 4, "notMoved": 0, "batch": 1, "eachSeconds": 20, "totalSeconds": 80});
     assert_eq!(document["eviction"], eviction, "{run:?}");
 
     // The budget lets no pod go.
-    let (run, least) = evict(&site, |number| format!("10.244.9.{number}"), &["--patience", "2s"]);
+    let (run, least) = evict(
+        &site,
+        |number| format!("10.244.9.{number}"),
+        &["--patience", "2s"],
+    );
     assert_eq!(least, 4, "{run:?}");
     run.failed(1, "for 2s, no eviction was allowed; pods left: 4");
     let mut command = site.command(&[&EVICT, &AT_ONCE[..]].concat());
     command.env("TERM", "xterm-256color");
-    Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, it| interrupt(it)).exits(130);
+    Terminal::new(120)
+        .converse(&mut command, "evicting: 0 of 4 pods", |_, it| interrupt(it))
+        .exits(130);
     assert_eq!(pods_of(&site).len(), 6);
 }
 
@@ -212,7 +281,10 @@ fn evicted_pods_come_back_before_the_next_eviction_and_other_pods_stay() {
     let run = run.says("an annotation asks for the old pool or an address in it: 1 pod");
     assert!(least >= 3, "one at a time: {least}");
     let document = run.json();
-    assert_eq!((&document["phase"], &document["left"]["inUse"]), (&json!("move"), &json!(2)));
+    assert_eq!(
+        (&document["phase"], &document["left"]["inUse"]),
+        (&json!("move"), &json!(2))
+    );
     let users = [0, 1].map(|index| document["users"][index]["name"].as_str().unwrap());
     assert_eq!(users, ["default/web-4", "default/web-5"]);
 }
@@ -243,22 +315,34 @@ fn eviction_stops_when_a_new_pod_has_an_address_of_the_old_pool() {
 fn bare_pods_and_tunnels_are_told_how_to_move() {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
     let apply = ["migrate", "--from", OLD, "--apply", "--yes"];
-    site.run_at_once(&apply, &["--to-cidr", "10.99.0.0/16"]).succeeded();
+    site.run_at_once(&apply, &["--to-cidr", "10.99.0.0/16"])
+        .succeeded();
     site.run_at_once(&apply, &[]).succeeded();
     let evict = || site.run_at_once(&apply, &["--evict"]);
     let restart = "restart calico-node on node-1, node-2, node-3, so that their tunnels get other addresses";
-    let run = evict().exits(1).says("hint: delete 3 pods that no controller recreates").says(restart);
-    assert!(!run.stderr.contains("with `calipam migrate --apply"), "nothing can be evicted: {run:?}");
+    let run = evict()
+        .exits(1)
+        .says("hint: delete 3 pods that no controller recreates")
+        .says(restart);
+    assert!(
+        !run.stderr.contains("with `calipam migrate --apply"),
+        "nothing can be evicted: {run:?}"
+    );
 
     let all = site.server.request("GET", "/api/v1/pods", "").unwrap();
     let all: Value = serde_json::from_str(&all.body).unwrap();
     for pod in all["items"].as_array().unwrap() {
         let [namespace, name] = ["namespace", "name"].map(|name| pod["metadata"][name].as_str().unwrap());
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-        site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+        site.server
+            .request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#)
+            .unwrap();
     }
     let run = evict().exits(1).says(restart);
-    assert!(!run.stderr.contains("delete 3 pods") && !run.stderr.contains("evict its pods"), "{run:?}");
+    assert!(
+        !run.stderr.contains("delete 3 pods") && !run.stderr.contains("evict its pods"),
+        "{run:?}"
+    );
 
     // calico-node writes the new addresses of its tunnels.
     for number in 1..=3 {
@@ -272,9 +356,17 @@ fn bare_pods_and_tunnels_are_told_how_to_move() {
                 *value = format!("10.99.{number}.2").into();
             }
         }
-        assert_eq!(site.server.request("PUT", &path, &node.to_string()).unwrap().status, 200);
+        assert_eq!(
+            site.server
+                .request("PUT", &path, &node.to_string())
+                .unwrap()
+                .status,
+            200
+        );
     }
-    let document = site.run_at_once(&["migrate", "--from", OLD, "-o", "json"], &[]).json();
+    let document = site
+        .run_at_once(&["migrate", "--from", OLD, "-o", "json"], &[])
+        .json();
     assert_eq!(document["phase"], "clean-up", "{document}");
 }
 
@@ -286,9 +378,14 @@ fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
     ending["metadata"]["deletionTimestamp"] = "2026-05-01T11:00:00Z".into();
     ending["metadata"]["deletionGracePeriodSeconds"] = 30.into();
     store_pods(&site, &[ending]);
-    ["web-1", "web-2", "web-3"].iter().for_each(|pod| end_pod(&site, pod));
+    ["web-1", "web-2", "web-3"]
+        .iter()
+        .for_each(|pod| end_pod(&site, pod));
     site.run_at_once(&EVICT, &["--patience", "2s"])
-        .failed(1, "evicted pods have not ended after 2s: 1, such as default/web-0")
+        .failed(
+            1,
+            "evicted pods have not ended after 2s: 1, such as default/web-0",
+        )
         .says("hint: is their node down?");
 }
 
@@ -297,7 +394,10 @@ fn launcher(machine: &str, number: usize, address: &str, phase: &str) -> Value {
     let mut pod = web(number, "VirtualMachineInstance", address);
     pod["metadata"]["name"] = format!("virt-launcher-{machine}-{number}").into();
     pod["metadata"]["ownerReferences"][0]["name"] = machine.into();
-    pod["metadata"]["annotations"].as_object_mut().unwrap().remove("cni.projectcalico.org/ipv4pools");
+    pod["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove("cni.projectcalico.org/ipv4pools");
     pod["status"]["phase"] = phase.into();
     if phase != "Running" {
         pod["status"]["conditions"][0]["status"] = "False".into();
@@ -312,7 +412,10 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
     add_pool(&site, Flavour::Classic);
     store_pods(
         &site,
-        &[launcher("db", 0, "10.7.0.0", "Running"), launcher("fixed", 1, "10.7.0.1", "Running")],
+        &[
+            launcher("db", 0, "10.7.0.0", "Running"),
+            launcher("fixed", 1, "10.7.0.1", "Running"),
+        ],
     );
     disable_pool(&site);
     let evict = || site.run_at_once(&EVICT, &["--patience", "60s"]);
@@ -326,7 +429,10 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
     let migrations = || {
         let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations";
         let answer = site.server.request("GET", path, "").unwrap();
-        serde_json::from_str::<Value>(&answer.body).unwrap()["items"].as_array().unwrap().clone()
+        serde_json::from_str::<Value>(&answer.body).unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .clone()
     };
     let run = thread::scope(|scope| {
         let run = scope.spawn(evict);
@@ -335,13 +441,19 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
         }
         store_pods(
             &site,
-            &[launcher("db", 2, "10.244.9.2", "Running"), launcher("db", 0, "10.7.0.0", "Succeeded")],
+            &[
+                launcher("db", 2, "10.244.9.2", "Running"),
+                launcher("db", 0, "10.7.0.0", "Succeeded"),
+            ],
         );
         run.join().unwrap()
     });
-    run.failed(1, "evicted 1 pod").says("KubeVirt does not migrate the virtual machine default/fixed: ");
-    let asked: Vec<Value> =
-        migrations().iter().map(|migration| migration["spec"]["vmiName"].clone()).collect();
+    run.failed(1, "evicted 1 pod")
+        .says("KubeVirt does not migrate the virtual machine default/fixed: ");
+    let asked: Vec<Value> = migrations()
+        .iter()
+        .map(|migration| migration["spec"]["vmiName"].clone())
+        .collect();
     assert_eq!(asked, ["db"]);
 }
 
@@ -358,16 +470,33 @@ fn refuse_to_migrate(site: &KubeSite, machine: &str) {
         "validations": [{"expression": expression, "message": "cannot migrate VMI: its disk is not shared"}]});
     let binding = json!({"policyName": "machines", "validationActions": ["Deny"]});
     for (plural, object) in [
-        ("validatingadmissionpolicies", of_kind("ValidatingAdmissionPolicy", policy)),
-        ("validatingadmissionpolicybindings", of_kind("ValidatingAdmissionPolicyBinding", binding)),
+        (
+            "validatingadmissionpolicies",
+            of_kind("ValidatingAdmissionPolicy", policy),
+        ),
+        (
+            "validatingadmissionpolicybindings",
+            of_kind("ValidatingAdmissionPolicyBinding", binding),
+        ),
     ] {
-        create(&site.server, &format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &[object]).unwrap();
+        create(
+            &site.server,
+            &format!("/apis/admissionregistration.k8s.io/v1/{plural}"),
+            &[object],
+        )
+        .unwrap();
     }
     // Waits until the API server enforces the policy.
     let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations?dryRun=All";
     let migration = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
         "metadata": {"name": "trial"}, "spec": {"vmiName": machine}});
-    while site.server.request("POST", path, &migration.to_string()).unwrap().status == 201 {
+    while site
+        .server
+        .request("POST", path, &migration.to_string())
+        .unwrap()
+        .status
+        == 201
+    {
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -58,7 +58,9 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
     let refused = |run: &Run| {
         site.put(&stray, affinity("confirmed"));
         let before = site.dump();
-        site.undo(&journal_of(run)).exits(1).prints("the block 10.244.9.0/28 still exists");
+        site.undo(&journal_of(run))
+            .exits(1)
+            .prints("the block 10.244.9.0/28 still exists");
         assert_eq!(site.dump(), before);
         site.delete(&stray);
     };
@@ -77,14 +79,20 @@ fn each_phase_is_checked_again_after_the_question() {
     let site = Site::of(&cluster());
     let asked = |arguments: &[&str], meanwhile: &dyn Fn(), says: &str| {
         let migrate = [&["migrate"], &AT_ONCE[..], arguments].concat();
-        site.asked_while("[y/N] ", &migrate, "y\n", meanwhile).exits(1).shows_wrapped(says);
+        site.asked_while("[y/N] ", &migrate, "y\n", meanwhile)
+            .exits(1)
+            .shows_wrapped(says);
     };
     let first = [&TO[..], &["--apply"]].concat();
     let other = || drop(copy_pool(&site, OLD, "other", "10.99.128.0/17", false));
     asked(&first, &other, "overlaps 10.99.128.0/17");
     site.delete(&key::pool("other"));
     let stray = key::affinity("host", "node-1", "10.99.9.0/28".parse().unwrap());
-    asked(&first, &|| site.put(&stray, affinity("confirmed")), "the block 10.99.9.0/28 still exists");
+    asked(
+        &first,
+        &|| site.put(&stray, affinity("confirmed")),
+        "the block 10.99.9.0/28 still exists",
+    );
     site.delete(&stray);
     assert_eq!(pool(&site, NEW), Value::Null);
     begin(&site);
@@ -99,6 +107,10 @@ fn each_phase_is_checked_again_after_the_question() {
     resume(&site, "disable");
     leave(&site);
     let cleaned = resume(&site, "clean-up");
-    asked(&resume_it, &|| assert_eq!(site.undo(&journal_of(&cleaned)).code, 0), "is no longer empty");
+    asked(
+        &resume_it,
+        &|| assert_eq!(site.undo(&journal_of(&cleaned)).code, 0),
+        "is no longer empty",
+    );
     assert_ne!(pool(&site, OLD), Value::Null);
 }

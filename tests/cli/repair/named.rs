@@ -8,7 +8,10 @@ use super::site::*;
 
 /// Returns the address of the first record that satisfies `is_wanted`.
 fn address_of(cluster: &Cluster, is_wanted: impl Fn(&Attribute) -> bool) -> IpAddr {
-    let mut found = cluster.blocks().flat_map(|b| b.records()).filter(|(_, record)| is_wanted(record));
+    let mut found = cluster
+        .blocks()
+        .flat_map(|b| b.records())
+        .filter(|(_, record)| is_wanted(record));
     found.next().expect("the cluster has one").0
 }
 
@@ -24,7 +27,9 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let block = cluster.blocks().find(|b| b.cidr == pod.block()).unwrap();
     let free = block.address(*block.unallocated.last().unwrap() as usize);
     let young = |record: &Attribute| {
-        let since = record.get("timestamp").and_then(|text| text.strip_suffix(" +0000 UTC"));
+        let since = record
+            .get("timestamp")
+            .and_then(|text| text.strip_suffix(" +0000 UTC"));
         let since = since.and_then(|text| text.replace(' ', "T").parse::<jiff::civil::DateTime>().ok());
         let since = since.and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC).ok());
         since.is_some_and(|since| since.timestamp().as_second() > cluster.spec().now.as_second() - 60)
@@ -33,11 +38,21 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let cases = vec![
         ("in-use", pod.address(), owner),
         ("in-use", tunnel, format!("used by a tunnel of {node}")),
-        ("young", address_of(&cluster, young), "its pod could still be starting".into()),
-        ("cooling", address_of(&cluster, |r| r.released_at.is_some()), "is cooling down".into()),
+        (
+            "young",
+            address_of(&cluster, young),
+            "its pod could still be starting".into(),
+        ),
+        (
+            "cooling",
+            address_of(&cluster, |r| r.released_at.is_some()),
+            "is cooling down".into(),
+        ),
         (
             "windows-reserved",
-            address_of(&cluster, |r| r.handle.as_deref() == Some("windows-reserved-ipam-handle")),
+            address_of(&cluster, |r| {
+                r.handle.as_deref() == Some("windows-reserved-ipam-handle")
+            }),
             "reserved by a Windows node".into(),
         ),
         ("unchecked", corrupt.addr(), "corrupt or cannot be decoded".into()),
@@ -66,16 +81,25 @@ fn protected_addresses_are_refused_by_name() {
     }
     let all: Vec<String> = cases.iter().map(|(_, address, _)| address.to_string()).collect();
     let together = release_by_name(&site, &["--ip", &all.join(","), "-o", "json"]);
-    let expected = set(cases.iter().map(|(reason, address, _)| format!("{reason} {address}")));
+    let expected = set(cases
+        .iter()
+        .map(|(reason, address, _)| format!("{reason} {address}")));
     assert_eq!((together.code, skips(&together.json())), (1, expected));
 
     // Some of them cannot be forced either.
     let never = ["cooling", "windows-reserved", "unchecked", "not-allocated"];
-    let cases: Vec<_> = cases.iter().filter(|(reason, ..)| never.contains(reason)).collect();
+    let cases: Vec<_> = cases
+        .iter()
+        .filter(|(reason, ..)| never.contains(reason))
+        .collect();
     assert_eq!(cases.len(), 5);
     for (reason, address, _) in cases {
         let run = release_by_name(&site, &["--ip", &address.to_string(), "--force", "-o", "json"]);
-        assert_eq!((run.code, skips(&run.json())), (1, set([format!("{reason} {address}")])), "{run:?}");
+        assert_eq!(
+            (run.code, skips(&run.json())),
+            (1, set([format!("{reason} {address}")])),
+            "{run:?}"
+        );
     }
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
@@ -95,20 +119,36 @@ fn one_address_or_handle_in_use_can_be_forced() {
         vec!["--orphan-handles", "--force"],
         vec!["--node", "node-9", "--force"],
     ] {
-        site.release(&targets).refused(2, "exactly one --ip or --handle").says("\nhint: ");
+        site.release(&targets)
+            .refused(2, "exactly one --ip or --handle")
+            .says("\nhint: ");
     }
     assert_eq!(site.dump(), before);
 
-    let forced = site.release(&["--ip", &address, "--force"]).succeeded().says("--force").says("used by");
+    let forced = site
+        .release(&["--ip", &address, "--force"])
+        .succeeded()
+        .says("--force")
+        .says("used by");
     let mut expected = recorded(&before);
     expected.remove(&pod.address());
-    assert_eq!(recorded(&site.dump()), expected, "of two addresses the one that was named");
-    assert!(site.findings(&[]).contains(&format!("critical unallocated-in-use {address}")));
+    assert_eq!(
+        recorded(&site.dump()),
+        expected,
+        "of two addresses the one that was named"
+    );
+    assert!(
+        site.findings(&[])
+            .contains(&format!("critical unallocated-in-use {address}"))
+    );
     site.undo_to(&forced, &before);
 
     let before = site.dump();
     let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
-    assert_eq!((refused.code, skips(&refused.json())), (1, of_pods("in-use", [&pod])));
+    assert_eq!(
+        (refused.code, skips(&refused.json())),
+        (1, of_pods("in-use", [&pod]))
+    );
     assert_eq!(site.dump(), before);
     site.release(&["--handle", &pod.handle, "--force"]).succeeded();
     let after = site.dump();
@@ -120,15 +160,26 @@ fn one_address_or_handle_in_use_can_be_forced() {
 fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
     let (site, pod) = Site::leaky();
     let before = site.dump();
-    let [(address, block), (_, other)] = pod.addresses[..] else { panic!("{pod:?}") };
+    let [(address, block), (_, other)] = pod.addresses[..] else {
+        panic!("{pod:?}")
+    };
     let refused = site.release(&["--ip", &address.to_string(), "-o", "json"]);
-    assert_eq!((refused.code, skips(&refused.json())), (1, set([format!("handle-held {address}")])));
+    assert_eq!(
+        (refused.code, skips(&refused.json())),
+        (1, set([format!("handle-held {address}")]))
+    );
 
-    let forced = site.release(&["--ip", &address.to_string(), "--force"]).succeeded();
+    let forced = site
+        .release(&["--ip", &address.to_string(), "--force"])
+        .succeeded();
     let mut expected = recorded(&before);
     expected.remove(&address);
     assert_eq!(recorded(&site.dump()), expected);
-    assert_eq!(site.json(&key::handle(&pod.handle))["block"], json!({other.to_string(): 1}), "not {block}");
+    assert_eq!(
+        site.json(&key::handle(&pod.handle))["block"],
+        json!({other.to_string(): 1}),
+        "not {block}"
+    );
     site.undo_to(&forced, &before);
 }
 
@@ -147,18 +198,32 @@ fn the_block_of_a_node_that_its_pool_no_longer_selects_is_deleted_with_its_last_
         let mut block = Block::new(cidr, Some("host:node-1".into()), None, 7);
         for (ordinal, handle) in [(1, "h1"), (2, "h2")] {
             let since = "2026-05-01 10:00:00 +0000 UTC";
-            let gone = [("namespace", "a"), ("pod", handle), ("node", "node-1"), ("timestamp", since)];
+            let gone = [
+                ("namespace", "a"),
+                ("pod", handle),
+                ("node", "node-1"),
+                ("timestamp", since),
+            ];
             block.take_ordinal(ordinal, Attribute::new(handle, gone));
-            site.put(&key::handle(handle), r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
+            site.put(
+                &key::handle(handle),
+                r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#,
+            );
         }
         site.put(&of_node[1], block.value());
 
         // Another address of the block is still assigned.
         let first = site.release(&["--ip", "10.7.0.1"]).succeeded();
-        assert!(of_node.iter().all(|key| site.value(key).is_some()), "{selector}: {first:?}");
+        assert!(
+            of_node.iter().all(|key| site.value(key).is_some()),
+            "{selector}: {first:?}"
+        );
         let before = site.dump();
         let last = site.release(&["--ip", "10.7.0.2"]).succeeded();
-        assert!(of_node.iter().all(|key| site.value(key).is_some() == stays), "{selector}: {last:?}");
+        assert!(
+            of_node.iter().all(|key| site.value(key).is_some() == stays),
+            "{selector}: {last:?}"
+        );
 
         site.undo_to(&last, &before);
     }
@@ -175,13 +240,19 @@ fn a_handle_is_released_completely_or_not_at_all() {
     let before = site.dump();
     for targets in [["--handle", &half.handle], ["--ip", &v6.to_string()]] {
         let run = site.release(&[&targets[..], &["-o", "json"]].concat()).exits(1);
-        assert!(skips(&run.json()).contains(&format!("handle-held {v6}")), "{run:?}");
+        assert!(
+            skips(&run.json()).contains(&format!("handle-held {v6}")),
+            "{run:?}"
+        );
         assert_eq!(changes(&run.json()), BTreeSet::new());
     }
     assert_eq!(site.dump(), before);
 
     let run = site.release(&["--leaked", "-o", "json"]);
-    assert_eq!((run.code, skips(&run.json())), (1, set([format!("handle-held {v6}")])));
+    assert_eq!(
+        (run.code, skips(&run.json())),
+        (1, set([format!("handle-held {v6}")]))
+    );
     assert_eq!(changes(&run.json()), of_pods("release-address", [&whole]));
     assert!(!site.dump().contains_key(&key::handle(&whole.handle)));
 }
@@ -217,13 +288,18 @@ fn names_that_nobody_knows_and_a_node_that_exists_release_nothing() {
             ["--handle", "k8s-pod-network.nobody"],
             "not-found        there is no handle k8s-pod-network.nobody",
         ),
-        (["--node", "node-of-nobody"], "nothing is recorded for node node-of-nobody"),
+        (
+            ["--node", "node-of-nobody"],
+            "nothing is recorded for node node-of-nobody",
+        ),
         (["--node", "node-1"], "node node-1 exists"),
         (["--node", "node-1"], "node-exists"),
     ] {
         site.release(&targets).exits(1).prints(says);
     }
-    site.run(&["release", "--yes"]).refused(2, "\nhint: ").says_first("error: specify what to release: ");
+    site.run(&["release", "--yes"])
+        .refused(2, "\nhint: ")
+        .says_first("error: specify what to release: ");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
@@ -240,13 +316,28 @@ fn a_successor_keeps_its_address() {
     for targets in [vec!["--leaked"], vec!["--handle", &handle], vec!["--ip", &leaked]] {
         let run = site.release(&[&targets[..], &["-o", "json"]].concat());
         let plan = run.json();
-        assert_eq!(changes(&plan), set([format!("release-address {leaked}")]), "{targets:?}");
+        assert_eq!(
+            changes(&plan),
+            set([format!("release-address {leaked}")]),
+            "{targets:?}"
+        );
         let by_handle = targets[0] == "--handle";
-        let expected = if by_handle { set([format!("in-use {successor}")]) } else { BTreeSet::new() };
-        assert_eq!((run.code, skips(&plan)), (i32::from(by_handle), expected), "{targets:?}");
+        let expected = if by_handle {
+            set([format!("in-use {successor}")])
+        } else {
+            BTreeSet::new()
+        };
+        assert_eq!(
+            (run.code, skips(&plan)),
+            (i32::from(by_handle), expected),
+            "{targets:?}"
+        );
         assert!(recorded(&site.dump()).contains_key(&successor));
         let handle = site.json(&key::handle(&handle));
-        assert_eq!(handle["block"].as_object().unwrap().values().collect::<Vec<_>>(), [1]);
+        assert_eq!(
+            handle["block"].as_object().unwrap().values().collect::<Vec<_>>(),
+            [1]
+        );
         site.undo_to(&run, &before);
     }
 }
@@ -275,7 +366,8 @@ fn a_node_that_is_gone_leaves_nothing() {
     let run = site.release(&["--node", &node]).succeeded();
     let after = site.dump();
     assert!(!after.keys().any(|key| is_affinity_of(&node, key)), "{run:?}");
-    site.run(&["check", "--node", &node, "--settle", "0"]).says(&format!("node \"{node}\" not found"));
+    site.run(&["check", "--node", &node, "--settle", "0"])
+        .says(&format!("node \"{node}\" not found"));
     assert_eq!(site.findings(&["--rule", "leaked-address"]), BTreeSet::new());
     let is_gone_handle = |key: &String| key.contains("/handle/") && !after.contains_key(key);
     let is_stray = |key: &String| !is_gone_handle(key) && !keys.contains(key);
@@ -295,6 +387,9 @@ fn records_that_a_node_still_uses_are_kept() {
     let after = site.dump();
     assert_eq!(recorded(&after), recorded(&before), "{run:?}");
     let warnings = run.json()["warnings"].to_string();
-    assert!(warnings.contains("endpoints or pods still refer to it; what they use is kept"), "{run:?}");
+    assert!(
+        warnings.contains("endpoints or pods still refer to it; what they use is kept"),
+        "{run:?}"
+    );
     assert!(!after.keys().any(|key| is_affinity_of(&node, key)), "{run:?}");
 }

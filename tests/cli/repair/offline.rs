@@ -22,9 +22,16 @@ fn a_plan_in_every_form() {
 #[test]
 fn a_file_is_never_written() {
     let before = std::fs::read(root().join(EXAMPLE)).unwrap();
-    for more in [vec![], vec!["--lock"], vec!["--yes", "--dry-run"], vec!["--dry-run"]] {
+    for more in [
+        vec![],
+        vec!["--lock"],
+        vec!["--yes", "--dry-run"],
+        vec!["--dry-run"],
+    ] {
         let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &more].concat()).prints("\nPlan: ");
-        let told = run.stderr.contains("a file is never changed: this is what would be done to the cluster");
+        let told = run
+            .stderr
+            .contains("a file is never changed: this is what would be done to the cluster");
         assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
     }
     // Without a second check, the plan assumes that the check would succeed.

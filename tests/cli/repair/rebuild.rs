@@ -15,13 +15,24 @@ fn repairs_all_but_what_it_skips(site: &impl Runs, more: &[&str]) -> Run {
     assert_eq!(plan["execution"]["conflicts"], json!([]), "{run:?}");
     assert!(changes(&plan).len() > 100, "{:?}", changes(&plan));
 
-    let skipped: Vec<&Value> = items(&plan["skipped"]).iter().map(|skip| &skip["subject"]["name"]).collect();
+    let skipped: Vec<&Value> = items(&plan["skipped"])
+        .iter()
+        .map(|skip| &skip["subject"]["name"])
+        .collect();
     let left = site.findings(&[]);
     for finding in left.iter().filter(|finding| !finding.starts_with("info ")) {
         let subject = finding.splitn(3, ' ').last().unwrap();
-        assert!(skipped.contains(&&json!(subject)), "neither repaired nor skipped: {finding}");
+        assert!(
+            skipped.contains(&&json!(subject)),
+            "neither repaired nor skipped: {finding}"
+        );
     }
-    assert!(left.len() * 2 < earlier.len(), "{} of {} are left", left.len(), earlier.len());
+    assert!(
+        left.len() * 2 < earlier.len(),
+        "{} of {} are left",
+        left.len(),
+        earlier.len()
+    );
     assert_eq!(changes(&rebuild().json()), BTreeSet::new());
     run
 }
@@ -29,7 +40,9 @@ fn repairs_all_but_what_it_skips(site: &impl Runs, more: &[&str]) -> Run {
 /// True if the plan names the object with this key. A block is also named by a change of one of its addresses or of its
 /// affinity.
 fn is_named(plan: &Value, key: &str) -> bool {
-    let Some(rest) = key.strip_prefix("/calico/ipam/v2/") else { return false };
+    let Some(rest) = key.strip_prefix("/calico/ipam/v2/") else {
+        return false;
+    };
     let subjects = items(&plan["changes"]).iter().map(|change| &change["subject"]);
     let mut subjects = subjects.map(|of| (of["kind"].as_str().unwrap(), of["name"].as_str().unwrap()));
     let dashed = |cidr: &str| cidr.replacen('-', "/", 1).parse::<IpNet>().ok();
@@ -55,12 +68,18 @@ fn is_named(plan: &Value, key: &str) -> bool {
 
 #[test]
 fn a_rebuild_of_every_fault_is_undone() {
-    let site = Site::of(&Cluster::all_faults(ClusterSpec::new(22).at(Timestamp::now()).wide(), 1));
+    let site = Site::of(&Cluster::all_faults(
+        ClusterSpec::new(22).at(Timestamp::now()).wide(),
+        1,
+    ));
     let before = site.dump();
     // What is skipped is not done.
     let run = repairs_all_but_what_it_skips(&site, &["--endpoints-only"]).exits(1);
     let (plan, after) = (run.json(), site.dump());
-    let strays: Vec<_> = differing(&before, &after).into_iter().filter(|key| !is_named(&plan, key)).collect();
+    let strays: Vec<_> = differing(&before, &after)
+        .into_iter()
+        .filter(|key| !is_named(&plan, key))
+        .collect();
     assert_eq!(strays, Vec::<String>::new());
     site.undo_to(&run, &before);
 }
@@ -78,9 +97,13 @@ fn the_blocks_of_a_whole_cluster_come_back() {
     let kept = recorded(&Site::of(&cluster).dump());
     cluster.inject(Fault::BlocksLost, 1);
     let site = Site::of(&cluster);
-    site.run_at_once(&["rebuild", "--apply", "--yes", "--endpoints-only"], &[]).succeeded();
+    site.run_at_once(&["rebuild", "--apply", "--yes", "--endpoints-only"], &[])
+        .succeeded();
     let found = site.findings(&[]);
-    assert!(found.iter().all(|finding| finding.starts_with("info ")), "{found:?}");
+    assert!(
+        found.iter().all(|finding| finding.starts_with("info ")),
+        "{found:?}"
+    );
     assert_eq!(recorded(&site.dump()), kept);
 }
 
@@ -92,10 +115,20 @@ fn nothing_is_written_without_apply_but_the_files_hold_each_block_before_and_aft
     let rebuild_into =
         |folder: &Path| site.run_at_once(&["rebuild", "--output-dir", folder.to_str().unwrap()], &[]);
     rebuild_into(&folder).completed();
-    site.run_at_once(&["rebuild", "--apply", "--yes"], &[]).failed(1, "--endpoints-only");
-    assert_eq!((site.dump(), site.journals()), (before, Vec::new()), "nothing is written without consent");
-    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
-    let [file] = files.as_slice() else { panic!("{files:?}") };
+    site.run_at_once(&["rebuild", "--apply", "--yes"], &[])
+        .failed(1, "--endpoints-only");
+    assert_eq!(
+        (site.dump(), site.journals()),
+        (before, Vec::new()),
+        "nothing is written without consent"
+    );
+    let files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    let [file] = files.as_slice() else {
+        panic!("{files:?}")
+    };
     let content: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let cidr: IpNet = content["after"]["cidr"].as_str().unwrap().parse().unwrap();
     let stored = site.json(&key::block(cidr));

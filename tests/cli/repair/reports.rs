@@ -8,7 +8,12 @@ fn leaky() -> (Cluster, Vec<Pod>, Vec<String>) {
     let mut cluster = Cluster::plain(ClusterSpec::new(33).at(Timestamp::now()).v4_only(), 3, 4);
     let leaked = (0..3).map(|number| leak(&mut cluster, number)).collect();
     cluster.inject(Fault::OrphanHandleEmpty, 1);
-    let orphans = cluster.truth().iter().filter(|f| f.code == "orphan-handle").map(|f| f.subject).collect();
+    let orphans = cluster
+        .truth()
+        .iter()
+        .filter(|f| f.code == "orphan-handle")
+        .map(|f| f.subject)
+        .collect();
     (cluster, leaked, orphans)
 }
 
@@ -62,8 +67,12 @@ fn addresses<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
 
 /// Lists the expected changes: released addresses of pods, and deleted handles.
 fn expected(pods: &[Pod], handles: &[String]) -> BTreeSet<String> {
-    let released = pods.iter().map(|pod| format!("release-address {}", pod.address()));
-    released.chain(handles.iter().map(|id| format!("delete-handle {id}"))).collect()
+    let released = pods
+        .iter()
+        .map(|pod| format!("release-address {}", pod.address()));
+    released
+        .chain(handles.iter().map(|id| format!("delete-handle {id}")))
+        .collect()
 }
 
 #[test]
@@ -84,7 +93,10 @@ fn a_report_narrows_in_every_form() {
         let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]).succeeded();
         assert_eq!(changes(&run.json()), expected(&leaked, &orphans), "{form}");
         let after = site.dump();
-        assert!(recorded(&after).contains_key(&later.address()) && after.contains_key(&younger), "{form}");
+        assert!(
+            recorded(&after).contains_key(&later.address()) && after.contains_key(&younger),
+            "{form}"
+        );
         site.undo(&journal_of(&run)).succeeded();
     }
 }
@@ -94,14 +106,29 @@ fn two_reports_intersect_and_one_that_is_old_enough_is_the_first_of_two_checks()
     let (cluster, leaked, orphans) = leaky();
     let site = Site::of(&cluster);
     let first = file(&site, "first", own(&site, "json"));
-    let second = file(&site, "second", calicoctl(&site, &addresses(&leaked[1..]), &orphans[..1]).to_string());
+    let second = file(
+        &site,
+        "second",
+        calicoctl(&site, &addresses(&leaked[1..]), &orphans[..1]).to_string(),
+    );
     for paths in [[&*first, &*second], [&*second, &*first]] {
         let run = from_reports(&site, &paths, &["--lock", "--dry-run", "-o", "json"]).succeeded();
         assert_eq!(changes(&run.json()), expected(&leaked[1..], &orphans[..1]));
     }
 
     let release = |path: &str, how| {
-        site.run(&["release", "--from-report", path, "--grace", "30m", "--settle", "0", "-o", "json", how])
+        site.run(&[
+            "release",
+            "--from-report",
+            path,
+            "--grace",
+            "30m",
+            "--settle",
+            "0",
+            "-o",
+            "json",
+            how,
+        ])
     };
     release(&first, "--dry-run").says("5 addresses or handles were found unused once");
     let mut report: Value = serde_json::from_str(&own(&site, "json")).unwrap();
@@ -145,17 +172,26 @@ fn an_address_without_an_owner_is_released_by_a_report_and_force() {
     let address = found["subject"]["name"].as_str().unwrap();
     let report = file(&site, "report", check.stdout.clone());
     let kept = from_reports(&site, &[&report], &["-o", "json"]);
-    assert_eq!((kept.code, skips(&kept.json())), (1, set([format!("unknown-owner {address}")])));
+    assert_eq!(
+        (kept.code, skips(&kept.json())),
+        (1, set([format!("unknown-owner {address}")]))
+    );
 
     // An allocation that was made after the report is not released.
     let mut other = check.json();
     other["findings"][0]["evidence"]["records"][0]["sequenceNumber"] = "1".into();
     let other = file(&site, "other", other.to_string());
     let differs = from_reports(&site, &[&other], &["--force", "-o", "json"]);
-    assert_eq!((differs.code, skips(&differs.json())), (1, set([format!("report-differs {address}")])));
+    assert_eq!(
+        (differs.code, skips(&differs.json())),
+        (1, set([format!("report-differs {address}")]))
+    );
 
     let run = from_reports(&site, &[&report], &["--force", "-o", "json"]).succeeded();
-    assert!(changes(&run.json()).contains(&format!("release-address {address}")), "{run:?}");
+    assert!(
+        changes(&run.json()).contains(&format!("release-address {address}")),
+        "{run:?}"
+    );
     assert!(!recorded(&site.dump()).contains_key(&address.parse().unwrap()));
 }
 
@@ -173,16 +209,33 @@ fn objections_to_calicoctls_reports_can_be_forced() {
     };
     let lock = &["--lock"][..];
     for (text, more, told) in [
-        (with("version", "v3.30.0"), lock, "calicoctl v3.30.0 wrote it, but the cluster runs v3.32.1"),
-        (with("version", ""), lock, "a calicoctl without a version wrote it"),
+        (
+            with("version", "v3.30.0"),
+            lock,
+            "calicoctl v3.30.0 wrote it, but the cluster runs v3.32.1",
+        ),
+        (
+            with("version", ""),
+            lock,
+            "a calicoctl without a version wrote it",
+        ),
         (with("clusterInformationRevision", "1"), lock, "it is stale"),
-        (good.to_string(), &[], "for a locked datastore, but this one is not locked"),
+        (
+            good.to_string(),
+            &[],
+            "for a locked datastore, but this one is not locked",
+        ),
     ] {
         let path = file(&site, "report", text);
-        from_reports(&site, &[&path], more).refused(1, told).says("\nhint: ");
+        from_reports(&site, &[&path], more)
+            .refused(1, told)
+            .says("\nhint: ");
         assert_eq!(site.dump(), before);
         let forced = from_reports(&site, &[&path], &["--force", "--dry-run", "-o", "json"]).succeeded();
-        assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
+        assert!(
+            forced.stderr.contains("--force: ") && forced.stderr.contains(told),
+            "{forced:?}"
+        );
         assert_eq!(changes(&forced.json()), expected(&leaked, &orphans));
     }
     // It is enough that one report matches the current cluster information, even if other reports are older.
@@ -197,7 +250,11 @@ fn a_locked_datastore_needs_no_lock() {
     let (mut cluster, leaked, orphans) = leaky();
     cluster.inject(Fault::DatastoreLocked, 1);
     let site = Site::of(&cluster);
-    let path = file(&site, "report", calicoctl(&site, &addresses(&leaked), &orphans).to_string());
+    let path = file(
+        &site,
+        "report",
+        calicoctl(&site, &addresses(&leaked), &orphans).to_string(),
+    );
     from_reports(&site, &[&path], &[]).succeeded();
     assert_eq!(site.history(INFORMATION).len(), 1, "the lock is its owner's");
 }
@@ -212,7 +269,9 @@ fn reports_of_another_cluster_and_other_files_are_refused_whatever_is_forced() {
         let path = file(&site, "other", text.replace("0f0e1d2c", "ffffffff"));
         for more in [vec![], vec!["--force"], vec!["--force", "--lock"]] {
             let told = "it is about cluster ffffffff3b4a59687786951423324150, but this is cluster 0f0e1d2c";
-            from_reports(&site, &[&path], &more).refused(1, told).says("\nhint: connect to the cluster");
+            from_reports(&site, &[&path], &more)
+                .refused(1, told)
+                .says("\nhint: connect to the cluster");
         }
     }
 
@@ -233,9 +292,13 @@ fn reports_of_another_cluster_and_other_files_are_refused_whatever_is_forced() {
         run.says("\nhint: write one with").says(&path);
     }
     // These files are reports, but have no usable entries.
-    for allocations in
-        [json!(null), json!([]), json!({"10.0.0.1": 7}), json!({"x": [{}]}), json!({"10.0.0.1": [null]})]
-    {
+    for allocations in [
+        json!(null),
+        json!([]),
+        json!({"10.0.0.1": 7}),
+        json!({"x": [{}]}),
+        json!({"10.0.0.1": [null]}),
+    ] {
         let report =
             json!({"clusterGUID": GUID, "allocations": allocations, "leakedHandles": [7, {"ID": 7}]});
         let run = from_reports(&site, &[&file(&site, "odd", report.to_string())], &["--force"]).succeeded();

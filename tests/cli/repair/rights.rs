@@ -14,7 +14,16 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
 /// The repairs, with `--lock` where it exists.
 const REPAIRS: [&[&str]; 4] = [
-    &["release", "--leaked", "--orphan-handles", "--grace", "0", "--settle", "0", "--lock"],
+    &[
+        "release",
+        "--leaked",
+        "--orphan-handles",
+        "--grace",
+        "0",
+        "--settle",
+        "0",
+        "--lock",
+    ],
     &["rebuild", "--apply", "--grace", "0", "--settle", "0", "--lock"],
     &["split", "2", "--name", "p"],
     &["configure", "--strict-affinity", "true", "--lock"],
@@ -41,7 +50,12 @@ impl Rights {
         }
         let site = KubeSite::of(&cluster, flavour);
         add_pool(&site, flavour);
-        create(&site.server, ROLES, &[role("calipam-reader"), role("calipam-repairer")]).unwrap();
+        create(
+            &site.server,
+            ROLES,
+            &[role("calipam-reader"), role("calipam-repairer")],
+        )
+        .unwrap();
         let rights = Self { site };
         rights.account("reader", &["calipam-reader"]);
         rights.account("repairer", &["calipam-reader", "calipam-repairer"]);
@@ -83,12 +97,19 @@ impl Rights {
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let begin = Instant::now();
         loop {
-            let response = self.site.server.request("POST", path, &review.to_string()).unwrap();
+            let response = self
+                .site
+                .server
+                .request("POST", path, &review.to_string())
+                .unwrap();
             let answer: Value = serde_json::from_str(&response.body).unwrap();
             if answer["status"]["allowed"] == allowed {
                 return;
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "{account} {verb} {resource}: {answer}");
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "{account} {verb} {resource}: {answer}"
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -103,7 +124,10 @@ impl Rights {
                 for one in rule["resources"].as_array().unwrap() {
                     let mut rule = rule.clone();
                     rule["resources"] = json!([one]);
-                    rule["verbs"].as_array_mut().unwrap().retain(|other| one != resource || other != verb);
+                    rule["verbs"]
+                        .as_array_mut()
+                        .unwrap()
+                        .retain(|other| one != resource || other != verb);
                     apart.push(rule);
                 }
             }
@@ -117,8 +141,17 @@ impl Rights {
 
     /// Returns the objects that a repair can change.
     fn objects(&self) -> Vec<Value> {
-        let kinds = ["ipamblocks", "ipamhandles", "blockaffinities", "ippools", "clusterinformations"];
-        kinds.iter().flat_map(|kind| self.site.list(kind).into_values()).collect()
+        let kinds = [
+            "ipamblocks",
+            "ipamhandles",
+            "blockaffinities",
+            "ippools",
+            "clusterinformations",
+        ];
+        kinds
+            .iter()
+            .flat_map(|kind| self.site.list(kind).into_values())
+            .collect()
     }
 }
 
@@ -128,10 +161,16 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     // The reader gets the same report as an administrator.
     let at_once = ["check", "-o", "json", "--settle", "0", "--grace", "0"];
     let (seen, all) = (rights.run("reader", &at_once), rights.site.run(&at_once));
-    assert_eq!((seen.code, seen.json()["findings"].clone()), (1, all.json()["findings"].clone()));
+    assert_eq!(
+        (seen.code, seen.json()["findings"].clone()),
+        (1, all.json()["findings"].clone())
+    );
     assert_eq!(rights.run("reader", &["show", "-o", "json"]).code, 0);
     let export = rights.site.home().join("export.jsonl");
-    assert_eq!(rights.run("reader", &["export", export.to_str().unwrap()]).code, 0);
+    assert_eq!(
+        rights.run("reader", &["export", export.to_str().unwrap()]).code,
+        0
+    );
 
     // A repair by the reader changes nothing. An error names the missing permissions before the first write.
     let before = rights.objects();
@@ -160,7 +199,9 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
                 let group = flavour.group();
                 let hint =
                     format!("\n- {{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [{verb}]}}");
-                rights.run("repairer", &[repair, &["--yes"]].concat()).failed(3, &hint);
+                rights
+                    .run("repairer", &[repair, &["--yes"]].concat())
+                    .failed(3, &hint);
                 tried += 1;
             }
         }
@@ -173,7 +214,9 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     // With the complete role, each repair and its undo work.
     for repair in REPAIRS {
         let run = rights.run("repairer", &[repair, &["--yes"]].concat()).succeeded();
-        rights.run("repairer", &["undo", &journal_of(&run), "--yes"]).succeeded();
+        rights
+            .run("repairer", &["undo", &journal_of(&run), "--yes"])
+            .succeeded();
     }
 }
 

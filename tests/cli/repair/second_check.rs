@@ -32,7 +32,9 @@ fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
 fn addresses_that_are_used_or_assigned_during_the_wait_are_kept() {
     let mut cluster = healthy();
     let leaked: Vec<_> = (0..3).map(|number| leak(&mut cluster, number)).collect();
-    let [unchanged, other_handle, other_number] = leaked.as_slice() else { panic!() };
+    let [unchanged, other_handle, other_number] = leaked.as_slice() else {
+        panic!()
+    };
     // A pod is starting: its endpoint is written while the program waits.
     let back = cluster.add_pod_on(1);
     let endpoint = cluster.remove(&back.endpoint);
@@ -49,7 +51,11 @@ fn addresses_that_are_used_or_assigned_during_the_wait_are_kept() {
     let plan = run.json();
     assert_eq!(changes(&plan), of_pods("release-address", [unchanged]), "{run:?}");
     assert_eq!(skips(&plan), of_pods("seen-once", [other_handle, other_number]));
-    assert!(recorded(&site.dump()).keys().eq(recorded_without(&before, &leaked[..1]).keys()));
+    assert!(
+        recorded(&site.dump())
+            .keys()
+            .eq(recorded_without(&before, &leaked[..1]).keys())
+    );
 }
 
 #[test]
@@ -57,7 +63,12 @@ fn unused_addresses_are_released_after_the_second_check() {
     let (site, pod) = Site::leaky();
     let run = release_while(&site, || {
         let held = recorded(&site.dump());
-        assert!(pod.addresses.iter().all(|(address, _)| held.contains_key(address)), "not before it");
+        assert!(
+            pod.addresses
+                .iter()
+                .all(|(address, _)| held.contains_key(address)),
+            "not before it"
+        );
     })
     .succeeded();
     assert_eq!(run.json()["totals"]["addresses"], pod.addresses.len());
@@ -73,24 +84,38 @@ fn a_normal_release_during_the_wait_is_no_conflict() {
         site.release(&["--handle", &pod.handle]).succeeded();
     })
     .succeeded();
-    assert_eq!((changes(&run.json()), skips(&run.json())), (BTreeSet::new(), BTreeSet::new()));
+    assert_eq!(
+        (changes(&run.json()), skips(&run.json())),
+        (BTreeSet::new(), BTreeSet::new())
+    );
 }
 
 #[test]
 fn ctrl_c_ends_the_wait() {
     let (site, _) = Site::leaky();
     let before = site.dump();
-    let release = ["release", "--leaked", "--grace", "10m", "--settle", "0", "--yes", "--lock"];
+    let release = [
+        "release", "--leaked", "--grace", "10m", "--settle", "0", "--yes", "--lock",
+    ];
     let begun = Instant::now();
     let (mut command, waiting) = (site.command(&release), "waiting to check a second time");
-    Terminal::new(150).converse(command.env("TERM", "xterm"), waiting, |_, it| interrupt(it)).exits(130);
+    Terminal::new(150)
+        .converse(command.env("TERM", "xterm"), waiting, |_, it| interrupt(it))
+        .exits(130);
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 
     // The wait is announced even without a terminal and with `--quiet`.
     let mut quiet = site.command(&release);
-    let mut quiet = quiet.arg("--quiet").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(quiet.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut quiet = quiet
+        .arg("--quiet")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(quiet.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     assert!(said.any(|line| line.starts_with("waiting to check a second time: 10m, until ")));
     interrupt(&quiet);
     assert_eq!(quiet.wait().unwrap().code(), Some(130));
@@ -112,7 +137,10 @@ fn what_is_certain_is_released_before_the_wait() {
     }
     let during = recorded(&site.dump());
     let doubtful = doubtful.address();
-    assert!(during != before && during[&doubtful] == before[&doubtful], "{stderr}");
+    assert!(
+        during != before && during[&doubtful] == before[&doubtful],
+        "{stderr}"
+    );
 
     interrupt(&child);
     said.read_to_string(&mut stderr).unwrap();
@@ -141,36 +169,66 @@ fn the_plan_is_shown_before_the_wait() {
     while planned(&shown) == 0 {
         assert!(lines.read_line(&mut shown).unwrap() > 0, "{shown}");
     }
-    assert!(shown.contains(&format!("release-address  {}", leaked[0].address())), "{shown}");
+    assert!(
+        shown.contains(&format!("release-address  {}", leaked[0].address())),
+        "{shown}"
+    );
     let held = recorded(&site.dump());
-    assert!(leaked.iter().all(|pod| held.contains_key(&pod.address())), "nothing is written before the wait");
+    assert!(
+        leaked.iter().all(|pod| held.contains_key(&pod.address())),
+        "nothing is written before the wait"
+    );
     // During the wait, the addresses of one pod are recorded for another handle, so the plan changes.
     site.change_blocks(&leaked[1], hand_over);
     lines.read_to_string(&mut shown).unwrap();
     let run = Run::ended(child.wait_with_output().unwrap());
     assert_eq!((run.code, planned(&shown)), (1, 2), "{shown} {run:?}");
-    assert!(run.stderr.contains("the plan has changed since the first check\n"), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("the plan has changed since the first check\n"),
+        "{run:?}"
+    );
 }
 
 /// The announcement of the wait offers an alternative: a report now, and a later release with it.
 #[test]
 fn a_report_now_and_a_release_later_need_no_wait() {
     let (site, _) = Site::leaky();
-    let run = site.run(&[&RELEASE[..], &["2s"]].concat()).succeeded().does_not_say("has changed");
+    let run = site
+        .run(&[&RELEASE[..], &["2s"]].concat())
+        .succeeded()
+        .does_not_say("has changed");
     assert_eq!(planned(&run.stdout), 1, "the plan has not changed: {run:?}");
-    let (_, hint) = run.stderr.split_once("hint: to avoid the wait: run ").expect("the hint");
-    let lines: Vec<&str> = hint.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
-    let [check, release] = lines.as_slice() else { panic!("{lines:?}") };
+    let (_, hint) = run
+        .stderr
+        .split_once("hint: to avoid the wait: run ")
+        .expect("the hint");
+    let lines: Vec<&str> = hint
+        .lines()
+        .next()
+        .unwrap()
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .collect();
+    let [check, release] = lines.as_slice() else {
+        panic!("{lines:?}")
+    };
     let (begin, end) = ("calipam check -o json --grace 2s", " > report.json");
     assert!(check.starts_with(begin) && check.ends_with(end), "{check}");
-    assert!(release.contains(" --leaked ") && release.ends_with(" --from-report report.json"), "{release}");
+    assert!(
+        release.contains(" --leaked ") && release.ends_with(" --from-report report.json"),
+        "{release}"
+    );
     site.undo(&journal_of(&run)).succeeded();
 
     let report = site.home.path().join("report.json");
     let run = |line: &str| site.run(&line.split(' ').skip(1).collect::<Vec<_>>());
     std::fs::write(&report, run(check.split(" > ").next().unwrap()).stdout).unwrap();
     thread::sleep(Duration::from_secs(3));
-    run(&release.replace("report.json", report.to_str().unwrap())).succeeded().does_not_say("rechecking");
+    run(&release.replace("report.json", report.to_str().unwrap()))
+        .succeeded()
+        .does_not_say("rechecking");
     assert_eq!(site.findings(&["--rule", "leaked-address"]), BTreeSet::new());
 }
 
@@ -194,27 +252,47 @@ fn the_grace_period_of_the_cluster_applies() {
     leak(&mut cluster, 0);
     let metadata = cluster.spec().metadata("default", &mut cluster.spec().rng(9));
     let controllers = calipam_testkit::cluster::wire::kube_controllers(&metadata, "2s");
-    cluster.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
+    cluster.put_raw(
+        key::resource("kubecontrollersconfigurations", "default"),
+        controllers,
+    );
     let site = Site::of(&cluster);
     let begun = Instant::now();
     let run = site.run(&["release", "--leaked", "--settle", "0", "--yes"]);
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     // A way that calipam warns of is no way out.
-    run.succeeded().says("rechecking 2 leaked addresses or handles in 2s, at ").does_not_say("--grace 0");
+    run.succeeded()
+        .says("rechecking 2 leaked addresses or handles in 2s, at ")
+        .does_not_say("--grace 0");
     assert_eq!(site.findings(&[]), BTreeSet::new());
 }
 
 /// A rebuild first writes the changes that need no second check, and then waits for the second check of the others.
-const REBUILD: [&str; 7] = ["rebuild", "--apply", "--yes", "--endpoints-only", "--settle", "0", "--grace"];
+const REBUILD: [&str; 7] = [
+    "rebuild",
+    "--apply",
+    "--yes",
+    "--endpoints-only",
+    "--settle",
+    "0",
+    "--grace",
+];
 
 /// Creates a cluster with leaked addresses of a pod, and with addresses of running pods that are free in their blocks.
 fn leaked_and_unrecorded() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
     let mut cluster = healthy();
-    let leaked = leak(&mut cluster, 0).addresses.into_iter().map(|(address, _)| address).collect();
+    let leaked = leak(&mut cluster, 0)
+        .addresses
+        .into_iter()
+        .map(|(address, _)| address)
+        .collect();
     cluster.inject(Fault::UnallocatedFreed, 2);
     let site = Site::of(&cluster);
     let found = site.findings(&["--rule", "unallocated-in-use"]);
-    let live = found.iter().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    let live = found
+        .iter()
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
     (site, leaked, live)
 }
 
@@ -222,14 +300,25 @@ fn leaked_and_unrecorded() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
 fn urgent_changes_remain_after_an_interrupted_wait() {
     let (site, leaked, live) = leaked_and_unrecorded();
     let before = site.dump();
-    assert!(!live.is_empty() && live.iter().all(|address| !recorded(&before).contains_key(address)));
+    assert!(
+        !live.is_empty()
+            && live
+                .iter()
+                .all(|address| !recorded(&before).contains_key(address))
+    );
     let mut command = site.command(&[&REBUILD[..], &["10m"]].concat());
     let begun = Instant::now();
     let (command, waiting) = (command.env("TERM", "xterm"), "waiting to check a second time");
     let shown = Terminal::new(150).converse(command, waiting, |_, it| {
         let held = recorded(&site.dump());
-        assert!(live.iter().all(|address| held.contains_key(address)), "written before the wait");
-        assert!(leaked.iter().all(|address| held.contains_key(address)), "not before the second look");
+        assert!(
+            live.iter().all(|address| held.contains_key(address)),
+            "written before the wait"
+        );
+        assert!(
+            leaked.iter().all(|address| held.contains_key(address)),
+            "not before the second look"
+        );
         interrupt(it);
     });
     shown.exits(130);
@@ -247,16 +336,23 @@ fn both_parts_are_one_run_with_one_journal_and_one_limit() {
     let before = site.dump();
     // The limit includes changes that wait.
     let limit = (live.len() + leaked.len() - 1).to_string();
-    let run = site.run(&[&REBUILD[..], &["10m", "--max-changes", &limit]].concat()).says("--max-changes");
+    let run = site
+        .run(&[&REBUILD[..], &["10m", "--max-changes", &limit]].concat())
+        .says("--max-changes");
     assert!(run.code != 0 && site.dump() == before, "{run:?}");
 
-    let run = site.run(&[&REBUILD[..], &["2s", "-o", "json"]].concat()).succeeded();
+    let run = site
+        .run(&[&REBUILD[..], &["2s", "-o", "json"]].concat())
+        .succeeded();
     let run = run.says("hint: to avoid the wait: run `calipam check -o json --grace 2s");
     let run = run.says("the other changes are written first");
     let plan = run.json();
     let addresses = live.iter().map(|address| format!("assign-address {address}"));
     let released = leaked.iter().map(|address| format!("release-address {address}"));
-    assert!(changes(&plan).is_superset(&addresses.chain(released).collect()), "{plan}");
+    assert!(
+        changes(&plan).is_superset(&addresses.chain(released).collect()),
+        "{plan}"
+    );
     assert_eq!(skips(&plan), BTreeSet::new());
     assert_eq!(plan["totals"]["addresses"], live.len() + leaked.len());
     assert_eq!(plan["execution"]["written"], plan["execution"]["steps"]);

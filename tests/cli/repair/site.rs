@@ -48,7 +48,12 @@ pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
 
 /// Returns the subject of the first fault with this code.
 pub(super) fn subject_of(cluster: &Cluster, code: &str) -> String {
-    cluster.truth().iter().find(|fault| fault.code == code).unwrap().subject
+    cluster
+        .truth()
+        .iter()
+        .find(|fault| fault.code == code)
+        .unwrap()
+        .subject
 }
 
 impl Site {
@@ -60,7 +65,10 @@ impl Site {
     /// Stores a cluster in this etcd.
     pub(super) fn with(cluster: &Cluster, etcd: Etcd) -> Self {
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-        Self { etcd, home: tempfile::tempdir().unwrap() }
+        Self {
+            etcd,
+            home: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// Stores a healthy cluster.
@@ -139,13 +147,17 @@ impl Site {
 
     /// Returns the decoded value of a key, or null.
     pub(super) fn json(&self, key: &str) -> Value {
-        self.value(key).map_or(Value::Null, |raw| serde_json::from_slice(&raw).unwrap())
+        self.value(key)
+            .map_or(Value::Null, |raw| serde_json::from_slice(&raw).unwrap())
     }
 
     /// Returns the IP pools by name.
     pub(super) fn pools(&self) -> BTreeMap<String, Value> {
         let pool = |(key, (raw, _)): (String, (Vec<u8>, i64))| {
-            Some((key.strip_prefix(&key::pool(""))?.to_owned(), serde_json::from_slice(&raw).unwrap()))
+            Some((
+                key.strip_prefix(&key::pool(""))?.to_owned(),
+                serde_json::from_slice(&raw).unwrap(),
+            ))
         };
         self.dump().into_iter().filter_map(pool).collect()
     }
@@ -171,7 +183,9 @@ impl Site {
             let mut stream = client.watch(key, Some(options)).await?;
             let mut values = Vec::new();
             while values.last().is_none_or(|(revision, _)| *revision < last) {
-                let Some(response) = stream.message().await? else { break };
+                let Some(response) = stream.message().await? else {
+                    break;
+                };
                 let events = response.events().iter().filter_map(|event| event.kv());
                 values.extend(events.map(|kv| (kv.mod_revision(), kv.value().to_vec())));
             }
@@ -198,7 +212,9 @@ impl Site {
 
 /// Assigns an address again, for the same handle.
 pub(super) fn reassign(block: &mut Block, address: IpAddr) {
-    block.sequences.insert(block.ordinal(address).to_string(), block.sequence);
+    block
+        .sequences
+        .insert(block.ordinal(address).to_string(), block.sequence);
     block.sequence += 1;
 }
 
@@ -221,7 +237,10 @@ impl Runs for Site {
 
 /// Returns the journal that the last hint of a run names.
 pub(super) fn journal_of(run: &Run) -> String {
-    let (_, rest) = run.stderr.rsplit_once("`calipam undo ").unwrap_or_else(|| panic!("no journal: {run:?}"));
+    let (_, rest) = run
+        .stderr
+        .rsplit_once("`calipam undo ")
+        .unwrap_or_else(|| panic!("no journal: {run:?}"));
     rest.split(['`', ' ']).next().unwrap().to_owned()
 }
 
@@ -237,12 +256,20 @@ pub(super) fn skips(plan: &Value) -> BTreeSet<String> {
 
 /// Returns the subjects of the lines that begin with `first`.
 pub(super) fn subjects(lines: &BTreeSet<String>, first: &str) -> BTreeSet<String> {
-    lines.iter().filter_map(|line| line.strip_prefix(first)).map(str::to_owned).collect()
+    lines
+        .iter()
+        .filter_map(|line| line.strip_prefix(first))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
     let line = |value: &Value| {
-        format!("{} {}", value[first].as_str().unwrap(), value["subject"]["name"].as_str().unwrap())
+        format!(
+            "{} {}",
+            value[first].as_str().unwrap(),
+            value["subject"]["name"].as_str().unwrap()
+        )
     };
     plan[list].as_array().unwrap().iter().map(line).collect()
 }
@@ -250,7 +277,9 @@ fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
 /// Lists the addresses of pods as `word address`.
 pub(super) fn of_pods<'p>(word: &str, pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
     let addresses = pods.into_iter().flat_map(|pod| &pod.addresses);
-    addresses.map(|(address, _)| format!("{word} {address}")).collect()
+    addresses
+        .map(|(address, _)| format!("{word} {address}"))
+        .collect()
 }
 
 /// Collects the lines that a test expects.
@@ -262,7 +291,10 @@ pub(super) fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<S
 pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
     let value = |raw: &[u8]| match serde_json::from_slice::<Value>(raw) {
         Ok(mut value) => {
-            if let Some(fields) = value.as_object_mut().filter(|fields| fields.contains_key("allocations")) {
+            if let Some(fields) = value
+                .as_object_mut()
+                .filter(|fields| fields.contains_key("allocations"))
+            {
                 fields.remove("sequenceNumber");
                 fields.remove("sequenceNumberForAllocation");
             }
@@ -270,13 +302,18 @@ pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
         }
         Err(_) => Value::String(String::from_utf8_lossy(raw).into_owned()),
     };
-    entries.iter().map(|(key, (raw, _))| (key.as_str(), value(raw))).collect()
+    entries
+        .iter()
+        .map(|(key, (raw, _))| (key.as_str(), value(raw)))
+        .collect()
 }
 
 /// Returns the keys whose values or revisions differ.
 pub(super) fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
     let keys = before.keys().chain(after.keys());
-    keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
+    keys.filter(|key| before.get(*key) != after.get(*key))
+        .cloned()
+        .collect()
 }
 
 /// Returns the addresses that blocks record for an owner, except those of some pods, with their handles.
@@ -294,7 +331,8 @@ pub(super) fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
     let blocks: Vec<Block> = blocks.filter_map(|(_, (raw, _))| Block::read(raw)).collect();
     let records = blocks.iter().flat_map(Block::records);
     let held = records.filter(|(_, record)| record.released_at.is_none());
-    held.map(|(address, record)| (address, record.handle.clone())).collect()
+    held.map(|(address, record)| (address, record.handle.clone()))
+        .collect()
 }
 
 /// A number of steps that is large enough to stop a run, or its etcd, in the middle.
@@ -307,7 +345,10 @@ pub(super) fn many_orphans() -> Site {
 
 /// The number of handles.
 pub(super) fn handles(entries: &Entries) -> usize {
-    entries.keys().filter(|key| key.starts_with(&key::handle(""))).count()
+    entries
+        .keys()
+        .filter(|key| key.starts_with(&key::handle("")))
+        .count()
 }
 
 /// Starts a release of many orphan handles, and makes it hang in the middle: some handles are deleted, and etcd no

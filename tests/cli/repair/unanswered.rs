@@ -14,7 +14,9 @@ use crate::cli::program::{prepare, started};
 
 /// Reads the rest of a program's stderr, line by line.
 fn lines_of(child: &mut Child) -> impl Iterator<Item = String> + use<> {
-    BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap)
+    BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap)
 }
 
 #[test]
@@ -27,11 +29,22 @@ fn a_read_says_who_does_not_answer_before_it_fails() {
     let failed = format!("error: {server}: ");
     for (quiet, expected) in [("", vec![&told, &failed]), (" --quiet", vec![&failed])] {
         let mut child = started(&mut prepare(&(check.clone() + quiet)));
-        let lines: Vec<String> = lines_of(&mut child).filter(|line| !line.starts_with("hint: ")).collect();
+        let lines: Vec<String> = lines_of(&mut child)
+            .filter(|line| !line.starts_with("hint: "))
+            .collect();
         assert_eq!(child.wait().unwrap().code(), Some(3), "{lines:#?}");
         assert_eq!(lines.len(), expected.len(), "{lines:#?}");
-        assert!(lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{lines:#?}");
-        assert!(lines.last().unwrap().ends_with("no answer within 7 s"), "{lines:#?}");
+        assert!(
+            lines
+                .iter()
+                .zip(expected)
+                .all(|(line, start)| line.starts_with(start)),
+            "{lines:#?}"
+        );
+        assert!(
+            lines.last().unwrap().ends_with("no answer within 7 s"),
+            "{lines:#?}"
+        );
     }
 }
 
@@ -45,21 +58,37 @@ fn a_run_that_writes_ends_with_what_is_written_and_what_is_not() {
     site.etcd.resume().unwrap();
 
     assert_eq!(ended.status.code(), Some(3), "{lines:#?}");
-    assert!(String::from_utf8_lossy(&ended.stdout).contains(" not started"), "{ended:?}");
+    assert!(
+        String::from_utf8_lossy(&ended.stdout).contains(" not started"),
+        "{ended:?}"
+    );
     let has = |text: &str| lines.iter().any(|line| line.contains(text));
     let server = site.etcd.endpoint();
-    assert!(has(&format!("note: no answer from {server} for 5 s; waiting for 8 s in all")), "{lines:#?}");
+    assert!(
+        has(&format!(
+            "note: no answer from {server} for 5 s; waiting for 8 s in all"
+        )),
+        "{lines:#?}"
+    );
     // It depends on the moment whether the server hangs in a read or in a write.
     let recorded = Recorded::read(Path::new(&only_journal(&site))).unwrap();
     let is_open = recorded.open_intents().count() > 0;
-    assert_eq!(has(" not answered and may have been made; the journal shows which"), is_open, "{lines:#?}");
-    assert!(has("hint: to go on, run the command again once the datastore answers"), "{lines:#?}");
+    assert_eq!(
+        has(" not answered and may have been made; the journal shows which"),
+        is_open,
+        "{lines:#?}"
+    );
+    assert!(
+        has("hint: to go on, run the command again once the datastore answers"),
+        "{lines:#?}"
+    );
     assert!(has("hint: to restore what was there: "), "{lines:#?}");
     assert!(has("error: ") && has(": no answer within "), "{lines:#?}");
 
     let gone = handles(&before) - handles(&site.dump());
     assert!(gone > 0 && gone < MANY, "{gone} of {MANY}");
-    site.undo(&only_journal(&site)).failed(1, "warning: the run of this journal did not finish");
+    site.undo(&only_journal(&site))
+        .failed(1, "warning: the run of this journal did not finish");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -82,17 +111,29 @@ fn a_run_on_kubernetes_ends_with_what_is_written_and_what_is_not() {
     site.server.resume().unwrap();
 
     assert_eq!(ended.status.code(), Some(3), "{lines:#?}");
-    assert!(String::from_utf8_lossy(&ended.stdout).contains(" not started"), "{ended:?}");
+    assert!(
+        String::from_utf8_lossy(&ended.stdout).contains(" not started"),
+        "{ended:?}"
+    );
     let has = |text: &str| lines.iter().any(|line| line.contains(text));
     assert!(
-        has(&format!("note: no answer from {} for 5 s; waiting for 8 s in all", site.server.url())),
+        has(&format!(
+            "note: no answer from {} for 5 s; waiting for 8 s in all",
+            site.server.url()
+        )),
         "{lines:#?}"
     );
-    assert!(has("hint: to go on, run the command again once the datastore answers"), "{lines:#?}");
+    assert!(
+        has("hint: to go on, run the command again once the datastore answers"),
+        "{lines:#?}"
+    );
     assert!(has("hint: to restore what was there: "), "{lines:#?}");
     // The limit of the last request and that of the whole run end at the same time.
     assert!(has("error: ") && has(": no answer within "), "{lines:#?}");
-    assert!(lines.iter().all(|line| !line.contains("/calico/")), "no key of etcd: {lines:#?}");
+    assert!(
+        lines.iter().all(|line| !line.contains("/calico/")),
+        "no key of etcd: {lines:#?}"
+    );
     assert!(left < all && all - left < MANY / 2, "{left} of {all}");
     let journal = only_journal(&site);
     assert!(!Recorded::read(Path::new(&journal)).unwrap().ended);
@@ -125,7 +166,11 @@ fn killed_at_write(site: &KubeSite, plural: &'static str, method: &'static str, 
         let is_wanted = seen.method == method && seen.path.contains(plural);
         if is_wanted {
             let content = String::from_utf8(seen.content.to_vec()).unwrap();
-            let held = Held { method: method.to_owned(), path: seen.path.to_owned(), content };
+            let held = Held {
+                method: method.to_owned(),
+                path: seen.path.to_owned(),
+                content,
+            };
             seen_by_proxy.lock().unwrap().get_or_insert(held);
         }
         is_wanted
@@ -143,11 +188,16 @@ fn a_late_write_fails(flavour: Flavour) {
     let release = [&["release", "--orphan-handles", "--yes"], &AT_ONCE[..]].concat();
     let held = killed_at_write(&site, "/ipamhandles/", "PUT", &release);
     let journal = only_journal(&site);
-    site.run(&["undo", &journal, "--dry-run"]).exits(1).prints("keep-handle");
+    site.run(&["undo", &journal, "--dry-run"])
+        .exits(1)
+        .prints("keep-handle");
     site.undo(&journal).exits(1);
     assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
 
-    let answer = site.server.request(&held.method, &held.path, &held.content).unwrap();
+    let answer = site
+        .server
+        .request(&held.method, &held.path, &held.content)
+        .unwrap();
     assert_eq!(answer.status, 409, "{}", answer.body);
     assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
     site.undo(&journal).exits(1).prints("Nothing to restore");
@@ -159,14 +209,19 @@ in_each_group!(a_late_creation_is_told: a_late_creation_is_told_and_undone, a_la
 fn a_late_creation_is_told(flavour: Flavour) {
     let (site, nodes) = KubeSite::seeded(flavour, &ClusterSpec::new(31), 1);
     let before = site.objects();
-    let assign = ["assign", "--node", &nodes[0], "--count", "1", "--handle", "h", "--yes"];
+    let assign = [
+        "assign", "--node", &nodes[0], "--count", "1", "--handle", "h", "--yes",
+    ];
     let held = killed_at_write(&site, "/ipamblocks", "POST", &assign);
     let journal = only_journal(&site);
     let told = "got no answer to its request to create block ";
     site.undo(&journal).exits(1).says(told);
     assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
 
-    let answer = site.server.request(&held.method, &held.path, &held.content).unwrap();
+    let answer = site
+        .server
+        .request(&held.method, &held.path, &held.content)
+        .unwrap();
     assert_eq!(answer.status, 201, "{}", answer.body);
     site.undo(&journal).exits(1);
     assert_eq!(kubernetes::values(&site.objects()), kubernetes::values(&before));
@@ -181,14 +236,18 @@ fn ctrl_c_ends_a_wait_in_a_run_that_writes() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let lines: Vec<String> = lines_of(&mut child).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{lines:#?}");
-    assert!(!lines.iter().any(|line| line.contains("no answer from")), "not with --quiet: {lines:#?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("no answer from")),
+        "not with --quiet: {lines:#?}"
+    );
     assert_eq!(lines.last().unwrap(), "error: interrupted");
     site.etcd.resume().unwrap();
 
     let journal = only_journal(&site);
     let recorded = Recorded::read(Path::new(&journal)).unwrap();
     assert!(!recorded.ended);
-    site.undo(&journal).failed(1, "warning: the run of this journal did not finish");
+    site.undo(&journal)
+        .failed(1, "warning: the run of this journal did not finish");
     assert_eq!(values(&site.dump()), values(&before));
 }
 
@@ -196,8 +255,11 @@ fn ctrl_c_ends_a_wait_in_a_run_that_writes() {
 fn only_journal(site: &impl Runs) -> String {
     let found = std::fs::read_dir(site.home().join("calipam")).unwrap();
     let paths = found.map(|entry| entry.unwrap().path());
-    let journals: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect();
-    let [journal] = &journals[..] else { panic!("{journals:?}") };
+    let journals: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|end| end == "journal"))
+        .collect();
+    let [journal] = &journals[..] else {
+        panic!("{journals:?}")
+    };
     journal.to_str().unwrap().to_owned()
 }

@@ -6,7 +6,10 @@ use super::site::*;
 /// Creates an empty block of a node.
 fn block(cidr: &str, node: &str) -> (IpNet, Vec<u8>) {
     let cidr: IpNet = cidr.parse().unwrap();
-    (cidr, Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
+    (
+        cidr,
+        Block::new(cidr, Some(format!("host:{node}")), None, 1).value(),
+    )
 }
 
 /// Undoes a run after a block was created, and expects a refusal that names the block. Without the block, the undo
@@ -15,7 +18,10 @@ fn refused(site: &Site, journal: &str, (cidr, value): (IpNet, Vec<u8>), reason: 
     let path = key::block(cidr);
     site.put(&path, value);
     let before = site.dump();
-    site.undo(journal).exits(1).prints(reason).prints(&format!("block {cidr}"));
+    site.undo(journal)
+        .exits(1)
+        .prints(reason)
+        .prints(&format!("block {cidr}"));
     assert_eq!(site.dump(), before);
     site.delete(&path);
     site.undo(journal).succeeded();
@@ -49,14 +55,29 @@ fn a_deleted_affinity_does_not_come_back_for_a_block_that_was_created_since() {
     let rebuild = ["rebuild", "--apply", "--yes", "--endpoints-only", "-o", "json"];
     let run = site.run_at_once(&rebuild, &[]).succeeded();
     let after = site.dump();
-    let gone = before.keys().find(|key| key.contains("/host/") && !after.contains_key(*key)).unwrap();
+    let gone = before
+        .keys()
+        .find(|key| key.contains("/host/") && !after.contains_key(*key))
+        .unwrap();
     let cidr = &gone.rsplit('/').next().unwrap().replacen('-', "/", 1);
-    refused(&site, &journal_of(&run), block(cidr, "node-2"), "was created since the run");
+    refused(
+        &site,
+        &journal_of(&run),
+        block(cidr, "node-2"),
+        "was created since the run",
+    );
 
     // Repeats the test with a block of another size.
     let site = Site::of(&cluster);
     let run = site.run_at_once(&rebuild, &[]);
-    let part = cidr.parse::<IpNet>().unwrap().subnets(28).unwrap().next().unwrap().to_string();
+    let part = cidr
+        .parse::<IpNet>()
+        .unwrap()
+        .subnets(28)
+        .unwrap()
+        .next()
+        .unwrap()
+        .to_string();
     refused(&site, &journal_of(&run), block(&part, "node-2"), "would overlap");
 }
 
@@ -70,7 +91,8 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     let before = site.dump();
     // The older journal is outside the default folder.
     let older = site.home.path().join("older.journal").display().to_string();
-    site.release(&["--handle", &pods[0].handle, "--journal", &older]).succeeded();
+    site.release(&["--handle", &pods[0].handle, "--journal", &older])
+        .succeeded();
     let newer = journal_of(&site.release(&["--handle", &pods[1].handle]));
 
     site.undo(&older).exits(1).prints("has changed since the run");

@@ -13,9 +13,14 @@ pub(super) fn check_document(name: &str, told: &[String]) {
     let mut document = fs::read_to_string(&path).unwrap();
     for (number, text) in (1..).zip(told) {
         let marker = format!("<!-- story {name} {number} -->\n```\n");
-        let from = document.find(&marker).unwrap_or_else(|| panic!("docs/repair.md lacks {marker:?}"));
+        let from = document
+            .find(&marker)
+            .unwrap_or_else(|| panic!("docs/repair.md lacks {marker:?}"));
         let from = from + marker.len();
-        let to = from + format!("\n{}", &document[from..]).find("\n```\n").expect("the block ends");
+        let to = from
+            + format!("\n{}", &document[from..])
+                .find("\n```\n")
+                .expect("the block ends");
         if std::env::var_os(UPDATE).is_some() {
             document.replace_range(from..to, text);
         } else {
@@ -28,7 +33,10 @@ pub(super) fn check_document(name: &str, told: &[String]) {
         }
     }
     let beyond = format!("<!-- story {name} {} -->", told.len() + 1);
-    assert!(!document.contains(&beyond), "docs/repair.md shows more than the story tells: {beyond}");
+    assert!(
+        !document.contains(&beyond),
+        "docs/repair.md shows more than the story tells: {beyond}"
+    );
     if std::env::var_os(UPDATE).is_some() {
         fs::write(&path, document).unwrap();
     }

@@ -12,8 +12,16 @@ fn after_a_node_crash() {
 
     assert_eq!(story.tell("calipam check").code, 1);
     let gone = cluster.nodes().last().unwrap().name.clone();
-    assert_eq!(story.tell(&format!("calipam release --node {gone} --dry-run")).code, 0);
-    assert_eq!(story.tell(&format!("calipam release --node {gone} --yes")).code, 0);
+    assert_eq!(
+        story
+            .tell(&format!("calipam release --node {gone} --dry-run"))
+            .code,
+        0
+    );
+    assert_eq!(
+        story.tell(&format!("calipam release --node {gone} --yes")).code,
+        0
+    );
     story.tell("calipam check").succeeded().prints("No findings");
     check_document("node-crash", &story.told);
 }

@@ -23,7 +23,9 @@ fn after_an_etcd_restore() {
     let server = lease(Kinds::Kubernetes).unwrap();
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
     seed_nodes(&server, &names).unwrap();
-    let running = (1..).zip(&pods[1..]).map(|(number, living)| pod(&cluster, living, number));
+    let running = (1..)
+        .zip(&pods[1..])
+        .map(|(number, living)| pod(&cluster, living, number));
     create_in_etcd(&server, "/registry/pods/", &running.collect::<Vec<_>>()).unwrap();
     // Two pods are not in the backup.
     for living in started {
@@ -35,7 +37,9 @@ fn after_an_etcd_restore() {
 
     assert_eq!(story.tell("calipam check").code, 1);
     assert_eq!(story.tell("calipam rebuild").code, 1, "some of it is skipped");
-    story.tell("calipam rebuild --apply --yes").prints("Done: 2 of 2 steps");
+    story
+        .tell("calipam rebuild --apply --yes")
+        .prints("Done: 2 of 2 steps");
 
     delete(&mut story, &server, &started, ended);
     assert_eq!(story.tell("calipam check").code, 1);
@@ -65,7 +69,11 @@ fn forget(cluster: &mut Cluster, living: &Living) {
     for network in endpoint["spec"]["ipNetworks"].as_array().unwrap() {
         let address = network.as_str().unwrap().split('/').next().unwrap();
         let address: std::net::IpAddr = address.parse().unwrap();
-        let block = cluster.blocks().find(|block| block.cidr.contains(&address)).unwrap().cidr;
+        let block = cluster
+            .blocks()
+            .find(|block| block.cidr.contains(&address))
+            .unwrap()
+            .cidr;
         cluster.free(address, block);
     }
 }

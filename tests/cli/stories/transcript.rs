@@ -27,7 +27,13 @@ impl Story {
     /// Begins a story with the cluster in an etcd.
     pub(super) fn begin(etcd: Etcd) -> Self {
         let home = tempfile::tempdir().unwrap();
-        Self { etcd, home, kubeconfig: None, journal: None, told: Vec::new() }
+        Self {
+            etcd,
+            home,
+            kubeconfig: None,
+            journal: None,
+            told: Vec::new(),
+        }
     }
 
     /// Also reads the pods of the cluster from Kubernetes.
@@ -46,26 +52,34 @@ impl Story {
     pub(super) fn tell(&mut self, line: &str) -> Run {
         let words = line.strip_prefix("calipam ").expect(line);
         let run = self.run(&words.replace(JOURNAL, self.journal.as_deref().unwrap_or_default()));
-        if let Some(path) = run.stderr.split("`calipam undo ").nth(1).and_then(|rest| rest.split('`').next())
+        if let Some(path) = run
+            .stderr
+            .split("`calipam undo ")
+            .nth(1)
+            .and_then(|rest| rest.split('`').next())
         {
             self.journal = Some(path.to_owned());
         }
         let printed = self.mask(&run.stdout) + &self.mask(&run.stderr);
         let before = self.told.last().map_or("", String::as_str);
-        self.told.push(format!("$ {line}\n{}", without_repetition(&printed, before)));
+        self.told
+            .push(format!("$ {line}\n{}", without_repetition(&printed, before)));
         run
     }
 
     /// Adds the deletion of a pod to the story.
     pub(super) fn tell_deletion(&mut self, Living { namespace, pod, .. }: &Living) {
-        self.told
-            .push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
+        self.told.push(format!(
+            "$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"
+        ));
     }
 
     /// Runs the program without adding it to the story.
     pub(super) fn run(&self, arguments: &(impl Words + ?Sized)) -> Run {
         let mut command = prepare(arguments);
-        command.env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
+        command
+            .env("ETCD_ENDPOINTS", self.etcd.endpoint())
+            .env("HOME", self.home.path());
         Run::of(command.envs(self.kubeconfig.iter().map(|path| ("KUBECONFIG", path))))
     }
 
@@ -81,7 +95,10 @@ impl Story {
             }
             // All data of the cluster was written at one revision.
             None if line.starts_with("Event ") => {
-                let event = line.rsplit_once(" (revision ").expect("an event of etcd has a revision").0;
+                let event = line
+                    .rsplit_once(" (revision ")
+                    .expect("an event of etcd has a revision")
+                    .0;
                 format!("{event} (revision 48007)")
             }
             // The time at which a wait ends.
@@ -97,7 +114,10 @@ impl Story {
                     true => format!("{time}{}", &part[time.len()..]),
                     false => part.to_owned(),
                 };
-                line.split(" until ").map(masked).collect::<Vec<_>>().join(" until ")
+                line.split(" until ")
+                    .map(masked)
+                    .collect::<Vec<_>>()
+                    .join(" until ")
             }
             None => match line.split_once("` of 20") {
                 Some((before, _)) if line.starts_with("Undoing ") => {
@@ -107,9 +127,12 @@ impl Story {
             },
         };
         // The clusters of tests have a short grace period. The document shows the usual one, without the warning.
-        let lines = masked.lines().filter(|line| !line.starts_with("warning: a grace period of "));
+        let lines = masked
+            .lines()
+            .filter(|line| !line.starts_with("warning: a grace period of "));
         let grace = |line: String| {
-            line.replace(", 2s later,", ", 15m later,").replace(" and after 2s ", " and after 15m ")
+            line.replace(", 2s later,", ", 15m later,")
+                .replace(" and after 2s ", " and after 15m ")
         };
         lines.map(|line| grace(revision(line)) + "\n").collect()
     }

@@ -21,26 +21,43 @@ impl Case {
     }
 
     pub(super) fn check(&self, place: &str, run: impl Fn(&str) -> Run) {
-        let Self { asked, code, says, .. } = self;
+        let Self {
+            asked, code, says, ..
+        } = self;
         assert_eq!(findings(&run), self.findings, "{asked} {place}");
         let found = answer(asked, &run);
-        assert!(found.0 == *code && found.1.contains(says), "{asked} {place}: {found:?}");
+        assert!(
+            found.0 == *code && found.1.contains(says),
+            "{asked} {place}: {found:?}"
+        );
     }
 }
 
 pub(super) fn all() -> Vec<Case> {
-    let case = |lists, findings, asked, code, says| Case { lists, findings, asked, code, says };
+    let case = |lists, findings, asked, code, says| Case {
+        lists,
+        findings,
+        asked,
+        code,
+        says,
+    };
     vec![
         case(
             all_pools_disabled(),
-            &["critical node-without-addresses n1", "critical pod-without-address shop/new"],
+            &[
+                "critical node-without-addresses n1",
+                "critical pod-without-address shop/new",
+            ],
             "--pod shop/new",
             1,
             "shop/new gets no IPv4 address on n1: no pool is enabled",
         ),
         case(
             no_pool_selects_a_node(true),
-            &["critical node-without-addresses n3", "error pod-without-address shop/new"],
+            &[
+                "critical node-without-addresses n3",
+                "error pod-without-address shop/new",
+            ],
             "--node n3",
             1,
             "the next pod gets no IPv4 address on n3: no pool selects the node",
@@ -61,29 +78,47 @@ pub(super) fn all() -> Vec<Case> {
         ),
         case(
             pools_for_tunnels(),
-            &["critical node-without-addresses n1", "critical pod-without-address shop/new"],
+            &[
+                "critical node-without-addresses n1",
+                "critical pod-without-address shop/new",
+            ],
             "--pod shop/new",
             1,
             "shop/new gets no IPv4 address on n1: no pool is for workloads",
         ),
         case(
             full_pool(),
-            &["critical node-without-addresses ipv4/exhausted", "error pool-nearly-full 10.60.0.0/26"],
+            &[
+                "critical node-without-addresses ipv4/exhausted",
+                "error pool-nearly-full 10.60.0.0/26",
+            ],
             "--node n4",
             1,
             "the next pod gets no IPv4 address on n4: no address in its pools is free",
         ),
         case(
             windows_node(),
-            &["critical node-without-addresses win-1", "error pod-without-address apps/iis"],
+            &[
+                "critical node-without-addresses win-1",
+                "error pod-without-address apps/iis",
+            ],
             "--pod apps/iis",
             1,
             "its only block is full, and Windows nodes use a single block",
         ),
-        case(pool_by_name(true), &[], "--pod team/next", 0, "IPAM can assign 10.20.0.14 to team/next on n1"),
+        case(
+            pool_by_name(true),
+            &[],
+            "--pod team/next",
+            0,
+            "IPAM can assign 10.20.0.14 to team/next on n1",
+        ),
         case(
             pool_by_namespace(),
-            &["error pool-nearly-full 10.80.0.0/28", "error pod-without-address annex/next"],
+            &[
+                "error pool-nearly-full 10.80.0.0/28",
+                "error pod-without-address annex/next",
+            ],
             "--pod annex/next",
             1,
             "annex/next gets no IPv4 address on n1: no address in its pools is free",
@@ -118,8 +153,15 @@ pub(super) fn all_pools_disabled() -> Lists {
 
 pub(super) fn no_pool_selects_a_node(waits: bool) -> Lists {
     let zone = |zone: &str| json!({"nodeSelector": format!("zone == '{zone}'")});
-    let pools = [("zone-a", pool("10.50.0.0/16", zone("a"))), ("zone-b", pool("10.51.0.0/16", zone("b")))];
-    let nodes = [("n1", json!({"zone": "a"})), ("n2", json!({"zone": "b"})), ("n3", json!({}))];
+    let pools = [
+        ("zone-a", pool("10.50.0.0/16", zone("a"))),
+        ("zone-b", pool("10.51.0.0/16", zone("b"))),
+    ];
+    let nodes = [
+        ("n1", json!({"zone": "a"})),
+        ("n2", json!({"zone": "b"})),
+        ("n3", json!({})),
+    ];
     let mut lists = Lists::new(&pools, &nodes);
     lists.block("10.50.0.0/26", "n1", 2);
     lists.block("10.51.0.0/26", "n2", 1);
@@ -142,7 +184,10 @@ fn no_ipv6_pool_selects_a_node() -> Lists {
 pub(super) fn manual_pools_of_a_family(waits: bool) -> Lists {
     let pools = [
         ("v6", pool("2001:db8:42::/48", json!({}))),
-        ("v4-vpn", pool("10.77.0.0/16", json!({"assignmentMode": "Manual"}))),
+        (
+            "v4-vpn",
+            pool("10.77.0.0/16", json!({"assignmentMode": "Manual"})),
+        ),
     ];
     let mut lists = Lists::new(&pools, &[("n1", json!({})), ("n2", json!({}))]);
     lists.block("2001:db8:42:1::/122", "n1", 1);
@@ -161,7 +206,10 @@ fn pools_for_tunnels() -> Lists {
 
 pub(super) fn full_pool() -> Lists {
     let nodes = ["n1", "n2", "n3", "n4"].map(|name| (name, json!({})));
-    let mut lists = Lists::new(&[("small", pool("10.60.0.0/26", json!({"blockSize": 28})))], &nodes);
+    let mut lists = Lists::new(
+        &[("small", pool("10.60.0.0/26", json!({"blockSize": 28})))],
+        &nodes,
+    );
     for (at, (node, _)) in nodes.iter().enumerate() {
         lists.block(&format!("10.60.0.{}/28", 16 * at), node, 16);
     }
@@ -170,7 +218,11 @@ pub(super) fn full_pool() -> Lists {
 
 pub(super) fn windows_node() -> Lists {
     let windows = || json!({"kubernetes.io/os": "windows"});
-    let nodes = [("lin-1", json!({"kubernetes.io/os": "linux"})), ("win-1", windows()), ("win-2", windows())];
+    let nodes = [
+        ("lin-1", json!({"kubernetes.io/os": "linux"})),
+        ("win-1", windows()),
+        ("win-2", windows()),
+    ];
     let mut lists = Lists::new(&[("default", pool("10.42.0.0/16", json!({})))], &nodes);
     lists.settings(json!({"strictAffinity": true, "autoAllocateBlocks": true}));
     lists.block("10.42.1.0/26", "lin-1", 1);
@@ -191,7 +243,10 @@ pub(super) fn pool_by_name(asks: bool) -> Lists {
 /// The same with the CIDR of the pool.
 pub(super) fn pool_by_name_of(cidr: &str) -> Lists {
     let only_named = json!({"nodeSelector": "!all()", "blockSize": 28});
-    let mut lists = Lists::new(&[("west", pool(cidr, only_named))], &[("n1", json!({})), ("n2", json!({}))]);
+    let mut lists = Lists::new(
+        &[("west", pool(cidr, only_named))],
+        &[("n1", json!({})), ("n2", json!({}))],
+    );
     lists.block("10.20.0.0/28", "n1", 14);
     lists.block("10.20.0.16/28", "n2", 1);
     lists.annotate_pods(&asks_for("west"));
@@ -205,8 +260,10 @@ pub(super) fn asks_for(pool: &str) -> Value {
 
 /// A namespace requests a full pool. One of its pods waits, and another pod requests a pool with room.
 fn pool_by_namespace() -> Lists {
-    let pools =
-        [("full", pool("10.80.0.0/28", json!({"blockSize": 28}))), ("room", pool("10.81.0.0/16", json!({})))];
+    let pools = [
+        ("full", pool("10.80.0.0/28", json!({"blockSize": 28}))),
+        ("room", pool("10.81.0.0/16", json!({}))),
+    ];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
     lists.block("10.80.0.0/28", "n1", 16);
     lists.block("10.81.0.0/26", "n1", 2);
@@ -238,7 +295,13 @@ pub(super) fn cooling_pool() -> Lists {
     lists.cooling_block("10.60.0.0/28", "n1", &format!("{now:.0}"));
     lists.stuck("shop/new", "n1");
     // The creation time of the newest pod counts as the time of the data.
-    lists.pod("kube-system/later", "", json!({}), &format!("{now:.0}"), Some("192.0.2.9"));
+    lists.pod(
+        "kube-system/later",
+        "",
+        json!({}),
+        &format!("{now:.0}"),
+        Some("192.0.2.9"),
+    );
     lists
 }
 

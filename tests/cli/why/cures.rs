@@ -24,7 +24,11 @@ fn dead_nodes() -> Lists {
 fn many_dead_nodes() -> Lists {
     let mut lists = Lists::of_pool("default-ipv4-ippool", "10.60.0.0/25", json!({"blockSize": 28}));
     for at in 1..=8 {
-        let node = if at <= 5 { format!("dead-{at}") } else { "n1".to_owned() };
+        let node = if at <= 5 {
+            format!("dead-{at}")
+        } else {
+            "n1".to_owned()
+        };
         lists.block(&format!("10.60.0.{}/28", 16 * (at - 1)), &node, 16);
         if node != "n1" {
             lists.delete_pods(&node);
@@ -36,7 +40,10 @@ fn many_dead_nodes() -> Lists {
 
 /// The line of a text that contains all of these parts.
 fn line<'a>(text: &'a str, parts: &[&str]) -> (usize, &'a str) {
-    let found = text.lines().enumerate().find(|(_, line)| parts.iter().all(|part| line.contains(part)));
+    let found = text
+        .lines()
+        .enumerate()
+        .find(|(_, line)| parts.iter().all(|part| line.contains(part)));
     found.unwrap_or_else(|| panic!("{parts:?} in\n{text}"))
 }
 
@@ -57,30 +64,60 @@ fn a_check_begins_with_the_cause_and_its_cure() {
 
     let report = lists.run("check -o json").json();
     let cause = &report["causes"][0];
-    assert_eq!((&cause["cause"], &cause["severity"]), (&json!("deleted-nodes"), &json!("critical")));
+    assert_eq!(
+        (&cause["cause"], &cause["severity"]),
+        (&json!("deleted-nodes"), &json!("critical"))
+    );
     let codes = cause["codes"].as_array().unwrap();
-    assert!(cause["findings"].as_u64() > Some(48) && codes.contains(&json!("leaked-address")), "{cause}");
-    assert!(codes.contains(&json!("pod-without-address")), "it waits because of this cause: {cause}");
+    assert!(
+        cause["findings"].as_u64() > Some(48) && codes.contains(&json!("leaked-address")),
+        "{cause}"
+    );
+    assert!(
+        codes.contains(&json!("pod-without-address")),
+        "it waits because of this cause: {cause}"
+    );
     let cure = &cause["cures"][0];
-    assert_eq!((&cure["command"], &cure["tried"]), (&json!(RELEASE), &json!(true)));
+    assert_eq!(
+        (&cure["command"], &cure["tried"]),
+        (&json!(RELEASE), &json!(true))
+    );
     let effect = &cure["effect"];
-    assert_eq!((&effect["addresses"], &effect["addressesAtOnce"]), (&json!(48), &json!(48)));
-    assert_eq!((&effect["nodeNames"], &effect["podNames"]), (&json!(["n1"]), &json!(["shop/new"])));
+    assert_eq!(
+        (&effect["addresses"], &effect["addressesAtOnce"]),
+        (&json!(48), &json!(48))
+    );
+    assert_eq!(
+        (&effect["nodeNames"], &effect["podNames"]),
+        (&json!(["n1"]), &json!(["shop/new"]))
+    );
 
     lists.run("check -o junit").prints(RELEASE);
-    lists.run("check -o html").prints(RELEASE).prints("frees 48 addresses");
+    lists
+        .run("check -o html")
+        .prints(RELEASE)
+        .prints("frees 48 addresses");
 }
 
 /// The page of a terminal begins with cause, command and effect, however much else is found.
 #[test]
 fn ten_narrow_lines_have_the_cause_its_command_and_the_effect() {
     let lists = many_dead_nodes();
-    let page = plain(&on_terminal(80, &format!("check --datastore {}", lists.path().display())));
+    let page = plain(&on_terminal(
+        80,
+        &format!("check --datastore {}", lists.path().display()),
+    ));
     let first: Vec<&str> = page.lines().skip(1).take(10).map(str::trim).collect();
     let first = first.join(" ");
-    assert!(first.contains("5 nodes were deleted (dead-1, dead-2, dead-3 and 2 more)"), "{page}");
+    assert!(
+        first.contains("5 nodes were deleted (dead-1, dead-2, dead-3 and 2 more)"),
+        "{page}"
+    );
     assert!(first.contains("`calipam release --node 'dead-*' "), "{page}");
-    assert!(first.contains("(frees 80 addresses; n1 gets addresses again; "), "{page}");
+    assert!(
+        first.contains("(frees 80 addresses; n1 gets addresses again; "),
+        "{page}"
+    );
 }
 
 #[test]
@@ -100,9 +137,15 @@ fn a_check_of_a_fleet_says_the_same_for_each_cluster() {
 fn the_fastest_cure_of_a_pod_without_address_comes_first() {
     let run = dead_nodes().run("explain --pod shop/new");
     let steps: Vec<&str> = run.stdout.lines().skip(1).collect();
-    assert!(steps[0].contains(RELEASE) && steps[0].contains("frees 48 addresses"), "{run:?}");
+    assert!(
+        steps[0].contains(RELEASE) && steps[0].contains("frees 48 addresses"),
+        "{run:?}"
+    );
     let json = dead_nodes().run("explain --pod shop/new -o json").json();
-    assert_eq!((&json["cures"][0]["command"], &json["cures"][0]["tried"]), (&json!(RELEASE), &json!(true)));
+    assert_eq!(
+        (&json["cures"][0]["command"], &json["cures"][0]["tried"]),
+        (&json!(RELEASE), &json!(true))
+    );
 }
 
 /// A full block of the only node, which may hold no other block.
@@ -114,11 +157,20 @@ fn a_release_that_frees_nothing_is_no_cure() {
     let run = lists.run("explain --node n1");
     line(
         &run.stdout,
-        &["calipam configure --max-blocks-per-host 2 --strict-affinity true", "n1 gets addresses again"],
+        &[
+            "calipam configure --max-blocks-per-host 2 --strict-affinity true",
+            "n1 gets addresses again",
+        ],
     );
     assert!(!run.stdout.contains("release"), "{run:?}");
     let check = lists.run("check");
-    line(&check.stdout, &["calipam configure --max-blocks-per-host 2", "n1 gets addresses again"]);
+    line(
+        &check.stdout,
+        &[
+            "calipam configure --max-blocks-per-host 2",
+            "n1 gets addresses again",
+        ],
+    );
 }
 
 /// More of what does not help is no cure: without another block in the pool, the limit does not matter.
@@ -128,7 +180,10 @@ fn a_higher_limit_does_not_help_if_the_pool_is_full() {
     lists.settings(json!({"strictAffinity": true, "autoAllocateBlocks": true, "maxBlocksPerHost": 1}));
     lists.block("10.60.0.0/28", "n1", 16);
     let run = lists.run("explain --node n1");
-    assert!(run.code == 1 && !run.stdout.contains("calipam configure"), "{run:?}");
+    assert!(
+        run.code == 1 && !run.stdout.contains("calipam configure"),
+        "{run:?}"
+    );
 }
 
 #[test]
@@ -142,7 +197,10 @@ fn a_pool_for_one_workload_is_full_of_other_pods() {
     lists.pod("game/server-1", "n1", asks_for("game"), CREATED, None);
     let run = lists.run("explain --pod game/server-1");
     line(&run.stdout, &["see who holds its addresses", "--pool game"]);
-    line(&run.stdout, &["patch ippool game", "\"assignmentMode\":\"Manual\""]);
+    line(
+        &run.stdout,
+        &["patch ippool game", "\"assignmentMode\":\"Manual\""],
+    );
     assert!(!run.stdout.contains("release"), "{run:?}");
 }
 
@@ -159,8 +217,14 @@ fn a_pool_that_calico_closed_is_not_called_disabled() {
     let overlap =
         json!({"conditions": [{"type": "Allocatable", "status": "False", "reason": "CIDROverlap"}]});
     let pools = [
-        (closed("team-b", overlap, Value::Null), "not allocatable: CIDROverlap"),
-        (closed("team-b", json!({}), json!("2026-06-01T08:30:00Z")), "terminating"),
+        (
+            closed("team-b", overlap, Value::Null),
+            "not allocatable: CIDROverlap",
+        ),
+        (
+            closed("team-b", json!({}), json!("2026-06-01T08:30:00Z")),
+            "terminating",
+        ),
     ];
     for (closed, why) in pools {
         let mut lists = Lists::of_pool("default", "10.54.0.0/16", json!({}));
@@ -168,7 +232,9 @@ fn a_pool_that_calico_closed_is_not_called_disabled() {
         lists.block("10.54.0.0/26", "n1", 1);
         lists.pod("team/b", "n1", asks_for("team-b"), CREATED, None);
         lists.run("show").prints(&format!("team-b ({why})"));
-        let run: Run = lists.run("explain --pod team/b").prints("name another pool in the annotation");
+        let run: Run = lists
+            .run("explain --pod team/b")
+            .prints("name another pool in the annotation");
         assert!(!run.stdout.contains("disabled"), "{run:?}");
     }
 }
@@ -186,14 +252,23 @@ fn a_workload_leaks_an_address_at_each_start() {
     let says = "db/store-0 on n1 leaves an address behind at each start: 4 addresses since 2026-05-20T10:12:00Z, the last at 2026-05-23T10:12:00Z";
     let run = lists.run("check");
     line(&run.stdout, &["error", says]);
-    line(&run.stdout, &["calipam release --leaked", "frees 4 addresses after a second check 15m later"]);
+    line(
+        &run.stdout,
+        &[
+            "calipam release --leaked",
+            "frees 4 addresses after a second check 15m later",
+        ],
+    );
 }
 
 /// A pool for pods and one for tunnels, each of which is full with the addresses of a node.
 fn pools_of_pods_and_tunnels(of_pods: &str, of_tunnels: &str) -> Lists {
     let pods = json!({"blockSize": 28, "allowedUses": ["Workload"], "vxlanMode": "Never"});
     let tunnels = json!({"blockSize": 28, "allowedUses": ["Tunnel"]});
-    let pools = [("pods", pool("10.60.0.0/28", pods)), ("tunnels", pool("10.61.0.0/28", tunnels))];
+    let pools = [
+        ("pods", pool("10.60.0.0/28", pods)),
+        ("tunnels", pool("10.61.0.0/28", tunnels)),
+    ];
     let mut lists = Lists::new(&pools, &[("n1", json!({})), ("n2", json!({}))]);
     lists.block("10.60.0.0/28", of_pods, 16);
     lists.block("10.61.0.0/28", of_tunnels, 16);
@@ -209,12 +284,21 @@ const TUNNELS_SERVED: &str = "its tunnels get their addresses then";
 
 #[test]
 fn a_cure_helps_pods_or_tunnels_of_a_node() {
-    let cases =
-        [("dead-1", "n2", true, false), ("n2", "dead-1", false, true), ("dead-1", "dead-1", true, true)];
+    let cases = [
+        ("dead-1", "n2", true, false),
+        ("n2", "dead-1", false, true),
+        ("dead-1", "dead-1", true, true),
+    ];
     for (of_pods, of_tunnels, serves_pods, serves_tunnels) in cases {
-        let run = pools_of_pods_and_tunnels(of_pods, of_tunnels).run("explain --node n1").exits(1);
+        let run = pools_of_pods_and_tunnels(of_pods, of_tunnels)
+            .run("explain --node n1")
+            .exits(1);
         let (_, cure) = line(&run.stdout, &["calipam release --node dead-1"]);
-        assert_eq!(cure.contains("2 nodes get addresses again"), serves_pods, "{run:?}");
+        assert_eq!(
+            cure.contains("2 nodes get addresses again"),
+            serves_pods,
+            "{run:?}"
+        );
         assert_eq!(cure.contains(TUNNELS_SERVED), serves_tunnels, "{run:?}");
     }
 }

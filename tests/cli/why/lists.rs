@@ -24,7 +24,10 @@ pub(super) const CREATED: &str = "2026-06-01T08:00:00Z";
 
 impl Lists {
     pub(super) fn new(pools: &[(&str, Value)], nodes: &[(&str, Value)]) -> Self {
-        let mut lists = Self { items: Vec::new(), folder: tempfile::tempdir().unwrap() };
+        let mut lists = Self {
+            items: Vec::new(),
+            folder: tempfile::tempdir().unwrap(),
+        };
         for (name, spec) in pools {
             lists.object("IPPool", name, spec.clone());
         }
@@ -37,7 +40,13 @@ impl Lists {
             "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"});
         lists.object("ClusterInformation", "default", information);
         // The creation time of the newest pod counts as the time of the data, here an hour later.
-        lists.pod("kube-system/clock", "", json!({}), "2026-06-01T09:00:00Z", Some("192.0.2.9"));
+        lists.pod(
+            "kube-system/clock",
+            "",
+            json!({}),
+            "2026-06-01T09:00:00Z",
+            Some("192.0.2.9"),
+        );
         lists
     }
 
@@ -52,8 +61,10 @@ impl Lists {
 
     /// Adds one of Calico's objects.
     pub(super) fn object(&mut self, kind: &str, name: &str, spec: Value) {
-        self.add(json!({"kind": kind, "apiVersion": "crd.projectcalico.org/v1", "spec": spec,
-            "metadata": {"name": name, "creationTimestamp": CREATED}}));
+        self.add(
+            json!({"kind": kind, "apiVersion": "crd.projectcalico.org/v1", "spec": spec,
+            "metadata": {"name": name, "creationTimestamp": CREATED}}),
+        );
     }
 
     pub(super) fn namespace(&mut self, name: &str, labels: Value, annotations: Value) {
@@ -109,7 +120,10 @@ impl Lists {
 
     /// Changes each object of a kind.
     pub(super) fn edit_each(&mut self, kind: &str, edit: impl Fn(&mut Value)) {
-        self.items.iter_mut().filter(|item| item["kind"] == kind).for_each(edit);
+        self.items
+            .iter_mut()
+            .filter(|item| item["kind"] == kind)
+            .for_each(edit);
     }
 
     /// Changes the object that was added last.
@@ -126,18 +140,26 @@ impl Lists {
     }
 
     pub(super) fn delete_pods(&mut self, node: &str) {
-        self.items.retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);
+        self.items
+            .retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);
     }
 
     /// Adds a service of type LoadBalancer. Its UID is the one from which [`Self::service_block`] derives handles.
     pub(super) fn service(&mut self, name: &str, spec: Value, annotations: Value, ingress: &[&str]) {
-        let ingress: Vec<Value> =
-            ingress.iter().map(|address| json!({"ip": address, "ipMode": "VIP"})).collect();
+        let ingress: Vec<Value> = ingress
+            .iter()
+            .map(|address| json!({"ip": address, "ipMode": "VIP"}))
+            .collect();
         let mut whole = json!({"type": "LoadBalancer", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"],
             "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
             "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]});
-        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let Service { namespace, name, uid, .. } = service(name);
+        whole
+            .as_object_mut()
+            .unwrap()
+            .extend(spec.as_object().unwrap().clone());
+        let Service {
+            namespace, name, uid, ..
+        } = service(name);
         self.add(json!({"kind": "Service", "apiVersion": "v1", "spec": whole,
             "status": {"loadBalancer": {"ingress": ingress}},
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": annotations,
@@ -161,13 +183,24 @@ impl Lists {
     /// Adds the configuration of kube-controllers, with these controllers besides `node`.
     pub(super) fn controllers(&mut self, more: Value) {
         let mut controllers = json!({"node": {"leakGracePeriod": "15m0s"}});
-        controllers.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        self.object("KubeControllersConfiguration", "default", json!({ "controllers": controllers }));
+        controllers
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        self.object(
+            "KubeControllersConfiguration",
+            "default",
+            json!({ "controllers": controllers }),
+        );
     }
 
     /// Sets the version of Calico.
     pub(super) fn version(&mut self, version: &str) {
-        let information = self.items.iter_mut().find(|item| item["kind"] == "ClusterInformation").unwrap();
+        let information = self
+            .items
+            .iter_mut()
+            .find(|item| item["kind"] == "ClusterInformation")
+            .unwrap();
         information["spec"]["calicoVersion"] = version.into();
     }
 
@@ -186,7 +219,13 @@ impl Lists {
         self.affinity(AffinityType::Host, node, cidr);
         for at in 0..taken {
             let address = calipam_model::cidr::address_at(net, at as u32).to_string();
-            self.pod(&format!("apps/{name}-{at}"), node, json!({}), CREATED, Some(&address));
+            self.pod(
+                &format!("apps/{name}-{at}"),
+                node,
+                json!({}),
+                CREATED,
+                Some(&address),
+            );
         }
     }
 
@@ -196,10 +235,16 @@ impl Lists {
             let (namespace, pod) = pod.split_once('/').unwrap();
             let owner = json!({"namespace": namespace, "node": node, "pod": pod,
                 "timestamp": "2026-05-20 10:12:00 +0000 UTC"});
-            (*ordinal, json!({"handle_id": format!("k8s-pod-network.{container}"), "secondary": owner}))
+            (
+                *ordinal,
+                json!({"handle_id": format!("k8s-pod-network.{container}"), "secondary": owner}),
+            )
         };
-        let mut block =
-            values::block(cidr, format!("host:{node}"), values::sparse(records.iter().map(record)));
+        let mut block = values::block(
+            cidr,
+            format!("host:{node}"),
+            values::sparse(records.iter().map(record)),
+        );
         (block["deleted"], block["strictAffinity"]) = (false.into(), false.into());
         self.object("IPAMBlock", &cidr.replace([':', '.', '/'], "-"), block);
         self.affinity(AffinityType::Host, node, cidr);
@@ -211,7 +256,11 @@ impl Lists {
             "type": kind.to_string()});
         let name = format!("{node}-{}", cidr.replace([':', '.', '/'], "-"));
         self.object("BlockAffinity", &name, spec);
-        let key = AffinityKey { kind, node: node.to_owned(), cidr: cidr.parse().unwrap() };
+        let key = AffinityKey {
+            kind,
+            node: node.to_owned(),
+            cidr: cidr.parse().unwrap(),
+        };
         let labels: BTreeMap<&str, String> = key.labels().into_iter().collect();
         self.items.last_mut().unwrap()["metadata"]["labels"] = json!(labels);
     }
@@ -219,8 +268,17 @@ impl Lists {
     /// Adds a block of a node, with all addresses in cooldown.
     pub(super) fn cooling_block(&mut self, cidr: &str, node: &str, released: &str) {
         self.block(cidr, node, 0);
-        let block = self.items.iter_mut().rev().find(|item| item["kind"] == "IPAMBlock").unwrap();
-        let size = block["spec"]["unallocated"].as_array_mut().map(std::mem::take).unwrap().len();
+        let block = self
+            .items
+            .iter_mut()
+            .rev()
+            .find(|item| item["kind"] == "IPAMBlock")
+            .unwrap();
+        let size = block["spec"]["unallocated"]
+            .as_array_mut()
+            .map(std::mem::take)
+            .unwrap()
+            .len();
         block["spec"]["allocations"] = vec![json!(0); size].into();
         block["spec"]["attributes"] = json!([{"releasedAt": released}]);
     }
@@ -252,15 +310,24 @@ impl Lists {
             if item["metadata"]["uid"].is_null() {
                 item["metadata"]["uid"] = format!("{number:08}-0000-4000-8000-000000000000").into();
             }
-            of_kubernetes.entry(registry(item["kind"].as_str().unwrap())).or_default().push(item);
+            of_kubernetes
+                .entry(registry(item["kind"].as_str().unwrap()))
+                .or_default()
+                .push(item);
         }
         let of_etcd: Vec<(String, String)> = self.items.iter().filter_map(etcd_entry).collect();
         server
             .etcd()
             .with_client(async |mut client| {
                 // The server needs its own namespaces, so they are kept.
-                for prefix in REGISTRIES[1..].iter().map(|(_, prefix)| *prefix).chain(["/calico/"]) {
-                    client.delete(prefix, Some(DeleteOptions::new().with_prefix())).await?;
+                for prefix in REGISTRIES[1..]
+                    .iter()
+                    .map(|(_, prefix)| *prefix)
+                    .chain(["/calico/"])
+                {
+                    client
+                        .delete(prefix, Some(DeleteOptions::new().with_prefix()))
+                        .await?;
                 }
                 for (key, value) in of_etcd {
                     client.put(key, value, None).await?;
@@ -280,12 +347,21 @@ const REGISTRIES: [(&str, &str); 10] = [
     ("Pod", "/registry/pods/"),
     ("Node", "/registry/minions/"),
     ("Service", "/registry/services/specs/"),
-    ("KubeControllersConfiguration", "/registry/crd.projectcalico.org/kubecontrollersconfigurations/"),
+    (
+        "KubeControllersConfiguration",
+        "/registry/crd.projectcalico.org/kubecontrollersconfigurations/",
+    ),
     ("IPPool", "/registry/crd.projectcalico.org/ippools/"),
     ("IPAMBlock", "/registry/crd.projectcalico.org/ipamblocks/"),
-    ("BlockAffinity", "/registry/crd.projectcalico.org/blockaffinities/"),
+    (
+        "BlockAffinity",
+        "/registry/crd.projectcalico.org/blockaffinities/",
+    ),
     ("IPAMConfig", "/registry/crd.projectcalico.org/ipamconfigs/"),
-    ("ClusterInformation", "/registry/crd.projectcalico.org/clusterinformations/"),
+    (
+        "ClusterInformation",
+        "/registry/crd.projectcalico.org/clusterinformations/",
+    ),
 ];
 
 fn registry(kind: &str) -> &'static str {
@@ -305,18 +381,25 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
         "IPPool" => resource("ippools", spec),
         "ClusterInformation" => resource("clusterinformations", spec),
         "KubeControllersConfiguration" => resource("kubecontrollersconfigurations", spec),
-        "Node" => resource("nodes", &json!({"orchRefs": [{"nodeName": name, "orchestrator": "k8s"}]})),
+        "Node" => resource(
+            "nodes",
+            &json!({"orchRefs": [{"nodeName": name, "orchestrator": "k8s"}]}),
+        ),
         "IPAMBlock" => (key::block(cidr()), spec.clone()),
         "BlockAffinity" => {
             let node = spec["node"].as_str().unwrap();
             let kind = spec["type"].as_str().unwrap();
-            (key::affinity(kind, node, cidr()), json!({"state": "confirmed", "deleted": false}))
+            (
+                key::affinity(kind, node, cidr()),
+                json!({"state": "confirmed", "deleted": false}),
+            )
         }
         "IPAMConfig" => {
             let mut config = spec.clone();
-            for (old, new) in
-                [("strictAffinity", "strict_affinity"), ("autoAllocateBlocks", "auto_allocate_blocks")]
-            {
+            for (old, new) in [
+                ("strictAffinity", "strict_affinity"),
+                ("autoAllocateBlocks", "auto_allocate_blocks"),
+            ] {
                 config[new] = config.as_object_mut().unwrap().remove(old).unwrap();
             }
             (key::IPAM_CONFIG.to_owned(), config)
@@ -329,9 +412,16 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
 /// Returns a service with its name and UID, from which its handle follows.
 fn service(name: &str) -> Service {
     let (namespace, name) = name.split_once('/').unwrap();
-    let sum = name.bytes().fold(7_u64, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000_000_000);
+    let sum = name.bytes().fold(7_u64, |sum, byte| {
+        (sum * 31 + u64::from(byte)) % 1_000_000_000_000
+    });
     let uid = format!("11111111-2222-4333-8444-{sum:012}");
-    Service { namespace: namespace.to_owned(), name: name.to_owned(), uid, ..Service::default() }
+    Service {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid,
+        ..Service::default()
+    }
 }
 
 /// Lists the findings about missing addresses as `severity code subject`.
@@ -350,6 +440,8 @@ pub(super) fn answer(about: &str, run: impl Fn(&str) -> Run) -> (i32, String) {
 pub(super) fn pool(cidr: &str, more: Value) -> Value {
     let mut spec = json!({"cidr": cidr, "blockSize": if cidr.contains(':') { 122 } else { 26 }, "nodeSelector": "all()",
         "allowedUses": ["Workload", "Tunnel"], "assignmentMode": "Automatic", "vxlanMode": "Always", "ipipMode": "Never"});
-    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     spec
 }

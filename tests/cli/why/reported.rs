@@ -34,10 +34,16 @@ impl Case {
     fn failures(&self, place: &str, run: impl Fn(&str) -> Run) -> Vec<String> {
         let report = run(&format!("check --rule {RULES} -o json --settle 0")).json();
         let found: Vec<String> = program::findings(&report, &["severity", "code", "name"]);
-        let found: Vec<&String> = found.iter().filter(|finding| !finding.starts_with("info ")).collect();
+        let found: Vec<&String> = found
+            .iter()
+            .filter(|finding| !finding.starts_with("info "))
+            .collect();
         let mut failures = Vec::new();
         if found != self.findings {
-            failures.push(format!("{}, {place}: {found:?}, expected {:?}", self.name, self.findings));
+            failures.push(format!(
+                "{}, {place}: {found:?}, expected {:?}",
+                self.name, self.findings
+            ));
         }
         for (line, code, says) in self.answers {
             let run = run(line);
@@ -74,7 +80,11 @@ fn each_case_wherever_the_data_is() {
     let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();
     let kubernetes = |line: &str| calipam(&format!("{line} {}", connection(&server)));
     let kubeconfig = server.kubeconfig();
-    let etcd = format!("--etcd-endpoints {} --kubeconfig {}", server.etcd().endpoint(), kubeconfig.display());
+    let etcd = format!(
+        "--etcd-endpoints {} --kubeconfig {}",
+        server.etcd().endpoint(),
+        kubeconfig.display()
+    );
     let mut failures = Vec::new();
     for case in cases() {
         failures.extend(case.failures("lists", |line| case.lists.run(line)));
@@ -95,7 +105,10 @@ fn each_case_wherever_the_data_is() {
 fn torn_down(more: Value) -> Value {
     let mut annotations = json!({"cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": "",
         "cni.projectcalico.org/containerID": SANDBOX});
-    annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    annotations
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     annotations
 }
 
@@ -128,7 +141,10 @@ fn fixed_address_of_an_earlier_sandbox() -> Case {
     Case {
         name: "fixed address of an earlier sandbox",
         lists: of_earlier_sandbox(),
-        findings: &["error leaked-address 90.0.0.1", "error pod-without-address tenant/web"],
+        findings: &[
+            "error leaked-address 90.0.0.1",
+            "error pod-without-address tenant/web",
+        ],
         answers: &[
             (
                 "explain --pod tenant/web",
@@ -136,7 +152,11 @@ fn fixed_address_of_an_earlier_sandbox() -> Case {
                 "tenant/web gets no IPv4 address on n1: 90.0.0.1 is still recorded for an earlier container",
             ),
             ("explain --pod tenant/web", 1, "`calipam release --ip 90.0.0.1"),
-            ("release --ip 90.0.0.1 --dry-run", 0, "tenant/web, whose sandbox was torn down"),
+            (
+                "release --ip 90.0.0.1 --dry-run",
+                0,
+                "tenant/web, whose sandbox was torn down",
+            ),
         ],
         also_on: &[Place::Kubernetes],
     }
@@ -153,7 +173,11 @@ fn fixed_address_that_the_plugin_releases() -> Case {
         name: "fixed address that the plugin releases",
         lists,
         findings: &[],
-        answers: &[("explain --pod tenant/web", 0, "IPAM can assign 90.0.0.1 to tenant/web on n1")],
+        answers: &[(
+            "explain --pod tenant/web",
+            0,
+            "IPAM can assign 90.0.0.1 to tenant/web on n1",
+        )],
         also_on: &[],
     }
 }
@@ -161,7 +185,11 @@ fn fixed_address_that_the_plugin_releases() -> Case {
 /// The DEL of an earlier pod of the same name blanked the annotations of pods that run.
 fn blank_annotations_of_running_pods() -> Case {
     let mut lists = Lists::of_pool("default", "172.30.0.0/16", json!({}));
-    lists.owned_block("172.30.1.0/26", "n1", &[(21, "db/leaving", "83076b"), (22, "db/runs", SANDBOX)]);
+    lists.owned_block(
+        "172.30.1.0/26",
+        "n1",
+        &[(21, "db/leaving", "83076b"), (22, "db/runs", SANDBOX)],
+    );
     for (name, address) in [("db/leaving", "172.30.1.21"), ("db/runs", "172.30.1.22")] {
         lists.pod(name, "n1", json!({}), CREATED, Some(address));
         lists.edit_pod(name, |pod| {
@@ -179,7 +207,11 @@ fn blank_annotations_of_running_pods() -> Case {
         lists,
         findings: &[],
         answers: &[
-            ("explain --pod db/leaving", 0, "it keeps 172.30.1.21 on n1 until its containers have ended"),
+            (
+                "explain --pod db/leaving",
+                0,
+                "it keeps 172.30.1.21 on n1 until its containers have ended",
+            ),
             (
                 "explain --pod db/runs",
                 0,
@@ -201,7 +233,10 @@ fn pool_smaller_than_a_block() -> Case {
     Case {
         name: "pool smaller than a block",
         lists,
-        findings: &["error pool-smaller-than-block c001:c0af::10/126", "error pod-without-address shop/six"],
+        findings: &[
+            "error pool-smaller-than-block c001:c0af::10/126",
+            "error pod-without-address shop/six",
+        ],
         answers: &[
             (
                 "explain --pod shop/six",
@@ -219,7 +254,10 @@ fn pool_smaller_than_a_block() -> Case {
 }
 
 fn pods_with_one_of_two_families() -> Case {
-    let pools = [("v4", pool("10.47.0.0/16", json!({}))), ("v6", pool("fd00:47::/64", json!({})))];
+    let pools = [
+        ("v4", pool("10.47.0.0/16", json!({}))),
+        ("v6", pool("fd00:47::/64", json!({}))),
+    ];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
     lists.block("10.47.1.0/26", "n1", 2);
     Case {
@@ -244,7 +282,10 @@ fn pods_with_one_of_two_families() -> Case {
 
 /// The only IPv6 block belongs to another node. A pod asks for an IPv4 address alone.
 fn one_family_by_annotation() -> Case {
-    let pools = [("v4", pool("10.48.0.0/16", json!({}))), ("v6", pool("fd00:48::/122", json!({})))];
+    let pools = [
+        ("v4", pool("10.48.0.0/16", json!({}))),
+        ("v6", pool("fd00:48::/122", json!({}))),
+    ];
     let mut lists = Lists::new(&pools, &[("n1", json!({})), ("n2", json!({}))]);
     lists.settings(json!({"strictAffinity": true, "autoAllocateBlocks": true}));
     lists.block("10.48.1.0/26", "n1", 1);
@@ -257,10 +298,21 @@ fn one_family_by_annotation() -> Case {
     Case {
         name: "one family by annotation",
         lists,
-        findings: &["critical node-without-addresses n1", "error pod-without-address shop/both"],
+        findings: &[
+            "critical node-without-addresses n1",
+            "error pod-without-address shop/both",
+        ],
         answers: &[
-            ("explain --pod shop/four", 0, "IPAM can assign 10.48.1.1 to shop/four on n1\n"),
-            ("explain --pod old/web", 0, "IPAM can assign 10.48.1.1 to old/web on n1\n"),
+            (
+                "explain --pod shop/four",
+                0,
+                "IPAM can assign 10.48.1.1 to shop/four on n1\n",
+            ),
+            (
+                "explain --pod old/web",
+                0,
+                "IPAM can assign 10.48.1.1 to old/web on n1\n",
+            ),
             (
                 "explain --pod shop/both",
                 1,
@@ -312,31 +364,59 @@ fn pool_for_some_pods_that_others_fill(version: &str) -> Case {
     lists.pod("game/server", "n1", asks_for("game"), CREATED, None);
     let answers = match version {
         "v3.24.1" => &[
-            ("explain --pod game/server", 1, r#"-p '{"spec":{"nodeSelector":"!all()"}}'"#),
-            ("explain --pod game/server", 1, "calipam show --node '*' --pool game"),
+            (
+                "explain --pod game/server",
+                1,
+                r#"-p '{"spec":{"nodeSelector":"!all()"}}'"#,
+            ),
+            (
+                "explain --pod game/server",
+                1,
+                "calipam show --node '*' --pool game",
+            ),
         ],
         _ => &[
-            ("explain --pod game/server", 1, r#"-p '{"spec":{"assignmentMode":"Manual"}}'"#),
-            ("explain --pod game/server", 1, "gets no IPv4 address on n1: no address in its pools is free"),
+            (
+                "explain --pod game/server",
+                1,
+                r#"-p '{"spec":{"assignmentMode":"Manual"}}'"#,
+            ),
+            (
+                "explain --pod game/server",
+                1,
+                "gets no IPv4 address on n1: no address in its pools is free",
+            ),
         ],
     };
     Case {
         name: "pool for some pods that others fill",
         lists,
-        findings: &["error pool-nearly-full 10.56.0.0/28", "error pod-without-address game/server"],
+        findings: &[
+            "error pool-nearly-full 10.56.0.0/28",
+            "error pod-without-address game/server",
+        ],
         answers,
         also_on: &[],
     }
 }
 
 fn annotations_that_cannot_be_read() -> Case {
-    let pools = [("v4", pool("192.168.0.0/16", json!({}))), ("v6", pool("2001:db8:42::/64", json!({})))];
+    let pools = [
+        ("v4", pool("192.168.0.0/16", json!({}))),
+        ("v6", pool("2001:db8:42::/64", json!({}))),
+    ];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
     lists.block("192.168.199.0/26", "n1", 1);
     for (name, annotations) in [
-        ("shop/two", json!({"ipAddrs": r#"["2001:db8:42::1","2001:db8:42::2"]"#})),
+        (
+            "shop/two",
+            json!({"ipAddrs": r#"["2001:db8:42::1","2001:db8:42::2"]"#}),
+        ),
         ("shop/pools", json!({"ipv4pools": "default-pool"})),
-        ("shop/twice", json!({"ipAddrs": r#"["192.168.199.9"]"#, "ipAddrsNoIpam": r#"["192.168.199.9"]"#})),
+        (
+            "shop/twice",
+            json!({"ipAddrs": r#"["192.168.199.9"]"#, "ipAddrsNoIpam": r#"["192.168.199.9"]"#}),
+        ),
         ("shop/plain", json!({"ipAddrs": "192.168.199.202"})),
     ] {
         let annotations = annotations.as_object().unwrap().iter();
@@ -356,8 +436,16 @@ fn annotations_that_cannot_be_read() -> Case {
         ],
         answers: &[
             ("explain --pod shop/two", 1, "names more than one IPv6 address"),
-            ("explain --pod shop/pools", 1, "ipv4pools is not a JSON list of strings"),
-            ("explain --pod shop/twice", 1, "it has both annotations ipAddrs and ipAddrsNoIpam"),
+            (
+                "explain --pod shop/pools",
+                1,
+                "ipv4pools is not a JSON list of strings",
+            ),
+            (
+                "explain --pod shop/twice",
+                1,
+                "it has both annotations ipAddrs and ipAddrsNoIpam",
+            ),
             (
                 "explain --pod shop/plain",
                 1,
@@ -391,9 +479,16 @@ fn pods_after_a_reboot() -> Case {
     Case {
         name: "pods after a reboot",
         lists,
-        findings: &["error pool-nearly-full 10.60.0.0/29", "error pod-without-address app/ds"],
+        findings: &[
+            "error pool-nearly-full 10.60.0.0/29",
+            "error pod-without-address app/ds",
+        ],
         answers: &[
-            ("explain --pod app/ds", 1, "app/ds gets no IPv4 address on n1: no address in its pools is free"),
+            (
+                "explain --pod app/ds",
+                1,
+                "app/ds gets no IPv4 address on n1: no address in its pools is free",
+            ),
             ("check -o prometheus", 1, "calipam_pods_without_address 1"),
         ],
         also_on: &[],
@@ -415,7 +510,11 @@ fn pools_that_the_configuration_could_name() -> Case {
         findings: &[],
         answers: &[
             ("explain --pod shop/new", 0, "IPAM can assign 192.168."),
-            ("explain --pod shop/new", 0, "the node's CNI configuration names it: look for ipv4_pools"),
+            (
+                "explain --pod shop/new",
+                0,
+                "the node's CNI configuration names it: look for ipv4_pools",
+            ),
         ],
         also_on: &[],
     }
@@ -428,9 +527,11 @@ fn pods_of_another_plugin() -> Case {
     lists.block("10.203.1.0/26", "n1", 1);
     lists.owned_block("10.203.1.64/26", "n1", &[(22, "escrow/starts", SANDBOX)]);
     lists.stuck("escrow/starts", "n1");
-    for (name, address) in
-        [("old/in-block", "10.203.1.20"), ("old/in-none", "10.203.77.5"), ("old/taken", "10.203.1.86")]
-    {
+    for (name, address) in [
+        ("old/in-block", "10.203.1.20"),
+        ("old/in-none", "10.203.77.5"),
+        ("old/taken", "10.203.1.86"),
+    ] {
         lists.pod(name, "n1", json!({}), CREATED, Some(address));
         lists.edit_pod(name, |pod| {
             pod["metadata"]["annotations"] = json!({});
@@ -452,21 +553,33 @@ fn pods_of_another_plugin() -> Case {
                 "10.203.1.86 is used by old/taken, which has it from another CNI plugin, but recorded for escrow/starts",
             ),
             ("check", 1, "`kubectl delete pod --namespace old taken`"),
-            ("check", 1, "another CNI plugin gave 2 pods an address of an enabled pool"),
+            (
+                "check",
+                1,
+                "another CNI plugin gave 2 pods an address of an enabled pool",
+            ),
         ],
         also_on: &[Place::Kubernetes],
     }
 }
 
 fn floating_addresses() -> Case {
-    let pools = [("default", pool("10.61.0.0/16", json!({}))), ("public", pool("203.0.113.0/26", json!({})))];
+    let pools = [
+        ("default", pool("10.61.0.0/16", json!({}))),
+        ("public", pool("203.0.113.0/26", json!({}))),
+    ];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
     lists.block("10.61.1.0/26", "n1", 1);
     lists.block("203.0.113.0/26", "n1", 1);
-    lists.owned_block("10.61.2.0/26", "n1", &[(1, "dns/free", "aa"), (2, "dns/taken", "bb")]);
-    for (name, address, floating) in
-        [("dns/free", "10.61.2.1", "203.0.113.1"), ("dns/taken", "10.61.2.2", "203.0.113.0")]
-    {
+    lists.owned_block(
+        "10.61.2.0/26",
+        "n1",
+        &[(1, "dns/free", "aa"), (2, "dns/taken", "bb")],
+    );
+    for (name, address, floating) in [
+        ("dns/free", "10.61.2.1", "203.0.113.1"),
+        ("dns/taken", "10.61.2.2", "203.0.113.0"),
+    ] {
         let asks = json!({"cni.projectcalico.org/floatingIPs": json!([floating]).to_string()});
         lists.pod(name, "n1", asks, CREATED, Some(address));
         lists.edit_pod(name, |pod| pod["status"]["conditions"] = ready());
@@ -474,14 +587,21 @@ fn floating_addresses() -> Case {
     Case {
         name: "floating addresses",
         lists,
-        findings: &["critical duplicate-address 203.0.113.0", "warning unrecorded-address 203.0.113.1"],
+        findings: &[
+            "critical duplicate-address 203.0.113.0",
+            "warning unrecorded-address 203.0.113.1",
+        ],
         answers: &[
             (
                 "check",
                 1,
                 "2 pods name an address of an enabled pool in the annotation ipAddrsNoIpam or floatingIPs",
             ),
-            ("show 203.0.113.1", 0, "pod dns/free on n1 (annotation cni.projectcalico.org/floatingIPs)"),
+            (
+                "show 203.0.113.1",
+                0,
+                "pod dns/free on n1 (annotation cni.projectcalico.org/floatingIPs)",
+            ),
         ],
         also_on: &[],
     }
@@ -494,7 +614,11 @@ fn names_of_no_pool() -> Case {
     ];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
     lists.block("10.67.1.0/26", "n1", 1);
-    for (name, pool) in [("shop/part", "10.67.8.0/24"), ("shop/typo", "defualt"), ("shop/family", "v6")] {
+    for (name, pool) in [
+        ("shop/part", "10.67.8.0/24"),
+        ("shop/typo", "defualt"),
+        ("shop/family", "v6"),
+    ] {
         lists.pod(name, "n1", asks_for(pool), CREATED, None);
     }
     let six = json!({"cni.projectcalico.org/ipv6pools": r#"["2001:db8:2b34::/64"]"#});
@@ -508,10 +632,26 @@ fn names_of_no_pool() -> Case {
             "error pod-without-address shop/typo",
         ],
         answers: &[
-            ("explain --pod shop/part", 1, "(default contains it, but a pool's whole CIDR must be named)"),
-            ("explain --pod shop/typo", 1, "it asks for the pool \"defualt\", which does not exist"),
-            ("explain --pod shop/family", 1, "but the pool is for the other family"),
-            ("explain --pod shop/six", 0, "IPAM can assign 10.67.1.1 to shop/six on n1"),
+            (
+                "explain --pod shop/part",
+                1,
+                "(default contains it, but a pool's whole CIDR must be named)",
+            ),
+            (
+                "explain --pod shop/typo",
+                1,
+                "it asks for the pool \"defualt\", which does not exist",
+            ),
+            (
+                "explain --pod shop/family",
+                1,
+                "but the pool is for the other family",
+            ),
+            (
+                "explain --pod shop/six",
+                0,
+                "IPAM can assign 10.67.1.1 to shop/six on n1",
+            ),
         ],
         also_on: &[],
     }
@@ -521,9 +661,17 @@ fn names_of_no_pool() -> Case {
 #[test]
 fn a_selector_that_matches_no_node_is_an_outage_everywhere() {
     let mut lists = no_pool_selects_a_node(false);
-    lists.edit_each("IPPool", |pool| pool["spec"]["nodeSelector"] = "zone == 'c'".into());
-    lists.run("check").exits(1).prints("critical  2 nodes get no further address: no pool selects the node");
-    lists.run("explain --node n1").exits(1).prints("no pool selects the node");
+    lists.edit_each("IPPool", |pool| {
+        pool["spec"]["nodeSelector"] = "zone == 'c'".into()
+    });
+    lists
+        .run("check")
+        .exits(1)
+        .prints("critical  2 nodes get no further address: no pool selects the node");
+    lists
+        .run("explain --node n1")
+        .exits(1)
+        .prints("no pool selects the node");
     lists
         .run("show")
         .prints("zone-a: only pods that name the pool can get 3,838 of its 65,534 free addresses");
@@ -555,7 +703,11 @@ fn an_etcd_that_is_not_the_clusters() {
         })
         .unwrap();
     let kubeconfig = server.kubeconfig();
-    let etcd = format!("--etcd-endpoints {} --kubeconfig {}", server.etcd().endpoint(), kubeconfig.display());
+    let etcd = format!(
+        "--etcd-endpoints {} --kubeconfig {}",
+        server.etcd().endpoint(),
+        kubeconfig.display()
+    );
     let run = |line: &str| calipam(&format!("{line} {etcd}"));
     run("check --settle 0")
         .exits(3)

@@ -23,7 +23,10 @@ impl Case {
         assert_eq!(found, self.findings, "{place}: {report}");
         for (service, code, says) in self.answers {
             let run = run(&format!("explain --service {service}"));
-            assert!(run.code == *code && run.stdout.contains(says), "{place} {service} {says}: {run:?}");
+            assert!(
+                run.code == *code && run.stdout.contains(says),
+                "{place} {service} {says}: {run:?}"
+            );
         }
     }
 }
@@ -33,7 +36,11 @@ fn each_case_wherever_the_data_is() {
     let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();
     let kubernetes = |line: &str| calipam(&format!("{line} {}", connection(&server)));
     let kubeconfig = server.kubeconfig();
-    let etcd = format!("--etcd-endpoints {} --kubeconfig {}", server.etcd().endpoint(), kubeconfig.display());
+    let etcd = format!(
+        "--etcd-endpoints {} --kubeconfig {}",
+        server.etcd().endpoint(),
+        kubeconfig.display()
+    );
     for case in [
         one_family_is_missing(),
         a_field_that_this_version_does_not_read(),
@@ -52,7 +59,10 @@ fn each_case_wherever_the_data_is() {
 }
 
 fn for_services(cidr: &str) -> Value {
-    pool(cidr, json!({"allowedUses": ["LoadBalancer"], "vxlanMode": "Never"}))
+    pool(
+        cidr,
+        json!({"allowedUses": ["LoadBalancer"], "vxlanMode": "Never"}),
+    )
 }
 
 fn cluster(pools: &[(&str, Value)]) -> Lists {
@@ -68,8 +78,10 @@ fn dual_stack() -> Value {
 
 /// The controller was interrupted after the first of two addresses.
 fn one_family_is_missing() -> Case {
-    let mut lists =
-        cluster(&[("lb4", for_services("198.51.100.0/24")), ("lb6", for_services("2001:db8:9::/112"))]);
+    let mut lists = cluster(&[
+        ("lb4", for_services("198.51.100.0/24")),
+        ("lb6", for_services("2001:db8:9::/112")),
+    ]);
     lists.service_block("198.51.100.128/26", &["istio-ingress/test-istio", "shop/half"]);
     lists.service_block("2001:db8:9::9280/122", &["istio-ingress/test-istio"]);
     let both = ["198.51.100.128", "2001:db8:9::9280"];
@@ -79,13 +91,21 @@ fn one_family_is_missing() -> Case {
         lists,
         findings: &["warning service-without-address shop/half"],
         answers: &[
-            ("istio-ingress/test-istio", 0, "has 198.51.100.128, 2001:db8:9::9280"),
+            (
+                "istio-ingress/test-istio",
+                0,
+                "has 198.51.100.128, 2001:db8:9::9280",
+            ),
             (
                 "shop/half",
                 1,
                 "shop/half has 198.51.100.129; shop/half gets no IPv6 address: the controller asks for no",
             ),
-            ("shop/half", 1, r#"projectcalico.org/loadBalancerIPs='["198.51.100.129","IPV6-ADDRESS"]'"#),
+            (
+                "shop/half",
+                1,
+                r#"projectcalico.org/loadBalancerIPs='["198.51.100.129","IPV6-ADDRESS"]'"#,
+            ),
         ],
     }
 }
@@ -97,7 +117,12 @@ fn pinned(version: &str) -> Lists {
     lists.service_block("198.51.100.0/26", &["shop/asks"]);
     let asks = json!({"projectcalico.org/ipv4pools": "[\"lb\"]"});
     lists.service("shop/asks", json!({}), asks, &["198.51.100.0"]);
-    lists.service("shop/pinned", json!({"loadBalancerIP": "198.51.100.20"}), json!({}), &[]);
+    lists.service(
+        "shop/pinned",
+        json!({"loadBalancerIP": "198.51.100.20"}),
+        json!({}),
+        &[],
+    );
     lists
 }
 
@@ -107,9 +132,21 @@ fn a_field_that_this_version_does_not_read() -> Case {
         findings: &[],
         answers: &[
             ("shop/asks", 0, "shop/asks has 198.51.100.0"),
-            ("shop/pinned", 0, "Calico does not serve shop/pinned: assignIPs is RequestedServicesOnly"),
-            ("shop/pinned", 0, "does not read its spec.loadBalancerIP 198.51.100.20"),
-            ("shop/pinned", 0, r#"projectcalico.org/loadBalancerIPs='["198.51.100.20"]'"#),
+            (
+                "shop/pinned",
+                0,
+                "Calico does not serve shop/pinned: assignIPs is RequestedServicesOnly",
+            ),
+            (
+                "shop/pinned",
+                0,
+                "does not read its spec.loadBalancerIP 198.51.100.20",
+            ),
+            (
+                "shop/pinned",
+                0,
+                r#"projectcalico.org/loadBalancerIPs='["198.51.100.20"]'"#,
+            ),
         ],
     }
 }
@@ -128,7 +165,12 @@ fn the_last_pool_was_deleted() -> Case {
     lists.block("10.52.1.0/26", "n1", 1);
     lists.service_block("198.51.100.0/26", &["shop/front", "shop/api"]);
     lists.service("shop/front", json!({}), json!({}), &["198.51.100.0"]);
-    lists.service("shop/api", json!({"loadBalancerClass": "calico"}), json!({}), &["198.51.100.1"]);
+    lists.service(
+        "shop/api",
+        json!({"loadBalancerClass": "calico"}),
+        json!({}),
+        &["198.51.100.1"],
+    );
     Case {
         lists,
         findings: &[
@@ -137,7 +179,11 @@ fn the_last_pool_was_deleted() -> Case {
             "warning block-outside-pools 198.51.100.0/26",
         ],
         answers: &[
-            ("shop/front", 1, "no pool is for LoadBalancer services; the controller releases 198.51.100.0"),
+            (
+                "shop/front",
+                1,
+                "no pool is for LoadBalancer services; the controller releases 198.51.100.0",
+            ),
             ("shop/front", 1, "add a pool with `allowedUses: [LoadBalancer]`"),
         ],
     }
@@ -149,7 +195,12 @@ fn an_address_of_another_load_balancer() -> Case {
         ("pool-2", pool("172.16.0.0/12", json!({}))),
     ]);
     lists.block("100.64.1.0/26", "n1", 2);
-    lists.service("edge/nat", json!({"loadBalancerClass": "example.com/nat"}), json!({}), &["100.64.200.9"]);
+    lists.service(
+        "edge/nat",
+        json!({"loadBalancerClass": "example.com/nat"}),
+        json!({}),
+        &["100.64.200.9"],
+    );
     Case {
         lists,
         findings: &["warning unrecorded-address 100.64.200.9"],
@@ -167,7 +218,12 @@ fn the_controller_is_off() -> Case {
     lists.version("v3.32.1");
     lists.controllers(json!({}));
     lists.service("shop/web", json!({}), json!({}), &[]);
-    lists.service("shop/cloud", json!({"loadBalancerClass": "example.com/nlb"}), json!({}), &[]);
+    lists.service(
+        "shop/cloud",
+        json!({"loadBalancerClass": "example.com/nlb"}),
+        json!({}),
+        &[],
+    );
     Case {
         lists,
         findings: &["warning service-without-address shop/web"],
@@ -177,22 +233,37 @@ fn the_controller_is_off() -> Case {
                 1,
                 "gets no address from Calico: KubeControllersConfiguration has no loadBalancer section",
             ),
-            ("shop/web", 1, "calicoctl patch kubecontrollersconfiguration default"),
+            (
+                "shop/web",
+                1,
+                "calicoctl patch kubecontrollersconfiguration default",
+            ),
         ],
     }
 }
 
 fn another_load_balancer_is_at_work() -> Case {
     let mut case = the_controller_is_off();
-    case.lists.service("shop/old", json!({}), json!({}), &["203.0.113.7"]);
-    Case { findings: &[], answers: &[("shop/old", 0, "gets no address from Calico")], ..case }
+    case.lists
+        .service("shop/old", json!({}), json!({}), &["203.0.113.7"]);
+    Case {
+        findings: &[],
+        answers: &[("shop/old", 0, "gets no address from Calico")],
+        ..case
+    }
 }
 
 fn requests_that_cannot_be_met() -> Case {
     let mut lists = cluster(&[
         ("lb", for_services("198.51.100.0/24")),
         ("pods", pool("10.52.0.0/16", json!({}))),
-        ("off", pool("198.18.0.0/24", json!({"allowedUses": ["LoadBalancer"], "disabled": true}))),
+        (
+            "off",
+            pool(
+                "198.18.0.0/24",
+                json!({"allowedUses": ["LoadBalancer"], "disabled": true}),
+            ),
+        ),
     ]);
     lists.service_block("198.51.100.0/26", &["shop/first"]);
     lists.service("shop/first", json!({}), json!({}), &["198.51.100.0"]);
@@ -218,12 +289,28 @@ fn requests_that_cannot_be_met() -> Case {
         ],
         answers: &[
             ("shop/taken", 1, "198.51.100.0 is taken by service shop/first"),
-            ("shop/plain", 1, "the controller cannot read projectcalico.org/loadBalancerIPs"),
-            ("shop/plain", 1, "Calico says: invalid character '.' after top-level value"),
+            (
+                "shop/plain",
+                1,
+                "the controller cannot read projectcalico.org/loadBalancerIPs",
+            ),
+            (
+                "shop/plain",
+                1,
+                "Calico says: invalid character '.' after top-level value",
+            ),
             ("shop/off", 1, "it asks for the pool off, but it is disabled"),
             ("shop/pods", 1, "no pool is for LoadBalancer services"),
-            ("shop/none", 1, r#"Calico says: error parsing pool "nowhere": invalid CIDR address: nowhere"#),
-            ("shop/empty", 1, "assigns and releases the address of shop/empty again and again"),
+            (
+                "shop/none",
+                1,
+                r#"Calico says: error parsing pool "nowhere": invalid CIDR address: nowhere"#,
+            ),
+            (
+                "shop/empty",
+                1,
+                "assigns and releases the address of shop/empty again and again",
+            ),
         ],
     }
 }
@@ -232,11 +319,22 @@ fn requests_that_cannot_be_met() -> Case {
 fn a_service_without_findings_is_named_where_its_address_is_shown() {
     let lists = an_address_of_another_load_balancer().lists;
     lists.run("show --ip 100.64.200.9").prints("service edge/nat");
-    lists.run("explain --service edge/nut").says("did you mean `edge/nat`?").exits(1);
-    let json = one_family_is_missing().lists.run("explain --service shop/half -o json").json();
+    lists
+        .run("explain --service edge/nut")
+        .says("did you mean `edge/nat`?")
+        .exits(1);
+    let json = one_family_is_missing()
+        .lists
+        .run("explain --service shop/half -o json")
+        .json();
     assert_eq!(json["kind"], "ServiceExplanation");
-    assert_eq!((&json["refused"], &json["recorded"]), (&json!(true), &json!(["198.51.100.129"])));
+    assert_eq!(
+        (&json["refused"], &json["recorded"]),
+        (&json!(true), &json!(["198.51.100.129"]))
+    );
     assert_eq!(json["families"][1]["reason"], "has-other-family");
-    let wide = requests_that_cannot_be_met().lists.run("explain --service shop/off -o wide");
+    let wide = requests_that_cannot_be_met()
+        .lists
+        .run("explain --service shop/off -o wide");
     wide.prints("STEP").prints("it is disabled");
 }

@@ -15,7 +15,9 @@ impl<S: Store> Search<'_, S> {
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         let Some(mut survey) = self.survey.take() else {
             // A recent search found no free address, so this one has not surveyed the blocks of the pools.
-            assigned.note(Message::Exhausted(self.pools.iter().map(|pool| pool.cidr).collect()));
+            assigned.note(Message::Exhausted(
+                self.pools.iter().map(|pool| pool.cidr).collect(),
+            ));
             return Ok(());
         };
         let mut exhausted = Vec::new();
@@ -25,7 +27,11 @@ impl<S: Store> Search<'_, S> {
             }
             let name = &pool.name;
             let blocks = survey.blocks(index);
-            self.allocator.trace.record(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
+            self.allocator.trace.record(|| Event::Borrows {
+                pool: name.clone(),
+                cidr: pool.cidr,
+                blocks,
+            });
             while assigned.missing() > 0 {
                 let Some(block) = survey.next_free(index) else {
                     if survey.unread.front().is_none_or(|place| place.pool != index) {
@@ -34,7 +40,10 @@ impl<S: Store> Search<'_, S> {
                     self.read_batch(&mut survey).await?;
                     continue;
                 };
-                let block = Versioned { value: Block::clone(&block.value), revision: block.revision };
+                let block = Versioned {
+                    value: Block::clone(&block.value),
+                    revision: block.revision,
+                };
                 if !self.take_all(block, assigned, handle, true).await? {
                     return Ok(());
                 }

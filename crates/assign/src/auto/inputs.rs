@@ -44,15 +44,27 @@ impl<S: Store> Allocator<S> {
         let made_at = self.now();
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
         let mut queries = vec![Query::Get(Key::IpamConfig), Query::Reservations, Query::Pools];
-        for family in Family::BOTH.into_iter().filter(|family| request.of(*family).0 > 0) {
-            queries.push(Query::Affinities { kind: kind.clone(), holder: request.host.clone(), family });
+        for family in Family::BOTH
+            .into_iter()
+            .filter(|family| request.of(*family).0 > 0)
+        {
+            queries.push(Query::Affinities {
+                kind: kind.clone(),
+                holder: request.host.clone(),
+                family,
+            });
         }
         let node_at = (kind == AffinityType::Host).then_some(queries.len());
         if node_at.is_some() {
             queries.push(Query::Get(Key::Node(request.host.clone())));
         }
         let handle_at = request.handle.as_ref().map(|_| queries.len());
-        queries.extend(request.handle.iter().map(|id| Query::Get(Key::Handle(id.clone()))));
+        queries.extend(
+            request
+                .handle
+                .iter()
+                .map(|id| Query::Get(Key::Handle(id.clone()))),
+        );
 
         let mut answers = self.store().read(&queries).await?;
         let mut take = |at: usize| answers.get_mut(at).map(std::mem::take).unwrap_or_default();
@@ -67,19 +79,35 @@ impl<S: Store> Allocator<S> {
             }
             None => Node::default(),
         };
-        let reservations = take(1).into_iter().filter_map(|entry| Option::<Reservation>::from(entry.record));
+        let reservations = take(1)
+            .into_iter()
+            .filter_map(|entry| Option::<Reservation>::from(entry.record));
         let reserved = CidrSet::new(reservations.flat_map(|reservation| reservation.cidrs));
         let pools = pools::pools(take(2));
         let handle = handle_at.map(|at| allocator::one(take(at))).transpose()?;
         let affinities = affinities_of((3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take));
-        Ok(Inputs { made_at, is_early: false, kind, config, reserved, pools, node, affinities, handle })
+        Ok(Inputs {
+            made_at,
+            is_early: false,
+            kind,
+            config,
+            reserved,
+            pools,
+            node,
+            affinities,
+            handle,
+        })
     }
 }
 
 /// Returns the affinities in query answers. On every datastore, they are sorted by their etcd paths.
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
-    let affinity =
-        |entry: Entry| Some(Versioned { value: Option::from(entry.record)?, revision: entry.revision });
+    let affinity = |entry: Entry| {
+        Some(Versioned {
+            value: Option::from(entry.record)?,
+            revision: entry.revision,
+        })
+    };
     let mut affinities: Vec<Versioned<Affinity>> = found.filter_map(affinity).collect();
     affinities.sort_by_cached_key(|affinity| Key::Affinity(affinity.value.key.clone()).to_string());
     affinities

@@ -59,7 +59,10 @@ impl<S: Store> Allocator<S> {
         inputs: Inputs,
         request: &AutoAssign,
     ) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
-        let inputs = is_recent(inputs.made_at, self.now()).then_some(Inputs { is_early: true, ..inputs });
+        let inputs = is_recent(inputs.made_at, self.now()).then_some(Inputs {
+            is_early: true,
+            ..inputs
+        });
         self.assign_families(inputs, request).await
     }
 
@@ -97,7 +100,10 @@ impl<S: Store> Allocator<S> {
         if pools.iter().any(|cidr| Family::of(*cidr) != family) {
             return Err(Error::WrongFamily(family));
         }
-        self.trace.record(|| Event::Family { family, wanted: count });
+        self.trace.record(|| Event::Family {
+            family,
+            wanted: count,
+        });
         let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
         if let Some(inputs) = known.as_mut().filter(|inputs| inputs.is_early) {
@@ -119,7 +125,9 @@ impl<S: Store> Allocator<S> {
             None => known.insert(self.read_inputs(request).await?),
         };
         let search = self.search(request, inputs, family).await?;
-        search.run(assigned.get_or_insert_with(nothing), &mut inputs.handle).await
+        search
+            .run(assigned.get_or_insert_with(nothing), &mut inputs.handle)
+            .await
     }
 
     /// Prepares a search in the pools that serve the request. Gives up empty blocks of pools that no longer select the
@@ -142,12 +150,20 @@ impl<S: Store> Allocator<S> {
             windows,
         };
         let serving = pool_request.serving(&inputs.pools, &self.trace)?;
-        let own = inputs.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
+        let own = inputs
+            .affinities
+            .iter()
+            .filter(|affinity| Family::of(affinity.value.key.cidr) == family);
         let is_in = |pools: &[Pool], key: &AffinityKey| pools::pool_of(pools, key.cidr.addr()).is_some();
-        let (usable, others): (Vec<_>, Vec<_>) =
-            own.cloned().partition(|affinity| is_in(&serving.usable, &affinity.value.key));
-        for affinity in others.iter().filter(|affinity| !is_in(&serving.selecting, &affinity.value.key)) {
-            self.give_up_unselected(&affinity.value.key, inputs, &inputs.node.labels).await?;
+        let (usable, others): (Vec<_>, Vec<_>) = own
+            .cloned()
+            .partition(|affinity| is_in(&serving.usable, &affinity.value.key));
+        for affinity in others
+            .iter()
+            .filter(|affinity| !is_in(&serving.selecting, &affinity.value.key))
+        {
+            self.give_up_unselected(&affinity.value.key, inputs, &inputs.node.labels)
+                .await?;
         }
 
         let limit = block_limit(&inputs.config, request.max_blocks_per_host);
@@ -162,7 +178,9 @@ impl<S: Store> Allocator<S> {
             inputs.kind, request.host, inputs.config, inputs.reserved
         ));
         let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
-        let known = known.filter(|known| known.inputs_hash == inputs_hash).unwrap_or_default();
+        let known = known
+            .filter(|known| known.inputs_hash == inputs_hash)
+            .unwrap_or_default();
         Ok(Search {
             allocator: self,
             request,
@@ -191,7 +209,9 @@ impl<S: Store> Allocator<S> {
         inputs: &Inputs,
         labels: &BTreeMap<String, String>,
     ) -> Result<()> {
-        let Some(pool) = pools::enabled_pool_of(&inputs.pools, key.cidr.addr()) else { return Ok(()) };
+        let Some(pool) = pools::enabled_pool_of(&inputs.pools, key.cidr.addr()) else {
+            return Ok(());
+        };
         if !pool.selected_nodes().is_ok_and(|nodes| !nodes.matches(labels)) {
             return Ok(());
         }
@@ -217,7 +237,11 @@ pub(crate) fn assignable(block: &Block, reserved: &CidrSet) -> u32 {
 
 /// The kind of holder that owns the blocks from which addresses for a use are assigned.
 pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
-    if intended_use == Some(PoolUse::LoadBalancer) { AffinityType::Virtual } else { AffinityType::Host }
+    if intended_use == Some(PoolUse::LoadBalancer) {
+        AffinityType::Virtual
+    } else {
+        AffinityType::Host
+    }
 }
 
 /// The block limit of a host: the lower of the limits in the configuration and the request, or Calico's default.
@@ -274,7 +298,11 @@ impl<S: Store> Search<'_, S> {
             && let Some(survey) = self.survey.take()
         {
             // Addresses may have been released while thousands of blocks were read.
-            self.known = FullBlocks { blocks: survey.full, exhausted_at: None, ..self.known };
+            self.known = FullBlocks {
+                blocks: survey.full,
+                exhausted_at: None,
+                ..self.known
+            };
             self.began = self.allocator.now();
             self.take_any(assigned, handle).await?;
         }
@@ -285,7 +313,9 @@ impl<S: Store> Search<'_, S> {
     /// Takes missing addresses from the host's blocks, from new blocks, and from other holders' blocks.
     async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
-            let Some(block) = self.find_or_claim(assigned).await? else { break };
+            let Some(block) = self.find_or_claim(assigned).await? else {
+                break;
+            };
             self.take_all(block, assigned, handle, false).await?;
         }
         if assigned.missing() > 0 {
@@ -300,11 +330,17 @@ impl<S: Store> Search<'_, S> {
 
     /// Keeps full blocks for the next search.
     fn note_full_blocks(self, found_nothing: bool) {
-        let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else { return };
+        let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else {
+            return;
+        };
         // If many full blocks were read, the next search should not read them again.
         if found_nothing || survey.batches > 1 {
             let exhausted_at = (found_nothing && !self.overtaken.into_inner()).then_some(self.began);
-            let full = FullBlocks { exhausted_at, blocks: survey.full, inputs_hash: self.known.inputs_hash };
+            let full = FullBlocks {
+                exhausted_at,
+                blocks: survey.full,
+                inputs_hash: self.known.inputs_hash,
+            };
             notes.keep_full_blocks(self.family, &full);
         }
     }
@@ -315,15 +351,23 @@ impl<S: Store> Search<'_, S> {
         let kind = self.kind.clone();
         let holder = self.request.host.clone();
         let family = self.family;
-        let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
-        let then = inputs.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
+        let [found] = self
+            .allocator
+            .read([Query::Affinities { kind, holder, family }])
+            .await?;
+        let then = inputs
+            .affinities
+            .iter()
+            .filter(|affinity| Family::of(affinity.value.key.cidr) == family);
         Ok(affinities_of(found.into_iter()).iter().eq(then))
     }
 
     /// Takes missing addresses from the existing blocks of the host.
     async fn take_own(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
-            let Some(block) = self.own_block().await? else { break };
+            let Some(block) = self.own_block().await? else {
+                break;
+            };
             self.take_all(block, assigned, handle, false).await?;
         }
         Ok(())
@@ -350,7 +394,11 @@ impl<S: Store> Search<'_, S> {
             }
             ClaimDecision::Claim => self.allocator.trace.record(|| Event::NeedsBlock { held, limit }),
         }
-        let found = if self.known.was_exhausted(self.began) { None } else { self.claim().await? };
+        let found = if self.known.was_exhausted(self.began) {
+            None
+        } else {
+            self.claim().await?
+        };
         match &found {
             Some(_) => self.owned += 1,
             None if !self.config.may_borrow() => assigned.note(Message::StrictAffinity),
@@ -396,11 +444,18 @@ impl<S: Store> Search<'_, S> {
     }
 
     fn holder(&self, cidr: IpNet) -> AffinityKey {
-        AffinityKey { kind: self.kind.clone(), node: self.request.host.clone(), cidr }
+        AffinityKey {
+            kind: self.kind.clone(),
+            node: self.request.host.clone(),
+            cidr,
+        }
     }
 
     /// The number of addresses that can be assigned in a block.
     fn free(&self, block: &Block) -> u32 {
-        assignable(&block.without_cooled(self.allocator.now(), self.config.cooldown()), &self.reserved)
+        assignable(
+            &block.without_cooled(self.allocator.now(), self.config.cooldown()),
+            &self.reserved,
+        )
     }
 }

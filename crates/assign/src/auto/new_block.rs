@@ -36,14 +36,19 @@ impl<S: Store> Search<'_, S> {
                         let free = self.free(&block.value);
                         self.allocator.trace.record(|| match candidate.kind {
                             CandidateKind::New => Event::Claimed(key.clone()),
-                            CandidateKind::Own => {
-                                Event::OwnBlock { key: key.clone(), found: OwnBlock::Free(free) }
-                            }
+                            CandidateKind::Own => Event::OwnBlock {
+                                key: key.clone(),
+                                found: OwnBlock::Free(free),
+                            },
                         });
                         if free > 0 {
                             return Ok(Some(block));
                         }
-                        return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
+                        return Err(Error::NoRoom {
+                            block: key.cidr,
+                            free,
+                            wanted: 1,
+                        });
                     }
                     Err(error) if error.is_lost_race() => is_new = false,
                     // The claim of another candidate may still succeed.
@@ -57,7 +62,11 @@ impl<S: Store> Search<'_, S> {
 
     async fn claim_candidate(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
         let pending = self.allocator.pending_affinity(key).await?;
-        let found = if is_new { None } else { self.allocator.block(key.cidr).await? };
+        let found = if is_new {
+            None
+        } else {
+            self.allocator.block(key.cidr).await?
+        };
         self.allocator.load_block(pending, found, self.windows).await
     }
 
@@ -73,10 +82,16 @@ impl<S: Store> Search<'_, S> {
         let found = loop {
             let batch = self.read_batch(&mut survey).await?;
             if let Some(cidr) = batch.own {
-                break Some(Candidate { cidr, kind: CandidateKind::Own });
+                break Some(Candidate {
+                    cidr,
+                    kind: CandidateKind::Own,
+                });
             }
             if let Some(cidr) = batch.gone {
-                break Some(Candidate { cidr, kind: CandidateKind::New });
+                break Some(Candidate {
+                    cidr,
+                    kind: CandidateKind::New,
+                });
             }
             // If addresses can be borrowed from blocks in use, not all blocks have to be read. Calico reads them all, and
             // takes over the last one rather than borrow from the first.
@@ -101,7 +116,10 @@ impl<S: Store> Search<'_, S> {
         for block in empty.iter().filter(|_| self.allocator.reclaims) {
             let cidr = block.value.cidr();
             let now = self.allocator.now();
-            let age = block.value.claimed_at().map(|claimed| now.duration_since(claimed));
+            let age = block
+                .value
+                .claimed_at()
+                .map(|claimed| now.duration_since(claimed));
             let pass_over = |why: NotReclaimed| {
                 let owner = block.value.owner();
                 self.allocator.trace.record(|| Event::NotReclaimed {
@@ -114,17 +132,29 @@ impl<S: Store> Search<'_, S> {
                 pass_over(NotReclaimed::Young);
                 continue;
             }
-            let owner = block.value.owner().and_then(|owner| AffinityKey::of_owner(owner, cidr));
+            let owner = block
+                .value
+                .owner()
+                .and_then(|owner| AffinityKey::of_owner(owner, cidr));
             let Some(owner) = owner else {
                 pass_over(NotReclaimed::NoOwner);
                 continue;
             };
-            let conditions =
-                ReleaseAffinity { in_use: InUse::Refuse, sequence: Some(block.value.sequence()) };
-            match self.allocator.release_affinity_if(&owner, &self.config, conditions).await {
+            let conditions = ReleaseAffinity {
+                in_use: InUse::Refuse,
+                sequence: Some(block.value.sequence()),
+            };
+            match self
+                .allocator
+                .release_affinity_if(&owner, &self.config, conditions)
+                .await
+            {
                 Ok(()) => {
                     self.allocator.trace.record(|| Event::Reclaimed(owner));
-                    return Ok(Some(Candidate { cidr, kind: CandidateKind::New }));
+                    return Ok(Some(Candidate {
+                        cidr,
+                        kind: CandidateKind::New,
+                    }));
                 }
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {

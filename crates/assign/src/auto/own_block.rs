@@ -48,11 +48,20 @@ impl<S: Store> Search<'_, S> {
                 && self.known.blocks.contains_key(&affinity.value.key.cidr)
         };
         let known = self.remaining.iter().filter(|affinity| is_known(affinity));
-        let queries: Vec<Query> = known.map(|affinity| Query::BlockKey(affinity.value.key.cidr)).collect();
+        let queries: Vec<Query> = known
+            .map(|affinity| Query::BlockKey(affinity.value.key.cidr))
+            .collect();
         if queries.is_empty() {
             return Ok(());
         }
-        let keys = self.allocator.store().read(&queries).await?.into_iter().flatten().collect();
+        let keys = self
+            .allocator
+            .store()
+            .read(&queries)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect();
         let keys = BlockKeys::new(keys);
         let known = &self.known;
         self.remaining.retain(|affinity| {
@@ -74,7 +83,11 @@ impl<S: Store> Search<'_, S> {
             return Ok((Some(OwnBlock::Reserved(reserved)), None));
         }
 
-        let mut read = Some(self.read_ahead(key.cidr).await?.map(|block| (Some(affinity), block)));
+        let mut read = Some(
+            self.read_ahead(key.cidr)
+                .await?
+                .map(|block| (Some(affinity), block)),
+        );
         for _ in 0..RETRIES {
             let current = match read.take() {
                 Some(first) => first,
@@ -114,8 +127,14 @@ impl<S: Store> Search<'_, S> {
 
     /// Counts the reserved and the cooling addresses of a full block.
     fn full(&self, block: &Block) -> OwnBlock {
-        let cooling = block.allocations().filter(|allocation| allocation.attribute.is_cooling()).count();
-        OwnBlock::Full { reserved: block.free().len() as u32, cooling: cooling as u32 }
+        let cooling = block
+            .allocations()
+            .filter(|allocation| allocation.attribute.is_cooling())
+            .count();
+        OwnBlock::Full {
+            reserved: block.free().len() as u32,
+            cooling: cooling as u32,
+        }
     }
 
     /// Reads a block of the host, together with the blocks that will be tried next.
@@ -123,7 +142,11 @@ impl<S: Store> Search<'_, S> {
         if let Some(found) = self.ahead.remove(&cidr) {
             return Ok(found);
         }
-        let next = self.remaining.iter().map(|affinity| affinity.value.key.cidr).take(AHEAD - 1);
+        let next = self
+            .remaining
+            .iter()
+            .map(|affinity| affinity.value.key.cidr)
+            .take(AHEAD - 1);
         let cidrs: Vec<IpNet> = std::iter::once(cidr).chain(next).collect();
         let blocks = self.allocator.each_block(&cidrs).await?;
         self.ahead = cidrs.into_iter().zip(blocks).collect();

@@ -117,7 +117,9 @@ impl Survey {
 
     /// Returns a pool's next block with free addresses. Callers must go through the pools in order.
     pub(super) fn next_free(&mut self, pool: usize) -> Option<Versioned<Arc<Block>>> {
-        self.free.pop_front_if(|(other, _)| *other == pool).map(|(_, block)| block)
+        self.free
+            .pop_front_if(|(other, _)| *other == pool)
+            .map(|(_, block)| block)
     }
 
     pub(super) fn blocks(&self, pool: usize) -> usize {
@@ -138,7 +140,11 @@ impl Survey {
     fn next(&mut self) -> Vec<Place> {
         if self.batches == SMALL_BATCHES && !self.follows_walks {
             // Reading in the order of keys costs an API server least. Each host begins at a different key.
-            let begin = self.unread.front().map(|place| place.cidr.to_string()).unwrap_or_default();
+            let begin = self
+                .unread
+                .front()
+                .map(|place| place.cidr.to_string())
+                .unwrap_or_default();
             let unread = self.unread.make_contiguous();
             unread.sort_by_cached_key(|place| {
                 let name = place.cidr.to_string();
@@ -147,7 +153,11 @@ impl Survey {
         }
         let size = self.unread.front().map_or(1, |place| cidr::size(place.cidr));
         let later = usize::try_from(LATER_BATCH / size).unwrap_or(usize::MAX);
-        let count = if self.batches < SMALL_BATCHES { BATCH } else { later.max(BATCH) };
+        let count = if self.batches < SMALL_BATCHES {
+            BATCH
+        } else {
+            later.max(BATCH)
+        };
         let mut next: Vec<Place> = self.unread.drain(..count.min(self.unread.len())).collect();
         next.sort_by_key(|place| (place.pool, place.distance));
         next
@@ -161,7 +171,10 @@ impl<S: Store> Search<'_, S> {
             return Ok(Batch::default());
         }
         survey.batches += 1;
-        let queries: Vec<Query> = places.iter().map(|place| Query::Get(Key::Block(place.cidr))).collect();
+        let queries: Vec<Query> = places
+            .iter()
+            .map(|place| Query::Get(Key::Block(place.cidr)))
+            .collect();
         let answers = self.allocator.store().read(&queries).await?;
 
         let mut batch = Batch::default();
@@ -179,7 +192,10 @@ impl<S: Store> Search<'_, S> {
                 survey.count(place, |passed| &mut passed.undecodable);
                 continue;
             };
-            let block = Versioned { value: block, revision: entry.revision };
+            let block = Versioned {
+                value: block,
+                revision: entry.revision,
+            };
             self.classify(block, place, survey, &mut batch);
         }
         Ok(batch)
@@ -189,7 +205,11 @@ impl<S: Store> Search<'_, S> {
         if self.free(&block.value) == 0 {
             survey.count(place, |passed| &mut passed.full);
             // A cooling address becomes free without a write, so its block is not known to stay full.
-            if !block.value.allocations().any(|allocation| allocation.attribute.is_cooling()) {
+            if !block
+                .value
+                .allocations()
+                .any(|allocation| allocation.attribute.is_cooling())
+            {
                 survey.full.insert(place.cidr, block.revision.to_string());
             }
             return;
@@ -197,7 +217,11 @@ impl<S: Store> Search<'_, S> {
         if block.value.owner() == Some(&self.holder(place.cidr).owner()) {
             survey.count(place, |passed| &mut passed.in_use);
             batch.own = batch.own.or(Some(place.cidr).filter(|_| !place.overlaps));
-        } else if block.value.without_cooled(self.allocator.now(), self.config.cooldown()).is_empty() {
+        } else if block
+            .value
+            .without_cooled(self.allocator.now(), self.config.cooldown())
+            .is_empty()
+        {
             survey.count(place, |passed| &mut passed.empty);
             if !place.overlaps {
                 batch.empty.push(block.clone());

@@ -70,7 +70,10 @@ impl<S: Store> Search<'_, S> {
                 Increment::Full => return self.take_existing(id, assigned).await,
             }
         }
-        let made = self.allocator.write_assignment(block, after, &ordinals, &record).await;
+        let made = self
+            .allocator
+            .write_assignment(block, after, &ordinals, &record)
+            .await;
         if !matches!(made, Ok(true) | Err(_))
             && let Some(id) = id
         {
@@ -96,9 +99,15 @@ impl<S: Store> Search<'_, S> {
         let existing = of_family.len();
         let required = assigned.requested;
         if existing < required as usize {
-            return Ok(TakeOutcome::Wait(Error::InProgress { handle: id.to_owned(), existing, required }));
+            return Ok(TakeOutcome::Wait(Error::InProgress {
+                handle: id.to_owned(),
+                existing,
+                required,
+            }));
         }
-        assigned.addresses.extend(of_family.into_iter().map(IpNet::from).take(required as usize));
+        assigned
+            .addresses
+            .extend(of_family.into_iter().map(IpNet::from).take(required as usize));
         Ok(TakeOutcome::HandleFull)
     }
 }
@@ -108,7 +117,11 @@ pub(crate) fn attribute(
     handle: Option<&str>,
     attributes: Option<&std::collections::BTreeMap<String, String>>,
 ) -> Attribute {
-    Attribute { handle: handle.map(str::to_owned), owner: attributes.cloned(), ..Attribute::default() }
+    Attribute {
+        handle: handle.map(str::to_owned),
+        owner: attributes.cloned(),
+        ..Attribute::default()
+    }
 }
 
 /// Fails unless `owner` owns the block, as strict affinity requires.
@@ -134,7 +147,10 @@ impl<S: Store> Allocator<S> {
         ordinals: &[u32],
         record: &Attribute,
     ) -> Result<bool> {
-        let written = self.store().update(&Record::Block(Arc::new(after)), &before.revision).await;
+        let written = self
+            .store()
+            .update(&Record::Block(Arc::new(after)), &before.revision)
+            .await;
         match written {
             Ok(_) => Ok(true),
             Err(error) if error.is_lost_race() => Ok(false),
@@ -148,8 +164,12 @@ impl<S: Store> Allocator<S> {
 
     /// Finds out whether an assignment was made although the answer to the write was lost.
     async fn outcome(&self, before: &Versioned<Block>, ordinals: &[u32], record: &Attribute) -> WriteOutcome {
-        let Ok(now) = self.block(before.value.cidr()).await else { return WriteOutcome::Unknown };
-        let Some(now) = now else { return WriteOutcome::NotMade };
+        let Ok(now) = self.block(before.value.cidr()).await else {
+            return WriteOutcome::Unknown;
+        };
+        let Some(now) = now else {
+            return WriteOutcome::NotMade;
+        };
         if now.revision == before.revision {
             return WriteOutcome::Unknown;
         }

@@ -39,11 +39,17 @@ pub(super) enum CandidateKind {
 
 impl Candidate {
     fn new(cidr: IpNet) -> Self {
-        Self { cidr, kind: CandidateKind::New }
+        Self {
+            cidr,
+            kind: CandidateKind::New,
+        }
     }
 
     fn own(cidr: IpNet) -> Self {
-        Self { cidr, kind: CandidateKind::Own }
+        Self {
+            cidr,
+            kind: CandidateKind::Own,
+        }
     }
 }
 
@@ -86,14 +92,18 @@ impl<S: Store> Search<'_, S> {
         let mut passed = Passed::default();
         let mut in_the_way = Vec::new();
         for count in BATCHES {
-            let places: Vec<IpNet> =
-                std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
+            let places: Vec<IpNet> = std::iter::from_fn(|| self.next_place(&mut walk, &mut passed))
+                .take(count)
+                .collect();
             let is_last = places.len() < count;
 
             // In a pool with room, the very first place is usually vacant. So the blocks around it are read at once.
             let is_first_batch = count == BATCHES[0];
-            let read_around =
-                if is_first_batch && !self.allocator.is_calico { places.first().copied() } else { None };
+            let read_around = if is_first_batch && !self.allocator.is_calico {
+                places.first().copied()
+            } else {
+                None
+            };
             let (taken, around_first) = self.taken(&places, read_around).await?;
 
             for place in places {
@@ -114,7 +124,9 @@ impl<S: Store> Search<'_, S> {
                     } else {
                         self.allocator.overlapping(place).await?
                     };
-                    let Some(other) = other else { return Ok(Nearby::Found(Candidate::new(place))) };
+                    let Some(other) = other else {
+                        return Ok(Nearby::Found(Candidate::new(place)));
+                    };
                     passed.other_size += 1;
                     in_the_way.push(other);
                     if in_the_way.len() > MAX_IN_THE_WAY {
@@ -148,7 +160,9 @@ impl<S: Store> Search<'_, S> {
     fn next_place(&self, walk: &mut Walk, passed: &mut Passed) -> Option<IpNet> {
         loop {
             let place = walk.next()?;
-            let Some(reserved) = self.reserved.around(place) else { return Some(place) };
+            let Some(reserved) = self.reserved.around(place) else {
+                return Some(place);
+            };
             walk.skip(reserved);
             passed.reserved += 1;
         }
@@ -161,7 +175,11 @@ impl<S: Store> Search<'_, S> {
         guarded: Option<IpNet>,
     ) -> Result<(HashSet<IpNet>, Option<IpNet>)> {
         let around = guarded.map(Query::Overlapping).into_iter();
-        let queries: Vec<Query> = places.iter().map(|place| Query::BlockKey(*place)).chain(around).collect();
+        let queries: Vec<Query> = places
+            .iter()
+            .map(|place| Query::BlockKey(*place))
+            .chain(around)
+            .collect();
         let mut found = self.allocator.store().read(&queries).await?;
         let around = found.split_off(places.len().min(found.len()));
         let other = guarded.and_then(|place| largest_other(&around.concat(), place));
@@ -171,7 +189,11 @@ impl<S: Store> Search<'_, S> {
     /// Searches all places of all pools, based on the keys of their blocks.
     async fn in_list(&self) -> Result<Vacancy> {
         // Revisions show whether a block that was full has changed.
-        let query = if self.known.blocks.is_empty() { Query::BlockKeys } else { Query::BlockRevisions };
+        let query = if self.known.blocks.is_empty() {
+            Query::BlockKeys
+        } else {
+            Query::BlockRevisions
+        };
         let pools = self.pools.iter().map(|pool| pool.cidr).collect();
         let [found] = self.allocator.read([query(pools)]).await?;
         let keys = BlockKeys::new(found);
@@ -202,7 +224,12 @@ impl<S: Store> Search<'_, S> {
             places.extend(keys.cidrs().filter_map(|cidr| {
                 let distance = walk.distance(cidr)?;
                 let overlaps = other_sizes.touches(cidr);
-                let place = Place { pool: index, distance, cidr, overlaps };
+                let place = Place {
+                    pool: index,
+                    distance,
+                    cidr,
+                    overlaps,
+                };
                 (!self.reserved.covers(cidr)).then_some(place)
             }));
             passed.push(counts);
@@ -211,7 +238,11 @@ impl<S: Store> Search<'_, S> {
             let now = keys.revision(cidr).filter(|now| self.known.has(cidr, now));
             now.map(ToString::to_string)
         };
-        let order = if self.allocator.is_calico { Order::Walk } else { Order::OfHost(&self.request.host) };
+        let order = if self.allocator.is_calico {
+            Order::Walk
+        } else {
+            Order::OfHost(&self.request.host)
+        };
         Ok(Vacancy::None(Survey::new(order, places, passed, full)))
     }
 
@@ -219,7 +250,9 @@ impl<S: Store> Search<'_, S> {
     pub(super) fn report_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
             let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);
-            self.allocator.trace.record(|| Event::Searched { pool, cidr, passed });
+            self.allocator
+                .trace
+                .record(|| Event::Searched { pool, cidr, passed });
         }
     }
 }

@@ -23,7 +23,10 @@ impl GoRandom {
             0 => INSTEAD_OF_ZERO,
             seed => seed,
         };
-        Self { seed, next: LENGTH as u64 }
+        Self {
+            seed,
+            next: LENGTH as u64,
+        }
     }
 
     /// Returns a number below 2^`bits`, as `big.Int.Rand` does. `bits` may be at most 128.
@@ -73,12 +76,20 @@ mod tests {
             (1, [0x9acb_0442, 0xf0c5_341e, 0xaa20_9b8e], 0xd6b4_2d0d),
             (-1, [0x652b_03be, 0x0f45_33e0, 0x55e0_9870], 0x2984_1506),
             (42, [0x5f7e_c963, 0x10e5_6897, 0x9aa5_e508], 0x1bf9_2978),
-            (2_166_136_261, [0x025f_3c58, 0xedbb_9dba, 0x8b10_acb8], 0xa5e6_4d15),
+            (
+                2_166_136_261,
+                [0x025f_3c58, 0xedbb_9dba, 0x8b10_acb8],
+                0xa5e6_4d15,
+            ),
             (1 << 40, [0x97d4_5fcb, 0xaf7c_3e40, 0x20ae_61a3], 0x4b08_3f21),
             (i64::MIN, [0xd533_f43b, 0xbc1a_9aa9, 0xf2ce_5246], 0x7ffa_cbef),
         ] {
             let mut random = GoRandom::new(seed);
-            assert_eq!([random.uint32(), random.uint32(), random.uint32()], first, "{seed}");
+            assert_eq!(
+                [random.uint32(), random.uint32(), random.uint32()],
+                first,
+                "{seed}"
+            );
             random.next += 1_996;
             assert_eq!(random.uint32(), later, "{seed}");
         }
@@ -94,10 +105,38 @@ mod tests {
             (16, [0x843c, 0xade0, 0xd69b]),
             (31, [0x3dcb_935a, 0x5aad_d080, 0x05b3_0370]),
             (32, [0x5aad_d080, 0x05b3_0370, 0x7575_86f9]),
-            (62, [0x3b44_0ddd_eb3c_843c, 0x256a_79e9_b2bf_9089, 0x295c_7e78_05b3_0370]),
-            (63, [0x3b44_0ddd_eb3c_843c, 0x256a_79e9_b2bf_9089, 0x57ba_02cc_5aad_d080]),
-            (64, [0x3b44_0ddd_eb3c_843c, 0x256a_79e9_b2bf_9089, 0xd948_99e5_251b_c5f5]),
-            (65, [0x256a_79e9_b2bf_9089, 0x1_a95c_7e78_05b3_0370, 0x1_6c68_41bf_ae1b_f28a]),
+            (
+                62,
+                [
+                    0x3b44_0ddd_eb3c_843c,
+                    0x256a_79e9_b2bf_9089,
+                    0x295c_7e78_05b3_0370,
+                ],
+            ),
+            (
+                63,
+                [
+                    0x3b44_0ddd_eb3c_843c,
+                    0x256a_79e9_b2bf_9089,
+                    0x57ba_02cc_5aad_d080,
+                ],
+            ),
+            (
+                64,
+                [
+                    0x3b44_0ddd_eb3c_843c,
+                    0x256a_79e9_b2bf_9089,
+                    0xd948_99e5_251b_c5f5,
+                ],
+            ),
+            (
+                65,
+                [
+                    0x256a_79e9_b2bf_9089,
+                    0x1_a95c_7e78_05b3_0370,
+                    0x1_6c68_41bf_ae1b_f28a,
+                ],
+            ),
             (
                 127,
                 [

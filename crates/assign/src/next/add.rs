@@ -22,7 +22,11 @@ enum Step {
     /// The pod wants these addresses.
     Addresses(Vec<IpAddr>, Option<String>),
     /// The pod wants any address of each of the families, from these pools.
-    Any { families: [bool; 2], pools: [Vec<IpNet>; 2], machine: Option<String> },
+    Any {
+        families: [bool; 2],
+        pools: [Vec<IpNet>; 2],
+        machine: Option<String>,
+    },
 }
 
 impl<'s> Outlook<'s> {
@@ -65,7 +69,14 @@ impl<'s> Outlook<'s> {
         let mut refusals = Vec::new();
         let mut is_known = true;
         match (step, node) {
-            (Step::Any { families, pools, machine: None }, Some(node)) => {
+            (
+                Step::Any {
+                    families,
+                    pools,
+                    machine: None,
+                },
+                Some(node),
+            ) => {
                 for family in asked(families) {
                     let refused = match pools[family as usize].as_slice() {
                         [] => self.refusal_in(pod.namespace, node, family),
@@ -109,15 +120,20 @@ impl<'s> Outlook<'s> {
     fn step(&self, pod: &PodAdd<'_>) -> Result<Step, Refused> {
         self.check_cluster()?;
         if self.indexed.snapshot.datastore == DatastoreKind::Kubernetes {
-            pod.request.map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
+            pod.request
+                .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
         }
         let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
         let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {
             Asked::Own(_) => None,
-            _ => self
-                .machine_of(pod)
-                .map_err(|refused| if is_fixed { refused.of_main_plugin() } else { refused })?,
+            _ => self.machine_of(pod).map_err(|refused| {
+                if is_fixed {
+                    refused.of_main_plugin()
+                } else {
+                    refused
+                }
+            })?,
         };
         let machine = match machine {
             Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => {
@@ -128,7 +144,11 @@ impl<'s> Outlook<'s> {
         Ok(match self.wanted_of(asked)? {
             Wanted::Own(addresses) => Step::Already(addresses),
             Wanted::Addresses(addresses) => Step::Addresses(addresses, machine),
-            Wanted::Any { families, pools } => Step::Any { families, pools, machine },
+            Wanted::Any { families, pools } => Step::Any {
+                families,
+                pools,
+                machine,
+            },
         })
     }
 
@@ -153,7 +173,11 @@ impl<'s> Outlook<'s> {
                 }
                 answers
             }
-            Step::Any { families, pools, machine } => {
+            Step::Any {
+                families,
+                pools,
+                machine,
+            } => {
                 let labels = self.namespace(pod.namespace).map(|namespace| &namespace.labels);
                 let answer = |family: Family| {
                     let request = NextAddress {
@@ -200,9 +224,10 @@ impl<'s> Outlook<'s> {
         };
         match cluster.datastore_ready {
             Some(true) => Ok(()),
-            Some(false) => {
-                Err(Refused::new(Reason::NotReady, "Calico is currently not ready to process requests"))
-            }
+            Some(false) => Err(Refused::new(
+                Reason::NotReady,
+                "Calico is currently not ready to process requests",
+            )),
             None => {
                 let calico = "Calico CNI panicked during ADD: runtime error: invalid memory address or nil pointer dereference";
                 Err(Refused::new(Reason::ReadyNotSet, calico))
@@ -219,16 +244,19 @@ impl<'s> Outlook<'s> {
             (is("namespace", pod.namespace) && is("pod", pod.name)).then_some(())
         };
         match refused.reason {
-            Reason::Taken(_) if is_own().is_some() => {
-                Refused { reason: Reason::TakenByEarlier(address), ..refused }
-            }
+            Reason::Taken(_) if is_own().is_some() => Refused {
+                reason: Reason::TakenByEarlier(address),
+                ..refused
+            },
             _ => refused,
         }
     }
 }
 
 fn asked(families: [bool; 2]) -> impl Iterator<Item = Family> {
-    Family::BOTH.into_iter().filter(move |family| families[*family as usize])
+    Family::BOTH
+        .into_iter()
+        .filter(move |family| families[*family as usize])
 }
 
 impl Refused {

@@ -69,12 +69,20 @@ pub struct Allocatable {
 
 impl Allocatable {
     fn none(limit: PoolLimit) -> Self {
-        Self { addresses: Some(0), by_name: None, limits: vec![limit] }
+        Self {
+            addresses: Some(0),
+            by_name: None,
+            limits: vec![limit],
+        }
     }
 
     /// An unknown number of addresses, for this reason.
     pub fn unknown(limit: PoolLimit) -> Self {
-        Self { addresses: None, by_name: None, limits: vec![limit] }
+        Self {
+            addresses: None,
+            by_name: None,
+            limits: vec![limit],
+        }
     }
 }
 
@@ -145,15 +153,28 @@ impl<'s> Outlook<'s> {
         let users: Vec<(Holder<'_>, u32)> = users.into_iter().map(claimable).collect();
         let room = self.room(pool, &users);
         // Without a limit, a node can claim any number of blocks.
-        let claimable =
-            users.iter().map(|(_, most)| if *most == u32::MAX { u128::MAX } else { (*most).into() });
+        let claimable = users.iter().map(|(_, most)| {
+            if *most == u32::MAX {
+                u128::MAX
+            } else {
+                (*most).into()
+            }
+        });
         let claimable = claimable.fold(0, u128::saturating_add);
         let (addresses, limits) = self.distribute(pool, &room, claimable, free);
         match by_name {
-            None => Allocatable { addresses: Some(addresses), by_name: None, limits },
+            None => Allocatable {
+                addresses: Some(addresses),
+                by_name: None,
+                limits,
+            },
             Some(limit) => {
                 let limits = [limit].into_iter().chain(limits).collect();
-                Allocatable { addresses: Some(0), by_name: Some(addresses), limits }
+                Allocatable {
+                    addresses: Some(0),
+                    by_name: Some(addresses),
+                    limits,
+                }
             }
         }
     }
@@ -161,7 +182,9 @@ impl<'s> Outlook<'s> {
     /// Returns the number of blocks that each node may still claim from a pool. For a manual pool, these are the claims
     /// for requests that name the pool. Nodes that the pool does not serve are left out.
     pub fn claimable(&self, pool: &Pool) -> Vec<(&'s str, u32)> {
-        let wanted = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|wanted| pool.allows(*wanted));
+        let wanted = [PoolUse::Workload, PoolUse::Tunnel]
+            .into_iter()
+            .find(|wanted| pool.allows(*wanted));
         let Some(wanted) = wanted.filter(|_| pool.is_enabled() && self.config.auto_allocate_blocks) else {
             return Vec::new();
         };
@@ -178,7 +201,12 @@ impl<'s> Outlook<'s> {
         let served = self.holders(wanted).into_iter();
         let served = served.filter(|holder| !pool.automatic || self.serves(pool, *holder));
         served
-            .map(|holder| (holder.name(), self.claimable_by(holder, pool, wanted).min(left(holder))))
+            .map(|holder| {
+                (
+                    holder.name(),
+                    self.claimable_by(holder, pool, wanted).min(left(holder)),
+                )
+            })
             .collect()
     }
 
@@ -186,10 +214,15 @@ impl<'s> Outlook<'s> {
     /// each with the number of blocks that it may claim.
     fn room(&self, pool: &Pool, users: &[(Holder<'_>, u32)]) -> Room {
         let snapshot = self.indexed.snapshot;
-        let held =
-            users.iter().flat_map(|(user, _)| self.held(*user)).filter(|cidr| pool.cidr.contains(cidr));
+        let held = users
+            .iter()
+            .flat_map(|(user, _)| self.held(*user))
+            .filter(|cidr| pool.cidr.contains(cidr));
         let held: HashSet<IpNet> = held.collect();
-        let may_claim = users.iter().filter(|(_, claimable)| *claimable > 0).map(|(user, _)| user.key());
+        let may_claim = users
+            .iter()
+            .filter(|(_, claimable)| *claimable > 0)
+            .map(|(user, _)| user.key());
         let may_claim: HashSet<_> = may_claim.collect();
         let reclaims = reclaims_empty_blocks(snapshot);
         let blocks = self.indexed.blocks.as_slice();
@@ -201,9 +234,14 @@ impl<'s> Outlook<'s> {
                 continue;
             }
             let has_size = cidr.prefix_len() == pool.block_size;
-            taken.extend(cidr::block_around(cidr.addr(), pool.block_size.min(cidr.prefix_len())));
+            taken.extend(cidr::block_around(
+                cidr.addr(),
+                pool.block_size.min(cidr.prefix_len()),
+            ));
             other_sizes.extend((!has_size).then_some(*cidr));
-            let Some(block) = content.and_then(BlockContent::sound).filter(|_| pool.cidr.contains(cidr))
+            let Some(block) = content
+                .and_then(BlockContent::sound)
+                .filter(|_| pool.cidr.contains(cidr))
             else {
                 continue;
             };
@@ -236,13 +274,18 @@ impl<'s> Outlook<'s> {
     /// covers.
     fn add_places(&self, room: &mut Room, pool: &Pool, mut taken: Vec<IpNet>, held: HashSet<IpNet>) {
         let place = cidr::block_around(pool.cidr.addr(), pool.block_size);
-        let Some(place) = place.filter(|_| !pool.is_smaller_than_block()) else { return };
+        let Some(place) = place.filter(|_| !pool.is_smaller_than_block()) else {
+            return;
+        };
         let reserved = || self.reserved.within(pool.cidr);
         taken.extend(reserved().filter(|cidr| cidr.prefix_len() <= pool.block_size));
         room.taken = CidrSet::new(taken);
         let vacant = |cidr: IpNet| cidr::size(cidr).saturating_sub(room.taken.size_within(cidr));
         room.per_place = cidr::size(place);
-        let (all, reserved) = (vacant(pool.cidr), reserved().map(vacant).fold(0, u128::saturating_add));
+        let (all, reserved) = (
+            vacant(pool.cidr),
+            reserved().map(vacant).fold(0, u128::saturating_add),
+        );
         room.places = all / room.per_place;
         room.unclaimed = all.saturating_sub(reserved);
         for place in held {
@@ -265,27 +308,46 @@ impl<'s> Outlook<'s> {
             ClaimDecision::Claim => {
                 let claims = claimable.min(room.places.saturating_sub(room.pending_places));
                 let left = claimable - claims;
-                let existing = usize::try_from(left).unwrap_or(usize::MAX).min(room.existing.len());
+                let existing = usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(room.existing.len());
                 let at_limit = left == existing as u128;
                 let is_borrowed = !at_limit && config.may_borrow();
                 let from_existing = room.existing[..existing].iter().map(|(free, _)| free).sum();
-                (claims, if is_borrowed { room.foreign } else { from_existing }, at_limit)
+                (
+                    claims,
+                    if is_borrowed { room.foreign } else { from_existing },
+                    at_limit,
+                )
             }
         };
-        let from_claims =
-            claims.saturating_mul(room.per_place).min(room.unclaimed.saturating_sub(room.pending_addresses));
+        let from_claims = claims
+            .saturating_mul(room.per_place)
+            .min(room.unclaimed.saturating_sub(room.pending_addresses));
         let from_claims = room.pending_addresses.saturating_add(from_claims);
-        let addresses = room.own.saturating_add(from_claims).saturating_add(from_others).min(free);
+        let addresses = room
+            .own
+            .saturating_add(from_claims)
+            .saturating_add(from_others)
+            .min(free);
         let missed = room.foreign > from_others;
         let is_left = missed || room.unclaimed > from_claims;
         let limits = [
             (PoolLimit::SmallerThanBlock, pool.is_smaller_than_block()),
-            (PoolLimit::AutoAllocationOff, !config.auto_allocate_blocks && is_left),
-            (PoolLimit::BlockLimit, config.auto_allocate_blocks && at_limit && is_left),
+            (
+                PoolLimit::AutoAllocationOff,
+                !config.auto_allocate_blocks && is_left,
+            ),
+            (
+                PoolLimit::BlockLimit,
+                config.auto_allocate_blocks && at_limit && is_left,
+            ),
             (PoolLimit::StrictAffinity, !config.may_borrow() && missed),
             (PoolLimit::BlockSize, room.other_size > 0),
         ];
-        let limits = limits.into_iter().filter(|(_, applies)| *applies && addresses < free);
+        let limits = limits
+            .into_iter()
+            .filter(|(_, applies)| *applies && addresses < free);
         (addresses, limits.map(|(limit, _)| limit).collect())
     }
 }

@@ -63,14 +63,23 @@ pub struct Refused {
 impl Refused {
     /// A refusal with Calico's message, which does not depend on pools.
     pub(super) fn new(reason: Reason, calico: impl Into<String>) -> Self {
-        Self { reason, calico: calico.into(), pools: Vec::new(), serving: Vec::new() }
+        Self {
+            reason,
+            calico: calico.into(),
+            pools: Vec::new(),
+            serving: Vec::new(),
+        }
     }
 }
 
 impl Answer {
     /// An answer that is the same whatever addresses are free.
     pub(super) fn refused(refused: Refused) -> Self {
-        Self { outcome: Err(refused), events: Vec::new(), first: None }
+        Self {
+            outcome: Err(refused),
+            events: Vec::new(),
+            first: None,
+        }
     }
 
     pub(super) fn of_any(
@@ -82,7 +91,11 @@ impl Answer {
     ) -> Self {
         let assigned = result.as_ref().ok().and_then(|done| done.addresses().next());
         if let Some(given) = given(outlook, request.node, &events, assigned) {
-            return Self { outcome: Ok(given), events, first: None };
+            return Self {
+                outcome: Ok(given),
+                events,
+                first: None,
+            };
         }
         let refused = match result {
             Err(partly) => {
@@ -100,7 +113,11 @@ impl Answer {
                 refused(reason_of_shortage(outlook, &messages, &events), calico, &events)
             }
         };
-        Self { outcome: Err(refused), events, first: None }
+        Self {
+            outcome: Err(refused),
+            events,
+            first: None,
+        }
     }
 
     pub(super) fn of_named(
@@ -119,7 +136,11 @@ impl Answer {
                 Err(refused(reason, outlook.calico_text(&error), &events))
             }
         };
-        Self { outcome, events, first: None }
+        Self {
+            outcome,
+            events,
+            first: None,
+        }
     }
 }
 
@@ -127,7 +148,11 @@ impl Answer {
 /// have it already.
 fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<IpAddr>) -> Option<Given> {
     let made = events.iter().find_map(|event| match event {
-        Event::Assigned { block, owner, addresses } => Some((*block, owner, *addresses.first()?)),
+        Event::Assigned {
+            block,
+            owner,
+            addresses,
+        } => Some((*block, owner, *addresses.first()?)),
         _ => None,
     });
     let Some((block, owner, address)) = made else {
@@ -146,12 +171,19 @@ fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<I
         }
         None => AddressSource::Borrowed,
     };
-    Some(Given { address, block, source })
+    Some(Given {
+        address,
+        block,
+        source,
+    })
 }
 
 fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
     let passed_over = events.iter().filter_map(|event| match event {
-        Event::PoolPassedOver { why: PoolPassedOver::OtherFamily, .. } => None,
+        Event::PoolPassedOver {
+            why: PoolPassedOver::OtherFamily,
+            ..
+        } => None,
         Event::PoolPassedOver { pool, why, .. } => Some((pool.clone(), why.clone())),
         _ => None,
     });
@@ -159,7 +191,12 @@ fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
         Event::PoolServes { pool, .. } => Some(pool.clone()),
         _ => None,
     });
-    Refused { reason, calico, pools: passed_over.collect(), serving: serving.collect() }
+    Refused {
+        reason,
+        calico,
+        pools: passed_over.collect(),
+        serving: serving.collect(),
+    }
 }
 
 fn reason_of_error(
@@ -170,12 +207,16 @@ fn reason_of_error(
     events: &[Event],
 ) -> Reason {
     let is_passed = |wanted: fn(&PoolPassedOver) -> bool| {
-        events.iter().any(|event| matches!(event, Event::PoolPassedOver { why, .. } if wanted(why)))
+        events
+            .iter()
+            .any(|event| matches!(event, Event::PoolPassedOver { why, .. } if wanted(why)))
     };
     match error {
         Error::NoNode(_) => Reason::NoNode,
         Error::NoQualifiedPool => {
-            let mut of_family = outlook.pools().filter(|pool| Family::of(pool.cidr) == request.family);
+            let mut of_family = outlook
+                .pools()
+                .filter(|pool| Family::of(pool.cidr) == request.family);
             if is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
                 Reason::BlocksTooSmall
             } else if of_family.next().is_none() {
@@ -219,8 +260,11 @@ fn reason_of_error(
 
 /// The reason why none of the pools for LoadBalancer services serves the request, although other pools would.
 fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reason {
-    let is_for_services =
-        |name: &str| outlook.pools().any(|pool| pool.name == name && pool.allows(PoolUse::LoadBalancer));
+    let is_for_services = |name: &str| {
+        outlook
+            .pools()
+            .any(|pool| pool.name == name && pool.allows(PoolUse::LoadBalancer))
+    };
     let passed: Vec<&PoolPassedOver> = events
         .iter()
         .filter_map(|event| match event {
@@ -250,10 +294,15 @@ fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reas
 
 fn reason_of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
     let serves = |pool: &&Pool| {
-        events.iter().any(|event| matches!(event, Event::PoolServes { cidr, .. } if *cidr == pool.cidr))
+        events
+            .iter()
+            .any(|event| matches!(event, Event::PoolServes { cidr, .. } if *cidr == pool.cidr))
     };
     let pools: Vec<Pool> = outlook.pools().filter(serves).cloned().collect();
-    if let Some(first) = pools.first().filter(|_| pools.iter().all(Pool::is_smaller_than_block)) {
+    if let Some(first) = pools
+        .first()
+        .filter(|_| pools.iter().all(Pool::is_smaller_than_block))
+    {
         return Reason::SmallerThanBlock(first.name.clone());
     }
     let is_free_elsewhere = events.iter().any(|event| match event {
@@ -280,7 +329,11 @@ impl Outlook<'_> {
             }
             Error::NoBlock(cidr) => {
                 let name = cidr.to_string().replace(['.', ':', '/'], "-");
-                let group = if snapshot.is_native { "projectcalico.org" } else { "crd.projectcalico.org" };
+                let group = if snapshot.is_native {
+                    "projectcalico.org"
+                } else {
+                    "crd.projectcalico.org"
+                };
                 format!(
                     "resource does not exist: IPAMBlock({name}) with error: ipamblocks.{group} \"{name}\" not found"
                 )
@@ -292,14 +345,17 @@ impl Outlook<'_> {
     /// The reason why no enabled pool has this CIDR.
     fn reason_of_closed(&self, cidr: IpNet) -> Reason {
         let closed = self.pools().filter(|pool| pool.cidr == cidr);
-        let closed =
-            closed.filter_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?))).last();
+        let closed = closed
+            .filter_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?)))
+            .last();
         match closed {
             Some((pool, why)) => Reason::NamedClosed { pool, why },
             None if self.pools().any(|pool| pool.cidr == cidr) => Reason::BlocksTooSmall,
             None => {
-                let within =
-                    self.pools().find(|pool| pool.cidr.contains(&cidr)).map(|pool| pool.name.clone());
+                let within = self
+                    .pools()
+                    .find(|pool| pool.cidr.contains(&cidr))
+                    .map(|pool| pool.name.clone());
                 Reason::UnknownCidr { cidr, within }
             }
         }
@@ -313,14 +369,18 @@ impl Outlook<'_> {
                 let mut around = self.pools().filter(|pool| pool.cidr.contains(&address));
                 let closed =
                     around.find_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?)));
-                closed.map_or(Reason::OutsidePools(address), |(pool, why)| Reason::InClosedPool {
-                    address,
-                    pool,
-                    why,
+                closed.map_or(Reason::OutsidePools(address), |(pool, why)| {
+                    Reason::InClosedPool { address, pool, why }
                 })
             }
-            Error::UseNotAllowed { wanted: PoolUse::LoadBalancer, .. } => Reason::NoneForServices,
-            Error::UseNotAllowed { pool, .. } => Reason::NotForWorkloads { address, pool: pool.clone() },
+            Error::UseNotAllowed {
+                wanted: PoolUse::LoadBalancer,
+                ..
+            } => Reason::NoneForServices,
+            Error::UseNotAllowed { pool, .. } => Reason::NotForWorkloads {
+                address,
+                pool: pool.clone(),
+            },
             Error::ForeignBlock(block) | Error::OwnerlessBlock(block) => Reason::ForeignBlock(*block),
             Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
             Error::OwnerOutsidePools(_) => Reason::MachineOutsidePools(address),
@@ -330,7 +390,14 @@ impl Outlook<'_> {
 
     /// An address that its user already has.
     pub(super) fn given_already(&self, address: IpAddr) -> Given {
-        let block = self.indexed.block_around(address).unwrap_or_else(|| IpNet::from(address));
-        Given { address, block, source: AddressSource::Held }
+        let block = self
+            .indexed
+            .block_around(address)
+            .unwrap_or_else(|| IpNet::from(address));
+        Given {
+            address,
+            block,
+            source: AddressSource::Held,
+        }
     }
 }

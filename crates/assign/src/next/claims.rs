@@ -21,7 +21,8 @@ pub(super) struct Holder<'s>(Option<&'s Node>);
 
 impl<'s> Holder<'s> {
     pub(super) fn key(self) -> (&'static AffinityType, &'s str) {
-        self.0.map_or((&VIRTUAL, LOAD_BALANCER), |node| (&HOST, node.name.as_str()))
+        self.0
+            .map_or((&VIRTUAL, LOAD_BALANCER), |node| (&HOST, node.name.as_str()))
     }
 
     /// The name of the node, or [`LOAD_BALANCER`].
@@ -50,31 +51,49 @@ impl<'s> Outlook<'s> {
         if wanted == PoolUse::LoadBalancer {
             return vec![Holder(None)];
         }
-        self.indexed.snapshot.nodes.iter().map(|stored| Holder(Some(&stored.value))).collect()
+        self.indexed
+            .snapshot
+            .nodes
+            .iter()
+            .map(|stored| Holder(Some(&stored.value)))
+            .collect()
     }
 
     /// True if this pool can serve the holder's requests that name no pool.
     pub(super) fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
         let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
-        open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.nodes.matches(holder.labels()))
+        open.into_iter()
+            .any(|open| std::ptr::eq(open.pool, pool) && open.nodes.matches(holder.labels()))
     }
 
     /// True if the node has a block of the family, or is about to create one.
     pub fn holds_some(&self, node: &Node, family: Family) -> bool {
         let holder = Holder(Some(node));
-        let without_affinity = self.without_affinity.get(&holder.key()).into_iter().flatten().copied();
-        self.held(holder).chain(without_affinity).any(|cidr| Family::of(cidr) == family)
+        let without_affinity = self
+            .without_affinity
+            .get(&holder.key())
+            .into_iter()
+            .flatten()
+            .copied();
+        self.held(holder)
+            .chain(without_affinity)
+            .any(|cidr| Family::of(cidr) == family)
     }
 
     /// True if the owner of a block has no affinity for it.
     pub(super) fn lacks_affinity(&self, owner: (&AffinityType, &str), block: IpNet) -> bool {
-        self.without_affinity.get(&owner).is_some_and(|blocks| blocks.binary_search(&block).is_ok())
+        self.without_affinity
+            .get(&owner)
+            .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
     /// True for a Windows node that uses a single block per family, as is usual on Windows
     /// (`windows_use_single_network`). False if the node holds several blocks, which shows that the setting is off.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
-        let held = self.indexed.affinities_of(&AffinityType::Host, &node.name).map(|stored| &stored.value);
+        let held = self
+            .indexed
+            .affinities_of(&AffinityType::Host, &node.name)
+            .map(|stored| &stored.value);
         let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
         node.is_windows() && held.take(2).count() < 2
     }
@@ -124,10 +143,20 @@ impl<'s> Outlook<'s> {
     /// to another holder or to none. Calico removes the affinity for such a block when it finds it.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
-        let affinities = self.indexed.affinities_of(kind, name).filter(|stored| self.is_listed(stored));
+        let affinities = self
+            .indexed
+            .affinities_of(kind, name)
+            .filter(|stored| self.is_listed(stored));
         let affinities = affinities.map(|stored| &stored.value);
-        let read = affinities.filter(|affinity| !affinity.deleted).map(|affinity| &affinity.key);
-        let broken = self.undecodable_affinities.get(&(kind, name)).into_iter().flatten().copied();
+        let read = affinities
+            .filter(|affinity| !affinity.deleted)
+            .map(|affinity| &affinity.key);
+        let broken = self
+            .undecodable_affinities
+            .get(&(kind, name))
+            .into_iter()
+            .flatten()
+            .copied();
         let is_own =
             |key: &&AffinityKey| match self.indexed.block(key.cidr).map(|stored| &stored.value.content) {
                 Some(BlockContent::Sound(block)) if !block.is_deleted() => key.is_of(block.owner()),

@@ -47,8 +47,9 @@ impl Outlook<'_> {
             );
             Refused::new(Reason::NoMachine(full_name.clone()), calico)
         };
-        let instance =
-            self.machine_object(namespace, name, true).ok_or_else(|| missing("virtualmachineinstances"))?;
+        let instance = self
+            .machine_object(namespace, name, true)
+            .ok_or_else(|| missing("virtualmachineinstances"))?;
         if instance.is_owned && self.machine_object(namespace, name, false).is_none() {
             return Err(missing("virtualmachines"));
         }
@@ -99,7 +100,12 @@ impl Outlook<'_> {
     /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.
     fn machine_handle(&self, namespace: &str, name: &str) -> String {
         let suffix = format!(".vmi.{namespace}.{name}");
-        let handles = self.indexed.snapshot.handles.iter().map(|stored| stored.value.id().to_string());
+        let handles = self
+            .indexed
+            .snapshot
+            .handles
+            .iter()
+            .map(|stored| stored.value.id().to_string());
         let known = handles.into_iter().find(|handle| handle.ends_with(&suffix));
         known.unwrap_or_else(|| format!("{NETWORK}{suffix}"))
     }
@@ -115,7 +121,10 @@ impl Outlook<'_> {
                     return Err(Refused::new(Reason::Other, calico));
                 }
             };
-            let updates = OwnerUpdates { active: NewOwner::Set(Default::default()), ..Default::default() };
+            let updates = OwnerUpdates {
+                active: NewOwner::Set(Default::default()),
+                ..Default::default()
+            };
             for address in &found {
                 let conditions = OwnerConditions::default();
                 let owned = allocator.set_owner_attributes(*address, handle, &updates, &conditions);
@@ -131,6 +140,10 @@ impl Outlook<'_> {
 
     /// The answer for an address that a virtual machine has already, or that bypasses IPAM.
     pub(super) fn answer_held(&self, address: IpAddr) -> Answer {
-        Answer { outcome: Ok(self.given_already(address)), events: Vec::new(), first: None }
+        Answer {
+            outcome: Ok(self.given_already(address)),
+            events: Vec::new(),
+            first: None,
+        }
     }
 }

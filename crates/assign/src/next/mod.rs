@@ -81,7 +81,13 @@ pub struct NextAddress<'r> {
 impl<'r> NextAddress<'r> {
     /// A request of an ordinary pod in a namespace without labels.
     pub fn new(node: &'r str, family: Family, pools: &'r [IpNet]) -> Self {
-        Self { node, family, pools, namespace_labels: None, machine: None }
+        Self {
+            node,
+            family,
+            pools,
+            namespace_labels: None,
+            machine: None,
+        }
     }
 
     /// The allocator's request for one address of the family from the named pools, for this use.
@@ -93,8 +99,16 @@ impl<'r> NextAddress<'r> {
             ..AutoAssign::default()
         };
         match self.family {
-            Family::V4 => AutoAssign { v4: 1, pools_v4: pools, ..asked },
-            Family::V6 => AutoAssign { v6: 1, pools_v6: pools, ..asked },
+            Family::V4 => AutoAssign {
+                v4: 1,
+                pools_v4: pools,
+                ..asked
+            },
+            Family::V6 => AutoAssign {
+                v6: 1,
+                pools_v6: pools,
+                ..asked
+            },
         }
     }
 }
@@ -151,7 +165,10 @@ impl<'s> Outlook<'s> {
     /// be decoded. Like Calico, skips pools and reservations that cannot be decoded.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
         let config = snapshot.effective_ipam_config()?;
-        if !ALLOCATION_SOURCES.into_iter().all(|source| snapshot.has_read(source)) {
+        if !ALLOCATION_SOURCES
+            .into_iter()
+            .all(|source| snapshot.has_read(source))
+        {
             return None;
         }
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
@@ -159,21 +176,34 @@ impl<'s> Outlook<'s> {
             Default::default();
         for defect in &snapshot.defects {
             if let Some(Key::Affinity(key)) = &defect.key {
-                undecodable_affinities.entry((&key.kind, key.node.as_str())).or_default().push(key);
+                undecodable_affinities
+                    .entry((&key.kind, key.node.as_str()))
+                    .or_default()
+                    .push(key);
             }
         }
-        let read = snapshot.affinities.iter().map(|stored| &stored.value).filter(|stored| !stored.deleted);
-        let affinities =
-            read.map(|affinity| &affinity.key).chain(undecodable_affinities.values().flatten().copied());
-        let claimed: HashSet<(&AffinityType, &str, IpNet)> =
-            affinities.map(|key| (&key.kind, key.node.as_str(), key.cidr)).collect();
+        let read = snapshot
+            .affinities
+            .iter()
+            .map(|stored| &stored.value)
+            .filter(|stored| !stored.deleted);
+        let affinities = read
+            .map(|affinity| &affinity.key)
+            .chain(undecodable_affinities.values().flatten().copied());
+        let claimed: HashSet<(&AffinityType, &str, IpNet)> = affinities
+            .map(|key| (&key.kind, key.node.as_str(), key.cidr))
+            .collect();
         for StoredBlock { key: cidr, content } in snapshot.blocks.iter().map(|stored| &stored.value) {
-            let Some(holder) = content.owner().and_then(claims::key_of) else { continue };
+            let Some(holder) = content.owner().and_then(claims::key_of) else {
+                continue;
+            };
             if !content.is_deleted() && !claimed.contains(&(holder.0, holder.1, *cidr)) {
                 without_affinity.entry(holder).or_default().push(*cidr);
             }
         }
-        without_affinity.values_mut().for_each(|blocks: &mut Vec<IpNet>| blocks.sort_unstable());
+        without_affinity
+            .values_mut()
+            .for_each(|blocks: &mut Vec<IpNet>| blocks.sort_unstable());
         Some(Self {
             config,
             limit: snapshot.block_limit(),
@@ -209,7 +239,10 @@ impl<'s> Outlook<'s> {
         named: &[IpNet],
         labels: Option<&BTreeMap<String, String>>,
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        if self.undecodable_affinities.contains_key(&(&AffinityType::Host, node.name.as_str())) {
+        if self
+            .undecodable_affinities
+            .contains_key(&(&AffinityType::Host, node.name.as_str()))
+        {
             return Err(NotKnown);
         }
         let ask = || self.ask(node, family, named, labels);
@@ -224,7 +257,9 @@ impl<'s> Outlook<'s> {
         let pools = match named {
             [] => {
                 let open = selecting.iter().map(|at| &open[*at]);
-                open.filter(|open| open.is_usable()).map(|open| open.pool).collect()
+                open.filter(|open| open.is_usable())
+                    .map(|open| open.pool)
+                    .collect()
             }
             named => self.usable_named(named),
         };
@@ -258,16 +293,27 @@ impl<'s> Outlook<'s> {
     /// The pools with these CIDRs, if each of them is enabled and allows workloads; otherwise none.
     fn usable_named(&self, named: &[IpNet]) -> Vec<&'s Pool> {
         let usable = |cidr: &IpNet| {
-            let pool = self.pools().filter(|pool| pool.cidr == *cidr && pool.is_enabled()).last()?;
+            let pool = self
+                .pools()
+                .filter(|pool| pool.cidr == *cidr && pool.is_enabled())
+                .last()?;
             pool.allows(PoolUse::Workload).then_some(pool)
         };
-        named.iter().map(usable).collect::<Option<_>>().unwrap_or_default()
+        named
+            .iter()
+            .map(usable)
+            .collect::<Option<_>>()
+            .unwrap_or_default()
     }
 
     /// Answers a request for any address. If the first attempt fails but changes something, such as a stale affinity,
     /// tries again, as the kubelet does.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
-        let NextAddress { namespace_labels, machine, .. } = *request;
+        let NextAddress {
+            namespace_labels,
+            machine,
+            ..
+        } = *request;
         let (asked, single_block) = self.of_node(request, PoolUse::Workload);
         let asked = AutoAssign {
             handle: machine.map(str::to_owned),
@@ -278,13 +324,18 @@ impl<'s> Outlook<'s> {
         self.run(|allocator, events| {
             let answer = |result| Answer::of_any(self, request, single_block, result, events());
             let first = answer(without_waiting(allocator.auto_assign(&asked)));
-            let Err(refused) = &first.outcome else { return first };
+            let Err(refused) = &first.outcome else {
+                return first;
+            };
             if !allocator.store().has_writes() {
                 return first;
             }
             let second = answer(without_waiting(allocator.auto_assign(&asked)));
             match second.outcome {
-                Ok(_) => Answer { first: Some(refused.clone()), ..second },
+                Ok(_) => Answer {
+                    first: Some(refused.clone()),
+                    ..second
+                },
                 Err(_) => first,
             }
         })
@@ -305,7 +356,10 @@ impl<'s> Outlook<'s> {
     /// Answers a request for a given address. `held` are the addresses of the pod's endpoint, which Calico's main plugin
     /// releases before it asks for given ones.
     pub fn next_named(&self, node: &str, address: IpAddr, machine: Option<&str>, held: &[IpAddr]) -> Answer {
-        let windows = self.indexed.node(node).is_some_and(|node| node.value.is_windows());
+        let windows = self
+            .indexed
+            .node(node)
+            .is_some_and(|node| node.value.is_windows());
         let asked = AssignIp {
             handle: machine.map(str::to_owned),
             max_per_handle: u32::from(machine.is_some()),
@@ -323,13 +377,18 @@ impl<'s> Outlook<'s> {
             }
             let answer = |result| Answer::of_named(self, node, address, result, events());
             let first = answer(without_waiting(allocator.assign_ip(&asked)));
-            let Err(refused) = &first.outcome else { return first };
+            let Err(refused) = &first.outcome else {
+                return first;
+            };
             if !allocator.store().has_writes() {
                 return first;
             }
             let second = answer(without_waiting(allocator.assign_ip(&asked)));
             match second.outcome {
-                Ok(_) => Answer { first: Some(refused.clone()), ..second },
+                Ok(_) => Answer {
+                    first: Some(refused.clone()),
+                    ..second
+                },
                 Err(_) => first,
             }
         })
@@ -367,7 +426,10 @@ impl<'s> Outlook<'s> {
         named: &[IpNet],
         labels: Option<&BTreeMap<String, String>>,
     ) -> Option<Arc<Refused>> {
-        let request = NextAddress { namespace_labels: labels, ..NextAddress::new(&node.name, family, named) };
+        let request = NextAddress {
+            namespace_labels: labels,
+            ..NextAddress::new(&node.name, family, named)
+        };
         let answer = match (named, labels) {
             ([], None) => self.next_of_any(node, family),
             _ => self.next(&request),
@@ -380,13 +442,22 @@ impl<'s> Outlook<'s> {
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| self.next(&NextAddress::new(&node.name, family, pools));
         let mut answer = ask(&[]);
-        let Some(open) = self.open[family as usize].as_ref().filter(|_| answer.outcome.is_err()) else {
+        let Some(open) = self.open[family as usize]
+            .as_ref()
+            .filter(|_| answer.outcome.is_err())
+        else {
             return answer;
         };
-        let usable = open.iter().filter(|open| open.is_usable() && open.nodes.matches(&node.labels));
+        let usable = open
+            .iter()
+            .filter(|open| open.is_usable() && open.nodes.matches(&node.labels));
         let (special, general): (Vec<_>, Vec<_>) = usable.partition(|open| open.is_special);
         for special in special {
-            let pools = general.iter().copied().chain([special]).map(|open| open.pool.cidr);
+            let pools = general
+                .iter()
+                .copied()
+                .chain([special])
+                .map(|open| open.pool.cidr);
             let of_some = ask(&pools.collect::<Vec<_>>());
             if of_some.outcome.is_ok() {
                 return of_some;
@@ -404,10 +475,17 @@ impl<'s> Outlook<'s> {
     /// If the answer depends on the labels of the namespace, and they were not read.
     pub fn next_in(&self, namespace: &str, node: &Node, family: Family) -> Result<Answer, NotKnown> {
         let labels = self.namespace(namespace).map(|namespace| &namespace.labels);
-        let request = NextAddress { namespace_labels: labels, ..NextAddress::new(&node.name, family, &[]) };
+        let request = NextAddress {
+            namespace_labels: labels,
+            ..NextAddress::new(&node.name, family, &[])
+        };
         let answer = self.next(&request);
         let is_known = labels.is_some() || answer.outcome.is_ok();
-        if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }
+        if is_known || self.next_of_any(node, family).outcome.is_err() {
+            Ok(answer)
+        } else {
+            Err(NotKnown)
+        }
     }
 
     /// Returns the answer for a pod in the namespace, like [`Self::next_in`]. If it depends on labels that were not read,
@@ -442,7 +520,9 @@ impl<'s> Outlook<'s> {
         }
         match self.refusal(node, family, &[])? {
             Some(refused) => Ok(Some(refused)),
-            None => self.next_in(namespace, node, family).map(|answer| answer.outcome.err().map(Arc::new)),
+            None => self
+                .next_in(namespace, node, family)
+                .map(|answer| answer.outcome.err().map(Arc::new)),
         }
     }
 
@@ -453,8 +533,11 @@ impl<'s> Outlook<'s> {
 
     fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
         let (now, cooldown) = (self.indexed.snapshot.taken_at, self.config.cooldown());
-        let (mut is_odd, mut is_unknown) =
-            (self.without_affinity.contains_key(&(&AffinityType::Host, node.name.as_str())), false);
+        let (mut is_odd, mut is_unknown) = (
+            self.without_affinity
+                .contains_key(&(&AffinityType::Host, node.name.as_str())),
+            false,
+        );
         let mut held = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
             let (key, affinity) = (&stored.value.key, &stored.value);
@@ -499,8 +582,10 @@ impl<'s> Outlook<'s> {
     /// The addresses in `pools` that would be free if they were not in cooldown.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
-        let within =
-            snapshot.blocks.iter().filter(|stored| pool_of(pools, stored.value.key.addr()).is_some());
+        let within = snapshot
+            .blocks
+            .iter()
+            .filter(|stored| pool_of(pools, stored.value.key.addr()).is_some());
         Cooling::of(
             within.filter_map(|stored| stored.value.content.usable()),
             snapshot.taken_at,

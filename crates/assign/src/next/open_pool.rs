@@ -37,7 +37,13 @@ impl<'s> OpenPool<'s> {
         let is_special = !namespaces.matches(&BTreeMap::new());
         let known = snapshot.namespaces.as_ref().filter(|_| is_special);
         let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
-        Some(Self { pool, nodes, is_special, namespaces, serves_some })
+        Some(Self {
+            pool,
+            nodes,
+            is_special,
+            namespaces,
+            serves_some,
+        })
     }
 }
 

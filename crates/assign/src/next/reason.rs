@@ -99,7 +99,11 @@ pub enum Reason {
     OutsidePools(IpAddr),
     /// The pool of the requested address serves no request.
     #[error("{address} is in pool {pool}, but {why}")]
-    InClosedPool { address: IpAddr, pool: String, why: PoolPassedOver },
+    InClosedPool {
+        address: IpAddr,
+        pool: String,
+        why: PoolPassedOver,
+    },
     /// The pool of the requested address does not allow workloads.
     #[error("{address} is in pool {pool}, which is not for workloads")]
     NotForWorkloads { address: IpAddr, pool: String },
@@ -117,7 +121,10 @@ pub enum Reason {
     NamesNothing(&'static str),
     /// An annotation names two addresses of one family.
     #[error("its annotation {annotation} names more than one {family} address")]
-    TwoOfAFamily { annotation: &'static str, family: Family },
+    TwoOfAFamily {
+        annotation: &'static str,
+        family: Family,
+    },
     /// The pod has both annotations with addresses.
     #[error("it has both annotations ipAddrs and ipAddrsNoIpam")]
     TwoRequests,
@@ -125,7 +132,10 @@ pub enum Reason {
     #[error(
         "its annotation {annotation} needs the feature {feature}, which is off unless the node's CNI configuration enables it"
     )]
-    FeatureOff { annotation: &'static str, feature: &'static str },
+    FeatureOff {
+        annotation: &'static str,
+        feature: &'static str,
+    },
     /// The annotation `ipFamilies` asks for no family.
     #[error("its annotation ipFamilies asks for no address")]
     NoFamily,
@@ -168,9 +178,18 @@ impl Reason {
             Self::UnknownPool(_) | Self::UnknownCidr { .. } => "unknown-pool",
             Self::BrokenPool { .. } => "named-pool-broken",
             Self::OtherFamily { .. } => "named-pool-of-other-family",
-            Self::NamedClosed { why: PoolPassedOver::Disabled, .. } => "named-pool-disabled",
-            Self::NamedClosed { why: PoolPassedOver::Deleting, .. } => "named-pool-terminating",
-            Self::NamedClosed { why: PoolPassedOver::NotAllocatable(_), .. } => "named-pool-not-allocatable",
+            Self::NamedClosed {
+                why: PoolPassedOver::Disabled,
+                ..
+            } => "named-pool-disabled",
+            Self::NamedClosed {
+                why: PoolPassedOver::Deleting,
+                ..
+            } => "named-pool-terminating",
+            Self::NamedClosed {
+                why: PoolPassedOver::NotAllocatable(_),
+                ..
+            } => "named-pool-not-allocatable",
             Self::NamedClosed { .. } => "named-pool-not-enabled",
             Self::BrokenSelector(_) => "broken-selector",
             Self::BlockLimit { .. } => "block-limit",

@@ -30,7 +30,10 @@ pub struct PodAdd<'r> {
     pub configuration: &'r CniConfiguration,
 }
 
-const POOLS: [&str; 2] = ["cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools"];
+const POOLS: [&str; 2] = [
+    "cni.projectcalico.org/ipv4pools",
+    "cni.projectcalico.org/ipv6pools",
+];
 const FAMILIES: &str = "cni.projectcalico.org/ipFamilies";
 const ADDRESSES: &str = "cni.projectcalico.org/ipAddrs";
 const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
@@ -59,7 +62,10 @@ pub enum Wanted {
 
 /// The configuration of the IPAM plugin for a pod, before pools are looked up.
 pub(super) enum Asked {
-    Any { families: [bool; 2], pools: [Vec<String>; 2] },
+    Any {
+        families: [bool; 2],
+        pools: [Vec<String>; 2],
+    },
     Addresses(Vec<IpAddr>),
     Own(Vec<IpAddr>),
 }
@@ -83,11 +89,18 @@ impl Asked {
                 _ => list(POOLS[family], text)?,
             };
         }
-        let is_named = pod.pools.iter().chain(&namespace.pools).any(|pools| !pools.is_empty());
+        let is_named = pod
+            .pools
+            .iter()
+            .chain(&namespace.pools)
+            .any(|pools| !pools.is_empty());
         let families = families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
 
         match (pod.addresses.is_empty(), pod.no_ipam.is_empty()) {
-            (true, true) => Ok(Self::Any { families: families.unwrap_or(configuration.families), pools }),
+            (true, true) => Ok(Self::Any {
+                families: families.unwrap_or(configuration.families),
+                pools,
+            }),
             (false, true) => addresses(ADDRESSES, &pod.addresses).map(Self::Addresses),
             (false, false) => {
                 let text =
@@ -97,7 +110,10 @@ impl Asked {
             (true, false) if !configuration.allows_no_ipam => {
                 let text = "requested feature is not enabled: ip_addrs_no_ipam";
                 Err(Refused::new(
-                    Reason::FeatureOff { annotation: NO_IPAM, feature: "ip_addrs_no_ipam" },
+                    Reason::FeatureOff {
+                        annotation: NO_IPAM,
+                        feature: "ip_addrs_no_ipam",
+                    },
                     text,
                 ))
             }
@@ -109,8 +125,11 @@ impl Asked {
     fn families(&self) -> [bool; 2] {
         match self {
             Self::Any { families, .. } => *families,
-            Self::Addresses(addresses) | Self::Own(addresses) => Family::BOTH
-                .map(|family| addresses.iter().any(|address| Family::of_address(*address) == family)),
+            Self::Addresses(addresses) | Self::Own(addresses) => Family::BOTH.map(|family| {
+                addresses
+                    .iter()
+                    .any(|address| Family::of_address(*address) == family)
+            }),
         }
     }
 }
@@ -142,7 +161,10 @@ fn families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<
             "IPv4" => families[Family::V4 as usize] = true,
             "IPv6" => families[Family::V6 as usize] = true,
             _ => {
-                let reason = Reason::BadEntry { annotation: FAMILIES, entry: name };
+                let reason = Reason::BadEntry {
+                    annotation: FAMILIES,
+                    entry: name,
+                };
                 return Err(Refused::new(reason, format!("error parsing ipFamilies: {text}")));
             }
         }
@@ -167,7 +189,13 @@ fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refuse
     for text in listed {
         let Some(address) = go_address(&text) else {
             let calico = format!("invalid IP format: {text}");
-            return Err(Refused::new(Reason::BadEntry { annotation, entry: text }, calico));
+            return Err(Refused::new(
+                Reason::BadEntry {
+                    annotation,
+                    entry: text,
+                },
+                calico,
+            ));
         };
         let family = Family::of_address(address);
         if found.iter().any(|other| Family::of_address(*other) == family) {
@@ -204,25 +232,45 @@ impl Outlook<'_> {
             }
         }
         if families == [false; 2] {
-            return Err(Refused::new(Reason::NoFamily, "IPAM plugin returned missing IP config"));
+            return Err(Refused::new(
+                Reason::NoFamily,
+                "IPAM plugin returned missing IP config",
+            ));
         }
         Ok(Wanted::Any { families, pools })
     }
 
     /// The CIDR of a pool that a pod requests by name or CIDR.
     fn named_pool(&self, name: &str, family: Family) -> Result<IpNet, Refused> {
-        let by_name = || self.pools().filter(|pool| pool.name == name).last().map(|pool| pool.cidr);
+        let by_name = || {
+            self.pools()
+                .filter(|pool| pool.name == name)
+                .last()
+                .map(|pool| pool.cidr)
+        };
         let Some(cidr) = cidr::parse_pool(name).or_else(by_name) else {
             if let Some(cidr) = self.broken_cidr(name) {
                 let calico = format!("failed to parse IP pool cidr: invalid CIDR address: {cidr}");
-                return Err(Refused::new(Reason::BrokenPool { pool: name.to_owned(), cidr }, calico));
+                return Err(Refused::new(
+                    Reason::BrokenPool {
+                        pool: name.to_owned(),
+                        cidr,
+                    },
+                    calico,
+                ));
             }
             let calico = format!("error parsing pool {name:?}: invalid CIDR address: {name}");
             return Err(Refused::new(Reason::UnknownPool(name.to_owned()), calico));
         };
         if Family::of(cidr) != family {
             let calico = format!("\"{}\" isn't a {family} address", cidr.network());
-            return Err(Refused::new(Reason::OtherFamily { pool: name.to_owned(), family }, calico));
+            return Err(Refused::new(
+                Reason::OtherFamily {
+                    pool: name.to_owned(),
+                    family,
+                },
+                calico,
+            ));
         }
         Ok(cidr)
     }
@@ -231,10 +279,14 @@ impl Outlook<'_> {
     fn broken_cidr(&self, name: &str) -> Option<String> {
         let snapshot = self.indexed.snapshot;
         let of_pool = |defect: &&Defect| matches!(&defect.key, Some(Key::Pool(pool)) if pool == name);
-        snapshot.defects.iter().filter(of_pool).find_map(|defect| match &defect.kind {
-            DefectKind::Value(reason) => DecodeError::no_cidr_of(reason),
-            _ => None,
-        })
+        snapshot
+            .defects
+            .iter()
+            .filter(of_pool)
+            .find_map(|defect| match &defect.kind {
+                DefectKind::Value(reason) => DecodeError::no_cidr_of(reason),
+                _ => None,
+            })
     }
 
     /// Returns what a pod wants from IPAM.
@@ -258,7 +310,9 @@ impl Outlook<'_> {
     ) -> Result<Asked, Refused> {
         let none = Annotations::default();
         let pod = request.map_or(&none, |request| &request.annotations);
-        let namespace = self.namespace(namespace).map_or(&none, |namespace| &namespace.annotations);
+        let namespace = self
+            .namespace(namespace)
+            .map_or(&none, |namespace| &namespace.annotations);
         Asked::read(self, pod, namespace, configuration)
     }
 
@@ -280,19 +334,33 @@ impl Outlook<'_> {
 /// # Errors
 /// The plugin's complaint. It releases the addresses again.
 pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
-    let Some(PodRequest { annotations: pod, .. }) = add.request else { return Ok(()) };
+    let Some(PodRequest { annotations: pod, .. }) = add.request else {
+        return Ok(());
+    };
     if !pod.mac.is_empty() && !is_mac(&pod.mac) {
         let text = &pod.mac;
         let calico = format!(
             "failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address"
         );
-        return Err(Refused::new(Reason::BadEntry { annotation: MAC, entry: text.clone() }, calico));
+        return Err(Refused::new(
+            Reason::BadEntry {
+                annotation: MAC,
+                entry: text.clone(),
+            },
+            calico,
+        ));
     }
     check_source_prefixes(pod)?;
     if !pod.floating.is_empty() {
         if !add.configuration.allows_floating {
-            let reason = Reason::FeatureOff { annotation: FLOATING, feature: "floating_ips" };
-            return Err(Refused::new(reason, "requested feature is not enabled: floating_ips"));
+            let reason = Reason::FeatureOff {
+                annotation: FLOATING,
+                feature: "floating_ips",
+            };
+            return Err(Refused::new(
+                reason,
+                "requested feature is not enabled: floating_ips",
+            ));
         }
         string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
     }
@@ -300,7 +368,10 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
 }
 
 fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
-    Refused::new(Reason::NotJson(annotation), format!("failed to parse '{text}' as JSON: {error}"))
+    Refused::new(
+        Reason::NotJson(annotation),
+        format!("failed to parse '{text}' as JSON: {error}"),
+    )
 }
 
 /// Checks the annotation `allowedSourcePrefixes`. With the Kubernetes datastore, the main plugin reads it first, since
@@ -313,7 +384,10 @@ pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
     for prefix in string_list(text).map_err(|error| not_json(SOURCE_PREFIXES, text, &error))? {
         if go_address(&prefix).is_none() && cidr::parse_pool(&prefix).is_none() {
             let calico = format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
-            let reason = Reason::BadEntry { annotation: SOURCE_PREFIXES, entry: prefix };
+            let reason = Reason::BadEntry {
+                annotation: SOURCE_PREFIXES,
+                entry: prefix,
+            };
             return Err(Refused::new(reason, calico));
         }
     }

@@ -36,17 +36,26 @@ impl Outlook<'_> {
             for (node, need) in needs {
                 let mut room = NodeRoom::default();
                 let request = NextAddress::new(node, family, &[]);
-                for (number, intended_use) in
-                    [(need.workloads, PoolUse::Workload), (need.tunnels, PoolUse::Tunnel)]
-                {
+                for (number, intended_use) in [
+                    (need.workloads, PoolUse::Workload),
+                    (need.tunnels, PoolUse::Tunnel),
+                ] {
                     let (mut asked, _) = self.of_node(&request, intended_use);
-                    (asked.v4, asked.v6) = if family == Family::V4 { (number, 0) } else { (0, number) };
+                    (asked.v4, asked.v6) = if family == Family::V4 {
+                        (number, 0)
+                    } else {
+                        (0, number)
+                    };
                     let (done, error) = match without_waiting(allocator.auto_assign(&asked)) {
                         Ok(done) => (done, None),
                         Err(partly) => (partly.done, Some(partly.error.to_string())),
                     };
                     room.found += u32::try_from(done.addresses().count()).unwrap_or(u32::MAX);
-                    let messages = done.v4.iter().chain(&done.v6).flat_map(|assigned| &assigned.messages);
+                    let messages = done
+                        .v4
+                        .iter()
+                        .chain(&done.v6)
+                        .flat_map(|assigned| &assigned.messages);
                     let why = error.or_else(|| messages.map(ToString::to_string).next());
                     room.reason = room.reason.or(why).map(|reason| reason.trim().to_owned());
                 }

@@ -121,7 +121,10 @@ struct Round {
 
 impl Round {
     fn failed(&self) -> bool {
-        self.answers.iter().flatten().any(|answer| answer.outcome.is_err())
+        self.answers
+            .iter()
+            .flatten()
+            .any(|answer| answer.outcome.is_err())
     }
 }
 
@@ -129,7 +132,12 @@ impl<'s> Outlook<'s> {
     /// Returns the addresses that the controller gives to a service.
     pub fn service(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
         self.run(|allocator, events| {
-            let controller = Controller { outlook: self, call, allocator, events };
+            let controller = Controller {
+                outlook: self,
+                call,
+                allocator,
+                events,
+            };
             controller.settle()
         })
     }
@@ -163,14 +171,26 @@ impl Controller<'_, '_> {
             had_failed = held == before && round.failed();
         }
         let families = Family::BOTH.into_iter().zip(outcomes);
-        let families = families.map(|(family, outcome)| self.family(family, outcome, &held)).collect();
+        let families = families
+            .map(|(family, outcome)| self.family(family, outcome, &held))
+            .collect();
         ServiceAnswer { families, settles }
     }
 
     fn family(&self, family: Family, outcome: ServiceOutcome, held: &BTreeSet<IpAddr>) -> ServiceFamily {
-        let recorded = self.call.recorded.iter().filter(|address| Family::of_address(**address) == family);
+        let recorded = self
+            .call
+            .recorded
+            .iter()
+            .filter(|address| Family::of_address(**address) == family);
         let (kept, released) = recorded.partition(|address| held.contains(*address));
-        ServiceFamily { family, is_needed: self.needs(family), kept, released, outcome }
+        ServiceFamily {
+            family,
+            is_needed: self.needs(family),
+            kept,
+            released,
+            outcome,
+        }
     }
 
     /// The addresses that the service names. The annotation takes precedence.
@@ -178,14 +198,17 @@ impl Controller<'_, '_> {
         if !self.call.wishes.addresses.is_empty() {
             return Ok(self.call.wishes.addresses.clone());
         }
-        self.call.spec_wish.as_ref().map(|wish| wish.iter().copied().collect())
+        self.call
+            .spec_wish
+            .as_ref()
+            .map(|wish| wish.iter().copied().collect())
     }
 
     fn needs(&self, family: Family) -> bool {
         match self.named() {
-            Ok(named) if !named.is_empty() => {
-                named.into_iter().any(|address| Family::of_address(address) == family)
-            }
+            Ok(named) if !named.is_empty() => named
+                .into_iter()
+                .any(|address| Family::of_address(address) == family),
             _ => self.asks_for(family),
         }
     }
@@ -200,9 +223,15 @@ impl Controller<'_, '_> {
 
     /// Looks at the service once, as the controller does after each change.
     fn look(&self, held: &mut BTreeSet<IpAddr>) -> Round {
-        let unwanted: Vec<IpAddr> =
-            held.iter().copied().filter(|address| self.is_unwanted(*address)).collect();
-        let mut round = Round { has_released: !unwanted.is_empty(), ..Round::default() };
+        let unwanted: Vec<IpAddr> = held
+            .iter()
+            .copied()
+            .filter(|address| self.is_unwanted(*address))
+            .collect();
+        let mut round = Round {
+            has_released: !unwanted.is_empty(),
+            ..Round::default()
+        };
         for address in unwanted {
             // A block that cannot be changed keeps the address.
             if without_waiting(self.allocator.release_ips(&[Release::any(address)])).is_ok() {
@@ -230,7 +259,11 @@ impl Controller<'_, '_> {
     /// True if the controller releases an address of the service: it is not among those that annotations name, or in
     /// none of the pools that they name, or in a Manual pool although no annotation names anything.
     fn is_unwanted(&self, address: IpAddr) -> bool {
-        let Wishes { pools_v4, pools_v6, addresses } = self.call.wishes;
+        let Wishes {
+            pools_v4,
+            pools_v6,
+            addresses,
+        } = self.call.wishes;
         if !addresses.is_empty() {
             return !addresses.contains(&address);
         }
@@ -270,7 +303,11 @@ impl Controller<'_, '_> {
     /// Asks for any address of each family that the service lacks, IPv4 first.
     fn ask_for_any(&self, held: &mut BTreeSet<IpAddr>, round: &mut Round) {
         let before = held.clone();
-        let has = |family| before.iter().any(|address| Family::of_address(*address) == family);
+        let has = |family| {
+            before
+                .iter()
+                .any(|address| Family::of_address(*address) == family)
+        };
         for family in Family::BOTH {
             if !self.asks_for(family) || has(family) {
                 continue;

@@ -15,7 +15,10 @@ struct World(Snapshot);
 impl World {
     fn new(config: &str, blocks: &[(&str, usize)]) -> Self {
         let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
-        let mut world = Self(Snapshot { taken_at, ..Snapshot::default() });
+        let mut world = Self(Snapshot {
+            taken_at,
+            ..Snapshot::default()
+        });
         world.0.mark_read(ALLOCATION_SOURCES);
         world.put("/calico/ipam/v2/config", config);
         world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
@@ -33,7 +36,10 @@ impl World {
 
     fn pool(&mut self, name: &str, spec: &str) -> &mut Self {
         self.0.pools.retain(|pool| pool.value.name != name);
-        self.put(&format!("{RESOURCE_PREFIX}ippools/{name}"), &format!(r#"{{"spec":{{{spec}}}}}"#))
+        self.put(
+            &format!("{RESOURCE_PREFIX}ippools/{name}"),
+            &format!(r#"{{"spec":{{{spec}}}}}"#),
+        )
     }
 
     fn node(&mut self, name: &str, system: &str) -> &mut Self {
@@ -49,7 +55,10 @@ impl World {
         let record: Value = serde_json::from_str(record).unwrap();
         let block = values::block(&cidr, format!("host:{owner}"), vec![record; taken]);
         self.put(&values::block_key(&cidr), &block.to_string());
-        self.put(&values::affinity_key(&format!("host/{owner}"), &cidr), r#"{"state":"confirmed"}"#)
+        self.put(
+            &values::affinity_key(&format!("host/{owner}"), &cidr),
+            r#"{"state":"confirmed"}"#,
+        )
     }
 
     fn known(&self) -> Result<Option<Arc<Refused>>, NotKnown> {
@@ -58,7 +67,12 @@ impl World {
 
     fn refusal(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let outlook = Outlook::new(&self.0).unwrap();
-        let node = self.0.nodes.iter().find(|stored| stored.value.name == node).unwrap();
+        let node = self
+            .0
+            .nodes
+            .iter()
+            .find(|stored| stored.value.name == node)
+            .unwrap();
         let found = outlook.refusal(&node.value, family, &[]);
         assert_eq!(outlook.refusal(&node.value, family, &[]), found, "remembered");
         found
@@ -81,7 +95,9 @@ impl World {
     }
 
     fn without_affinity(&mut self, node: &str) -> &mut Self {
-        self.0.affinities.retain(|affinity| affinity.value.key.node != node);
+        self.0
+            .affinities
+            .retain(|affinity| affinity.value.key.node != node);
         self
     }
 }
@@ -93,8 +109,14 @@ const ONE_FREE: [(&str, usize); 4] = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 3)
 
 #[test]
 fn an_address_comes_from_an_own_new_borrowed_or_reclaimed_block() {
-    assert_eq!(World::new(STRICT, &[("n1", 3)]).source(&[]), AddressSource::OwnBlock);
-    assert_eq!(World::new(STRICT, &[("n1", 4)]).source(&[]), AddressSource::NewBlock);
+    assert_eq!(
+        World::new(STRICT, &[("n1", 3)]).source(&[]),
+        AddressSource::OwnBlock
+    );
+    assert_eq!(
+        World::new(STRICT, &[("n1", 4)]).source(&[]),
+        AddressSource::NewBlock
+    );
     assert_eq!(World::new(OPEN, &ONE_FREE).source(&[]), AddressSource::Borrowed);
     let empty = [("n1", 4), ("n2", 4), ("n2", 4), ("n2", 0)];
     assert_eq!(World::new(STRICT, &empty).source(&[]), AddressSource::Reclaimed);
@@ -106,7 +128,11 @@ fn an_address_comes_from_an_own_new_borrowed_or_reclaimed_block() {
         let mut world = World::new(STRICT, &empty);
         let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
         world.put(&key, &format!(r#"{{"spec":{{"calicoVersion":"{version}"}}}}"#));
-        assert_eq!(world.reason(), reason, "{version}: an empty block is taken over or not");
+        assert_eq!(
+            world.reason(),
+            reason,
+            "{version}: an empty block is taken over or not"
+        );
     }
 }
 
@@ -122,22 +148,38 @@ fn blocks_are_searched_in_the_order_of_calico() {
 
     let mut own_first = World::new(STRICT, &[]);
     own_first.block("10.0.0.8", "n1", 1, "{}").without_affinity("n1");
-    assert_eq!(given(&own_first), (AddressSource::OwnBlock, "10.0.0.9".to_owned()));
+    assert_eq!(
+        given(&own_first),
+        (AddressSource::OwnBlock, "10.0.0.9".to_owned())
+    );
     let mut own_last = World::new(STRICT, &[]);
     own_last.block("10.0.0.4", "n1", 1, "{}").without_affinity("n1");
-    assert_eq!(given(&own_last), (AddressSource::NewBlock, "10.0.0.8".to_owned()), "a vacant place is first");
+    assert_eq!(
+        given(&own_last),
+        (AddressSource::NewBlock, "10.0.0.8".to_owned()),
+        "a vacant place is first"
+    );
 
     let two_empty = World::new(STRICT, &[("n2", 0), ("n1", 4), ("n2", 4), ("n2", 0)]);
-    assert_eq!(given(&two_empty), (AddressSource::Reclaimed, "10.0.0.12".to_owned()));
+    assert_eq!(
+        given(&two_empty),
+        (AddressSource::Reclaimed, "10.0.0.12".to_owned())
+    );
     let two_free = World::new(OPEN, &[("n2", 3), ("n1", 4), ("n2", 4), ("n2", 3)]);
-    assert_eq!(given(&two_free), (AddressSource::Borrowed, "10.0.0.15".to_owned()));
+    assert_eq!(
+        given(&two_free),
+        (AddressSource::Borrowed, "10.0.0.15".to_owned())
+    );
 }
 
 #[test]
 fn a_block_without_affinity_is_of_use_to_its_node_alone() {
     let mut world = World::new(STRICT, &[("n1", 3), ("n2", 4), ("n2", 4), ("n2", 4)]);
     world.without_affinity("n1");
-    assert_eq!(world.refusal("n2", Family::V4).unwrap().unwrap().reason, Reason::StrictAffinity);
+    assert_eq!(
+        world.refusal("n2", Family::V4).unwrap().unwrap().reason,
+        Reason::StrictAffinity
+    );
     assert_eq!(world.reason(), None);
     assert_eq!(world.source(&[]), AddressSource::OwnBlock);
 
@@ -152,7 +194,12 @@ fn a_block_without_affinity_is_of_use_to_its_node_alone() {
     let outlook = Outlook::new(&world.0).unwrap();
     let mut refused = Vec::new();
     for node in ["n2", "n1"] {
-        let node = world.0.nodes.iter().find(|stored| stored.value.name == node).unwrap();
+        let node = world
+            .0
+            .nodes
+            .iter()
+            .find(|stored| stored.value.name == node)
+            .unwrap();
         refused.push(outlook.refusal(&node.value, Family::V4, &[]).unwrap().is_some());
     }
     assert_eq!(refused, [true, false], "n2 and n1 are asked for separately");
@@ -175,13 +222,21 @@ fn the_last_empty_block_of_a_large_pool_is_taken_before_an_address_is_borrowed()
 
 #[test]
 fn full_strict_and_limited() {
-    assert_eq!(World::new(STRICT, &ONE_FREE).reason(), Some(Reason::StrictAffinity));
+    assert_eq!(
+        World::new(STRICT, &ONE_FREE).reason(),
+        Some(Reason::StrictAffinity)
+    );
     for config in [STRICT, OPEN] {
         let world = World::new(config, &FULL);
         assert_eq!(world.reason(), Some(Reason::Exhausted(None)));
         let refused = world.known().unwrap().unwrap();
         assert_eq!(refused.serving, ["small"]);
-        assert!(refused.calico.contains("Assigned 0 out of 1 requested IPv4 addresses"), "{refused:?}");
+        assert!(
+            refused
+                .calico
+                .contains("Assigned 0 out of 1 requested IPv4 addresses"),
+            "{refused:?}"
+        );
     }
     let limited = r#"{"auto_allocate_blocks":true,"strict_affinity":true,"maxBlocksPerHost":1}"#;
     let world = World::new(limited, &[("n1", 4)]);
@@ -193,9 +248,15 @@ fn full_strict_and_limited() {
     let mut world = World::new(limited, &[("n2", 4)]);
     world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.0-30", "{}");
     assert_eq!(world.reason(), None);
-    world.put("/calico/ipam/v2/host/n2/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
+    world.put(
+        "/calico/ipam/v2/host/n2/ipv4/block/10.0.0.12-30",
+        r#"{"state":"pending"}"#,
+    );
     assert_eq!(world.refusal("n2", Family::V4), Ok(None));
-    assert_eq!(World::new("{}", &[("n1", 4)]).reason(), Some(Reason::NoAutoAllocation));
+    assert_eq!(
+        World::new("{}", &[("n1", 4)]).reason(),
+        Some(Reason::NoAutoAllocation)
+    );
 }
 
 #[test]
@@ -207,31 +268,59 @@ fn pools_that_do_not_serve() {
         (r#""nodeSelector":"name == 'n2'""#, Reason::NoneSelectsNode),
     ] {
         let mut world = World::new(STRICT, &[("n1", 3)]);
-        world.pool("small", &format!(r#""cidr":"10.0.0.0/28","blockSize":30,{change}"#));
+        world.pool(
+            "small",
+            &format!(r#""cidr":"10.0.0.0/28","blockSize":30,{change}"#),
+        );
         assert_eq!(world.reason(), Some(reason), "{change}");
-        assert_eq!(world.refusal("n1", Family::V6).unwrap().unwrap().reason, Reason::NoPool);
+        assert_eq!(
+            world.refusal("n1", Family::V6).unwrap().unwrap().reason,
+            Reason::NoPool
+        );
         if change.contains("elector") || change.contains("Manual") {
             assert_eq!(world.source(&["10.0.0.0/28"]), AddressSource::OwnBlock, "by name");
         }
     }
     let mut some = World::new(STRICT, &[("n1", 3)]);
-    some.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30,"namespaceSelector":"has(team)""#);
+    some.pool(
+        "small",
+        r#""cidr":"10.0.0.0/28","blockSize":30,"namespaceSelector":"has(team)""#,
+    );
     assert_eq!(some.reason(), None, "pods of some namespaces get an address");
     let refusal_in = |world: &World, namespace: &str| {
         let outlook = Outlook::new(&world.0).unwrap();
         let found = outlook.refusal_in(namespace, &world.0.nodes[0].value, Family::V4);
         found.map(|refused| refused.map(|refused| refused.reason.clone()))
     };
-    assert_eq!(refusal_in(&some, "shop"), Err(NotKnown), "its labels were not read");
+    assert_eq!(
+        refusal_in(&some, "shop"),
+        Err(NotKnown),
+        "its labels were not read"
+    );
     let label = |(name, label): (&str, &str)| {
         let labels = [(label.to_owned(), String::new())].into();
-        (name.to_owned(), Namespace { labels, ..Namespace::default() })
+        (
+            name.to_owned(),
+            Namespace {
+                labels,
+                ..Namespace::default()
+            },
+        )
     };
-    some.0.namespaces = Some([("shop", "team"), ("tools", "zone")].into_iter().map(label).collect());
+    some.0.namespaces = Some(
+        [("shop", "team"), ("tools", "zone")]
+            .into_iter()
+            .map(label)
+            .collect(),
+    );
     assert_eq!((some.reason(), refusal_in(&some, "shop")), (None, Ok(None)));
     assert_eq!(refusal_in(&some, "tools"), Ok(Some(Reason::NoneSelectsNamespace)));
     some.0.namespaces.as_mut().unwrap().remove("shop");
-    assert_eq!(some.reason(), Some(Reason::NoneSelectsNamespace), "no namespace has the label");
+    assert_eq!(
+        some.reason(),
+        Some(Reason::NoneSelectsNamespace),
+        "no namespace has the label"
+    );
     let mut broken = World::new(STRICT, &[("n1", 3)]);
     broken.pool("other", r#""cidr":"10.1.0.0/16","nodeSelector":"zone ==""#);
     let refused = broken.known().unwrap().unwrap();
@@ -254,11 +343,22 @@ fn a_windows_node_has_one_block() {
     assert_eq!(windows(STRICT, &[]).reason(), None);
     // Blocks of any size count toward the limit of one block.
     assert_eq!(windows(STRICT, &[("n1", 4)]).reason(), Some(Reason::SingleBlock));
-    assert_eq!(windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(), None, "it has had a second one");
+    assert_eq!(
+        windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(),
+        None,
+        "it has had a second one"
+    );
     let mut both = windows(STRICT, &[("n1", 4)]);
     both.block("fd00::", "n1", 4, "{}");
-    assert_eq!(both.reason(), Some(Reason::SingleBlock), "it has one of each family");
-    assert_eq!(windows(OPEN, &[]).reason(), Some(Reason::WindowsNeedsStrictAffinity));
+    assert_eq!(
+        both.reason(),
+        Some(Reason::SingleBlock),
+        "it has one of each family"
+    );
+    assert_eq!(
+        windows(OPEN, &[]).reason(),
+        Some(Reason::WindowsNeedsStrictAffinity)
+    );
     let mut small = World::new(STRICT, &[]);
     small.0.nodes.clear();
     small.node("n1", "windows");
@@ -268,10 +368,18 @@ fn a_windows_node_has_one_block() {
 #[test]
 fn cooldown_and_reservations() {
     let mut cooling = World::new(r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":1200}"#, &FULL);
-    cooling.0.blocks.retain(|block| block.value.key.to_string() != "10.0.0.12/30");
-    cooling.0.affinities.retain(|affinity| affinity.value.key.cidr.to_string() != "10.0.0.12/30");
+    cooling
+        .0
+        .blocks
+        .retain(|block| block.value.key.to_string() != "10.0.0.12/30");
+    cooling
+        .0
+        .affinities
+        .retain(|affinity| affinity.value.key.cidr.to_string() != "10.0.0.12/30");
     cooling.block("10.0.0.12", "n2", 4, r#"{"releasedAt":"2026-05-01T11:50:00Z"}"#);
-    let Some(Reason::Exhausted(Some(cools))) = cooling.reason() else { panic!("{:?}", cooling.reason()) };
+    let Some(Reason::Exhausted(Some(cools))) = cooling.reason() else {
+        panic!("{:?}", cooling.reason())
+    };
     let says = "4 addresses are cooling down, the first until 2026-05-01T12:10:00Z, the last until 2026-05-01T12:10:00Z";
     assert_eq!(cools.to_string(), says);
     cooling.0.taken_at = cools.last + jiff::SignedDuration::from_secs(1);
@@ -288,10 +396,15 @@ fn cooldown_and_reservations() {
 fn ipv6_has_blocks_of_its_own() {
     let mut world = World::new(STRICT, &[("n1", 3)]);
     world.pool("six", r#""cidr":"fd00::/125","blockSize":126"#);
-    world.block("fd00::", "n1", 4, "{}").block("fd00::4", "n2", 4, "{}");
+    world
+        .block("fd00::", "n1", 4, "{}")
+        .block("fd00::4", "n2", 4, "{}");
     assert_eq!(world.reason(), None);
     let refused = world.refusal("n1", Family::V6).unwrap().unwrap();
-    assert_eq!((&refused.reason, &refused.serving[..]), (&Reason::Exhausted(None), &["six".to_owned()][..]));
+    assert_eq!(
+        (&refused.reason, &refused.serving[..]),
+        (&Reason::Exhausted(None), &["six".to_owned()][..])
+    );
 }
 
 #[test]
@@ -300,8 +413,14 @@ fn the_answer_is_unknown_if_an_affinity_cannot_be_decoded() {
     assert_eq!(world.reason(), None, "the fourth block");
     // The node has a pending affinity, whose block does not exist yet.
     world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
-    world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
-    assert_eq!((world.reason(), world.refusal("n2", Family::V4).unwrap()), (None, None));
+    world.put(
+        "/calico/ipam/v2/host/n1/ipv4/block/10.0.0.12-30",
+        r#"{"state":"pending"}"#,
+    );
+    assert_eq!(
+        (world.reason(), world.refusal("n2", Family::V4).unwrap()),
+        (None, None)
+    );
     world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.8-30", "[]");
     assert_eq!(world.known(), Err(NotKnown), "an affinity that cannot be decoded");
 }
@@ -311,12 +430,22 @@ fn a_named_address_is_given_or_refused_with_a_reason() {
     let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);
     let outlook = Outlook::new(&world.0).unwrap();
     let named = |address: &str| {
-        let outcome = outlook.next_named("n1", address.parse().unwrap(), None, &[]).outcome;
-        outcome.map(|given| given.source).map_err(|refused| refused.reason)
+        let outcome = outlook
+            .next_named("n1", address.parse().unwrap(), None, &[])
+            .outcome;
+        outcome
+            .map(|given| given.source)
+            .map_err(|refused| refused.reason)
     };
     assert_eq!(named("10.0.0.3"), Ok(AddressSource::OwnBlock));
     assert_eq!(named("10.0.0.9"), Ok(AddressSource::NewBlock));
     assert_eq!(named("10.0.0.0"), Err(Reason::Taken("10.0.0.0".parse().unwrap())));
-    assert_eq!(named("10.0.0.7"), Err(Reason::ForeignBlock("10.0.0.4/30".parse().unwrap())));
-    assert_eq!(named("10.9.0.0"), Err(Reason::OutsidePools("10.9.0.0".parse().unwrap())));
+    assert_eq!(
+        named("10.0.0.7"),
+        Err(Reason::ForeignBlock("10.0.0.4/30".parse().unwrap()))
+    );
+    assert_eq!(
+        named("10.9.0.0"),
+        Err(Reason::OutsidePools("10.9.0.0".parse().unwrap()))
+    );
 }

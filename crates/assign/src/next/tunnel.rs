@@ -45,7 +45,10 @@ impl<'s> TunnelPools<'s> {
         let offering = pools.filter(|pool| !pool.disabled && !pool.deleting && pool.allows(PoolUse::Tunnel));
         let selecting = offering.filter_map(|pool| Some((pool, pool.selected_nodes().ok()?)));
         let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
-        Self { pools: selecting.collect(), used: tunnels.map(|(kind, _)| *kind).collect() }
+        Self {
+            pools: selecting.collect(),
+            used: tunnels.map(|(kind, _)| *kind).collect(),
+        }
     }
 
     /// True if nodes with what the kind needs get an address. WireGuard nodes get none if WireGuard encrypts the traffic
@@ -58,9 +61,14 @@ impl<'s> TunnelPools<'s> {
     /// The pools from which a node takes an address for a kind of tunnel.
     pub fn of(&self, node: &Node, kind: TunnelKind) -> impl Iterator<Item = &'s Pool> {
         let family = family_of(kind);
-        let of_family = self.pools.iter().filter(move |(pool, _)| Family::of(pool.cidr) == family);
+        let of_family = self
+            .pools
+            .iter()
+            .filter(move |(pool, _)| Family::of(pool.cidr) == family);
         let encapsulating = of_family.filter(move |(pool, _)| encapsulates(pool, kind, node));
-        encapsulating.filter(|(_, selector)| selector.matches(&node.labels)).map(|(pool, _)| *pool)
+        encapsulating
+            .filter(|(_, selector)| selector.matches(&node.labels))
+            .map(|(pool, _)| *pool)
     }
 }
 
@@ -140,7 +148,11 @@ impl Outlook<'_> {
             let mut found = Vec::new();
             let mut fails = false;
             for kind in ORDER {
-                let has = node.tunnels.iter().find(|(of, _)| *of == kind).map(|(_, address)| *address);
+                let has = node
+                    .tunnels
+                    .iter()
+                    .find(|(of, _)| *of == kind)
+                    .map(|(_, address)| *address);
                 let offering: Vec<IpNet> = pools.of(node, kind).map(|pool| pool.cidr).collect();
                 let is_needed = !offering.is_empty() && (has.is_some() || pools.uses(kind));
                 if has.is_none() && !is_needed {
@@ -178,7 +190,10 @@ impl Outlook<'_> {
                         "failed to get assignment attributes for CIDR '{address}': address {address} is in cooldown"
                     );
                     let refused = Refused::new(Reason::Other, error).of_calico_node();
-                    return TunnelStep::Refuse { refused, why: TunnelLack::Cooling };
+                    return TunnelStep::Refuse {
+                        refused,
+                        why: TunnelLack::Cooling,
+                    };
                 }
                 Some(why) => why,
             },
@@ -196,7 +211,10 @@ impl Outlook<'_> {
 
         let family = family_of(kind);
         let request = NextAddress::new(&node.name, family, offering);
-        let asked = AutoAssign { handle: Some(handle), ..request.for_use(PoolUse::Tunnel) };
+        let asked = AutoAssign {
+            handle: Some(handle),
+            ..request.for_use(PoolUse::Tunnel)
+        };
         let result = without_waiting(allocator.auto_assign(&asked));
         match Answer::of_any(self, &request, false, result, events()).outcome {
             Ok(given) => TunnelStep::Assign { given, why },
@@ -205,7 +223,10 @@ impl Outlook<'_> {
                 if let Some(shortage) = refused.calico.strip_prefix(&of_pods) {
                     refused.calico = shortage.to_owned();
                 }
-                TunnelStep::Refuse { refused: refused.of_calico_node(), why }
+                TunnelStep::Refuse {
+                    refused: refused.of_calico_node(),
+                    why,
+                }
             }
         }
     }
@@ -221,7 +242,9 @@ impl Outlook<'_> {
     ) -> Option<TunnelLack> {
         let is_in_pool = self.pools().any(|pool| pool.cidr.contains(&address));
         let block = self.indexed.block_around(address).filter(|_| is_in_pool);
-        let block = block.and_then(|cidr| self.indexed.block(cidr)).map(|block| &block.value.content);
+        let block = block
+            .and_then(|cidr| self.indexed.block(cidr))
+            .map(|block| &block.value.content);
         let taken = block.and_then(BlockContent::as_calico_takes);
         let Some(record) = taken.as_ref().and_then(|block| block.allocation_of(address)) else {
             return Some(TunnelLack::NotRecorded);

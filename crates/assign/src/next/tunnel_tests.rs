@@ -21,11 +21,19 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut snapshot =
-            Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            taken_at: "2026-05-01T12:00:00Z".parse().unwrap(),
+            ..Snapshot::default()
+        };
         snapshot.mark_read(ALLOCATION_SOURCES);
         let pool = json!({"cidr": "10.0.0.0/28", "blockSize": 30, "vxlanMode": "Always"});
-        Self { snapshot, pool, node: json!({}), status: json!({}), records: Vec::new() }
+        Self {
+            snapshot,
+            pool,
+            node: json!({}),
+            status: json!({}),
+            records: Vec::new(),
+        }
     }
 
     /// The node names 10.0.0.0, which is recorded like this.
@@ -42,13 +50,17 @@ impl World {
     }
 
     fn put(&mut self, key: &str, value: &Value) {
-        self.snapshot.add_entry(key.as_bytes(), value.to_string().as_bytes(), 7);
+        self.snapshot
+            .add_entry(key.as_bytes(), value.to_string().as_bytes(), 7);
     }
 
     /// Each kind of tunnel, with the step and the new address.
     fn steps(mut self) -> Vec<(TunnelKind, String)> {
         self.put("/calico/ipam/v2/config", &json!({"auto_allocate_blocks": true}));
-        self.put(&format!("{RESOURCE_PREFIX}ippools/p"), &json!({"spec": self.pool.clone()}));
+        self.put(
+            &format!("{RESOURCE_PREFIX}ippools/p"),
+            &json!({"spec": self.pool.clone()}),
+        );
         self.put(
             &format!("{RESOURCE_PREFIX}nodes/n1"),
             &json!({"spec": self.node.clone(), "status": self.status.clone()}),
@@ -56,13 +68,22 @@ impl World {
         let cidr = "10.0.0.0/30";
         let block = values::block(cidr, "host:n1".to_owned(), self.records.clone());
         self.put(&values::block_key(cidr), &block);
-        self.put(&values::affinity_key("host/n1", cidr), &json!({"state": "confirmed"}));
+        self.put(
+            &values::affinity_key("host/n1", cidr),
+            &json!({"state": "confirmed"}),
+        );
         let handle = json!({"id": VXLAN, "block": {cidr: self.records.len()}});
         self.put(&format!("/calico/ipam/v2/handle/{VXLAN}"), &handle);
 
         let outlook = Outlook::new(&self.snapshot).unwrap();
         let pools = TunnelPools::new(&self.snapshot);
-        let node = self.snapshot.nodes.iter().map(|node| &node.value).find(|node| node.name == "n1").unwrap();
+        let node = self
+            .snapshot
+            .nodes
+            .iter()
+            .map(|node| &node.value)
+            .find(|node| node.name == "n1")
+            .unwrap();
         let step = |next: TunnelStep| match next {
             TunnelStep::Keep => "keep".to_owned(),
             TunnelStep::Remove => "remove".to_owned(),
@@ -73,12 +94,17 @@ impl World {
             TunnelStep::NotReached => "not reached".to_owned(),
         };
         let answers = outlook.tunnels(node, &pools);
-        answers.into_iter().map(|answer| (answer.kind, step(answer.next))).collect()
+        answers
+            .into_iter()
+            .map(|answer| (answer.kind, step(answer.next)))
+            .collect()
     }
 
     fn vxlan(self) -> String {
         let steps = self.steps();
-        let [(TunnelKind::Vxlan, step)] = steps.as_slice() else { panic!("{steps:?}") };
+        let [(TunnelKind::Vxlan, step)] = steps.as_slice() else {
+            panic!("{steps:?}")
+        };
         step.clone()
     }
 }
@@ -95,11 +121,18 @@ fn pod() -> Value {
 fn an_address_stays_while_it_is_recorded_in_a_pool_that_offers_it() {
     assert_eq!(World::named(own()).vxlan(), "keep");
     let old = json!({"handle_id": null, "secondary": null});
-    assert_eq!(World::named(old).vxlan(), "keep", "it is from an old Calico, and gets a handle");
+    assert_eq!(
+        World::named(old).vxlan(),
+        "keep",
+        "it is from an old Calico, and gets a handle"
+    );
     let manual = World::named(own()).with_pool("assignmentMode", json!("Manual"));
     assert_eq!(manual.vxlan(), "keep", "the pool is named");
 
-    assert_eq!(World::named(pod()).vxlan(), format!("10.0.0.1 {:?}", TunnelLack::OfAnother));
+    assert_eq!(
+        World::named(pod()).vxlan(),
+        format!("10.0.0.1 {:?}", TunnelLack::OfAnother)
+    );
     let mut lost = World::named(own());
     lost.records.clear();
     assert_eq!(lost.vxlan(), format!("10.0.0.0 {:?}", TunnelLack::NotRecorded));
@@ -122,7 +155,11 @@ fn an_address_goes_when_no_pool_offers_one() {
         ("nodeSelector", json!("rack == 'a'")),
         ("nodeSelector", json!("rack ==")),
     ] {
-        assert_eq!(World::named(own()).with_pool(field, value).vxlan(), "remove", "{field}");
+        assert_eq!(
+            World::named(own()).with_pool(field, value).vxlan(),
+            "remove",
+            "{field}"
+        );
     }
     assert_eq!(World::new().with_pool("vxlanMode", json!("Never")).steps(), []);
 }
@@ -145,8 +182,14 @@ fn calico_node_fails_where_no_address_can_be_assigned() {
     let mut cooling = own();
     cooling["releasedAt"] = json!("2026-05-01T11:59:59Z");
     let fails = World::named(cooling).vxlan();
-    assert!(fails.starts_with(&format!("{:?} {:?}", Reason::Other, TunnelLack::Cooling)), "{fails}");
-    assert!(fails.ends_with("for CIDR '10.0.0.0': address 10.0.0.0 is in cooldown"), "{fails}");
+    assert!(
+        fails.starts_with(&format!("{:?} {:?}", Reason::Other, TunnelLack::Cooling)),
+        "{fails}"
+    );
+    assert!(
+        fails.ends_with("for CIDR '10.0.0.0': address 10.0.0.0 is in cooldown"),
+        "{fails}"
+    );
 }
 
 #[test]
@@ -160,7 +203,11 @@ fn a_wireguard_address_needs_a_key_and_other_nodes_that_have_one() {
     let key = json!({"wireguardPublicKey": "k"});
     let named = json!({"wireguard": {"interfaceIPv4Address": "10.0.0.9"}});
     assert_eq!(world(&json!({}), &named), [], "there is no key");
-    assert_eq!(world(&key, &json!({})), [], "WireGuard may encrypt the traffic of hosts");
+    assert_eq!(
+        world(&key, &json!({})),
+        [],
+        "WireGuard may encrypt the traffic of hosts"
+    );
     let assigned = format!("10.0.0.0 {:?}", TunnelLack::NoAddress);
     assert_eq!(world(&key, &named), [(TunnelKind::Wireguard, assigned)]);
 }

@@ -47,14 +47,20 @@ pub struct Added {
 
 impl Added {
     fn routed(addresses: Vec<IpNet>) -> Self {
-        Self { addresses, is_routed: true }
+        Self {
+            addresses,
+            is_routed: true,
+        }
     }
 }
 
 impl Add {
     /// The handle under which the addresses are recorded.
     fn handle(&self) -> &str {
-        self.container.machine.as_ref().map_or(&self.container.handle, |machine| &machine.handle)
+        self.container
+            .machine
+            .as_ref()
+            .map_or(&self.container.handle, |machine| &machine.handle)
     }
 
     /// The handle's address limit in each family; 0 for no limit. The limit is 1 for a machine, so that two concurrent
@@ -76,7 +82,11 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
         match add.wanted {
             Wanted::Address(address) => self.assign(add, address).await,
-            Wanted::Any { v4, v6, max_blocks_per_host } => {
+            Wanted::Any {
+                v4,
+                v6,
+                max_blocks_per_host,
+            } => {
                 let request = AutoAssign {
                     host: add.container.node.clone(),
                     v4: v4.into(),
@@ -96,20 +106,30 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Makes a machine's pod an owner of the machine's addresses, and returns these addresses. `None` if the pod runs
     /// no machine, or the machine has no addresses yet.
     async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
-        let Some(machine) = &add.container.machine else { return Ok(None) };
+        let Some(machine) = &add.container.machine else {
+            return Ok(None);
+        };
         self.within(REUSE, async {
             let handle = &machine.handle;
             let found = match self.allocator.ips_by_handle(handle).await {
                 Ok(found) => found,
                 Err(Error::NoHandle(_)) => Vec::new(),
-                Err(error) => return Err(Failure::Existing { handle: handle.clone(), error: error.into() }),
+                Err(error) => {
+                    return Err(Failure::Existing {
+                        handle: handle.clone(),
+                        error: error.into(),
+                    });
+                }
             };
             if found.is_empty() && machine.is_migration_target {
                 return Err(Failure::NothingToMigrate(handle.clone()));
             }
             for address in &found {
                 let owned = self.own(machine, *address, &add.attributes).await;
-                owned.map_err(|error| Failure::Owner { address: *address, error: error.into() })?;
+                owned.map_err(|error| Failure::Owner {
+                    address: *address,
+                    error: error.into(),
+                })?;
             }
             // The target of a migration receives traffic only after the migration.
             let is_routed = !machine.is_migration_target;
@@ -141,9 +161,16 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
         // Most data is read before the call waits for the lock, so that it then holds the lock for less time.
-        let (lookup, inputs) =
-            join(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
-        let Lookup { pools_v4, pools_v6, namespace_labels } = lookup.map_err(Failure::LookUp)?;
+        let (lookup, inputs) = join(
+            self.host.look_up(),
+            self.within(OPERATION, self.allocator.read_inputs(&request)),
+        )
+        .await;
+        let Lookup {
+            pools_v4,
+            pools_v6,
+            namespace_labels,
+        } = lookup.map_err(Failure::LookUp)?;
         (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
         request.namespace_labels = namespace_labels;
         let inputs = inputs??;
@@ -168,7 +195,9 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             return Err(failure);
         }
         let families = assigned.v4.iter().chain(&assigned.v6);
-        let addresses: Vec<IpNet> = families.filter_map(|family| family.addresses.first().copied()).collect();
+        let addresses: Vec<IpNet> = families
+            .filter_map(|family| family.addresses.first().copied())
+            .collect();
         let texts = joined(addresses.iter().map(IpNet::addr), ", ");
         tracing::info!(handle = add.handle(), "assigned {texts}");
         Ok(Added::routed(addresses))
@@ -191,5 +220,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 /// Returns the failure for a family in which fewer addresses than requested were assigned; `None` if none is missing.
 fn shortage<E>(assigned: &Assigned) -> Option<Failure<E>> {
     let shortage = assigned.shortage()?;
-    Some(Failure::Short { family: assigned.family, shortage })
+    Some(Failure::Short {
+        family: assigned.family,
+        shortage,
+    })
 }

@@ -41,8 +41,11 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Releases the addresses of both handles that a container can have.
     async fn del_own(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
-        let (released, has_old) =
-            join(self.release_handle(handle, node, &del.previous), self.has_handle(&del.old_handle)).await;
+        let (released, has_old) = join(
+            self.release_handle(handle, node, &del.previous),
+            self.has_handle(&del.old_handle),
+        )
+        .await;
         let old = match has_old {
             Ok(true) => self.release_old(&del.old_handle).await,
             Ok(false) => Ok(()),
@@ -53,7 +56,10 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
     /// True if a handle object exists, even one that cannot be decoded.
     async fn has_handle(&self, handle: &str) -> Result<bool, Error> {
-        let [found] = self.allocator.read([Query::Get(Key::Handle(handle.to_owned()))]).await?;
+        let [found] = self
+            .allocator
+            .read([Query::Get(Key::Handle(handle.to_owned()))])
+            .await?;
         Ok(!found.is_empty())
     }
 

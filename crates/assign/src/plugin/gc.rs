@@ -61,7 +61,10 @@ impl Gc {
             .attributes()
             .filter(|record| record.get("node").is_some_and(|found| found == *self.node))
             .filter_map(|record| Some(clean_id(&record.handle()?.to_string()).to_owned()))
-            .filter(|handle| self.container_of(handle).is_some_and(|id| !self.valid.contains(id)))
+            .filter(|handle| {
+                self.container_of(handle)
+                    .is_some_and(|id| !self.valid.contains(id))
+            })
             .collect()
     }
 
@@ -95,10 +98,16 @@ mod tests {
         ];
         for (ordinal, (handle, node)) in held.into_iter().enumerate() {
             let record = Attribute::new(Some(handle), [("node", node)]);
-            block.update(|update| update.assign(ordinal as u32, &record)).unwrap();
+            block
+                .update(|update| update.assign(ordinal as u32, &record))
+                .unwrap();
         }
         let valid = BTreeSet::from(["alive".to_owned()]);
-        let gc = Gc { node: "a".into(), network: "net".into(), valid };
+        let gc = Gc {
+            node: "a".into(),
+            network: "net".into(),
+            valid,
+        };
         assert_eq!(gc.stale_in(&block), ["net.gone", "net.migrated"]);
     }
 }

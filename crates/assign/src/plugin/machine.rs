@@ -29,12 +29,20 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     ) -> Result<()> {
         let owner = NewOwner::Set(attributes.clone());
         let updates = if machine.is_migration_target {
-            OwnerUpdates { alternate: owner, ..OwnerUpdates::default() }
+            OwnerUpdates {
+                alternate: owner,
+                ..OwnerUpdates::default()
+            }
         } else {
-            OwnerUpdates { active: owner, ..OwnerUpdates::default() }
+            OwnerUpdates {
+                active: owner,
+                ..OwnerUpdates::default()
+            }
         };
         let conditions = OwnerConditions::default();
-        self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await
+        self.allocator
+            .set_owner_attributes(address, &machine.handle, &updates, &conditions)
+            .await
     }
 
     /// Removes a machine's pod from the owners of an address, if it is one of them.
@@ -55,15 +63,37 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         };
         let pod = Expected::Pod(machine.pod.clone());
         let (updates, conditions) = if is_pod(&record.owner) {
-            let updates = OwnerUpdates { active: NewOwner::Clear, ..OwnerUpdates::default() };
-            (updates, OwnerConditions { active: pod, ..OwnerConditions::default() })
+            let updates = OwnerUpdates {
+                active: NewOwner::Clear,
+                ..OwnerUpdates::default()
+            };
+            (
+                updates,
+                OwnerConditions {
+                    active: pod,
+                    ..OwnerConditions::default()
+                },
+            )
         } else if is_pod(&record.alternate) {
-            let updates = OwnerUpdates { alternate: NewOwner::Clear, ..OwnerUpdates::default() };
-            (updates, OwnerConditions { alternate: pod, ..OwnerConditions::default() })
+            let updates = OwnerUpdates {
+                alternate: NewOwner::Clear,
+                ..OwnerUpdates::default()
+            };
+            (
+                updates,
+                OwnerConditions {
+                    alternate: pod,
+                    ..OwnerConditions::default()
+                },
+            )
         } else {
             return Ok(());
         };
-        match self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await {
+        match self
+            .allocator
+            .set_owner_attributes(address, &machine.handle, &updates, &conditions)
+            .await
+        {
             Err(error) if is_gone(&error) => Ok(()),
             other => other,
         }
@@ -89,5 +119,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
 /// True if the error shows that the address has been released meanwhile.
 fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_))
+    matches!(
+        error,
+        Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_)
+    )
 }

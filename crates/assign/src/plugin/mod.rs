@@ -120,7 +120,11 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     async fn release(&self, handle: &str, addresses: Vec<IpAddr>) -> Result<(), Error> {
         let mut result = Ok(());
         for address in addresses {
-            let request = Release { address, handle: Some(handle.to_owned()), sequence: None };
+            let request = Release {
+                address,
+                handle: Some(handle.to_owned()),
+                sequence: None,
+            };
             let released = match self.allocator.release_ips(&[request]).await {
                 Ok(_) => Ok(()),
                 Err(partly) => match partly.error {
@@ -151,7 +155,10 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 found.extend(others);
                 found.sort();
                 found.dedup();
-                tracing::info!(handle, "{error}; searched the blocks for its addresses: {found:?}");
+                tracing::info!(
+                    handle,
+                    "{error}; searched the blocks for its addresses: {found:?}"
+                );
                 self.release(handle, found).await
             }
             Err(error) => {

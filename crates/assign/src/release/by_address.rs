@@ -33,8 +33,10 @@ impl<S: Store> Allocator<S> {
 
     async fn release_all(&self, requests: &[Release], done: &mut Released) -> Result<()> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
-        let settings =
-            Settings { config: allocator::config(config)?, pools: OnceLock::from(pools::pools(pools)) };
+        let settings = Settings {
+            config: allocator::config(config)?,
+            pools: OnceLock::from(pools::pools(pools)),
+        };
         let by_block = self.group_by_block(requests, &settings, done).await?;
 
         let mut result = Ok(());
@@ -62,7 +64,10 @@ impl<S: Store> Allocator<S> {
         let mut listed: BTreeMap<Family, Vec<IpNet>> = BTreeMap::new();
         for request in requests {
             let mut request = request.clone();
-            request.handle = request.handle.map(|id| clean_id(&id).to_owned()).filter(|id| !id.is_empty());
+            request.handle = request
+                .handle
+                .map(|id| clean_id(&id).to_owned())
+                .filter(|id| !id.is_empty());
             let pool = pools::pool_of(pools, request.address);
             let block = match pool.and_then(|pool| cidr::block_around(request.address, pool.block_size)) {
                 Some(block) => Some(block),
@@ -72,7 +77,10 @@ impl<S: Store> Allocator<S> {
                         Entry::Occupied(blocks) => blocks.into_mut(),
                         Entry::Vacant(place) => place.insert(self.block_cidrs(family).await?),
                     };
-                    blocks.iter().copied().find(|block| block.contains(&request.address))
+                    blocks
+                        .iter()
+                        .copied()
+                        .find(|block| block.contains(&request.address))
                 }
             };
             match block {
@@ -104,18 +112,30 @@ impl<S: Store> Allocator<S> {
         for address in &not_allocated {
             let holders = self.blocks_around(*address).await?;
             let holds = |block: &Block| {
-                block.allocation_of(*address).is_some_and(|held| !held.attribute.is_cooling())
+                block
+                    .allocation_of(*address)
+                    .is_some_and(|held| !held.attribute.is_cooling())
             };
-            let holder = holders.iter().find(|other| other.value.cidr() != block && holds(&other.value));
+            let holder = holders
+                .iter()
+                .find(|other| other.value.cidr() != block && holds(&other.value));
             if let Some(holder) = holder {
-                let of_address = requests.iter().filter(|request| request.address == *address).cloned();
-                elsewhere.entry(holder.value.cidr()).or_default().extend(of_address);
+                let of_address = requests
+                    .iter()
+                    .filter(|request| request.address == *address)
+                    .cloned();
+                elsewhere
+                    .entry(holder.value.cidr())
+                    .or_default()
+                    .extend(of_address);
             }
         }
 
         // What the old blocks released was allocated after all.
         for (old_block, in_old_block) in elsewhere {
-            let still_not = self.release_from_block(old_block, &in_old_block, settings).await?;
+            let still_not = self
+                .release_from_block(old_block, &in_old_block, settings)
+                .await?;
             let mut released: Vec<IpAddr> = in_old_block.iter().map(|request| request.address).collect();
             released.retain(|address| !still_not.contains(address));
             not_allocated.retain(|address| !released.contains(address));
@@ -142,7 +162,13 @@ impl<S: Store> Allocator<S> {
             }
 
             let mut handles = self.handles(losses.handles.keys()).await?;
-            let after = without(&before.value, &losses.ordinals, By::Address, &settings.config, now);
+            let after = without(
+                &before.value,
+                &losses.ordinals,
+                By::Address,
+                &settings.config,
+                now,
+            );
             if unless_lost(self.write_released(&before, &after).await)?.is_none() {
                 continue;
             }
@@ -162,7 +188,10 @@ impl<S: Store> Allocator<S> {
             return Ok(Vec::new());
         }
         let answers = self.store().read(&queries).await?;
-        Ok(answers.into_iter().map(|answer| allocator::one(answer).ok()).collect())
+        Ok(answers
+            .into_iter()
+            .map(|answer| allocator::one(answer).ok())
+            .collect())
     }
 }
 
@@ -170,13 +199,23 @@ impl<S: Store> Allocator<S> {
 /// handle.
 fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
     let mut losses = Losses::default();
-    let last_of_each: BTreeMap<_, _> = requests.iter().map(|request| (request.address, request)).collect();
+    let last_of_each: BTreeMap<_, _> = requests
+        .iter()
+        .map(|request| (request.address, request))
+        .collect();
     for (address, request) in last_of_each {
-        let Some(ordinal) = cidr::ordinal_of(block.cidr(), address) else { continue };
-        if request.sequence.is_some_and(|sequence| sequence != block.sequence_of(ordinal)) {
+        let Some(ordinal) = cidr::ordinal_of(block.cidr(), address) else {
+            continue;
+        };
+        if request
+            .sequence
+            .is_some_and(|sequence| sequence != block.sequence_of(ordinal))
+        {
             return Err(Error::Changed(address));
         }
-        let held = block.allocation(ordinal).filter(|held| !held.attribute.is_cooling());
+        let held = block
+            .allocation(ordinal)
+            .filter(|held| !held.attribute.is_cooling());
         let Some(held) = held else {
             losses.not_allocated.push(address);
             continue;

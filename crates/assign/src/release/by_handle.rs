@@ -45,10 +45,17 @@ impl<S: Store> Allocator<S> {
 
     async fn release_handle(&self, handle: &str, leftovers: Leftovers) -> Result<()> {
         let id = clean_id(handle);
-        let [found, config] =
-            self.read([Query::Get(Key::Handle(id.to_owned())), Query::Get(Key::IpamConfig)]).await?;
+        let [found, config] = self
+            .read([
+                Query::Get(Key::Handle(id.to_owned())),
+                Query::Get(Key::IpamConfig),
+            ])
+            .await?;
         let found = allocator::one::<Handle>(found)?.ok_or_else(|| Error::NoHandle(id.to_owned()))?;
-        let settings = Settings { config: allocator::config(config)?, pools: OnceLock::new() };
+        let settings = Settings {
+            config: allocator::config(config)?,
+            pools: OnceLock::new(),
+        };
 
         let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
         let blocks = self.each_block(&cidrs).await?;
@@ -58,7 +65,8 @@ impl<S: Store> Allocator<S> {
             let released = async {
                 let mut block = block?;
                 loop {
-                    self.release_handle_in(id, cidr, block, &settings, &mut known).await?;
+                    self.release_handle_in(id, cidr, block, &settings, &mut known)
+                        .await?;
                     if leftovers == Leftovers::Keep {
                         return Ok(());
                     }
@@ -101,7 +109,8 @@ impl<S: Store> Allocator<S> {
             if unless_lost(self.write_released(&before, &after).await)?.is_none() {
                 continue;
             }
-            self.decrement_or_warn(id, cidr, ordinals.len() as u32, known).await;
+            self.decrement_or_warn(id, cidr, ordinals.len() as u32, known)
+                .await;
             self.keep_affinity_consistent(settings, &after).await;
             return Ok(());
         }
@@ -114,7 +123,11 @@ impl<S: Store> Allocator<S> {
     /// [`Error::NoHandle`] if there is no such handle.
     pub async fn ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
         let blocks = self.blocks(&self.cidrs_of(handle).await?).await?;
-        Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
+        Ok(blocks
+            .into_iter()
+            .flatten()
+            .flat_map(|block| addresses_of(&block.value, handle))
+            .collect())
     }
 
     /// A handle's addresses of one family; empty if there is no such handle.
@@ -133,7 +146,10 @@ impl<S: Store> Allocator<S> {
     /// [`Error::NoHandle`] if there is no such handle.
     pub async fn readable_ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
         let blocks = self.readable_blocks(&self.cidrs_of(handle).await?).await?;
-        Ok(blocks.iter().flat_map(|block| addresses_of(block, handle)).collect())
+        Ok(blocks
+            .iter()
+            .flat_map(|block| addresses_of(block, handle))
+            .collect())
     }
 
     async fn cidrs_of(&self, handle: &str) -> Result<Vec<IpNet>> {
@@ -145,12 +161,22 @@ impl<S: Store> Allocator<S> {
     /// The addresses that blocks of `host` record under a handle, even if the handle object is missing. Skips blocks
     /// that cannot be decoded.
     pub async fn search_handle(&self, handle: &str, host: &str) -> Result<Vec<IpAddr>> {
-        let query = |family| Query::Affinities { kind: AffinityType::Host, holder: host.to_owned(), family };
+        let query = |family| Query::Affinities {
+            kind: AffinityType::Host,
+            holder: host.to_owned(),
+            family,
+        };
         let found = self.read(Family::BOTH.map(query)).await?;
         let affinities = affinities_of(found.into_iter().flatten());
-        let cidrs: Vec<IpNet> = affinities.into_iter().map(|affinity| affinity.value.key.cidr).collect();
+        let cidrs: Vec<IpNet> = affinities
+            .into_iter()
+            .map(|affinity| affinity.value.key.cidr)
+            .collect();
         let blocks = self.readable_blocks(&cidrs).await?;
-        Ok(blocks.iter().flat_map(|block| addresses_of(block, clean_id(handle))).collect())
+        Ok(blocks
+            .iter()
+            .flat_map(|block| addresses_of(block, clean_id(handle)))
+            .collect())
     }
 
     async fn readable_blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Block>> {

@@ -37,7 +37,11 @@ pub struct Release {
 impl Release {
     /// A request to release an address, whatever its handle and sequence number.
     pub fn any(address: IpAddr) -> Self {
-        Self { address, handle: None, sequence: None }
+        Self {
+            address,
+            handle: None,
+            sequence: None,
+        }
     }
 }
 
@@ -63,7 +67,9 @@ impl<S: Store> Allocator<S> {
         if after.is_empty() && after.owner().is_none() {
             ignoring_gone(self.store().delete(&block_entry(before)).await)?;
         } else {
-            self.store().update(&Record::Block(Arc::new(after.clone())), &before.revision).await?;
+            self.store()
+                .update(&Record::Block(Arc::new(after.clone())), &before.revision)
+                .await?;
         }
         if let Some(notes) = &self.notes {
             notes.forget_exhaustion();
@@ -90,19 +96,34 @@ impl<S: Store> Allocator<S> {
 
     async fn try_keep_consistent(&self, settings: &Settings, block: &Block) -> Result<()> {
         // A block in use stays with its owner.
-        let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else { return Ok(()) };
+        let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else {
+            return Ok(());
+        };
         let pools = self.pools_of(settings).await?;
-        let Some(pool) = pools::enabled_pool_of(pools, block.cidr().addr()) else { return Ok(()) };
-        let selector = pool.selected_nodes().map_err(|reason| pools::broken_selector(pool, reason))?;
+        let Some(pool) = pools::enabled_pool_of(pools, block.cidr().addr()) else {
+            return Ok(());
+        };
+        let selector = pool
+            .selected_nodes()
+            .map_err(|reason| pools::broken_selector(pool, reason))?;
         if selector.selects_all() {
             return Ok(());
         }
-        let Some(found) = self.get::<Node>(Key::Node(node.clone())).await? else { return Ok(()) };
+        let Some(found) = self.get::<Node>(Key::Node(node.clone())).await? else {
+            return Ok(());
+        };
         if selector.matches(&found.value.labels) {
             return Ok(());
         }
-        let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };
-        let conditions = ReleaseAffinity { in_use: InUse::Refuse, sequence: None };
+        let key = AffinityKey {
+            kind: AffinityType::Host,
+            node: node.clone(),
+            cidr: block.cidr(),
+        };
+        let conditions = ReleaseAffinity {
+            in_use: InUse::Refuse,
+            sequence: None,
+        };
         match self.release_affinity_if(&key, &settings.config, conditions).await {
             Err(Error::ClaimedByOther(_) | Error::NotEmpty(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => {
                 Ok(())
@@ -116,7 +137,11 @@ impl<S: Store> Allocator<S> {
 /// failed release would be repeated forever.
 pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
     match outcome {
-        Err(error @ Error::Undecodable { key: Key::Block(_), .. }) => {
+        Err(
+            error @ Error::Undecodable {
+                key: Key::Block(_), ..
+            },
+        ) => {
             tracing::warn!(%error, "nothing is released in a block");
             Ok(())
         }

@@ -21,7 +21,12 @@ fn request(handle: &str) -> AutoAssign {
 
 /// The paths of the writes since the last call.
 fn written(cluster: &Cluster) -> Vec<String> {
-    cluster.store.take_changes().into_iter().map(|change| change.path).collect()
+    cluster
+        .store
+        .take_changes()
+        .into_iter()
+        .map(|change| change.path)
+        .collect()
 }
 
 #[test]
@@ -41,7 +46,12 @@ fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
     for damage in [r#""unallocated":[0,1,2,3]"#, r#""unallocated":"none""#] {
         let cluster = cluster();
         let (store, allocator) = (&cluster.store, cluster.allocator());
-        cluster.auto(&AutoAssign { v6: 1, ..request("h") }).unwrap();
+        cluster
+            .auto(&AutoAssign {
+                v6: 1,
+                ..request("h")
+            })
+            .unwrap();
         let (path, value, _) = store.values("/calico/ipam/v2/assignment/ipv4/").remove(0);
         let value = String::from_utf8(value).unwrap();
         let (before, after) = value.split_once(r#""unallocated":["#).unwrap();
@@ -49,7 +59,10 @@ fn a_block_that_cannot_be_decoded_is_passed_over_in_a_release() {
         let broken = format!("{before}{damage}{after}");
         store.put(&path, broken.clone());
 
-        assert!(matches!(run(allocator.ips_by_handle("h")), Err(Error::Undecodable { .. })));
+        assert!(matches!(
+            run(allocator.ips_by_handle("h")),
+            Err(Error::Undecodable { .. })
+        ));
         let readable = run(allocator.readable_ips_by_handle("h")).unwrap();
         assert!(readable.len() == 1 && readable[0].is_ipv6(), "{readable:?}");
         assert_eq!(run(allocator.search_handle("h", "host-a")).unwrap(), readable);
@@ -77,7 +90,10 @@ fn blocks_that_others_claimed_after_early_inputs_are_used() {
     let assigned = run(cluster.allocator().auto_assign_after(inputs, &request("late"))).unwrap();
     assert_eq!(assigned.addresses().count(), 1);
     let changes = written(&cluster);
-    assert!(changes.len() == 2 && changes.iter().all(|path| !path.contains("/host/")), "{changes:?}");
+    assert!(
+        changes.len() == 2 && changes.iter().all(|path| !path.contains("/host/")),
+        "{changes:?}"
+    );
 }
 
 #[test]
@@ -116,7 +132,10 @@ fn claim_of(cluster: &Cluster, address: &str) -> Vec<String> {
 #[test]
 fn an_affinity_without_a_state_is_marked_as_pending_before_its_block_is_created() {
     // If a client crashes between the two writes, the affinity must show other clients that a claim is under way.
-    assert_eq!(claim_of(&cluster(), "10.0.0.5"), ["pending", "block", "confirmed", "block"]);
+    assert_eq!(
+        claim_of(&cluster(), "10.0.0.5"),
+        ["pending", "block", "confirmed", "block"]
+    );
 }
 
 #[test]
@@ -129,11 +148,18 @@ fn a_block_that_is_given_up_while_its_addresses_cool_down_is_not_left_empty() {
         cluster.release_handle("h").unwrap();
         cluster.advance(waited);
 
-        let cluster = Cluster { store: cluster.store.interleaved() };
+        let cluster = Cluster {
+            store: cluster.store.interleaved(),
+        };
         let (store, allocator) = (&cluster.store, cluster.allocator());
         let mut operation = pin!(allocator.release_affinity(net("10.0.0.0/28"), "host-a", InUse::Release));
         let mut context = Context::from_waker(Waker::noop());
-        while operation.as_mut().poll(&mut context).map(Result::unwrap).is_pending() {
+        while operation
+            .as_mut()
+            .poll(&mut context)
+            .map(Result::unwrap)
+            .is_pending()
+        {
             store.advance(SignedDuration::from_secs(1));
         }
         for (path, block, _) in store.values("/calico/ipam/v2/assignment/") {

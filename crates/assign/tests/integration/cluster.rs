@@ -27,7 +27,9 @@ impl Cluster {
     /// A cluster with one node, `host-a`, and pools with these CIDRs and the default block size.
     pub(crate) fn new(pools: &[&str]) -> Self {
         let now = "2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap();
-        let cluster = Self { store: MemoryStore::new(now) };
+        let cluster = Self {
+            store: MemoryStore::new(now),
+        };
         cluster.node("host-a", &[]);
         pools.iter().for_each(|cidr| cluster.pool(cidr, json!({})));
         cluster
@@ -36,20 +38,27 @@ impl Cluster {
     /// A cluster with one node, `host-a`, and pools with these CIDRs and block sizes.
     pub(crate) fn with_blocks(pools: &[(&str, u8)]) -> Self {
         let cluster = Self::new(&[]);
-        pools.iter().for_each(|(cidr, size)| cluster.pool(cidr, json!({"blockSize": size})));
+        pools
+            .iter()
+            .for_each(|(cidr, size)| cluster.pool(cidr, json!({"blockSize": size})));
         cluster
     }
 
     pub(crate) fn node(&self, name: &str, labels: &[(&str, &str)]) {
-        let labels: Value = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let labels: Value = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
         let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {}});
-        self.store.put(&format!("{RESOURCES}/nodes/{name}"), node.to_string());
+        self.store
+            .put(&format!("{RESOURCES}/nodes/{name}"), node.to_string());
     }
 
     /// Creates or changes a pool.
     pub(crate) fn pool(&self, cidr: &str, mut spec: Value) {
         spec["cidr"] = cidr.into();
-        self.store.put(&pool_path(cidr), json!({"spec": spec}).to_string());
+        self.store
+            .put(&pool_path(cidr), json!({"spec": spec}).to_string());
     }
 
     pub(crate) fn remove_pool(&self, cidr: &str) {
@@ -58,7 +67,10 @@ impl Cluster {
 
     pub(crate) fn reserve(&self, name: &str, cidrs: &[&str]) {
         let reservation = json!({"spec": {"reservedCIDRs": cidrs}});
-        self.store.put(&format!("{RESOURCES}/ipreservations/{name}"), reservation.to_string());
+        self.store.put(
+            &format!("{RESOURCES}/ipreservations/{name}"),
+            reservation.to_string(),
+        );
     }
 
     pub(crate) fn affinity_is_strict(&self, strict: bool) {
@@ -109,7 +121,10 @@ impl Cluster {
     pub(crate) fn release_all(&self, addresses: &[IpAddr]) {
         let requests: Vec<Release> = addresses.iter().copied().map(Release::any).collect();
         let released = self.release(&requests).unwrap();
-        assert_eq!((released.not_allocated.len(), released.without_error.len()), (0, addresses.len()));
+        assert_eq!(
+            (released.not_allocated.len(), released.without_error.len()),
+            (0, addresses.len())
+        );
     }
 
     pub(crate) fn release_handle(&self, handle: &str) -> Result<(), Error> {
@@ -125,8 +140,13 @@ impl Cluster {
         [of_active, of_alternate]: [Expected; 2],
     ) -> Result<(), Error> {
         let updates = OwnerUpdates { active, alternate };
-        let conditions = OwnerConditions { active: of_active, alternate: of_alternate };
-        run(self.allocator().set_owner_attributes(address, handle, &updates, &conditions))
+        let conditions = OwnerConditions {
+            active: of_active,
+            alternate: of_alternate,
+        };
+        run(self
+            .allocator()
+            .set_owner_attributes(address, handle, &updates, &conditions))
     }
 
     /// The addresses of a handle; `None` if the handle does not exist.
@@ -143,15 +163,23 @@ impl Cluster {
     }
 
     pub(crate) fn give_up_all(&self, node: &str, in_use: InUse) -> Result<(), Error> {
-        run(self.allocator().release_host_affinities(AffinityType::Host, node, in_use))
+        run(self
+            .allocator()
+            .release_host_affinities(AffinityType::Host, node, in_use))
     }
 
     pub(crate) fn blocks(&self) -> Vec<Block> {
-        self.records("/calico/ipam/v2/assignment/").into_iter().filter_map(Into::into).collect()
+        self.records("/calico/ipam/v2/assignment/")
+            .into_iter()
+            .filter_map(Into::into)
+            .collect()
     }
 
     pub(crate) fn affinities(&self) -> Vec<Affinity> {
-        self.records("/calico/ipam/v2/host/").into_iter().filter_map(Into::into).collect()
+        self.records("/calico/ipam/v2/host/")
+            .into_iter()
+            .filter_map(Into::into)
+            .collect()
     }
 
     /// The cluster's only block.
@@ -164,13 +192,20 @@ impl Cluster {
     /// Requests an address, and returns the block that contains it.
     pub(crate) fn block_after(&self, request: &AutoAssign) -> IpNet {
         let address = self.addresses(request)[0];
-        self.blocks().iter().map(Block::cidr).find(|cidr| cidr.contains(&address)).unwrap()
+        self.blocks()
+            .iter()
+            .map(Block::cidr)
+            .find(|cidr| cidr.contains(&address))
+            .unwrap()
     }
 
     /// The blocks for which a node has affinities.
     pub(crate) fn blocks_of(&self, node: &str) -> Vec<IpNet> {
         let affinities = self.affinities().into_iter().map(|affinity| affinity.key);
-        affinities.filter(|key| key.node == node).map(|key| key.cidr).collect()
+        affinities
+            .filter(|key| key.node == node)
+            .map(|key| key.cidr)
+            .collect()
     }
 
     fn records(&self, prefix: &str) -> Vec<Record> {
@@ -189,12 +224,20 @@ pub(crate) fn pool_path(cidr: &str) -> String {
 
 /// A request by `host` for IPv4 addresses of workloads.
 pub(crate) fn wants(host: &str, v4: u32) -> AutoAssign {
-    AutoAssign { host: host.into(), v4, intended_use: Some(PoolUse::Workload), ..AutoAssign::default() }
+    AutoAssign {
+        host: host.into(),
+        v4,
+        intended_use: Some(PoolUse::Workload),
+        ..AutoAssign::default()
+    }
 }
 
 /// A request by `host` for IPv4 addresses of workloads, under a handle.
 pub(crate) fn wants_as(host: &str, v4: u32, handle: &str) -> AutoAssign {
-    AutoAssign { handle: Some(handle.into()), ..wants(host, v4) }
+    AutoAssign {
+        handle: Some(handle.into()),
+        ..wants(host, v4)
+    }
 }
 
 pub(crate) fn nets(cidrs: &[&str]) -> Vec<IpNet> {

@@ -72,16 +72,26 @@ impl Recorder {
 
     fn empty() -> Self {
         let cluster = Cluster::with_blocks(&[(POOL, 30)]);
-        ["a", "b", "other"].iter().for_each(|node| cluster.node(node, &[]));
+        ["a", "b", "other"]
+            .iter()
+            .for_each(|node| cluster.node(node, &[]));
         let memory = cluster.store;
-        Self { memory, queries: Mutex::default(), meanwhile: Mutex::default() }
+        Self {
+            memory,
+            queries: Mutex::default(),
+            meanwhile: Mutex::default(),
+        }
     }
 
     /// Adds a block and its affinity.
     fn put(&self, cidr: IpNet, node: &str, taken: usize) {
-        self.memory.put(&Key::Block(cidr).to_string(), block(cidr, node, taken).to_string());
+        self.memory.put(
+            &Key::Block(cidr).to_string(),
+            block(cidr, node, taken).to_string(),
+        );
         let path = affinity_path(cidr, node);
-        self.memory.put(&path, json!({"state": "confirmed", "deleted": false}).to_string());
+        self.memory
+            .put(&path, json!({"state": "confirmed", "deleted": false}).to_string());
     }
 
     /// The addresses that a request by a host gets.
@@ -96,14 +106,23 @@ impl Recorder {
 
     /// The blocks that were read since the last call.
     fn blocks_read(&self) -> Vec<IpNet> {
-        let block = |query| if let Query::Get(Key::Block(cidr)) = query { Some(cidr) } else { None };
+        let block = |query| {
+            if let Query::Get(Key::Block(cidr)) = query {
+                Some(cidr)
+            } else {
+                None
+            }
+        };
         self.take().into_iter().filter_map(block).collect()
     }
 }
 
 /// The addresses that a request by a host gets.
 fn given<S: Store>(allocator: &Allocator<S>, host: &str) -> Vec<IpAddr> {
-    run(allocator.auto_assign(&wants_as(host, 1, "h1"))).unwrap().addresses().collect()
+    run(allocator.auto_assign(&wants_as(host, 1, "h1")))
+        .unwrap()
+        .addresses()
+        .collect()
 }
 
 /// A block as etcd stores it.
@@ -130,7 +149,10 @@ fn a_claim_reads_no_block() {
     let queries = store.take();
     let is_content = |query: &Query| matches!(query, Query::Blocks(_) | Query::Get(Key::Block(_)));
     assert!(!queries.iter().any(is_content), "{queries:?}");
-    assert!(queries.iter().filter(|query| query.asks_for_block_keys()).count() <= 10, "{queries:?}");
+    assert!(
+        queries.iter().filter(|query| query.asks_for_block_keys()).count() <= 10,
+        "{queries:?}"
+    );
 }
 
 #[test]
@@ -141,7 +163,10 @@ fn the_last_vacant_place_is_found_by_the_keys_of_all() {
             store.put(cidr, "other", index % 4);
         }
         let (vacant, assigned) = (places().nth(last).unwrap(), store.assign(host));
-        assert!(assigned.iter().all(|address| vacant.contains(address)), "{assigned:?}");
+        assert!(
+            assigned.iter().all(|address| vacant.contains(address)),
+            "{assigned:?}"
+        );
         assert_eq!(store.blocks_read(), []);
     }
 }
@@ -156,11 +181,19 @@ fn early_inputs_are_not_read_again_if_no_one_claimed_since() {
     store.take();
     run(allocator.auto_assign_after(inputs, &wants_as("a", 1, "late"))).unwrap();
     let queries = store.take();
-    let again =
-        |query: &Query| matches!(query, Query::Pools | Query::Reservations | Query::Get(Key::Node(_)));
+    let again = |query: &Query| {
+        matches!(
+            query,
+            Query::Pools | Query::Reservations | Query::Get(Key::Node(_))
+        )
+    };
     assert!(!queries.iter().any(again), "{queries:?}");
     let own_block = Query::Get(Key::Block(own));
-    assert_eq!(queries.iter().filter(|query| **query == own_block).count(), 1, "{queries:?}");
+    assert_eq!(
+        queries.iter().filter(|query| **query == own_block).count(),
+        1,
+        "{queries:?}"
+    );
 }
 
 #[test]
@@ -190,7 +223,10 @@ fn the_only_free_address_is_found_wherever_it_is() {
 fn the_only_empty_block_is_taken_over_under_strict_affinity() {
     let (store, empty) = Recorder::with_one_empty(3);
     let assigned = store.assign("a");
-    assert!(assigned.len() == 1 && empty.contains(&assigned[0]), "{assigned:?}");
+    assert!(
+        assigned.len() == 1 && empty.contains(&assigned[0]),
+        "{assigned:?}"
+    );
 }
 
 #[test]
@@ -205,7 +241,10 @@ fn a_block_of_the_host_without_affinity_is_found_before_others_are_borrowed_from
     let own = places().nth(5).unwrap();
     store.memory.remove(&affinity_path(own, "a"));
     let assigned = store.assign("a");
-    assert!(assigned.iter().all(|address| own.contains(address)), "{assigned:?}");
+    assert!(
+        assigned.iter().all(|address| own.contains(address)),
+        "{assigned:?}"
+    );
 }
 
 #[test]
@@ -222,7 +261,10 @@ fn a_full_block_is_read_again_once_it_was_written() {
     // For a few seconds, only the keys of the node's own blocks are read again.
     refused();
     let queries = store.take();
-    let keys: Vec<&Query> = queries.iter().filter(|query| query.asks_for_block_keys()).collect();
+    let keys: Vec<&Query> = queries
+        .iter()
+        .filter(|query| query.asks_for_block_keys())
+        .collect();
     assert_eq!(keys, [&Query::BlockKey(own)], "{queries:?}");
     assert!(!queries.contains(&Query::Get(Key::Block(own))), "{queries:?}");
 
@@ -241,7 +283,11 @@ fn a_full_block_is_read_again_once_it_was_written() {
 
     // A release on the same node is noticed at once.
     refused();
-    let released = Release { address: freed.broadcast(), handle: Some("h1".into()), sequence: None };
+    let released = Release {
+        address: freed.broadcast(),
+        handle: Some("h1".into()),
+        sequence: None,
+    };
     run(allocator.release_ips(&[released])).unwrap();
     assert_eq!(given(&allocator, "a"), [freed.broadcast()]);
 
@@ -290,7 +336,9 @@ fn an_address_that_is_released_while_all_blocks_are_read_is_found() {
     let (freed, mut readings) = (Arc::new(Mutex::new(None)), 0);
     let first = Arc::clone(&freed);
     *store.meanwhile.lock().unwrap() = Some(Box::new(move |store, queries| {
-        let Some(Query::Get(Key::Block(cidr))) = queries.first() else { return };
+        let Some(Query::Get(Key::Block(cidr))) = queries.first() else {
+            return;
+        };
         let cidr = *first.lock().unwrap().get_or_insert(*cidr);
         readings += 1;
         store.advance(SignedDuration::from_secs(4));

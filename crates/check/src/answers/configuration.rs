@@ -21,7 +21,10 @@ pub(crate) struct Configurations {
 impl Configurations {
     pub(super) fn new(context: &Context<'_>) -> Self {
         if let Some(known) = &context.cni_configuration {
-            return Self { of_cluster: known.clone(), is_known: true };
+            return Self {
+                of_cluster: known.clone(),
+                is_known: true,
+            };
         }
         let mut families = if context.snapshot.has_read(Source::Pods) {
             shown_by_pods(context.snapshot)

@@ -59,7 +59,11 @@ impl<'s> Kinds<'s> {
             let plain = position(answers.plain_kind(), &mut kinds.kinds);
             let endpoints = context.snapshot.endpoints.iter().map(|stored| &stored.value);
             for endpoint in endpoints.filter(|endpoint| !endpoint.is_of_openstack()) {
-                kinds.of_nodes.entry(endpoint.node().packed()).or_default().count(plain);
+                kinds
+                    .of_nodes
+                    .entry(endpoint.node().packed())
+                    .or_default()
+                    .count(plain);
             }
             return kinds;
         }
@@ -91,10 +95,15 @@ impl<'s> Kinds<'s> {
 
     /// The kinds of the pods that run on a node, each with the number of pods, the most frequent first.
     pub(crate) fn running_on(&self, node: &Node) -> Vec<(&Kind, usize)> {
-        let Some(of_node) = self.of_node(node) else { return Vec::new() };
+        let Some(of_node) = self.of_node(node) else {
+            return Vec::new();
+        };
         let mut running = of_node.running.clone();
         running.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
-        running.into_iter().map(|(kind, count)| (&self.kinds[kind], count)).collect()
+        running
+            .into_iter()
+            .map(|(kind, count)| (&self.kinds[kind], count))
+            .collect()
     }
 
     /// True if pods that have or need addresses of their own are on a node.
@@ -104,11 +113,14 @@ impl<'s> Kinds<'s> {
 
     /// All waiting pods.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &'s Pod> {
-        self.of_nodes.values().flat_map(|of_node| of_node.waiting.iter().copied())
+        self.of_nodes
+            .values()
+            .flat_map(|of_node| of_node.waiting.iter().copied())
     }
 
     fn of_node(&self, node: &Node) -> Option<&PodsOfNode<'s>> {
-        node.names().find_map(|name| self.of_nodes.get(Text::new(name).as_ref().packed()))
+        node.names()
+            .find_map(|name| self.of_nodes.get(Text::new(name).as_ref().packed()))
     }
 }
 
@@ -144,7 +156,10 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
         Self {
             answers,
             namespaces_ask: namespaces.any(|namespace| namespace.annotations != Default::default()),
-            selects_namespaces: snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty()),
+            selects_namespaces: snapshot
+                .pools
+                .iter()
+                .any(|pool| !pool.value.namespace_selector.is_empty()),
         }
     }
 
@@ -158,17 +173,32 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
         let namespace = || pod.namespace().to_string();
         let of_namespace = self.selects_namespaces.then(namespace);
         if pod.request.is_none() && !self.namespaces_ask {
-            return Ok(Some(Kind { namespace: of_namespace, ..self.answers.plain_kind() }));
+            return Ok(Some(Kind {
+                namespace: of_namespace,
+                ..self.answers.plain_kind()
+            }));
         }
-        if pod.request.as_ref().is_some_and(|request| request.machine.is_some()) {
+        if pod
+            .request
+            .as_ref()
+            .is_some_and(|request| request.machine.is_some())
+        {
             return Ok(None);
         }
-        match self.answers.outlook.wanted(pod.request.as_deref(), &namespace(), configuration)? {
+        match self
+            .answers
+            .outlook
+            .wanted(pod.request.as_deref(), &namespace(), configuration)?
+        {
             Wanted::Any { families, pools } => {
                 let mut asked = families.into_iter().zip(&pools).filter(|(is_asked, _)| *is_asked);
                 let is_named = asked.all(|(_, pools)| !pools.is_empty());
                 let namespace = of_namespace.filter(|_| !is_named);
-                Ok(Some(Kind { families, pools, namespace }))
+                Ok(Some(Kind {
+                    families,
+                    pools,
+                    namespace,
+                }))
             }
             Wanted::Addresses(_) | Wanted::Own(_) => Ok(None),
         }

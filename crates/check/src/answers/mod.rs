@@ -41,7 +41,12 @@ impl<'c, 's> Answers<'c, 's> {
     pub(crate) fn on(context: &'c Context<'s>, changed: &'s Snapshot) -> Option<Self> {
         let outlook = Outlook::new(changed)?;
         let configurations = Configurations::new(context);
-        Some(Self { context, outlook, configurations, endpoints: OnceLock::new() })
+        Some(Self {
+            context,
+            outlook,
+            configurations,
+            endpoints: OnceLock::new(),
+        })
     }
 
     /// Calls `with` with the ADD of a pod on a node, which is named as in Calico.
@@ -68,11 +73,22 @@ impl<'c, 's> Answers<'c, 's> {
         if self.context.snapshot.datastore == DatastoreKind::Kubernetes {
             let of = |by: u8| pod.named_by(by).collect::<Vec<IpAddr>>();
             let in_status = of(evidence::STATUS);
-            return if in_status.is_empty() { of(evidence::CNI) } else { in_status };
+            return if in_status.is_empty() {
+                of(evidence::CNI)
+            } else {
+                in_status
+            };
         }
-        let of_pod = self.endpoints_by_pod().get(&(pod.namespace(), pod.name())).into_iter().flatten();
+        let of_pod = self
+            .endpoints_by_pod()
+            .get(&(pod.namespace(), pod.name()))
+            .into_iter()
+            .flatten();
         let is_here = |endpoint: &&&Endpoint| is_same_node(endpoint.node(), pod.node(), &self.context.index);
-        of_pod.filter(is_here).flat_map(|endpoint| endpoint.addresses()).collect()
+        of_pod
+            .filter(is_here)
+            .flat_map(|endpoint| endpoint.addresses())
+            .collect()
     }
 
     /// Looks up all endpoints at once, since many pods can name addresses.
@@ -80,7 +96,10 @@ impl<'c, 's> Answers<'c, 's> {
         self.endpoints.get_or_init(|| {
             let mut by_pod = EndpointsByPod::new();
             for endpoint in self.context.snapshot.endpoints.iter().map(|stored| &stored.value) {
-                by_pod.entry((endpoint.namespace(), endpoint.pod())).or_default().push(endpoint);
+                by_pod
+                    .entry((endpoint.namespace(), endpoint.pod()))
+                    .or_default()
+                    .push(endpoint);
             }
             by_pod
         })
@@ -91,14 +110,19 @@ impl<'c, 's> Answers<'c, 's> {
     /// # Errors
     /// If the answer depends on unknown data.
     pub(crate) fn refusals(&self, pod: &Pod, on: &str) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
-        self.with_add(pod, on, |add| self.outlook.refusals(add, self.context.index.node(on)))
+        self.with_add(pod, on, |add| {
+            self.outlook.refusals(add, self.context.index.node(on))
+        })
     }
 
     /// True for a pod that names neither pools nor addresses.
     pub(crate) fn wants_any(&self, pod: &Pod) -> bool {
         let configuration = self.configurations.of_cluster();
         let namespace = pod.namespace().to_string();
-        match self.outlook.wanted(pod.request.as_deref(), &namespace, configuration) {
+        match self
+            .outlook
+            .wanted(pod.request.as_deref(), &namespace, configuration)
+        {
             Ok(Wanted::Any { pools, .. }) => pools.iter().all(Vec::is_empty),
             _ => false,
         }
@@ -116,7 +140,10 @@ impl<'c, 's> Answers<'c, 's> {
     ) -> Result<Vec<(Family, Arc<Refused>)>, NotKnown> {
         let mut refusals = Vec::new();
         let mut is_known = true;
-        for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
+        for family in Family::BOTH
+            .into_iter()
+            .filter(|family| kind.families[*family as usize])
+        {
             let refused = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
                 ([], Some(namespace)) => self.outlook.refusal_in(namespace, node, family),
                 (pools, _) => self.outlook.refusal(node, family, pools),
@@ -126,13 +153,20 @@ impl<'c, 's> Answers<'c, 's> {
                 Err(NotKnown) => is_known = false,
             }
         }
-        if is_known || !refusals.is_empty() { Ok(refusals) } else { Err(NotKnown) }
+        if is_known || !refusals.is_empty() {
+            Ok(refusals)
+        } else {
+            Err(NotKnown)
+        }
     }
 
     /// The kind of a node's next pod: that of most pods that run there, or else of a pod that requests nothing in
     /// particular.
     pub(crate) fn next_kind(&self, kinds: &Kinds<'s>, node: &Node) -> Kind {
-        kinds.running_on(node).first().map_or_else(|| self.plain_kind(), |(kind, _)| (*kind).clone())
+        kinds
+            .running_on(node)
+            .first()
+            .map_or_else(|| self.plain_kind(), |(kind, _)| (*kind).clone())
     }
 
     /// The kind of a pod that requests nothing in particular.
@@ -141,8 +175,15 @@ impl<'c, 's> Answers<'c, 's> {
         let configuration = self.configurations.of_cluster();
         let families = configuration.families;
         match self.outlook.wanted(Some(&none), "", configuration) {
-            Ok(Wanted::Any { families, pools }) => Kind { families, pools, namespace: None },
-            _ => Kind { families, ..Kind::default() },
+            Ok(Wanted::Any { families, pools }) => Kind {
+                families,
+                pools,
+                namespace: None,
+            },
+            _ => Kind {
+                families,
+                ..Kind::default()
+            },
         }
     }
 }

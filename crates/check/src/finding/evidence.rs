@@ -131,8 +131,16 @@ impl AddressEvidence {
     /// The nodes of the address's users, the nodes that its records name, and the nodes that own its blocks.
     pub(crate) fn nodes(&self) -> Vec<String> {
         let owners = self.owners.iter().map(|o| o.node.clone());
-        let blocks = self.records.iter().filter_map(|r| r.block_owner.as_ref()?.host()).map(str::to_owned);
-        owners.chain(self.recorded_nodes()).chain(blocks).filter(|n| !n.is_empty()).collect()
+        let blocks = self
+            .records
+            .iter()
+            .filter_map(|r| r.block_owner.as_ref()?.host())
+            .map(str::to_owned);
+        owners
+            .chain(self.recorded_nodes())
+            .chain(blocks)
+            .filter(|n| !n.is_empty())
+            .collect()
     }
 
     /// The names of the users, as messages show them.
@@ -142,12 +150,17 @@ impl AddressEvidence {
 
     /// The records of the address, except those in which it is cooling down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &RecordEvidence> {
-        self.records.iter().filter(|record| !record.record.as_ref().is_cooling())
+        self.records
+            .iter()
+            .filter(|record| !record.record.as_ref().is_cooling())
     }
 
     /// The nodes that records name.
     pub fn recorded_nodes(&self) -> impl Iterator<Item = String> {
-        self.records.iter().filter_map(|record| record.record.as_ref().get("node")).map(|n| n.to_string())
+        self.records
+            .iter()
+            .filter_map(|record| record.record.as_ref().get("node"))
+            .map(|n| n.to_string())
     }
 }
 
@@ -297,7 +310,11 @@ pub struct OtherIpamEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct UndecodableEvidence {
     /// The errors in the key or the value.
-    #[serde(rename = "reason", skip_serializing_if = "Vec::is_empty", serialize_with = "as_one_text")]
+    #[serde(
+        rename = "reason",
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "as_one_text"
+    )]
     pub reasons: Vec<String>,
     /// Fields that cannot be decoded.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -46,7 +46,13 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     pub(crate) fn new(cluster: &str, kind: ElsewhereKind, name: &str, cidr: IpNet) -> Self {
-        Self { cluster: cluster.to_owned(), kind, name: name.to_owned(), cidr, in_use: None }
+        Self {
+            cluster: cluster.to_owned(),
+            kind,
+            name: name.to_owned(),
+            cidr,
+            in_use: None,
+        }
     }
 }
 

@@ -152,13 +152,21 @@ pub(crate) const LISTED_FIELDS: usize = 16;
 impl OwnerEvidence {
     /// Creates an owner with only a kind and a name.
     pub fn new(kind: OwnerKind, name: String) -> Self {
-        Self { kind, name, ..Self::default() }
+        Self {
+            kind,
+            name,
+            ..Self::default()
+        }
     }
 
     /// Sets the owner's `count` addresses, of which up to `most` are listed.
     pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
         let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
-        Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
+        Self {
+            further_fields: count.saturating_sub(fields.len()),
+            fields,
+            ..self
+        }
     }
 
     /// True if the claim names this tunnel, container or pod. False for claims of other kinds.
@@ -166,7 +174,9 @@ impl OwnerEvidence {
         match claim {
             Claim::Tunnel { node, .. } => self.kind == OwnerKind::Tunnel && self.node == *node,
             Claim::Container(id) => self.container_id == *id,
-            claim => claim.pod().is_some_and(|(namespace, pod)| self.pod == format!("{namespace}/{pod}")),
+            claim => claim
+                .pod()
+                .is_some_and(|(namespace, pod)| self.pod == format!("{namespace}/{pod}")),
         }
     }
 

@@ -15,11 +15,18 @@ use crate::names::short;
 type InUse<'c> = (IpAddr, usize, &'c str);
 
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
-    let blocks = group
+    let blocks = group.iter().enumerate().flat_map(|(cluster, member)| {
+        member
+            .ranges
+            .used
+            .blocks()
+            .iter()
+            .map(move |block| (block, cluster))
+    });
+    let leaked: Vec<HashSet<IpAddr>> = group
         .iter()
-        .enumerate()
-        .flat_map(|(cluster, member)| member.ranges.used.blocks().iter().map(move |block| (block, cluster)));
-    let leaked: Vec<HashSet<IpAddr>> = group.iter().map(|member| member.report.leaked().collect()).collect();
+        .map(|member| member.report.leaked().collect())
+        .collect();
     let mut blocks: Vec<(&UsedBlock, usize)> = blocks.collect();
     blocks.sort_by_key(|(block, cluster)| (block.cidr, *cluster));
 
@@ -37,9 +44,11 @@ fn compare(
     run: &[(&UsedBlock, usize)],
     found: &mut Vec<(usize, Finding)>,
 ) {
-    let in_use = run
-        .iter()
-        .flat_map(|(block, cluster)| block.addresses().map(move |(address, user)| (address, *cluster, user)));
+    let in_use = run.iter().flat_map(|(block, cluster)| {
+        block
+            .addresses()
+            .map(move |(address, user)| (address, *cluster, user))
+    });
     let mut in_use: Vec<InUse<'_>> = in_use.collect();
     in_use.sort_unstable();
     for uses in in_use.chunk_by(|a, b| a.0 == b.0) {
@@ -70,23 +79,51 @@ fn finding(
 ) -> Finding {
     let address = uses[0].0;
     let first_users = uses.chunk_by(|a, b| a.1 == b.1).filter_map(<[_]>::first);
-    let of_others = first_users.filter(|(_, cluster, _)| *cluster != here).take(LISTED);
+    let of_others = first_users
+        .filter(|(_, cluster, _)| *cluster != here)
+        .take(LISTED);
     let others: Vec<Elsewhere> = of_others
         .map(|(address, cluster, user)| {
-            let kind = if is_live(*cluster) { ElsewhereKind::User } else { ElsewhereKind::Leaked };
+            let kind = if is_live(*cluster) {
+                ElsewhereKind::User
+            } else {
+                ElsewhereKind::Leaked
+            };
             Elsewhere::new(&group[*cluster].name, kind, user, (*address).into())
         })
         .collect();
-    let user = uses.iter().find(|(_, cluster, _)| *cluster == here).map_or("", |(.., user)| *user);
+    let user = uses
+        .iter()
+        .find(|(_, cluster, _)| *cluster == here)
+        .map_or("", |(.., user)| *user);
     let further = clusters - 1 - others.len();
-    let evidence = ElsewhereEvidence { here: user.to_owned(), others, further };
-    let are_live = is_live(here) && evidence.others.iter().all(|other| other.kind == ElsewhereKind::User);
-    let has = |is_live: bool| if is_live { "used by" } else { "recorded as leaked for" };
+    let evidence = ElsewhereEvidence {
+        here: user.to_owned(),
+        others,
+        further,
+    };
+    let are_live = is_live(here)
+        && evidence
+            .others
+            .iter()
+            .all(|other| other.kind == ElsewhereKind::User);
+    let has = |is_live: bool| {
+        if is_live {
+            "used by"
+        } else {
+            "recorded as leaked for"
+        }
+    };
     let others = evidence.list(|other| {
         if are_live {
             format!("{} in {}", other.name, other.cluster)
         } else {
-            format!("{} {} in {}", has(other.kind == ElsewhereKind::User), other.name, other.cluster)
+            format!(
+                "{} {} in {}",
+                has(other.kind == ElsewhereKind::User),
+                other.name,
+                other.cluster
+            )
         }
     });
     let and = if are_live { "and by" } else { "and" };

@@ -35,16 +35,28 @@ impl EarlierFleet {
     /// # Errors
     /// If it is not a report on a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
-        let ReportedClusters { taken_at, clusters, findings, changes } =
-            earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
+        let ReportedClusters {
+            taken_at,
+            clusters,
+            findings,
+            changes,
+        } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
         let of_each = clusters.into_iter().map(|mut of| {
             let name = std::mem::take(&mut of.name);
-            (name, EarlierReport { taken_at, ..EarlierReport::of_cluster(of) })
+            (
+                name,
+                EarlierReport {
+                    taken_at,
+                    ..EarlierReport::of_cluster(of)
+                },
+            )
         });
         let mut clusters: BTreeMap<String, EarlierReport> = of_each.collect();
         for finding in findings.into_iter().chain(changes.not_checked) {
             let of = clusters.get_mut(&finding.cluster);
-            of.ok_or_else(|| NoReport::OfNoCluster(finding.cluster.clone()))?.findings.push(finding);
+            of.ok_or_else(|| NoReport::OfNoCluster(finding.cluster.clone()))?
+                .findings
+                .push(finding);
         }
         Ok(Self { taken_at, clusters })
     }
@@ -64,8 +76,12 @@ impl EarlierFleet {
             read: Some(BTreeSet::new()),
             findings: Vec::new(),
         });
-        let mut changes =
-            Changes::since(earlier, &cluster.report.coverage, &cluster.report.findings, dropped);
+        let mut changes = Changes::since(
+            earlier,
+            &cluster.report.coverage,
+            &cluster.report.findings,
+            dropped,
+        );
         let is_between = |finding: &mut EarlierFinding| {
             let code = finding.code.parse::<Code>();
             code.is_ok_and(|code| code.is_of_fleet() && code != Code::ClusterUnreadable)

@@ -77,14 +77,31 @@ impl Cluster {
 
     /// Makes a cluster that cannot be read. Its only finding reports this.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
-        let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
+        let identity = ClusterIdentity {
+            location,
+            ..ClusterIdentity::default()
+        };
         let says = format!("cannot be read: {}", short(&reason));
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
-        let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), says, evidence);
-        let pools = PoolList { pools: Vec::new(), outside: None };
-        let mut report = Report { cluster: identity, ..Report::default() };
+        let finding = Finding::new(
+            Code::ClusterUnreadable,
+            Subject::Cluster(name.into()),
+            says,
+            evidence,
+        );
+        let pools = PoolList {
+            pools: Vec::new(),
+            outside: None,
+        };
+        let mut report = Report {
+            cluster: identity,
+            ..Report::default()
+        };
         report.add(vec![finding]);
-        Self { is_read: false, ..Self::new(report, pools, Ranges::default()) }
+        Self {
+            is_read: false,
+            ..Self::new(report, pools, Ranges::default())
+        }
     }
 }
 
@@ -97,19 +114,26 @@ pub fn remove_duplicates(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
         (cluster.is_live, taken_at <= now, taken_at)
     };
     let mut counts: BTreeMap<&str, &Cluster> = BTreeMap::new();
-    for cluster in clusters.iter().filter(|cluster| !cluster.report.cluster.guid.is_empty()) {
+    for cluster in clusters
+        .iter()
+        .filter(|cluster| !cluster.report.cluster.guid.is_empty())
+    {
         let counted = counts.entry(&cluster.report.cluster.guid).or_insert(cluster);
         if rank(cluster) > rank(counted) {
             *counted = cluster;
         }
     }
-    let counts: BTreeMap<String, String> =
-        counts.into_iter().map(|(guid, counted)| (guid.to_owned(), counted.name.clone())).collect();
+    let counts: BTreeMap<String, String> = counts
+        .into_iter()
+        .map(|(guid, counted)| (guid.to_owned(), counted.name.clone()))
+        .collect();
 
     let mut said = Vec::new();
     clusters.retain_mut(|cluster| {
         let ClusterIdentity { guid, location, .. } = &cluster.report.cluster;
-        let Some(other) = counts.get(guid).filter(|counted| **counted != cluster.name) else { return true };
+        let Some(other) = counts.get(guid).filter(|counted| **counted != cluster.name) else {
+            return true;
+        };
         let reason = format!("it has the same GUID as {other}, and only one of them counts");
         if cluster.is_live {
             said.push(format!("{} is left out: {reason}", cluster.name));
@@ -138,7 +162,11 @@ pub fn compare(clusters: &mut [Cluster]) {
         let group: Vec<&Cluster> = positions.iter().map(|position| &clusters[*position]).collect();
         let mut of_group = Vec::new();
         let of_pools = pools::check(&group, &mut of_group);
-        overlapping.extend(of_pools.into_iter().map(|(member, pool)| (positions[member], pool)));
+        overlapping.extend(
+            of_pools
+                .into_iter()
+                .map(|(member, pool)| (positions[member], pool)),
+        );
         addresses::check(&group, &mut of_group);
         settings::check(&group, &mut of_group);
         for (member, finding) in of_group {

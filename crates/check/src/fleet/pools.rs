@@ -43,7 +43,10 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) -> Ve
 /// packets between pools, so the two clusters' pods reach each other by their own addresses.
 fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
-    let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
+    let of_enabled: u64 = enabled
+        .within(pool.cidr)
+        .map(|part| used.count_within(part))
+        .sum();
     used.count_within(pool.cidr) == of_enabled
 }
 
@@ -66,8 +69,14 @@ fn check_overlaps(
             .take(LISTED)
             .map(|there| {
                 let in_use = |cluster: usize| group[cluster].ranges.used.count_within(there.pool.cidr);
-                let in_use = SharedUse { here: in_use(first.cluster), there: in_use(there.cluster) };
-                Elsewhere { in_use: Some(in_use), ..elsewhere(group, there) }
+                let in_use = SharedUse {
+                    here: in_use(first.cluster),
+                    there: in_use(there.cluster),
+                };
+                Elsewhere {
+                    in_use: Some(in_use),
+                    ..elsewhere(group, there)
+                }
             })
             .collect();
         if others.is_empty() {
@@ -101,18 +110,26 @@ fn check_announced(
         let around = around(&enabled, of.pool.cidr, |other| other.pool.cidr);
         let around = around.flat_map(|range| &enabled[range]);
         let partly = |other: &&&OfCluster<'_>| {
-            let is_covered = covered.get(&of.cluster).is_some_and(|covered| covered.covers(other.pool.cidr));
+            let is_covered = covered
+                .get(&of.cluster)
+                .is_some_and(|covered| covered.covers(other.pool.cidr));
             other.cluster != of.cluster && !is_covered
         };
         let mut partly = around.filter(partly);
-        let others: Vec<Elsewhere> =
-            partly.by_ref().take(LISTED).map(|other| elsewhere(group, other)).collect();
+        let others: Vec<Elsewhere> = partly
+            .by_ref()
+            .take(LISTED)
+            .map(|other| elsewhere(group, other))
+            .collect();
         if !others.is_empty() {
             let further = partly.count();
             let says = |evidence: &ElsewhereEvidence| {
                 format!("is disabled, but covers only part of {}", evidence.list(pool))
             };
-            found.push((of.cluster, finding(Code::DisabledPoolMismatch, of.pool, others, further, says)));
+            found.push((
+                of.cluster,
+                finding(Code::DisabledPoolMismatch, of.pool, others, further, says),
+            ));
         }
     }
 }
@@ -139,7 +156,9 @@ impl ByCluster {
 
     /// Counts the cluster's places within `range`.
     fn count(&self, cluster: usize, range: Range<usize>) -> usize {
-        let Some(places) = self.0.get(&cluster) else { return 0 };
+        let Some(places) = self.0.get(&cluster) else {
+            return 0;
+        };
         places.partition_point(|place| *place < range.end)
             - places.partition_point(|place| *place < range.start)
     }
@@ -154,9 +173,19 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
     for (cluster, member) in group.iter().enumerate() {
         let is_in_own = |point: &&Point| pools.get(&cluster).is_some_and(|own| own.contains(point.address));
         let outside = member.ranges.points.iter().filter(|point| !is_in_own(point));
-        let place = |cidr: IpNet, kind, name| Place { cidr, cluster, kind, name };
+        let place = |cidr: IpNet, kind, name| Place {
+            cidr,
+            cluster,
+            kind,
+            name,
+        };
         places.extend(outside.map(|point| place(point.address.into(), point.kind, &point.name)));
-        places.extend(member.services.iter().map(|cidr| place(*cidr, ElsewhereKind::Services, "")));
+        places.extend(
+            member
+                .services
+                .iter()
+                .map(|cidr| place(*cidr, ElsewhereKind::Services, "")),
+        );
     }
     places.sort_by_key(|place| (place.cidr, place.cluster));
     let by_cluster = ByCluster::new(places.iter().map(|place| place.cluster));
@@ -180,18 +209,33 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
             .collect();
         let further = number - others.len();
         let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place));
-        found.push((of.cluster, finding(Code::PoolCoversOtherCluster, of.pool, others, further, says)));
+        found.push((
+            of.cluster,
+            finding(Code::PoolCoversOtherCluster, of.pool, others, further, says),
+        ));
     }
 }
 
 /// Returns the addresses in each cluster's pools. `pools` are ordered by cluster.
 fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
     let of_each = pools.chunk_by(|a, b| a.cluster == b.cluster);
-    of_each.map(|pools| (pools[0].cluster, CidrSet::new(pools.iter().map(|of| of.pool.cidr)))).collect()
+    of_each
+        .map(|pools| {
+            (
+                pools[0].cluster,
+                CidrSet::new(pools.iter().map(|of| of.pool.cidr)),
+            )
+        })
+        .collect()
 }
 
 fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
-    Elsewhere::new(&group[of.cluster].name, ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
+    Elsewhere::new(
+        &group[of.cluster].name,
+        ElsewhereKind::Pool,
+        &of.pool.name,
+        of.pool.cidr,
+    )
 }
 
 /// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `says`.
@@ -202,9 +246,18 @@ fn finding(
     further: usize,
     says: impl FnOnce(&ElsewhereEvidence) -> String,
 ) -> Finding {
-    let evidence = ElsewhereEvidence { here: pool.name.clone(), others, further };
+    let evidence = ElsewhereEvidence {
+        here: pool.name.clone(),
+        others,
+        further,
+    };
     let says = format!("{} ({}) {}", short(&pool.name), pool.cidr, says(&evidence));
-    Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Elsewhere(Box::new(evidence)))
+    Finding::new(
+        code,
+        Subject::Pool(pool.cidr),
+        says,
+        Evidence::Elsewhere(Box::new(evidence)),
+    )
 }
 
 fn pool(other: &Elsewhere) -> String {
@@ -224,7 +277,16 @@ fn place(other: &Elsewhere) -> String {
 
 /// Returns the clause that says how many addresses each cluster uses in the range shared with the first of `others`.
 fn in_use(others: &[Elsewhere]) -> String {
-    let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
-    let which = if others.len() > 1 { "addresses shared with the first" } else { "shared addresses" };
-    format!("; {} of the {which} are in use here and {} there", shared.here, shared.there)
+    let Some(shared) = others.first().and_then(|other| other.in_use) else {
+        return String::new();
+    };
+    let which = if others.len() > 1 {
+        "addresses shared with the first"
+    } else {
+        "shared addresses"
+    };
+    format!(
+        "; {} of the {which} are in use here and {} there",
+        shared.here, shared.there
+    )
 }

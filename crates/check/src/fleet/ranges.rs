@@ -39,14 +39,30 @@ impl Ranges {
         let snapshot = context.snapshot;
         let mut points = Vec::new();
         let mut add = |kind, name: &str, addresses: &mut dyn Iterator<Item = IpAddr>| {
-            points.extend(addresses.map(|address| Point { address, kind, name: name.to_owned() }));
+            points.extend(addresses.map(|address| Point {
+                address,
+                kind,
+                name: name.to_owned(),
+            }));
         };
         for node in snapshot.nodes.iter().map(|node| &node.value) {
-            add(ElsewhereKind::Node, &node.name, &mut node.addresses.iter().copied());
-            add(ElsewhereKind::Tunnel, &node.name, &mut node.tunnels.iter().map(|(_, address)| *address));
+            add(
+                ElsewhereKind::Node,
+                &node.name,
+                &mut node.addresses.iter().copied(),
+            );
+            add(
+                ElsewhereKind::Tunnel,
+                &node.name,
+                &mut node.tunnels.iter().map(|(_, address)| *address),
+            );
         }
         for service in snapshot.services.iter().map(|service| &service.value) {
-            add(ElsewhereKind::Service, &service.full_name(), &mut service.ingress.iter().copied());
+            add(
+                ElsewhereKind::Service,
+                &service.full_name(),
+                &mut service.ingress.iter().copied(),
+            );
         }
         points.sort();
         points.dedup();

@@ -14,7 +14,9 @@ use crate::finding::{Evidence, Finding, Subject};
 type Setting = (&'static str, fn(&Cluster) -> Option<String>);
 
 const SETTINGS: [Setting; 3] = [
-    ("strictAffinity", |cluster| cluster.ranges.strict_affinity.map(|value| value.to_string())),
+    ("strictAffinity", |cluster| {
+        cluster.ranges.strict_affinity.map(|value| value.to_string())
+    }),
     ("blockSize of IPv4", |cluster| block_sizes(cluster, true)),
     ("blockSize of IPv6", |cluster| block_sizes(cluster, false)),
 ];
@@ -38,19 +40,31 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let in_group = joined(in_group, "; ");
 
         for (position, value) in reporting(&values, &numbers) {
-            let places = [(HERE.to_owned(), value.to_owned()), (GROUP.to_owned(), in_group.clone())];
-            of_clusters.entry(position).or_default().insert(name.to_owned(), places.into());
+            let places = [
+                (HERE.to_owned(), value.to_owned()),
+                (GROUP.to_owned(), in_group.clone()),
+            ];
+            of_clusters
+                .entry(position)
+                .or_default()
+                .insert(name.to_owned(), places.into());
         }
     }
 
     for (position, settings) in of_clusters {
         let subject = Subject::Cluster(group[position].name.clone());
         let each = settings.iter().map(|(name, values)| {
-            format!("{name} is {} here (in its group: {})", values[HERE], values[GROUP])
+            format!(
+                "{name} is {} here (in its group: {})",
+                values[HERE], values[GROUP]
+            )
         });
         let says = joined(each, "; ");
         let evidence = Evidence::Configuration(settings);
-        found.push((position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence)));
+        found.push((
+            position,
+            Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence),
+        ));
     }
 }
 
@@ -67,8 +81,9 @@ fn numbers(values: &[Option<String>]) -> BTreeMap<&str, usize> {
 /// there is no such value, the first cluster reports all values; if all clusters agree, none does.
 fn reporting<'v>(values: &'v [Option<String>], numbers: &BTreeMap<&str, usize>) -> Vec<(usize, &'v str)> {
     let known = values.iter().enumerate();
-    let mut known: Vec<(usize, &str)> =
-        known.filter_map(|(position, value)| Some((position, value.as_deref()?))).collect();
+    let mut known: Vec<(usize, &str)> = known
+        .filter_map(|(position, value)| Some((position, value.as_deref()?)))
+        .collect();
     let number_of_known = known.len();
     let is_usual = |value: &str| numbers[value] * 2 > number_of_known;
 
@@ -82,9 +97,15 @@ fn reporting<'v>(values: &'v [Option<String>], numbers: &BTreeMap<&str, usize>) 
 
 /// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26 and /28`; `None` if there is none.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
-    let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
-    let sizes: BTreeSet<u8> =
-        pools.filter(|pool| pool.allowed_uses.contains(&"Workload")).map(|pool| pool.block_size).collect();
+    let pools = cluster
+        .pools
+        .pools
+        .iter()
+        .filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
+    let sizes: BTreeSet<u8> = pools
+        .filter(|pool| pool.allowed_uses.contains(&"Workload"))
+        .map(|pool| pool.block_size)
+        .collect();
     let sizes: Vec<String> = sizes.into_iter().map(|size| format!("/{size}")).collect();
     (!sizes.is_empty()).then(|| join(&sizes))
 }

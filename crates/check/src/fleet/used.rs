@@ -41,13 +41,20 @@ impl UsedBlock {
             users.push('\n');
         }
         users.pop();
-        Self { cidr, ordinals: ordinals.into(), users: users.into() }
+        Self {
+            cidr,
+            ordinals: ordinals.into(),
+            users: users.into(),
+        }
     }
 
     /// Returns the addresses in use with their users.
     pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, &str)> {
         let users = self.users.split('\n');
-        self.ordinals.iter().zip(users).map(|(ordinal, user)| (cidr::address_at(self.cidr, *ordinal), user))
+        self.ordinals
+            .iter()
+            .zip(users)
+            .map(|(ordinal, user)| (cidr::address_at(self.cidr, *ordinal), user))
     }
 }
 
@@ -71,7 +78,9 @@ impl Used {
         let mut blocks = Vec::new();
         let mut recorded: HashSet<IpAddr> = HashSet::new();
         for stored in &index.blocks {
-            let Some(block) = stored.current().or(stored.usable) else { continue };
+            let Some(block) = stored.current().or(stored.usable) else {
+                continue;
+            };
             let held = block.allocations().filter(|held| {
                 let record = &held.attribute;
                 !record.is_cooling() && !record.is_windows_reserved() && recorded.insert(held.address)
@@ -79,12 +88,15 @@ impl Used {
             let held = held.map(|held| (held.ordinal, name_of_claim(&held.attribute)));
             blocks.push(UsedBlock::new(stored.key, held));
         }
-        let unrecorded = index.uses.chunk_by(|a, b| a.address == b.address).filter_map(|uses| {
-            let address = uses.first()?.address;
-            let owners = || index.describe_users(address, uses);
-            (!recorded.contains(&address))
-                .then(|| UsedBlock::new(address.into(), [(0, names_of_owners(&owners()))]))
-        });
+        let unrecorded = index
+            .uses
+            .chunk_by(|a, b| a.address == b.address)
+            .filter_map(|uses| {
+                let address = uses.first()?.address;
+                let owners = || index.describe_users(address, uses);
+                (!recorded.contains(&address))
+                    .then(|| UsedBlock::new(address.into(), [(0, names_of_owners(&owners()))]))
+            });
         blocks.extend(unrecorded);
         Self::new(blocks)
     }
@@ -102,7 +114,9 @@ impl Used {
         // A block outside of the region is disjoint from it or contains it. Only a block that contains the region
         // matters here.
         let around = around(&self.blocks, region, |block| block.cidr).flat_map(|range| &self.blocks[range]);
-        let around = around.flat_map(UsedBlock::addresses).filter(|(address, _)| region.contains(address));
+        let around = around
+            .flat_map(UsedBlock::addresses)
+            .filter(|(address, _)| region.contains(address));
         inside + around.count() as u64
     }
 }
@@ -116,7 +130,10 @@ mod tests {
     #[test]
     fn addresses_are_counted_where_blocks_are_smaller_and_larger() {
         let block = |cidr: &str, ordinals: &[u32]| {
-            UsedBlock::new(cidr.parse().unwrap(), ordinals.iter().map(|ordinal| (*ordinal, "a".to_owned())))
+            UsedBlock::new(
+                cidr.parse().unwrap(),
+                ordinals.iter().map(|ordinal| (*ordinal, "a".to_owned())),
+            )
         };
         let used = Used::new(vec![
             block("10.0.0.64/26", &[0, 63]),
@@ -125,15 +142,27 @@ mod tests {
             block("fd00::/122", &[7]),
         ]);
         let count = |cidr: &str| used.count_within(cidr.parse().unwrap());
-        assert_eq!(["0.0.0.0/0", "10.0.0.0/25", "10.0.0.64/26", "10.0.0.127/32"].map(count), [8, 5, 2, 1]);
-        let found = ["10.1.0.0/25", "10.1.0.200/32", "10.1.0.201/32", "10.2.0.0/16", "::/0"].map(count);
+        assert_eq!(
+            ["0.0.0.0/0", "10.0.0.0/25", "10.0.0.64/26", "10.0.0.127/32"].map(count),
+            [8, 5, 2, 1]
+        );
+        let found = [
+            "10.1.0.0/25",
+            "10.1.0.200/32",
+            "10.1.0.201/32",
+            "10.2.0.0/16",
+            "::/0",
+        ]
+        .map(count);
         assert_eq!(found, [2, 1, 0, 0, 1]);
     }
 
     #[test]
     fn addresses_used_without_a_record_count_too() {
         let mut cluster = Cluster::new();
-        cluster.endpoint("node-1", "a", &["10.244.1.4/32"]).endpoint("node-1", "b", &["10.244.1.5/32"]);
+        cluster
+            .endpoint("node-1", "a", &["10.244.1.4/32"])
+            .endpoint("node-1", "b", &["10.244.1.5/32"]);
         cluster.endpoint("node-1", "c", &["10.244.1.5/32"]);
         let used = Used::of(&Context::new(&cluster.0, &Options::default()));
         assert_eq!(used.count_within("10.244.1.4/31".parse().unwrap()), 2);

@@ -64,7 +64,9 @@ impl Record<'_, '_> {
 /// more than the permitted clock skew.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
     let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
-    let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
+    let config = snapshot
+        .effective_ipam_config()
+        .filter(|_| snapshot.has_read(Source::IpamConfig));
     let cooldown = config.map(|config| config.cooldown());
     let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
     let mut blocks: Vec<_> = stored
@@ -76,7 +78,11 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
             };
             // Looking at cooling addresses is most of the work. Most blocks have none, and skip it.
             let cooling = content.usable().filter(|block| block.has_cooling());
-            problems.extend(cooling.into_iter().flat_map(|block| released_in_future(block, future)));
+            problems.extend(
+                cooling
+                    .into_iter()
+                    .flat_map(|block| released_in_future(block, future)),
+            );
             if content.cidr() != stored.value.key {
                 let key = stored.value.key.to_string();
                 let cidr = content.cidr().to_string();
@@ -85,10 +91,13 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
             let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });
             let usable = content.usable().filter(|_| problems.iter().all(is_unreferenced));
             let sound = usable.filter(|_| problems.is_empty());
-            let cooled = sound.filter(|_| cooling.is_some()).zip(cooldown).and_then(|(block, cooldown)| {
-                let cooled = block.without_cooled(now, cooldown);
-                (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
-            });
+            let cooled = sound
+                .filter(|_| cooling.is_some())
+                .zip(cooldown)
+                .and_then(|(block, cooldown)| {
+                    let cooled = block.without_cooled(now, cooldown);
+                    (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
+                });
             IndexedBlock {
                 key: stored.value.key,
                 owner: content.owner(),
@@ -111,16 +120,24 @@ pub(super) fn blocks_around<'b, 's>(
 ) -> impl DoubleEndedIterator<Item = &'b IndexedBlock<'s>> + Clone {
     let around =
         (0..=IpNet::from(address).prefix_len()).filter_map(move |prefix| block_around(address, prefix));
-    around.filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok()).map(|at| &blocks[at])
+    around
+        .filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok())
+        .map(|at| &blocks[at])
 }
 
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
     let late = |time: Timestamp| time > limit;
-    let broken = block.allocations().filter(|a| a.attribute.released_time().is_some_and(late));
+    let broken = block
+        .allocations()
+        .filter(|a| a.attribute.released_time().is_some_and(late));
     broken
         .map(|a| BlockProblem::ReleasedInFuture {
             ordinal: a.ordinal,
-            released_at: a.attribute.released_at().map(|t| t.to_string()).unwrap_or_default(),
+            released_at: a
+                .attribute
+                .released_at()
+                .map(|t| t.to_string())
+                .unwrap_or_default(),
         })
         .collect()
 }

@@ -28,9 +28,18 @@ pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
         return 0;
     }
 
-    let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|node| !node.pod_cidrs.is_empty());
+    let nodes = snapshot
+        .nodes
+        .iter()
+        .map(|node| &node.value)
+        .filter(|node| !node.pod_cidrs.is_empty());
     let ranges: FastMap<&str, &[IpNet]> = nodes
-        .map(|node| (node.kubernetes_name.as_deref().unwrap_or(&node.name), node.pod_cidrs.as_slice()))
+        .map(|node| {
+            (
+                node.kubernetes_name.as_deref().unwrap_or(&node.name),
+                node.pod_cidrs.as_slice(),
+            )
+        })
         .collect();
     if ranges.is_empty() {
         return 0;
@@ -43,10 +52,14 @@ pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
         for address in pod.addresses() {
             let node = pod.node().to_string();
             let mut ranges = ranges.get(node.as_str()).copied().unwrap_or_default().iter();
-            let Some(range) = ranges.find(|range| range.contains(&address)) else { return 0 };
+            let Some(range) = ranges.find(|range| range.contains(&address)) else {
+                return 0;
+            };
             let mut around = blocks_around(blocks, address).rev().peekable();
             let is_free = around.peek().is_none_or(|block| block.usable.is_some());
-            let mut records = around.filter_map(|block| block.usable?.allocation_of(address)).peekable();
+            let mut records = around
+                .filter_map(|block| block.usable?.allocation_of(address))
+                .peekable();
             is_shown =
                 is_shown || is_free && records.peek().is_none() && !covers_pool(snapshot, *range, address);
             if records.any(|record| is_assigned_to(&record.attribute, pod)) {
@@ -67,6 +80,8 @@ fn covers_pool(snapshot: &Snapshot, range: IpNet, address: IpAddr) -> bool {
 /// Returns true if Calico's CNI plugin wrote the record for the pod. Records that `upgrade-ipam` wrote have no time
 /// (facts 4.1), and do not count.
 fn is_assigned_to(record: &AttributeRef<'_>, of: &Pod) -> bool {
-    let Claim::Pod { namespace, pod, .. } = Claim::of(record) else { return false };
+    let Claim::Pod { namespace, pod, .. } = Claim::of(record) else {
+        return false;
+    };
     record.allocated_at().is_some() && namespace == of.namespace() && pod == of.name()
 }

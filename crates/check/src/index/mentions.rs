@@ -18,10 +18,16 @@ pub struct Mention {
 
 /// The pod fields that name addresses, strongest evidence first.
 const FIELDS_OF_PODS: [(u8, &str); 6] = [
-    (evidence::NO_IPAM, "annotation cni.projectcalico.org/ipAddrsNoIpam"),
+    (
+        evidence::NO_IPAM,
+        "annotation cni.projectcalico.org/ipAddrsNoIpam",
+    ),
     (evidence::CNI, "annotation cni.projectcalico.org/podIPs"),
     (evidence::STATUS, "status.podIPs"),
-    (evidence::NETWORK_STATUS, "annotation k8s.v1.cni.cncf.io/network-status"),
+    (
+        evidence::NETWORK_STATUS,
+        "annotation k8s.v1.cni.cncf.io/network-status",
+    ),
     (evidence::FLOATING, "annotation cni.projectcalico.org/floatingIPs"),
     (evidence::AWS, "annotation vpc.amazonaws.com/pod-ips"),
 ];
@@ -52,11 +58,19 @@ impl Index<'_> {
             tunnels.map(move |(kind, _)| (Owner::Tunnel(position, *kind), kind.field()))
         });
 
-        let users: Vec<_> = self.uses_of(address).iter().map(|used| self.identity(used.owner)).collect();
+        let users: Vec<_> = self
+            .uses_of(address)
+            .iter()
+            .map(|used| self.identity(used.owner))
+            .collect();
         let all = pods.chain(endpoints).chain(services).chain(tunnels);
         let others = all.filter(|(owner, _)| !users.contains(&self.identity(*owner)));
-        let mut mentions: Vec<Mention> =
-            others.map(|(owner, by)| Mention { owner: self.describe_owner(owner), by }).collect();
+        let mut mentions: Vec<Mention> = others
+            .map(|(owner, by)| Mention {
+                owner: self.describe_owner(owner),
+                by,
+            })
+            .collect();
         mentions.sort_by(|a, b| (&a.owner, a.by).cmp(&(&b.owner, b.by)));
         mentions
     }
@@ -65,8 +79,22 @@ impl Index<'_> {
 impl std::fmt::Display for Mention {
     /// Writes `pod shop/web on node-1 (status.podIPs)`, for example.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let OwnerEvidence { kind, name, pod, node, .. } = &*self.owner;
-        write!(f, "{kind} {}", if *kind == OwnerKind::Endpoint || pod.is_empty() { name } else { pod })?;
+        let OwnerEvidence {
+            kind,
+            name,
+            pod,
+            node,
+            ..
+        } = &*self.owner;
+        write!(
+            f,
+            "{kind} {}",
+            if *kind == OwnerKind::Endpoint || pod.is_empty() {
+                name
+            } else {
+                pod
+            }
+        )?;
         if !node.is_empty() {
             write!(f, " on {node}")?;
         }

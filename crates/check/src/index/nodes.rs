@@ -17,7 +17,9 @@ impl<'s> Index<'s> {
 
     /// Returns Calico's object for a node, with its revision.
     pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
-        self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
+        self.nodes
+            .get(name)
+            .map(|position| &self.snapshot.nodes[*position as usize])
     }
 
     /// Returns Calico's name of a Kubernetes node. On etcd, the two names can differ.
@@ -26,7 +28,9 @@ impl<'s> Index<'s> {
         if self.node_exists(&name) {
             return name;
         }
-        self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
+        self.calico_nodes
+            .get(name.as_str())
+            .map_or(name, |calico| (*calico).to_owned())
     }
 
     /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
@@ -70,9 +74,16 @@ impl<'s> Index<'s> {
 /// node, since they belong to another orchestrator.
 pub(super) fn departed_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
     // If there is no Kubernetes node at all, Kubernetes nodes were not read.
-    let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());
-    let is_left =
-        |node: &&Node| node.kubernetes_name.as_deref().is_some_and(|name| !kubernetes.contains(name));
+    let nodes = snapshot
+        .nodes
+        .iter()
+        .map(|node| &node.value)
+        .filter(|_| !kubernetes.is_empty());
+    let is_left = |node: &&Node| {
+        node.kubernetes_name
+            .as_deref()
+            .is_some_and(|name| !kubernetes.contains(name))
+    };
     nodes.filter(is_left).map(|node| node.name.as_str()).collect()
 }
 
@@ -82,7 +93,17 @@ pub(super) fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastM
     let addresses = (0..)
         .zip(&snapshot.nodes)
         .filter(|(_, node)| !left.contains(node.value.name.as_str()))
-        .flat_map(|(position, node)| node.value.addresses.iter().map(move |address| (*address, position)));
-    let is_in_pool = |address: &IpAddr| snapshot.pools.iter().any(|pool| pool.value.cidr.contains(address));
+        .flat_map(|(position, node)| {
+            node.value
+                .addresses
+                .iter()
+                .map(move |address| (*address, position))
+        });
+    let is_in_pool = |address: &IpAddr| {
+        snapshot
+            .pools
+            .iter()
+            .any(|pool| pool.value.cidr.contains(address))
+    };
     addresses.filter(|(address, _)| is_in_pool(address)).collect()
 }

@@ -16,12 +16,18 @@ const LONGEST_ID: usize = 256;
 impl Index<'_> {
     /// Describes the users of an address, sorted by kind and name.
     pub(crate) fn describe_users(&self, address: IpAddr, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
-        let mut owners: Vec<Arc<OwnerEvidence>> =
-            uses.iter().map(|used| self.describe_user(address, used.owner)).collect();
+        let mut owners: Vec<Arc<OwnerEvidence>> = uses
+            .iter()
+            .map(|used| self.describe_user(address, used.owner))
+            .collect();
         owners.extend(self.node_of_own_address(address).map(|node| {
             let owner = OwnerEvidence::new(OwnerKind::Node, node.name.clone());
             let fields = vec![OwnerField::Address(address)];
-            Arc::new(OwnerEvidence { node: node.name.clone(), fields, ..owner })
+            Arc::new(OwnerEvidence {
+                node: node.name.clone(),
+                fields,
+                ..owner
+            })
         }));
         owners.sort();
         owners
@@ -30,11 +36,14 @@ impl Index<'_> {
     /// Describes the user of an address.
     fn describe_user(&self, address: IpAddr, owner: Owner) -> Arc<OwnerEvidence> {
         let described = self.describe_owner(owner);
-        let Owner::Pod(position) = owner else { return described };
+        let Owner::Pod(position) = owner else {
+            return described;
+        };
         match self.snapshot.pods[position as usize].value.annotation_of(address) {
-            Some(annotation) => {
-                Arc::new(OwnerEvidence { annotation: Some(annotation), ..OwnerEvidence::clone(&described) })
-            }
+            Some(annotation) => Arc::new(OwnerEvidence {
+                annotation: Some(annotation),
+                ..OwnerEvidence::clone(&described)
+            }),
             None => described,
         }
     }
@@ -57,14 +66,22 @@ impl Index<'_> {
     pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
         let snapshot = self.snapshot;
         let is_large = |count: usize| count > LISTED_FIELDS;
-        let endpoints = (0..).zip(&snapshot.endpoints).filter(|(_, e)| is_large(e.value.address_count()));
-        let pods = (0..).zip(&snapshot.pods).filter(|(_, pod)| is_large(pod.value.evidence().len()));
-        let services = (0..).zip(&snapshot.services).filter(|(_, s)| is_large(s.value.ingress.len()));
+        let endpoints = (0..)
+            .zip(&snapshot.endpoints)
+            .filter(|(_, e)| is_large(e.value.address_count()));
+        let pods = (0..)
+            .zip(&snapshot.pods)
+            .filter(|(_, pod)| is_large(pod.value.evidence().len()));
+        let services = (0..)
+            .zip(&snapshot.services)
+            .filter(|(_, s)| is_large(s.value.ingress.len()));
 
         let owners = endpoints.map(|(position, _)| Owner::Endpoint(position));
         let owners = owners.chain(pods.map(|(position, _)| Owner::Pod(position)));
         let owners = owners.chain(services.map(|(position, _)| Owner::Service(position)));
-        owners.map(|owner| (owner, Arc::new(self.describe(owner, LISTED_FIELDS)))).collect()
+        owners
+            .map(|owner| (owner, Arc::new(self.describe(owner, LISTED_FIELDS))))
+            .collect()
     }
 
     fn describe(&self, owner: Owner, most: usize) -> OwnerEvidence {
@@ -75,7 +92,11 @@ impl Index<'_> {
                 let pod = endpoint.pod();
                 let evidence = OwnerEvidence {
                     node: endpoint.node().to_string(),
-                    pod: if pod.is_empty() { String::new() } else { format!("{namespace}/{pod}") },
+                    pod: if pod.is_empty() {
+                        String::new()
+                    } else {
+                        format!("{namespace}/{pod}")
+                    },
                     container_id: container_id(endpoint.container_id()),
                     ..OwnerEvidence::new(OwnerKind::Endpoint, format!("{namespace}/{}", endpoint.name()))
                 };
@@ -103,7 +124,11 @@ impl Index<'_> {
             Owner::Tunnel(position, kind) => {
                 let node = self.snapshot.nodes[position as usize].value.name.clone();
                 let fields = vec![OwnerField::Tunnel(kind)];
-                OwnerEvidence { node: node.clone(), fields, ..OwnerEvidence::new(OwnerKind::Tunnel, node) }
+                OwnerEvidence {
+                    node: node.clone(),
+                    fields,
+                    ..OwnerEvidence::new(OwnerKind::Tunnel, node)
+                }
             }
         }
     }

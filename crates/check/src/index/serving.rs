@@ -19,10 +19,17 @@ impl Index<'_> {
         }
         let snapshot = self.snapshot;
         if snapshot.pods.iter().any(|stored| has_address(&stored.value)) || !snapshot.endpoints.is_empty() {
-            return snapshot.pods.iter().any(|stored| self.is_networked(&stored.value))
+            return snapshot
+                .pods
+                .iter()
+                .any(|stored| self.is_networked(&stored.value))
                 || !snapshot.endpoints.is_empty();
         }
-        !snapshot.pools.is_empty() || snapshot.nodes.iter().any(|stored| !stored.value.tunnels.is_empty())
+        !snapshot.pools.is_empty()
+            || snapshot
+                .nodes
+                .iter()
+                .any(|stored| !stored.value.tunnels.is_empty())
     }
 
     /// True for a pod with an address that Calico's plugin set up.

@@ -14,8 +14,14 @@ pub(crate) struct Stored<'c, 's> {
 impl<'s> Index<'s> {
     /// Returns all stored blocks that are not marked deleted, ascending by CIDR, without duplicates.
     pub(crate) fn stored(&self) -> Vec<Stored<'_, 's>> {
-        let read = self.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
-        let broken = self.snapshot.hidden_blocks().map(|key| Stored { key, block: None });
+        let read = self.blocks.iter().map(|block| Stored {
+            key: block.key,
+            block: Some(block),
+        });
+        let broken = self
+            .snapshot
+            .hidden_blocks()
+            .map(|key| Stored { key, block: None });
 
         let mut stored: Vec<Stored<'_, '_>> = read.chain(broken).collect();
         stored.sort_by_key(|s| (s.key, s.block.is_none()));

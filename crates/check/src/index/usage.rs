@@ -39,7 +39,9 @@ pub(super) fn of(
         part
     });
     let mut usage = Usage::default();
-    usage.uses.reserve(snapshot.endpoints.len() + snapshot.pods.len() + 2 * snapshot.nodes.len());
+    usage
+        .uses
+        .reserve(snapshot.endpoints.len() + snapshot.pods.len() + 2 * snapshot.nodes.len());
     for part in parts {
         usage.uses.extend(part.uses);
         usage.mentioned.extend(part.mentioned);
@@ -47,7 +49,9 @@ pub(super) fn of(
     }
     usage.pods(snapshot);
     if host_local {
-        usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
+        usage
+            .mentioned
+            .extend(usage.uses.drain(..).map(|used| used.address));
     }
     let nodes = (0..).zip(&snapshot.nodes);
     for (position, node) in nodes.filter(|(_, node)| !departed_nodes.contains(node.value.name.as_str())) {
@@ -57,13 +61,18 @@ pub(super) fn of(
             if host_local && is_of_range(address) {
                 usage.mentioned.push(*address);
             } else {
-                usage.uses.push(Use { address: *address, owner: Owner::Tunnel(position, *kind) });
+                usage.uses.push(Use {
+                    address: *address,
+                    owner: Owner::Tunnel(position, *kind),
+                });
             }
         }
     }
     if services_only {
         // Addresses that another IPAM gave to pods and tunnels can be in Calico's pools.
-        usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
+        usage
+            .mentioned
+            .extend(usage.uses.drain(..).map(|used| used.address));
     }
     usage.services(snapshot, blocks);
     usage.mentioned.extend(nodes_in_pools.keys());
@@ -78,8 +87,12 @@ pub(super) fn of(
 /// and tunnels get their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
-    let is_ipam =
-        |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_)));
+    let is_ipam = |key: &Option<Key>| {
+        matches!(
+            key,
+            None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_))
+        )
+    };
     if !sources.into_iter().all(|source| snapshot.has_read(source))
         || snapshot.defects.iter().any(|defect| is_ipam(&defect.key))
     {
@@ -88,9 +101,18 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let is_virtual = |owner: Option<&BlockOwner>| matches!(owner, Some(BlockOwner::Virtual(_)));
     let is_service = |id: TextRef<'_>| Claim::of_handle(&id.to_string()) == Claim::Service;
     (!snapshot.blocks.is_empty() || !snapshot.affinities.is_empty())
-        && snapshot.blocks.iter().all(|block| is_virtual(block.value.content.owner()))
-        && snapshot.affinities.iter().all(|affinity| affinity.value.key.kind == AffinityType::Virtual)
-        && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
+        && snapshot
+            .blocks
+            .iter()
+            .all(|block| is_virtual(block.value.content.owner()))
+        && snapshot
+            .affinities
+            .iter()
+            .all(|affinity| affinity.value.key.kind == AffinityType::Virtual)
+        && snapshot
+            .handles
+            .iter()
+            .all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
 /// Returns the names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
@@ -146,7 +168,8 @@ impl Usage {
                 continue;
             };
             let bypassing: HashSet<IpAddr> = pod.named_by(evidence::NO_IPAM).collect();
-            self.uses.extend(uses.filter(|used| !bypassing.contains(&used.address)));
+            self.uses
+                .extend(uses.filter(|used| !bypassing.contains(&used.address)));
         }
     }
 
@@ -161,7 +184,11 @@ impl Usage {
         if snapshot.pods.is_empty() {
             return;
         }
-        let nodes: FastSet<&str> = snapshot.nodes.iter().flat_map(|node| node.value.names()).collect();
+        let nodes: FastSet<&str> = snapshot
+            .nodes
+            .iter()
+            .flat_map(|node| node.value.names())
+            .collect();
         for (position, pod) in (0..).zip(&snapshot.pods) {
             let owns = pod.value.has_cni_annotation
                 || match snapshot.datastore {
@@ -175,7 +202,10 @@ impl Usage {
                 };
             if owns {
                 let owned = pod.value.addresses();
-                self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(position) }));
+                self.uses.extend(owned.map(|address| Use {
+                    address,
+                    owner: Owner::Pod(position),
+                }));
             }
             self.mentioned.extend(pod.value.mentioned());
         }
@@ -184,15 +214,24 @@ impl Usage {
     /// Adds the addresses that services use. A service that Calico serves owns the ingress addresses that are in a pool
     /// for LoadBalancers, or that a block records for the service. All other ingress addresses are merely named.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
-        let controller = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
-        let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));
+        let controller = snapshot
+            .serves_services()
+            .and_then(Result::ok)
+            .unwrap_or_default();
+        let pools = snapshot
+            .pools
+            .iter()
+            .filter(|p| p.value.allows(PoolUse::LoadBalancer));
         let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
         for (position, service) in (0..).zip(&snapshot.services) {
             for address in &service.value.ingress {
                 let offered = pools.iter().any(|pool| pool.contains(address));
                 let managed = service.value.is_managed(controller);
                 if managed && (offered || is_recorded_for(blocks, &service.value, *address)) {
-                    self.uses.push(Use { address: *address, owner: Owner::Service(position) });
+                    self.uses.push(Use {
+                        address: *address,
+                        owner: Owner::Service(position),
+                    });
                 } else {
                     self.mentioned.push(*address);
                 }

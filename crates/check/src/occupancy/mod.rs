@@ -55,7 +55,9 @@ pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
         return None;
     }
     // For a large IPv6 pool, multiplying first would overflow.
-    let percent = part.checked_mul(100).map_or_else(|| part / (whole / 100), |hundred| hundred / whole);
+    let percent = part
+        .checked_mul(100)
+        .map_or_else(|| part / (whole / 100), |hundred| hundred / whole);
     Some(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
@@ -84,8 +86,15 @@ impl<'c, 's> Occupancy<'c, 's> {
     pub fn new(context: &'c Context<'s>) -> Self {
         let stored = context.index.stored();
         let reserved = CidrSet::new(context.snapshot.reserved_cidrs());
-        let unknown = stored.iter().filter(|s| s.block.is_none_or(|b| b.sound.is_none())).map(|s| s.key);
-        Self { unknown: CidrSet::new(unknown), reserved, stored }
+        let unknown = stored
+            .iter()
+            .filter(|s| s.block.is_none_or(|b| b.sound.is_none()))
+            .map(|s| s.key);
+        Self {
+            unknown: CidrSet::new(unknown),
+            reserved,
+            stored,
+        }
     }
 
     /// Counts the addresses in a pool or any other CIDR. An address in several overlapping blocks counts once.
@@ -103,7 +112,10 @@ impl<'c, 's> Occupancy<'c, 's> {
         let mut blocks: Vec<&Stored<'_, '_>> = around.into_iter().chain(self.inside(region)).collect();
         blocks.dedup_by_key(|stored| stored.key);
 
-        let mut sum = Sum { detail, ..Sum::default() };
+        let mut sum = Sum {
+            detail,
+            ..Sum::default()
+        };
         for run in runs(&blocks, |stored| stored.key) {
             self.add_run(&mut sum, run, region);
         }
@@ -111,7 +123,12 @@ impl<'c, 's> Occupancy<'c, 's> {
         let reserved = self.reserved.within(region);
         let known = reserved.map(|r| cidr::size(r).saturating_sub(self.unknown.size_within(r)));
         let known = known.fold(0, u128::saturating_add);
-        sum.tally(region, self.unknown.size_within(region), known, self.reserved.size_within(region))
+        sum.tally(
+            region,
+            self.unknown.size_within(region),
+            known,
+            self.reserved.size_within(region),
+        )
     }
 
     /// Returns the blocks that are entirely in the pool.
@@ -131,7 +148,11 @@ impl<'c, 's> Occupancy<'c, 's> {
     pub(crate) fn block(&self, stored: &Stored<'_, '_>) -> Tally {
         if stored.block.is_none_or(|b| b.sound.is_none()) {
             let size = cidr::size(stored.key);
-            return Tally { total: size, unknown: size, ..Tally::default() };
+            return Tally {
+                total: size,
+                unknown: size,
+                ..Tally::default()
+            };
         }
         let mut sum = Sum::default();
         self.add_run(&mut sum, &[stored], stored.key);
@@ -150,7 +171,11 @@ impl<'c, 's> Occupancy<'c, 's> {
             return;
         }
         let mut taken: Vec<(IpAddr, AddressState)> = sound
-            .flat_map(|block| block.allocations().map(|a| (a.address, AddressState::of(&a.attribute))))
+            .flat_map(|block| {
+                block
+                    .allocations()
+                    .map(|a| (a.address, AddressState::of(&a.attribute)))
+            })
             .filter(|(address, _)| region.contains(address))
             .collect();
         taken.sort_unstable();
@@ -195,7 +220,9 @@ impl Sum {
 
     fn add_block(&mut self, block: &Block) {
         let undivided = self.detail == Detail::Total
-            || block.attributes().all(|record| AddressState::of(&record) == AddressState::Allocated);
+            || block
+                .attributes()
+                .all(|record| AddressState::of(&record) == AddressState::Allocated);
         if undivided {
             self.in_use += u128::from(block.allocated());
             return;
@@ -213,7 +240,9 @@ impl Sum {
         let taken = self.in_use + self.cooling + self.windows_reserved;
         let unknown = unknown.saturating_sub(self.of_unknown);
         let untaken_reserved = known_reserved.saturating_sub(self.of_reserved);
-        let free = [taken, unknown, untaken_reserved].into_iter().fold(total, u128::saturating_sub);
+        let free = [taken, unknown, untaken_reserved]
+            .into_iter()
+            .fold(total, u128::saturating_sub);
         Tally {
             total,
             in_use: self.in_use,

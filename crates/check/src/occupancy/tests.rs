@@ -22,9 +22,15 @@ fn windows() -> Value {
 fn small() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();
-    cluster.0.mark_read([Source::Reservations, Source::IpamConfig, Source::Affinities]);
+    cluster
+        .0
+        .mark_read([Source::Reservations, Source::IpamConfig, Source::Affinities]);
     cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
-    cluster.block("10.244.1.0/30", "host:node-1", [pod("node-1", "a"), cooling(), windows()]);
+    cluster.block(
+        "10.244.1.0/30",
+        "host:node-1",
+        [pod("node-1", "a"), cooling(), windows()],
+    );
     cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
     cluster
 }
@@ -33,8 +39,14 @@ fn small() -> Cluster {
 fn parts(cluster: &Cluster) -> [u128; 6] {
     let context = Context::new(&cluster.0, &Options::default());
     let tally = Occupancy::new(&context).tally(cluster.0.pools[0].value.cidr);
-    let parts =
-        [tally.in_use, tally.cooling, tally.windows_reserved, tally.reserved, tally.unknown, tally.free];
+    let parts = [
+        tally.in_use,
+        tally.cooling,
+        tally.windows_reserved,
+        tally.reserved,
+        tally.unknown,
+        tally.free,
+    ];
     assert_eq!(parts.iter().sum::<u128>(), tally.total);
     parts
 }
@@ -55,7 +67,9 @@ fn of_first_pool(cluster: &Cluster) -> Allocatable {
     let pool = &cluster.0.pools[0].value;
     let free = Occupancy::new(&context).tally(pool.cidr).free;
     let outlook = Outlook::new(&cluster.0);
-    outlook.map_or(Allocatable::unknown(Limit::NotKnown), |outlook| outlook.allocatable(pool, free))
+    outlook.map_or(Allocatable::unknown(Limit::NotKnown), |outlook| {
+        outlook.allocatable(pool, free)
+    })
 }
 
 #[test]
@@ -75,7 +89,11 @@ fn addresses_that_have_cooled_down_are_free() {
     assert_eq!(parts(&cools), [1, 3, 0, 0, 0, 12]);
     let mut unread = passed;
     unread.0.coverage.remove(&Source::IpamConfig);
-    assert_eq!(parts(&unread), [1, 3, 0, 0, 0, 12], "how long it lasts is not known");
+    assert_eq!(
+        parts(&unread),
+        [1, 3, 0, 0, 0, 12],
+        "how long it lasts is not known"
+    );
 }
 
 #[test]
@@ -101,15 +119,27 @@ fn overlapping_blocks_count_once() {
     cluster.put(&values::block_key("10.244.1.0/29"), half);
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 5, 8]);
     let mut cluster = small();
-    cluster.block("10.244.1.0/31", Value::Null, [pod("node-1", "b"), pod("node-1", "b")]);
-    assert_eq!(parts(&cluster), [2, 0, 1, 0, 0, 13], "what one block holds is not cooling in another");
+    cluster.block(
+        "10.244.1.0/31",
+        Value::Null,
+        [pod("node-1", "b"), pod("node-1", "b")],
+    );
+    assert_eq!(
+        parts(&cluster),
+        [2, 0, 1, 0, 0, 13],
+        "what one block holds is not cooling in another"
+    );
 }
 
 #[test]
 fn a_block_around_the_pool_counts_with_its_part() {
     let mut cluster = Cluster::new();
     cluster.only_pool("tiny", json!({"cidr": "10.244.1.2/31", "blockSize": 31}));
-    cluster.block("10.244.1.0/30", Value::Null, [pod("node-1", "a"), pod("node-1", "b"), pod("node-1", "c")]);
+    cluster.block(
+        "10.244.1.0/30",
+        Value::Null,
+        [pod("node-1", "a"), pod("node-1", "b"), pod("node-1", "c")],
+    );
     assert_eq!(parts(&cluster), [1, 0, 0, 0, 0, 1]);
     // Nor does the whole of IPv6 overflow.
     cluster.only_pool("all", json!({"cidr": "::/0"}));
@@ -120,11 +150,22 @@ fn a_block_around_the_pool_counts_with_its_part() {
 fn allocatable_addresses_are_unknown_if_data_is_missing() {
     let mut cluster = small();
     assert_eq!(allocatable(&cluster), (Some(13), vec![]), "all free addresses");
-    let defect = |kind| Defect { path: "small".into(), key: Some(Key::Pool("small".into())), kind };
+    let defect = |kind| Defect {
+        path: "small".into(),
+        key: Some(Key::Pool("small".into())),
+        kind,
+    };
     cluster.0.defects.push(defect(DefectKind::Fields(Vec::new())));
     assert!(allocatable(&cluster).0.is_some(), "the rest of the pool is known");
-    cluster.0.defects.push(defect(DefectKind::Value("no pool".into())));
-    assert_eq!(allocatable(&cluster).0, Some(13), "Calico skips a pool that it cannot read");
+    cluster
+        .0
+        .defects
+        .push(defect(DefectKind::Value("no pool".into())));
+    assert_eq!(
+        allocatable(&cluster).0,
+        Some(13),
+        "Calico skips a pool that it cannot read"
+    );
 
     let mut cluster = small();
     cluster.0.coverage.remove(&Source::Affinities);
@@ -137,16 +178,26 @@ fn allocatable_addresses_are_unknown_if_data_is_missing() {
 #[test]
 fn pools_without_allocatable_addresses_have_a_reason() {
     for (field, value, limit) in [
-        ("disabled", json!(true), Limit::PassedOver(PoolPassedOver::Disabled)),
+        (
+            "disabled",
+            json!(true),
+            Limit::PassedOver(PoolPassedOver::Disabled),
+        ),
         ("nodeSelector", json!("rack == 'a'"), Limit::NoNode),
         ("allowedUses", json!(["Other"]), Limit::NoUse),
     ] {
         let mut cluster = small();
-        cluster.only_pool("small", json!({"cidr": "10.244.1.0/28", "blockSize": 30, field: value}));
+        cluster.only_pool(
+            "small",
+            json!({"cidr": "10.244.1.0/28", "blockSize": 30, field: value}),
+        );
         assert_eq!(allocatable(&cluster), (Some(0), vec![limit]));
     }
     let mut cluster = small();
-    cluster.resource("ippools/other", json!({"cidr": "10.245.0.0/16", "nodeSelector": "rack =="}));
+    cluster.resource(
+        "ippools/other",
+        json!({"cidr": "10.245.0.0/16", "nodeSelector": "rack =="}),
+    );
     assert_eq!(allocatable(&cluster), (None, vec![Limit::BrokenSelector]));
 }
 
@@ -158,7 +209,10 @@ fn a_manual_pool_ignores_its_selector() {
     assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::Manual]));
     assert_eq!(by_name(&cluster), Some(13));
     cluster.0.pools[0].value.automatic = true;
-    assert_eq!((allocatable(&cluster).1, by_name(&cluster)), (vec![Limit::NoNode], Some(13)));
+    assert_eq!(
+        (allocatable(&cluster).1, by_name(&cluster)),
+        (vec![Limit::NoNode], Some(13))
+    );
 }
 
 #[test]
@@ -166,7 +220,11 @@ fn the_block_limit_keeps_space_unclaimed() {
     let mut cluster = small();
     cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
     let expected = (Some(5), vec![Limit::BlockLimit]);
-    assert_eq!(allocatable(&cluster), expected, "one block more, and the last free one");
+    assert_eq!(
+        allocatable(&cluster),
+        expected,
+        "one block more, and the last free one"
+    );
     // An affinity without a block counts toward the limit, and its block can still be created.
     cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
     assert_eq!(allocatable(&cluster), expected);
@@ -178,8 +236,15 @@ fn the_block_limit_keeps_space_unclaimed() {
     cluster.resource("ippools/more", json!({"cidr": "10.246.0.0/16", "blockSize": 30}));
     cluster.affinity("host/node-1", "10.246.0.0/30", json!({"state": "confirmed"}));
     let found = allocatable(&cluster).0;
-    assert_eq!(found, Some(5), "over the limit, but the block of the affinity is still to come");
-    cluster.0.affinities.retain(|a| a.value.key.cidr.to_string() != "10.244.1.4/30");
+    assert_eq!(
+        found,
+        Some(5),
+        "over the limit, but the block of the affinity is still to come"
+    );
+    cluster
+        .0
+        .affinities
+        .retain(|a| a.value.key.cidr.to_string() != "10.244.1.4/30");
     assert_eq!(allocatable(&cluster).0, Some(1));
 }
 
@@ -188,15 +253,27 @@ fn a_block_without_affinity_counts_for_the_limit_where_it_has_room() {
     let with = |names: &[&str]| {
         let mut cluster = small();
         cluster.config(json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
-        cluster.block("10.244.1.4/30", "host:node-1", names.iter().map(|name| pod("node-1", name)));
+        cluster.block(
+            "10.244.1.4/30",
+            "host:node-1",
+            names.iter().map(|name| pod("node-1", name)),
+        );
         cluster
     };
     let mut cluster = with(&["a", "b", "c", "d"]);
-    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]), "one more block can be claimed");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(5), vec![Limit::BlockLimit]),
+        "one more block can be claimed"
+    );
     cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
     assert_eq!(allocatable(&cluster), (Some(1), vec![Limit::BlockLimit]));
     let empty = with(&[]);
-    assert_eq!(allocatable(&empty), (Some(5), vec![Limit::BlockLimit]), "it is the one that is claimed");
+    assert_eq!(
+        allocatable(&empty),
+        (Some(5), vec![Limit::BlockLimit]),
+        "it is the one that is claimed"
+    );
 }
 
 #[test]
@@ -208,13 +285,25 @@ fn free_addresses_in_blocks_of_others() {
     };
     let mut cluster = small();
     others(&mut cluster);
-    assert_eq!(allocatable(&cluster), (Some(12), vec![]), "borrowed once the last place is claimed");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(12), vec![]),
+        "borrowed once the last place is claimed"
+    );
     cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "a current Calico, presumably");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(9), vec![Limit::StrictAffinity]),
+        "a current Calico, presumably"
+    );
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.7"}));
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::StrictAffinity]));
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.1"}));
-    assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "an empty block is taken over");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(9), vec![Limit::StrictAffinity]),
+        "an empty block is taken over"
+    );
     cluster.config(json!({"strict_affinity": true}));
     let limits = vec![Limit::AutoAllocationOff, Limit::StrictAffinity];
     assert_eq!(allocatable(&cluster), (Some(1), limits));
@@ -229,7 +318,11 @@ fn blocks_of_another_size_are_not_borrowed_from() {
     cluster.block("10.244.1.4/30", "host:gone", []);
     cluster.affinity("host/gone", "10.244.1.4/30", json!({"state": "confirmed"}));
     let expected = (Some(5), vec![Limit::BlockSize]);
-    assert_eq!(allocatable(&cluster), expected, "all that others have is taken over");
+    assert_eq!(
+        allocatable(&cluster),
+        expected,
+        "all that others have is taken over"
+    );
 }
 
 #[test]
@@ -247,7 +340,15 @@ fn load_balancer_pools_serve_their_virtual_owner() {
     cluster.0.nodes.clear();
     let spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
     cluster.resource("ippools/lb", spec);
-    assert_eq!(allocatable(&cluster), (Some(13), vec![]), "the node's block can be borrowed from");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(13), vec![]),
+        "the node's block can be borrowed from"
+    );
     cluster.0.pools[0].value.node_selector = "has(rack)".into();
-    assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::NoNode]), "the virtual owner has no labels");
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(0), vec![Limit::NoNode]),
+        "the virtual owner has no labels"
+    );
 }

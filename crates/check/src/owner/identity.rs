@@ -48,7 +48,10 @@ pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
         Claim::LegacyPod { namespace, pod } => {
             let handle = format!("{namespace}.{pod}");
             let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
-            [of_pod].into_iter().chain(container_ids(&handle).map(container)).collect()
+            [of_pod]
+                .into_iter()
+                .chain(container_ids(&handle).map(container))
+                .collect()
         }
         Claim::Foreign { handle } => container_ids(handle).map(container).collect(),
         _ => Vec::new(),

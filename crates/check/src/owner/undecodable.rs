@@ -10,19 +10,25 @@ use crate::index::{BrokenWorkload, Record};
 
 /// Returns true if a node's tunnel address cannot be decoded.
 pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {
-    context.snapshot.defects.iter().any(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
-            name == node && fields.iter().any(|f| f.field == kind.field())
-        }
-        _ => false,
-    })
+    context
+        .snapshot
+        .defects
+        .iter()
+        .any(|defect| match (&defect.key, &defect.kind) {
+            (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
+                name == node && fields.iter().any(|f| f.field == kind.field())
+            }
+            _ => false,
+        })
 }
 
 /// Returns true if the key of an undecodable endpoint or pod could be the recorded owner's. Such a key usually lacks
 /// the container ID, so it could belong to any container with an address in its node's blocks.
 pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
     let Some(key) = &broken.name else {
-        return claim.pod().is_some_and(|(namespace, _)| namespace == broken.namespace);
+        return claim
+            .pod()
+            .is_some_and(|(namespace, _)| namespace == broken.namespace);
     };
     match claim {
         Claim::Pod { namespace, pod, .. } => {

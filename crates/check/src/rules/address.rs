@@ -26,12 +26,18 @@ pub(crate) struct Address<'a, 'c, 's> {
 impl<'a, 'c, 's> Address<'a, 'c, 's> {
     /// Returns the records of the address, except those in which it is cooling down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
-        self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
+        self.records
+            .iter()
+            .filter(|r| !r.allocation.attribute.is_cooling())
     }
 
     pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
         AddressEvidence {
-            pool: context.index.pools_around(self.address.into()).next().map(|p| p.name.clone()),
+            pool: context
+                .index
+                .pools_around(self.address.into())
+                .next()
+                .map(|p| p.name.clone()),
             owners: context.index.describe_users(self.address, self.uses),
             records: self.records.iter().map(Record::evidence).collect(),
             ..AddressEvidence::default()
@@ -41,7 +47,9 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
     /// Returns the readable blocks that contain the address.
     pub(crate) fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
         let address = self.address;
-        self.blocks.iter().filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())
+        self.blocks
+            .iter()
+            .filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())
     }
 }
 
@@ -55,9 +63,14 @@ pub(crate) fn finding(
     let evidence = address.evidence(context);
     let says = says(&evidence);
     let nodes = evidence.nodes();
-    Finding::new(code, Subject::Address(address.address), says, Evidence::Address(Box::new(evidence)))
-        .on_nodes(nodes)
-        .depending_on(dependencies(context, address))
+    Finding::new(
+        code,
+        Subject::Address(address.address),
+        says,
+        Evidence::Address(Box::new(evidence)),
+    )
+    .on_nodes(nodes)
+    .depending_on(dependencies(context, address))
 }
 
 /// Returns the objects that would have changed if the address had been allocated or released between two list requests:
@@ -69,11 +82,18 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
     if !snapshot.has_read(Source::Pods) {
         return Vec::new();
     }
-    let mut keys: Vec<Key> = address.containing_blocks().map(|block| Key::Block(block.key)).collect();
+    let mut keys: Vec<Key> = address
+        .containing_blocks()
+        .map(|block| Key::Block(block.key))
+        .collect();
     if keys.is_empty() {
         // The block could have been claimed after blocks were listed.
         let pools = context.index.pools_around(address.address.into());
-        keys.extend(pools.filter_map(|pool| block_around(address.address, pool.block_size)).map(Key::Block));
+        keys.extend(
+            pools
+                .filter_map(|pool| block_around(address.address, pool.block_size))
+                .map(Key::Block),
+        );
     }
     keys.extend(address.uses.iter().map(|used| key_of(&context.index, used.owner)));
     let node = context.index.node_of_own_address(address.address);

@@ -21,7 +21,11 @@ fn young_cooling_and_reserved_addresses_and_owners_of_unread_sources_are_not_lea
     let windows =
         json!({"handle_id": "Windows-Reserved-IPAM-Handle", "secondary": {"note": "windows host rsvd"}});
     let mut cluster = etcd([young, service, machine, windows]);
-    cluster.block("10.244.1.8/30", "host:node-1", [json!({"releasedAt": "2026-05-01T11:59:00Z"})]);
+    cluster.block(
+        "10.244.1.8/30",
+        "host:node-1",
+        [json!({"releasedAt": "2026-05-01T11:59:00Z"})],
+    );
     assert_eq!(cluster.verdict(), [""; 0]);
 }
 
@@ -31,11 +35,19 @@ fn duplicates_are_two_different_live_owners() {
     cluster.endpoint("node-1", "web-1", &["10.244.1.1/32"]);
     assert_eq!(cluster.verdict(), ["duplicate-address 10.244.1.1"]);
     let mut stale = healthy();
-    stale.resource("nodes/node-2", json!({})).endpoint("node-2", "web-0", &["10.244.1.1/32"]);
+    stale
+        .resource("nodes/node-2", json!({}))
+        .endpoint("node-2", "web-0", &["10.244.1.1/32"]);
     assert_eq!(stale.verdict(), [""; 0], "two endpoints of one pod are one owner");
     let mut tunnels = healthy();
     tunnels.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.0/32"}));
-    assert_eq!(tunnels.verdict(), ["duplicate-address 10.244.1.0", "borrowed-tunnel-address 10.244.1.0"]);
+    assert_eq!(
+        tunnels.verdict(),
+        [
+            "duplicate-address 10.244.1.0",
+            "borrowed-tunnel-address 10.244.1.0"
+        ]
+    );
 }
 
 #[test]
@@ -53,12 +65,18 @@ fn owners_that_are_not_the_recorded_ones() {
     let windows = json!({"handle_id": "windows-reserved-ipam-handle"});
     let container = json!({"handle_id": format!("k8s-pod-network.{:0>64}", 4)});
     let mut cluster = etcd([pod("node-1", "other"), windows, container, json!({})]);
-    for (pod, address) in
-        [("a", "10.244.1.4"), ("b", "10.244.1.5"), ("four", "10.244.1.6"), ("d", "10.244.1.7")]
-    {
+    for (pod, address) in [
+        ("a", "10.244.1.4"),
+        ("b", "10.244.1.5"),
+        ("four", "10.244.1.6"),
+        ("d", "10.244.1.7"),
+    ] {
         cluster.endpoint("node-1", pod, &[address]);
     }
-    assert_eq!(cluster.verdict(), ["owner-mismatch 10.244.1.4", "owner-mismatch 10.244.1.5"]);
+    assert_eq!(
+        cluster.verdict(),
+        ["owner-mismatch 10.244.1.4", "owner-mismatch 10.244.1.5"]
+    );
 }
 
 #[test]
@@ -67,7 +85,9 @@ fn strict_affinity_and_borrowing() {
     cluster.resource("nodes/node-2", json!({}));
     cluster.block("10.244.1.4/30", "host:node-2", [pod("node-1", "web-1")]);
     cluster.block("10.244.1.8/30", Value::Null, [pod("node-1", "web-2")]);
-    cluster.endpoint("node-1", "web-1", &["10.244.1.4/32"]).endpoint("node-1", "web-2", &["10.244.1.8/32"]);
+    cluster
+        .endpoint("node-1", "web-1", &["10.244.1.4/32"])
+        .endpoint("node-1", "web-2", &["10.244.1.8/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
     cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     assert_eq!(cluster.verdict(), ["borrowed-under-strict-affinity 10.244.1.4"]);
@@ -79,7 +99,11 @@ fn two_blocks_that_both_hold_an_address() {
     let mut of_four = values::block("10.244.1.0/30", Value::Null, []);
     of_four["cidr"] = "10.244.1.0/31".into();
     cluster.put(&values::block_key("10.244.1.0/31"), of_four);
-    assert_eq!(cluster.verdict(), [""; 0], "a corrupt block hides what lies in it");
+    assert_eq!(
+        cluster.verdict(),
+        [""; 0],
+        "a corrupt block hides what lies in it"
+    );
     let mut cluster = healthy();
     cluster.block("10.244.1.1/32", Value::Null, [pod("node-1", "other")]);
     assert_eq!(cluster.verdict(), ["address-in-several-blocks 10.244.1.1"]);
@@ -88,9 +112,17 @@ fn two_blocks_that_both_hold_an_address() {
 #[test]
 fn undecodable_objects_protect_the_addresses_that_they_name() {
     let vxlan = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});
-    let mut cluster = etcd([pod("node-1", "web-1"), vxlan, tunnel("node-3"), pod("node-1", "web-2")]);
+    let mut cluster = etcd([
+        pod("node-1", "web-1"),
+        vxlan,
+        tunnel("node-3"),
+        pod("node-1", "web-2"),
+    ]);
     cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.300.1"}));
-    cluster.put(&format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--1-eth0"), json!("no object"));
+    cluster.put(
+        &format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--1-eth0"),
+        json!("no object"),
+    );
     cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-3"), json!([]));
     cluster.endpoint("node-1", "web-2", &["10.244.1.x/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
@@ -115,14 +147,31 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
         (cluster.verdict(), owner, view.blocks[0].owner_status)
     };
     let leaked = || vec!["leaked-address 10.244.1.4".to_owned()];
-    let gone = (leaked(), RecordedOwner::Gone(vec![LeakReason::UnknownOwner]), Some(OwnerStatus::Gone));
-    let kept = (vec![], RecordedOwner::Unknown(UnknownReason::Undecodable), Some(OwnerStatus::Unknown));
+    let gone = (
+        leaked(),
+        RecordedOwner::Gone(vec![LeakReason::UnknownOwner]),
+        Some(OwnerStatus::Gone),
+    );
+    let kept = (
+        vec![],
+        RecordedOwner::Unknown(UnknownReason::Undecodable),
+        Some(OwnerStatus::Unknown),
+    );
     let unnamed = (leaked(), RecordedOwner::Unnamed, Some(OwnerStatus::Unknown));
 
     assert_eq!(judge(None), gone);
-    assert_eq!(judge(Some(&endpoint_name("node-1", "k8s", "web-9", "eth0"))), kept);
-    assert_eq!(judge(Some(&endpoint_name("node-2", "cni", &container, "eth0"))), kept);
-    assert_eq!(judge(Some(&endpoint_name("node-1", "cni", "another", "eth0"))), kept);
+    assert_eq!(
+        judge(Some(&endpoint_name("node-1", "k8s", "web-9", "eth0"))),
+        kept
+    );
+    assert_eq!(
+        judge(Some(&endpoint_name("node-2", "cni", &container, "eth0"))),
+        kept
+    );
+    assert_eq!(
+        judge(Some(&endpoint_name("node-1", "cni", "another", "eth0"))),
+        kept
+    );
     let found = judge(Some(&endpoint_name("node-2", "k8s", "web-9", "eth0")));
     assert_eq!(found, unnamed, "it may have borrowed");
     assert_eq!(judge(Some("unparsable")), unnamed);
@@ -152,12 +201,19 @@ fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
 #[test]
 fn a_tunnel_of_a_node_that_endpoints_still_name_is_not_gone() {
     let mut cluster = healthy();
-    cluster.block("10.244.1.4/30", "host:node-9", [tunnel("node-9"), pod("node-9", "web-1")]);
+    cluster.block(
+        "10.244.1.4/30",
+        "host:node-9",
+        [tunnel("node-9"), pod("node-9", "web-1")],
+    );
     let status =
         |cluster: &Cluster| views::address(&cluster.0, "10.244.1.4".parse().unwrap()).blocks[0].owner_status;
     assert_eq!(status(&cluster), Some(OwnerStatus::Gone));
     cluster.endpoint("node-9", "web-1", &["10.244.1.5/32"]);
-    assert_eq!((cluster.verdict(), status(&cluster)), (vec![], Some(OwnerStatus::Unknown)));
+    assert_eq!(
+        (cluster.verdict(), status(&cluster)),
+        (vec![], Some(OwnerStatus::Unknown))
+    );
 }
 
 #[test]
@@ -176,15 +232,25 @@ fn a_timestamp_in_the_future_counts_as_old() {
 #[test]
 fn records_that_no_ordinal_refers_to_hide_no_address() {
     let mut cluster = healthy();
-    let records = json!([pod("node-1", "stray"), pod("node-1", "gone"), pod("node-1", "stray")]);
+    let records = json!([
+        pod("node-1", "stray"),
+        pod("node-1", "gone"),
+        pod("node-1", "stray")
+    ]);
     let mut block = json!({"cidr": "10.244.1.4/30", "affinity": "host:node-1",
         "allocations": [null, 1, null, null], "unallocated": [0, 2, 3], "attributes": records});
     cluster.endpoint("node-1", "unrecorded", &["10.244.1.6/32"]);
     let key = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30";
     cluster.put(key, block.clone());
-    assert_eq!(cluster.verdict(), ["unallocated-in-use 10.244.1.6", "leaked-address 10.244.1.5"]);
+    assert_eq!(
+        cluster.verdict(),
+        ["unallocated-in-use 10.244.1.6", "leaked-address 10.244.1.5"]
+    );
     let found = check(&cluster.0, &Options::default()).findings;
-    assert!(found.iter().any(|f| f.code == crate::Code::CorruptBlock), "the block's own finding stays");
+    assert!(
+        found.iter().any(|f| f.code == crate::Code::CorruptBlock),
+        "the block's own finding stays"
+    );
     let view = views::address(&cluster.0, "10.244.1.5".parse().unwrap());
     assert_eq!(view.blocks[0].recorded_owner.as_deref(), Some("default/gone"));
     assert_eq!(view.blocks[0].problems.len(), 2);

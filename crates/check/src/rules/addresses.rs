@@ -23,7 +23,13 @@ pub(crate) fn check(
             return;
         }
         if address.uses.is_empty() {
-            unused.extend(address.records.iter().filter(|r| leaks::is_candidate(context, r)).copied());
+            unused.extend(
+                address
+                    .records
+                    .iter()
+                    .filter(|r| leaks::is_candidate(context, r))
+                    .copied(),
+            );
         } else {
             in_use::check(context, &address, out);
             owners::check(context, &address, out);
@@ -55,7 +61,12 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
         let hidden = index.is_unknown(around);
         merge(&records, within, |address, records, uses| {
             if !hidden || !index.is_unknown(address.into()) {
-                visit(Address { address, records, uses, blocks: run });
+                visit(Address {
+                    address,
+                    records,
+                    uses,
+                    blocks: run,
+                });
             }
         });
     }
@@ -66,7 +77,12 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
 fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
     merge(&[], uses, |address, records, uses| {
         if !index.is_unknown(IpNet::from(address)) {
-            visit(Address { address, records, uses, blocks: &[] });
+            visit(Address {
+                address,
+                records,
+                uses,
+                blocks: &[],
+            });
         }
     });
 }
@@ -80,8 +96,13 @@ fn merge<'c, 's>(
     loop {
         let recorded = records.first().map(|r| r.allocation.address);
         let used = uses.first().map(|u| u.address);
-        let Some(address) = [recorded, used].into_iter().flatten().min() else { return };
-        let here = records.iter().take_while(|r| r.allocation.address == address).count();
+        let Some(address) = [recorded, used].into_iter().flatten().min() else {
+            return;
+        };
+        let here = records
+            .iter()
+            .take_while(|r| r.allocation.address == address)
+            .count();
         let users = uses.iter().take_while(|u| u.address == address).count();
         visit(address, &records[..here], &uses[..users]);
         records = &records[here..];

@@ -17,8 +17,9 @@ use crate::names::{list, short};
 /// Checks every affinity except those that are marked deleted, or whose block is corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.snapshot.affinities.iter();
-    let mut affinities: Vec<&Versioned<Affinity>> =
-        stored.filter(|a| !a.value.deleted && !context.index.unchecked.contains(&a.value.key.cidr)).collect();
+    let mut affinities: Vec<&Versioned<Affinity>> = stored
+        .filter(|a| !a.value.deleted && !context.index.unchecked.contains(&a.value.key.cidr))
+        .collect();
     affinities.sort_by_key(|a| (a.value.key.cidr, &a.value.key));
     let mut seen = HashSet::new();
     for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {
@@ -52,7 +53,9 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
     }
     let by_host = value.key.kind == AffinityType::Host;
     if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
-        let keys = dependencies().into_iter().chain([Key::Node(value.key.node.clone())]);
+        let keys = dependencies()
+            .into_iter()
+            .chain([Key::Node(value.key.node.clone())]);
         let says = format!("names a node that {}", is_missing(context, &value.key.node));
         out.push(finding(Code::AffinityOfMissingNode, &says).depending_on(keys));
     }
@@ -109,17 +112,39 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let is_ignored = |affinity: &Affinity| {
         affinity.state == AffinityState::Pending && !affinity.key.is_of(owner(affinity.key.cidr))
     };
-    let claims = same_block.iter().map(|a| &a.value).filter(|affinity| !is_ignored(affinity));
-    let hosts = claims.map(|affinity| &affinity.key).filter(|key| key.kind == AffinityType::Host);
+    let claims = same_block
+        .iter()
+        .map(|a| &a.value)
+        .filter(|affinity| !is_ignored(affinity));
+    let hosts = claims
+        .map(|affinity| &affinity.key)
+        .filter(|key| key.kind == AffinityType::Host);
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
-    let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
-    let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
+    let Some(cidr) = same_block
+        .first()
+        .map(|a| a.value.key.cidr)
+        .filter(|_| nodes.len() > 1)
+    else {
+        return;
+    };
+    let dependencies = hosts
+        .clone()
+        .map(|key| Key::Affinity(key.clone()))
+        .chain([Key::Block(cidr)]);
     let others = hosts.map(AffinityKey::to_string).collect();
-    let evidence = BlockEvidence { others, ..evidence(context.index.block(cidr)) };
+    let evidence = BlockEvidence {
+        others,
+        ..evidence(context.index.block(cidr))
+    };
     let says = format!("{cidr} is claimed by {}", list(&nodes));
     out.push(
-        Finding::new(Code::AffinityConflict, Subject::Block(cidr), says, Evidence::Block(Box::new(evidence)))
-            .on_nodes(nodes)
-            .depending_on(dependencies),
+        Finding::new(
+            Code::AffinityConflict,
+            Subject::Block(cidr),
+            says,
+            Evidence::Block(Box::new(evidence)),
+        )
+        .on_nodes(nodes)
+        .depending_on(dependencies),
     );
 }

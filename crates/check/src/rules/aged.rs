@@ -26,7 +26,11 @@ pub(crate) fn findings(
     codes: &HashSet<Code>,
 ) -> HashSet<(Code, Subject)> {
     let earlier = std::mem::replace(&mut context.now, later);
-    let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
+    let has = |findings: Vec<Finding>| {
+        findings
+            .into_iter()
+            .map(|finding| (finding.code, finding.subject))
+    };
     let mut problems = context.index.blocks.iter().flat_map(|block| &block.problems);
     if problems.any(|problem| matches!(problem, BlockProblem::ReleasedInFuture { .. })) {
         // A corrupt block can become sound, and any rule can have a finding about it.
@@ -36,7 +40,11 @@ pub(crate) fn findings(
 
     let mut found = Vec::new();
     // The codes from `owners` and `leaks` that depend on the age of an allocation.
-    let of_addresses = [Code::OwnerMismatch, Code::LeakedAddress, Code::ServiceAddressExtra];
+    let of_addresses = [
+        Code::OwnerMismatch,
+        Code::LeakedAddress,
+        Code::ServiceAddressExtra,
+    ];
     if of_addresses.iter().any(|code| codes.contains(code)) {
         check_addresses(&context, earlier, &mut found);
     }
@@ -47,7 +55,10 @@ pub(crate) fn findings(
     if codes.contains(&Code::ServiceWithoutAddress) {
         services::check(&context, &mut found);
     }
-    if [Code::NodeWithoutAddresses, Code::PodWithoutAddress].iter().any(|code| codes.contains(code)) {
+    if [Code::NodeWithoutAddresses, Code::PodWithoutAddress]
+        .iter()
+        .any(|code| codes.contains(code))
+    {
         without_address::check(&context, &mut found);
     }
     has(found).collect()
@@ -69,7 +80,10 @@ fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Find
     if !leaving.is_empty() || blocks().any(|block| block.attributes().any(|record| has_aged(&record))) {
         let is_wanted = |address: &Address<'_, '_, '_>| {
             leaving.contains(&address.address)
-                || address.records.iter().any(|record| has_aged(&record.allocation.attribute))
+                || address
+                    .records
+                    .iter()
+                    .any(|record| has_aged(&record.allocation.attribute))
         };
         addresses::check(context, is_wanted, out);
     }

@@ -31,7 +31,10 @@ pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
     for code in &codes {
         let found = aged(&HashSet::from([*code]));
         let of_code = |all: &HashSet<(Code, Subject)>| {
-            all.iter().filter(|(own, _)| own == code).cloned().collect::<HashSet<_>>()
+            all.iter()
+                .filter(|(own, _)| own == code)
+                .cloned()
+                .collect::<HashSet<_>>()
         };
         assert_eq!(of_code(&found), of_code(&expected), "{name}: {code} alone");
     }
@@ -39,7 +42,11 @@ pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
 }
 
 fn subjects(snapshot: &Snapshot, options: &Options) -> HashSet<(Code, Subject)> {
-    check(snapshot, options).findings.into_iter().map(|finding| (finding.code, finding.subject)).collect()
+    check(snapshot, options)
+        .findings
+        .into_iter()
+        .map(|finding| (finding.code, finding.subject))
+        .collect()
 }
 
 /// A pod's record, one minute old.
@@ -63,10 +70,16 @@ fn each_kind_of_finding_that_appears_only_with_time() {
 
     let mut mismatch = with([young("web-0")]);
     mismatch.endpoint("node-1", "other", &["10.244.1.0/32"]);
-    assert_eq!(assert_aged(&mismatch.0, "mismatch"), HashSet::from([Code::OwnerMismatch]));
+    assert_eq!(
+        assert_aged(&mismatch.0, "mismatch"),
+        HashSet::from([Code::OwnerMismatch])
+    );
 
     // The release time comes from a clock that is ahead. The block is not fully checked until that time has passed.
-    let mut future = with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old")]);
+    let mut future = with([
+        json!({"releasedAt": "2026-05-01T18:00:00Z"}),
+        pod("node-1", "old"),
+    ]);
     future.endpoint("node-1", "web-0", &["10.244.1.2/32"]);
     let codes = HashSet::from([Code::LeakedAddress, Code::UnallocatedInUse, Code::MissingHandle]);
     assert_eq!(assert_aged(&future.0, "future"), codes);
@@ -74,17 +87,34 @@ fn each_kind_of_finding_that_appears_only_with_time() {
     let mut finished = with([]);
     finished.endpoint("node-1", "job", &[]);
     let ended = "2026-05-01T11:59:30Z".parse().ok();
-    let parts = PodParts { phase: "Succeeded", ended_at: ended, ..running("job", "") };
+    let parts = PodParts {
+        phase: "Succeeded",
+        ended_at: ended,
+        ..running("job", "")
+    };
     finished.0.pods.push(versioned(Pod::new(&parts).0));
     finished.0.mark_read([Source::Pods]);
-    assert_eq!(assert_aged(&finished.0, "finished"), HashSet::from([Code::EndpointWithoutPod]));
+    assert_eq!(
+        assert_aged(&finished.0, "finished"),
+        HashSet::from([Code::EndpointWithoutPod])
+    );
 
     let mut service = with([]);
     let created = "2026-05-01T11:59:00Z".parse().ok();
     add_service(&mut service, Service { created, ..web() });
-    assert_eq!(assert_aged(&service.0, "service"), HashSet::from([Code::ServiceWithoutAddress]));
-    let at_once = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
-    let told: Vec<String> = check(&service.0, &at_once).findings.iter().map(Finding::message).collect();
+    assert_eq!(
+        assert_aged(&service.0, "service"),
+        HashSet::from([Code::ServiceWithoutAddress])
+    );
+    let at_once = Options {
+        grace: Some(SignedDuration::ZERO),
+        ..Options::default()
+    };
+    let told: Vec<String> = check(&service.0, &at_once)
+        .findings
+        .iter()
+        .map(Finding::message)
+        .collect();
     assert_eq!(told, ["default/web is a LoadBalancer service without an address"]);
 }
 

@@ -14,8 +14,16 @@ use crate::{Context, FastMap};
 /// Compares every node's blocks with the block limit, pool by pool.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let Some(limit) = snapshot.effective_ipam_config().and_then(|_| snapshot.block_limit()) else { return };
-    if ![Source::Nodes, Source::IpamConfig].into_iter().all(|source| snapshot.has_read(source)) {
+    let Some(limit) = snapshot
+        .effective_ipam_config()
+        .and_then(|_| snapshot.block_limit())
+    else {
+        return;
+    };
+    if ![Source::Nodes, Source::IpamConfig]
+        .into_iter()
+        .all(|source| snapshot.has_read(source))
+    {
         return;
     }
     // If a pool's selector does not parse, its nodes are not known.
@@ -35,7 +43,11 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         for pool in &pools {
             let blocks = owned.iter().filter(|block| pool.cidr.contains(*block)).count() as u32;
             if blocks > limit {
-                let evidence = NodePoolEvidence { pool: pool.name.clone(), blocks, limit };
+                let evidence = NodePoolEvidence {
+                    pool: pool.name.clone(),
+                    blocks,
+                    limit,
+                };
                 over.entry(node).or_default().push(evidence);
             }
         }
@@ -44,11 +56,19 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let says = pools.first().map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
-        let node = short(node);
-        let pool = short(pool);
-        format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
-    });
+    let says = pools
+        .first()
+        .map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
+            let node = short(node);
+            let pool = short(pool);
+            format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
+        });
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(Code::NodeOverBlockLimit, Subject::Node(node.to_owned()), says, evidence).on_nodes([node])
+    Finding::new(
+        Code::NodeOverBlockLimit,
+        Subject::Node(node.to_owned()),
+        says,
+        evidence,
+    )
+    .on_nodes([node])
 }

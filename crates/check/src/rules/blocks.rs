@@ -22,11 +22,20 @@ use crate::names::{and_more, list, short};
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
     check_overlaps(&stored, out);
-    let affinities = context.snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
-    let broken = context.snapshot.defects.iter().filter_map(|defect| match &defect.key {
-        Some(Key::Affinity(key)) => Some(key),
-        _ => None,
-    });
+    let affinities = context
+        .snapshot
+        .affinities
+        .iter()
+        .filter(|a| !a.value.deleted)
+        .map(|a| &a.value.key);
+    let broken = context
+        .snapshot
+        .defects
+        .iter()
+        .filter_map(|defect| match &defect.key {
+            Some(Key::Affinity(key)) => Some(key),
+            _ => None,
+        });
     let affinities: Affinities<'_> = affinities.chain(broken).collect();
     for block in &stored {
         check_place(context, block, out);
@@ -65,10 +74,15 @@ pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
 }
 
 fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
-    let first = problems.first().map(|problem| short(&problem.to_string())).unwrap_or_default();
+    let first = problems
+        .first()
+        .map(|problem| short(&problem.to_string()))
+        .unwrap_or_default();
     let more = and_more(problems.len(), "problem", "problems");
     let says = format!("is corrupt: {first}{more}");
-    finding(Code::CorruptBlock, block, says, |evidence| evidence.problems = problems.to_vec())
+    finding(Code::CorruptBlock, block, says, |evidence| {
+        evidence.problems = problems.to_vec()
+    })
 }
 
 fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
@@ -81,8 +95,14 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         let says = format!("overlaps {}", list(overlapping.clone()));
         let conflicting = overlapping.map(|cidr| cidr.to_string()).collect();
         out.push(
-            finding(Code::OverlappingBlocks, block, says, |evidence| evidence.others = conflicting)
-                .on_nodes(others.iter().filter_map(|position| stored[*position].block?.host())),
+            finding(Code::OverlappingBlocks, block, says, |evidence| {
+                evidence.others = conflicting
+            })
+            .on_nodes(
+                others
+                    .iter()
+                    .filter_map(|position| stored[*position].block?.host()),
+            ),
         );
     }
 }
@@ -101,7 +121,11 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
     }
     if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
         let first = pools[0];
-        let says = format!("is in the pool {}, whose blocks are /{}", short(&first.name), first.block_size);
+        let says = format!(
+            "is in the pool {}, whose blocks are /{}",
+            short(&first.name),
+            first.block_size
+        );
         out.push(finding(Code::BlockSizeMismatch, block, says, |evidence| {
             let size = |pool: &&Pool| format!("{} /{}", pool.name, pool.block_size);
             evidence.pools = pools.iter().map(size).collect();
@@ -148,5 +172,9 @@ fn check_owner(
 
 /// Returns the clause about a missing node, which can still have an object in Calico.
 pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
-    if context.index.node(node).is_some() { "does not exist in Kubernetes" } else { "does not exist" }
+    if context.index.node(node).is_some() {
+        "does not exist in Kubernetes"
+    } else {
+        "does not exist"
+    }
 }

@@ -29,7 +29,12 @@ struct World {
 impl World {
     fn new(stored: Stored, read: Snapshot) -> Self {
         let followed = whole(&stored, read.clone());
-        Self { stored, read, followed, revision: 1_000 }
+        Self {
+            stored,
+            read,
+            followed,
+            revision: 1_000,
+        }
     }
 
     fn wait(&mut self, seconds: i64) {
@@ -54,7 +59,11 @@ impl World {
 
         let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
         let read = whole(&self.stored, self.read.clone());
-        assert!(self.followed == read, "{name}: after {keys:?}: {:#?} instead of {read:#?}", self.followed);
+        assert!(
+            self.followed == read,
+            "{name}: after {keys:?}: {:#?} instead of {read:#?}",
+            self.followed
+        );
     }
 
     /// Applies the writes of a step. After each tenth step, checks both snapshots, and returns the codes of the findings.
@@ -64,15 +73,24 @@ impl World {
         if !step.is_multiple_of(10) {
             return Vec::new();
         }
-        let options = Options { pool_threshold: 30.0, ..Options::default() };
+        let options = Options {
+            pool_threshold: 30.0,
+            ..Options::default()
+        };
         let found = check(&self.followed, &options);
-        assert_eq!(found, check(&whole(&self.stored, self.read.clone()), &options), "{name}");
+        assert_eq!(
+            found,
+            check(&whole(&self.stored, self.read.clone()), &options),
+            "{name}"
+        );
         found.findings.iter().map(|finding| finding.code).collect()
     }
 }
 
 fn whole(stored: &Stored, mut snapshot: Snapshot) -> Snapshot {
-    stored.iter().for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
+    stored
+        .iter()
+        .for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot
 }
@@ -90,7 +108,10 @@ fn some_changes(rng: &mut Rng, stored: &Stored, other: &Stored, most: u64) -> Wr
 
 /// Writes that swap the values of two objects of one kind.
 fn swapped(rng: &mut Rng, stored: &Stored) -> Writes {
-    let kinds = ["/calico/ipam/v2/handle/", "/calico/resources/v3/projectcalico.org/workloadendpoints/"];
+    let kinds = [
+        "/calico/ipam/v2/handle/",
+        "/calico/resources/v3/projectcalico.org/workloadendpoints/",
+    ];
     let prefix = rng.pick(&kinds).as_bytes();
     let keys: Vec<&Vec<u8>> = stored.keys().filter(|key| key.starts_with(prefix)).collect();
     let [one, other] = [0, 1].map(|_| *rng.pick(&keys));
@@ -104,7 +125,10 @@ fn after_any_change_of_a_broken_cluster_a_followed_snapshot_equals_a_fresh_one()
     for seed in 0..rounds(50) {
         let rng = &mut Rng::new(seed);
         let odd = |rng: &mut Rng| -> Stored {
-            entries(rng).into_iter().map(|(key, value)| (key.into_bytes(), (value, 3))).collect()
+            entries(rng)
+                .into_iter()
+                .map(|(key, value)| (key.into_bytes(), (value, 3)))
+                .collect()
         };
         let mut read = unread(rng);
         if rng.one_in(2) {
@@ -128,7 +152,10 @@ fn after_any_change_of_a_cluster_with_every_fault_a_followed_snapshot_equals_a_f
     for seed in 0..rounds(2) {
         let rng = &mut Rng::new(seed);
         let faulty = Cluster::all_faults(ClusterSpec::new(seed + 1), 2);
-        let mut read = Snapshot { taken_at: faulty.spec().now, ..Snapshot::default() };
+        let mut read = Snapshot {
+            taken_at: faulty.spec().now,
+            ..Snapshot::default()
+        };
         read.mark_read(ETCD_SOURCES);
         let [faulty, healthy] = [faulty, Cluster::plain(ClusterSpec::new(seed + 1), 8, 6)].map(|cluster| {
             let mut stored = Stored::new();
@@ -148,5 +175,8 @@ fn after_any_change_of_a_cluster_with_every_fault_a_followed_snapshot_equals_a_f
             codes.extend(world.step(changes, seed, step));
         }
     }
-    assert!(codes.contains(&Code::LeakedAddress) && codes.len() > 20, "{codes:?}");
+    assert!(
+        codes.contains(&Code::LeakedAddress) && codes.len() > 20,
+        "{codes:?}"
+    );
 }

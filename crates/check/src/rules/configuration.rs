@@ -18,9 +18,17 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
         let place = Key::ClusterInformation("default".into()).to_string();
         let says = "the datastore is locked: no pod can start or stop until it is unlocked";
-        out.push(finding(Code::DatastoreLocked, says, one("datastoreReady", place, "false")));
+        out.push(finding(
+            Code::DatastoreLocked,
+            says,
+            one("datastoreReady", place, "false"),
+        ));
     }
-    if context.snapshot.effective_ipam_config().is_some_and(|c| !c.auto_allocate_blocks) {
+    if context
+        .snapshot
+        .effective_ipam_config()
+        .is_some_and(|c| !c.auto_allocate_blocks)
+    {
         let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
         let says = "automatic block allocation is off: nodes cannot claim blocks";
         out.push(finding(Code::AutoAllocationOff, says, settings));
@@ -29,7 +37,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 }
 
 fn finding(code: Code, says: impl Into<Box<str>>, settings: Settings) -> Finding {
-    Finding::new(code, Subject::Configuration("default".into()), says, Evidence::Configuration(settings))
+    Finding::new(
+        code,
+        Subject::Configuration("default".into()),
+        says,
+        Evidence::Configuration(settings),
+    )
 }
 
 fn one(setting: &str, place: String, value: &str) -> Settings {
@@ -39,17 +52,27 @@ fn one(setting: &str, place: String, value: &str) -> Settings {
 /// Compares the object that the allocator reads with the resource that users see. On Kubernetes they are the same.
 fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let (Some(used), Some(shown)) = (snapshot.ipam_config, snapshot.ipam_configuration) else { return };
+    let (Some(used), Some(shown)) = (snapshot.ipam_config, snapshot.ipam_configuration) else {
+        return;
+    };
     if snapshot.datastore != DatastoreKind::Etcd {
         return;
     }
-    let places = [Key::IpamConfig.to_string(), Key::IpamConfiguration("default".into()).to_string()];
+    let places = [
+        Key::IpamConfig.to_string(),
+        Key::IpamConfiguration("default".into()).to_string(),
+    ];
     let is_limited = snapshot.block_limit().is_some();
-    let pairs = settings_of(&used, is_limited).into_iter().zip(settings_of(&shown, is_limited));
+    let pairs = settings_of(&used, is_limited)
+        .into_iter()
+        .zip(settings_of(&shown, is_limited));
     let different = pairs.filter(|((_, used, _), (_, shown, _))| used != shown);
     let settings: Settings = different
         .map(|((name, used, _), (_, shown, _))| {
-            (name.to_owned(), places.iter().cloned().zip([used, shown]).collect())
+            (
+                name.to_owned(),
+                places.iter().cloned().zip([used, shown]).collect(),
+            )
         })
         .collect();
     if !settings.is_empty() {

@@ -32,8 +32,15 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     };
     for block in snapshot.blocks.iter().filter(|b| b.value.content.is_deleted()) {
         let owner = block.value.content.owner().cloned();
-        let evidence = Evidence::Block(Box::new(BlockEvidence { owner, ..BlockEvidence::default() }));
-        out.push(finding(Subject::Block(block.value.key), Key::Block(block.value.key), evidence));
+        let evidence = Evidence::Block(Box::new(BlockEvidence {
+            owner,
+            ..BlockEvidence::default()
+        }));
+        out.push(finding(
+            Subject::Block(block.value.key),
+            Key::Block(block.value.key),
+            evidence,
+        ));
     }
     for affinity in snapshot.affinities.iter().filter(|a| a.value.deleted) {
         let finding = about_affinity(context, affinity, Code::HalfDeleted, HALF_DELETED);
@@ -42,7 +49,10 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     for handle in snapshot.handles.iter().filter(|h| h.value.is_deleted()) {
         let id = handle.value.id().to_string();
         let revision = Some(handle.revision.to_string());
-        let evidence = Evidence::Handle(Box::new(HandleEvidence { revision, ..HandleEvidence::default() }));
+        let evidence = Evidence::Handle(Box::new(HandleEvidence {
+            revision,
+            ..HandleEvidence::default()
+        }));
         out.push(finding(Subject::Handle(id.clone()), Key::Handle(id), evidence));
     }
 }
@@ -59,8 +69,11 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     live.sort_by_key(|a| holder(a));
     for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
         // If none of the holder's affinities has labels, the holder has not been upgraded yet.
-        let severity =
-            if of_holder.iter().copied().any(is_labelled) { Severity::Warning } else { Severity::Info };
+        let severity = if of_holder.iter().copied().any(is_labelled) {
+            Severity::Warning
+        } else {
+            Severity::Info
+        };
         for affinity in of_holder {
             out.extend(wrong_labels(context, affinity, severity));
         }
@@ -91,8 +104,11 @@ fn wrong_labels(
     let expected = affinity.value.key.labels();
     let is_right =
         |name: &str, value: &String| labels(affinity).is_some_and(|found| found.get(name) == Some(value));
-    let wrong: Vec<&'static str> =
-        expected.iter().filter(|(name, value)| !is_right(name, value)).map(|(name, _)| *name).collect();
+    let wrong: Vec<&'static str> = expected
+        .iter()
+        .filter(|(name, value)| !is_right(name, value))
+        .map(|(name, _)| *name)
+        .collect();
     if wrong.is_empty() {
         return None;
     }
@@ -105,14 +121,20 @@ fn wrong_labels(
         _ => format!("lacks the right labels: {}", list(wrong)),
     };
     let finding = about_affinity(context, affinity, Code::AffinityLabels, &says).with_severity(severity);
-    Some(finding.on_nodes([key.node.clone()]).depending_on([Key::Affinity(key.clone())]))
+    Some(
+        finding
+            .on_nodes([key.node.clone()])
+            .depending_on([Key::Affinity(key.clone())]),
+    )
 }
 
 /// Reports handle IDs that differ only in case. They share one object, whose name is the lowercase ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
-        let recorded = blocks.flat_map(|b| b.attributes()).filter_map(|a| a.clean_handle());
+        let recorded = blocks
+            .flat_map(|b| b.attributes())
+            .filter_map(|a| a.clean_handle());
         let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
         recorded.chain(stored.map(|h| h.value.id()))
     };
@@ -133,9 +155,16 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     for (lower, forms) in forms.into_iter().filter(|(_, forms)| forms.len() > 1) {
         let says = format!("{} share one handle object", list(&forms));
-        let evidence =
-            HandleEvidence { recorded_as: forms.into_iter().collect(), ..HandleEvidence::default() };
+        let evidence = HandleEvidence {
+            recorded_as: forms.into_iter().collect(),
+            ..HandleEvidence::default()
+        };
         let evidence = Evidence::Handle(Box::new(evidence));
-        out.push(Finding::new(Code::HandleCaseCollision, Subject::Handle(lower), says, evidence));
+        out.push(Finding::new(
+            Code::HandleCaseCollision,
+            Subject::Handle(lower),
+            says,
+            evidence,
+        ));
     }
 }

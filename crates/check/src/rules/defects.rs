@@ -28,7 +28,11 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
         match &defect.kind {
             DefectKind::Key(reason) => {
                 let is_known = defects.iter().any(|defect| defect.key.is_some());
-                clause = if is_known { "is not the key that Calico looks up" } else { "is not a Calico key" };
+                clause = if is_known {
+                    "is not the key that Calico looks up"
+                } else {
+                    "is not a Calico key"
+                };
                 evidence.reasons.push(reason.clone());
             }
             DefectKind::Value(reason) => evidence.reasons.push(reason.clone()),
@@ -48,8 +52,13 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
     };
     let subject = Subject::Object(path.to_owned());
     let says = format!("{} {says}", short(path));
-    Finding::new(Code::UndecodableObject, subject, says, Evidence::Undecodable(Box::new(evidence)))
-        .on_nodes(defects.iter().find_map(|defect| node(defect)))
+    Finding::new(
+        Code::UndecodableObject,
+        subject,
+        says,
+        Evidence::Undecodable(Box::new(evidence)),
+    )
+    .on_nodes(defects.iter().find_map(|defect| node(defect)))
 }
 
 /// Returns the node that the key names.

@@ -23,13 +23,22 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_objects(context, out);
     let index = &context.index;
     let is_missing = |node: &TextRef<'_>| !node.is_empty() && !index.node_exists(&index.calico_node(*node));
-    let missing: FastSet<TextRef<'_>> = index.nodes_of_workloads.iter().copied().filter(is_missing).collect();
+    let missing: FastSet<TextRef<'_>> = index
+        .nodes_of_workloads
+        .iter()
+        .copied()
+        .filter(is_missing)
+        .collect();
     if missing.is_empty() {
         return;
     }
     let pods_read = snapshot.has_read(Source::Pods);
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
-        let pod = || index.pod_of(Owner::Endpoint(position)).map(|pod| &snapshot.pods[pod as usize].value);
+        let pod = || {
+            index
+                .pod_of(Owner::Endpoint(position))
+                .map(|pod| &snapshot.pods[pod as usize].value)
+        };
         // OpenStack has its own compute nodes.
         if missing.contains(&endpoint.value.node())
             && !endpoint.value.is_of_openstack()
@@ -57,16 +66,30 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let index = &context.index;
     let owners = index.blocks.iter().filter_map(|block| block.host());
-    let affinities = context.snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-    let holders = affinities.filter(|key| key.kind == AffinityType::Host).map(|key| key.node.as_str());
-    let lacking: BTreeSet<&str> = owners.chain(holders).filter(|node| index.lacks_object(node)).collect();
+    let affinities = context
+        .snapshot
+        .affinities
+        .iter()
+        .map(|affinity| &affinity.value.key);
+    let holders = affinities
+        .filter(|key| key.kind == AffinityType::Host)
+        .map(|key| key.node.as_str());
+    let lacking: BTreeSet<&str> = owners
+        .chain(holders)
+        .filter(|node| index.lacks_object(node))
+        .collect();
     out.extend(lacking.into_iter().map(|node| {
         let subject = Subject::Node(node.to_owned());
         let evidence = Evidence::Node(Box::default());
         let clause = "is a Kubernetes node and holds blocks, but Calico has no node object for it";
-        Finding::new(Code::NodeObjectMissing, subject, format!("{} {clause}", short(node)), evidence)
-            .on_nodes([node])
-            .depending_on([Key::Node(node.to_owned())])
+        Finding::new(
+            Code::NodeObjectMissing,
+            subject,
+            format!("{} {clause}", short(node)),
+            evidence,
+        )
+        .on_nodes([node])
+        .depending_on([Key::Node(node.to_owned())])
     }));
 }
 
@@ -79,6 +102,11 @@ fn finding(owner: OwnerEvidence) -> Finding {
     };
     let subject = Subject::Endpoint(owner.name.clone());
     let node = owner.node.clone();
-    Finding::new(Code::EndpointOfMissingNode, subject, says, Evidence::Endpoint(Box::new(owner)))
-        .on_nodes([node])
+    Finding::new(
+        Code::EndpointOfMissingNode,
+        subject,
+        says,
+        Evidence::Endpoint(Box::new(owner)),
+    )
+    .on_nodes([node])
 }

@@ -14,18 +14,27 @@ use crate::record::is_on_machine;
 /// Returns true if a source was read in full or in part. A partial read is about one address, and includes all objects
 /// that concern it.
 fn is_known(context: &Context<'_>, source: Source) -> bool {
-    matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
+    matches!(
+        context.snapshot.coverage.get(&source),
+        Some(Coverage::Read | Coverage::Partial)
+    )
 }
 
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
-            let recorded = evidence.holding().map(|record| format!(", and recorded for {}", record.holder()));
+            let recorded = evidence
+                .holding()
+                .map(|record| format!(", and recorded for {}", record.holder()));
             format!("is used by {}{}", evidence.users(), recorded.collect::<String>())
         }));
     }
 
-    let in_pool = context.index.pools_around(address.address.into()).next().is_some();
+    let in_pool = context
+        .index
+        .pools_around(address.address.into())
+        .next()
+        .is_some();
     if !in_pool && is_known(context, Source::Pools) {
         if !context.index.pools_incomplete {
             let says =
@@ -34,7 +43,10 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
         // The address is free in a block unless no block contains it, or a block records it as cooling down.
-        let free_in = address.containing_blocks().next().filter(|_| address.records.is_empty());
+        let free_in = address
+            .containing_blocks()
+            .next()
+            .filter(|_| address.records.is_empty());
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
             let place = match (free_in, evidence.records.first()) {
                 (Some(block), _) => format!("free in {}", block.key),
@@ -51,16 +63,26 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
     }
-    out.push(finding(context, Code::AddressInSeveralBlocks, address, |evidence| {
-        let claim = |record: &RecordEvidence| format!("{} for {}", record.block, record.holder());
-        format!("is allocated in {}", joined(evidence.holding().map(claim), " and in "))
-    }));
+    out.push(finding(
+        context,
+        Code::AddressInSeveralBlocks,
+        address,
+        |evidence| {
+            let claim = |record: &RecordEvidence| format!("{} for {}", record.block, record.holder());
+            format!(
+                "is allocated in {}",
+                joined(evidence.holding().map(claim), " and in ")
+            )
+        },
+    ));
 }
 
 /// Returns true unless all users are the same owner, or pods of one virtual machine. A node is a user of its own
 /// address.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
-    let Some((first, others)) = address.uses.split_first() else { return false };
+    let Some((first, others)) = address.uses.split_first() else {
+        return false;
+    };
     let is_first = |other: &Use| {
         index.identity(first.owner) == index.identity(other.owner)
             || share_machine(index, address, [*first, *other])
@@ -76,14 +98,19 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
 /// the address that is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded
 /// for a container belongs only to that container.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
-    let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else { return false };
+    let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else {
+        return false;
+    };
     let are_of_one = match (one.machine, other.machine) {
         (Some(machine), Some(same)) => {
             !machine.is_empty() && machine == same && one.namespace == other.namespace
         }
         _ => true,
     };
-    let mut records = address.holding().map(|record| record.allocation.attribute).peekable();
+    let mut records = address
+        .holding()
+        .map(|record| record.allocation.attribute)
+        .peekable();
     let is_recorded_for_both =
         |record: AttributeRef<'_>| is_on_machine(&record, &one) && is_on_machine(&record, &other);
     match records.peek() {

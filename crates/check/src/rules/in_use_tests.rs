@@ -16,7 +16,11 @@ pub(super) const NOTHING: [&str; 0] = [];
 /// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0.
 pub(super) fn healthy() -> Cluster {
     let mut cluster = Cluster::new();
-    cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("node-1", "web-0")]);
+    cluster.block(
+        "10.244.1.0/30",
+        "host:node-1",
+        [tunnel("node-1"), pod("node-1", "web-0")],
+    );
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
     cluster
 }
@@ -31,8 +35,13 @@ pub(super) fn etcd(records: impl IntoIterator<Item = Value>) -> Cluster {
 /// The cluster from [`etcd`], for which pods were also read. The pod web-0 is running.
 pub(super) fn etcd_with_pods(records: impl IntoIterator<Item = Value>, pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
-    cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
-    let web = PodParts { container_id: "", ..running("web-0", "10.244.1.1") };
+    cluster
+        .0
+        .mark_read([Source::Pods, Source::Services, Source::Machines]);
+    let web = PodParts {
+        container_id: "",
+        ..running("web-0", "10.244.1.1")
+    };
     with_pods(with_pods(cluster, &[web]), pods)
 }
 
@@ -50,8 +59,12 @@ pub(super) fn kubernetes(records: impl IntoIterator<Item = Value>, pods: &[PodPa
 /// The findings about addresses and endpoints, each as `severity code subject`. Other findings are left out, since the
 /// clusters of these tests have no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
-    let found = findings(cluster).into_iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
-    found.map(|f| format!("{} {} {}", f.severity, f.code, f.subject)).collect()
+    let found = findings(cluster)
+        .into_iter()
+        .filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
+    found
+        .map(|f| format!("{} {} {}", f.severity, f.code, f.subject))
+        .collect()
 }
 
 /// Adds an endpoint of another orchestrator.
@@ -113,21 +126,37 @@ fn a_record_of_another_client_names_its_own_container_only() {
         foreign_endpoint(&mut cluster, "cni", "node-1", container, &["10.244.1.4/32"]);
         verdict(&cluster)
     };
-    for (handle, container) in
-        [("nomad.web_1", "web_1"), ("prod.net.web_1", "web_1"), ("net.web.1", "web.1"), ("web_1", "web_1")]
-    {
+    for (handle, container) in [
+        ("nomad.web_1", "web_1"),
+        ("prod.net.web_1", "web_1"),
+        ("net.web.1", "web.1"),
+        ("web_1", "web_1"),
+    ] {
         assert_eq!(used_by(handle, &attributes, container), NOTHING, "{handle}");
-        assert_eq!(used_by(handle, &attributes, "web_2"), ["error owner-mismatch 10.244.1.4"], "{handle}");
+        assert_eq!(
+            used_by(handle, &attributes, "web_2"),
+            ["error owner-mismatch 10.244.1.4"],
+            "{handle}"
+        );
     }
     let owned = json!({"owner": "team-a"});
-    assert_eq!(used_by("default.web-9", &owned, "web_2"), ["error owner-mismatch 10.244.1.4"]);
+    assert_eq!(
+        used_by("default.web-9", &owned, "web_2"),
+        ["error owner-mismatch 10.244.1.4"]
+    );
     // A handle of unknown form, without attributes, names no owner.
     assert_eq!(used_by("reserved-1", &json!({}), "web_2"), NOTHING);
 
     let mut tunnel = etcd([json!({"handle_id": "nomad.web_1", "secondary": attributes})]);
-    tunnel.resource("nodes/node-2", json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.4"}}));
+    tunnel.resource(
+        "nodes/node-2",
+        json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.4"}}),
+    );
     let found = verdict(&tunnel);
-    assert!(found.contains(&"error owner-mismatch 10.244.1.4".to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"error owner-mismatch 10.244.1.4".to_owned()),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -141,45 +170,93 @@ fn the_tunnel_of_a_windows_node_is_an_ordinal_that_windows_reserves() {
     cluster.resource("nodes/node-1", spec);
     assert_eq!(verdict(&cluster), NOTHING);
     cluster.endpoint("node-1", "pod", &["10.244.1.6/32"]);
-    assert_eq!(verdict(&cluster), ["error owner-mismatch 10.244.1.6"], "a pod must not be there");
+    assert_eq!(
+        verdict(&cluster),
+        ["error owner-mismatch 10.244.1.6"],
+        "a pod must not be there"
+    );
     let mut foreign = etcd(block());
     foreign.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.5"}));
-    let expected = ["error owner-mismatch 10.244.1.5", "warning borrowed-tunnel-address 10.244.1.5"];
+    let expected = [
+        "error owner-mismatch 10.244.1.5",
+        "warning borrowed-tunnel-address 10.244.1.5",
+    ];
     assert_eq!(verdict(&foreign), expected, "of another node's block");
 }
 
 #[test]
 fn the_status_of_a_pod_between_two_sandboxes_is_stale() {
     let without_endpoint = |parts: PodParts<'_>| {
-        let found = verdict(&etcd_with_pods([], &[PodParts { container_id: "", ..parts }]));
-        found.into_iter().filter(|line| !line.contains("pod-without-endpoint")).collect::<Vec<_>>()
+        let found = verdict(&etcd_with_pods(
+            [],
+            &[PodParts {
+                container_id: "",
+                ..parts
+            }],
+        ));
+        found
+            .into_iter()
+            .filter(|line| !line.contains("pod-without-endpoint"))
+            .collect::<Vec<_>>()
     };
     for address in ["10.244.1.1", "10.244.9.9"] {
-        let stale = PodParts { ready: false, ..running("next", address) };
+        let stale = PodParts {
+            ready: false,
+            ..running("next", address)
+        };
         assert_eq!(without_endpoint(stale), NOTHING, "{address}");
-        let elsewhere = PodParts { node: "fargate-7", ..running("next", address) };
-        assert_eq!(without_endpoint(elsewhere), NOTHING, "{address}, a node that Calico does not know");
+        let elsewhere = PodParts {
+            node: "fargate-7",
+            ..running("next", address)
+        };
+        assert_eq!(
+            without_endpoint(elsewhere),
+            NOTHING,
+            "{address}, a node that Calico does not know"
+        );
     }
-    assert_eq!(without_endpoint(running("next", "10.244.1.1")), ["critical duplicate-address 10.244.1.1"]);
-    assert_eq!(without_endpoint(running("next", "10.244.9.9")), ["critical unallocated-in-use 10.244.9.9"]);
+    assert_eq!(
+        without_endpoint(running("next", "10.244.1.1")),
+        ["critical duplicate-address 10.244.1.1"]
+    );
+    assert_eq!(
+        without_endpoint(running("next", "10.244.9.9")),
+        ["critical unallocated-in-use 10.244.9.9"]
+    );
 }
 
 #[test]
 fn the_endpoint_of_a_pod_that_finished_long_ago() {
     let found = |ended_at: Option<&str>| {
         let ended_at = ended_at.map(|text| text.parse().unwrap());
-        let done = PodParts { phase: "Succeeded", ended_at, ready: false, ..running("job", "10.244.1.4") };
+        let done = PodParts {
+            phase: "Succeeded",
+            ended_at,
+            ready: false,
+            ..running("job", "10.244.1.4")
+        };
         let mut cluster = etcd_with_pods([pod("node-1", "job")], &[done]);
         cluster.endpoint("node-1", "job", &["10.244.1.4/32"]);
-        let about = findings(&cluster).into_iter().filter(|f| f.code == Code::EndpointWithoutPod);
-        about.map(|f| evidence(&f)["podState"].clone()).collect::<Vec<_>>()
+        let about = findings(&cluster)
+            .into_iter()
+            .filter(|f| f.code == Code::EndpointWithoutPod);
+        about
+            .map(|f| evidence(&f)["podState"].clone())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(found(Some("2026-05-01T11:50:00Z")), [""; 0], "within the grace period");
+    assert_eq!(
+        found(Some("2026-05-01T11:50:00Z")),
+        [""; 0],
+        "within the grace period"
+    );
     assert_eq!(found(Some("2026-05-01T11:40:00Z")), ["finished"]);
     assert_eq!(found(None), ["finished"], "it does not say when");
     let mut gone = etcd_with_pods([pod("node-1", "job")], &[]);
     gone.endpoint("node-1", "job", &["10.244.1.4/32"]);
-    assert_eq!(verdict(&gone), ["warning endpoint-without-pod default/node--1-k8s-job-eth0"]);
+    assert_eq!(
+        verdict(&gone),
+        ["warning endpoint-without-pod default/node--1-k8s-job-eth0"]
+    );
 }
 
 #[test]
@@ -192,7 +269,10 @@ fn the_comparison_says_for_whom_an_address_is_recorded() {
         ("c", "10.244.1.6"),
         ("d", "10.244.1.7"),
     ];
-    let parts = pods.map(|(name, address)| PodParts { container_id: "", ..running(name, address) });
+    let parts = pods.map(|(name, address)| PodParts {
+        container_id: "",
+        ..running(name, address)
+    });
     let mut cluster = etcd_with_pods([json!({}), vm, unknown, pod("node-1", "d")], &parts);
     for (name, address) in pods {
         cluster.endpoint("node-1", name, &[address]);
@@ -201,20 +281,41 @@ fn the_comparison_says_for_whom_an_address_is_recorded() {
     let node = &comparison.nodes[0];
     assert_eq!((node.in_kubernetes, node.in_blocks, node.agreed), (5, 5, 5));
     assert!(node.not_recorded.is_empty() && node.not_used.is_empty());
-    let others: Vec<String> =
-        node.recorded_for_others.iter().map(|(a, whose)| format!("{a} {whose}")).collect();
-    assert_eq!(others, ["10.244.1.4 no owner", "10.244.1.5 virtual machine", "10.244.1.6 unknown"]);
+    let others: Vec<String> = node
+        .recorded_for_others
+        .iter()
+        .map(|(a, whose)| format!("{a} {whose}"))
+        .collect();
+    assert_eq!(
+        others,
+        [
+            "10.244.1.4 no owner",
+            "10.244.1.5 virtual machine",
+            "10.244.1.6 unknown"
+        ]
+    );
 }
 
 #[test]
 fn the_comparison_counts_pods_without_annotation_where_a_block_records_them() {
-    let bare = |name, address| PodParts { container_id: "", ..running(name, address) };
-    let cluster =
-        kubernetes([pod("node-1", "web-1")], &[bare("web-1", "10.244.1.4"), bare("hybrid", "10.244.9.9")]);
+    let bare = |name, address| PodParts {
+        container_id: "",
+        ..running(name, address)
+    };
+    let cluster = kubernetes(
+        [pod("node-1", "web-1")],
+        &[bare("web-1", "10.244.1.4"), bare("hybrid", "10.244.9.9")],
+    );
     let comparison = views::compare(&cluster.0).unwrap();
     let node = &comparison.nodes[0];
-    assert_eq!((node.pods, node.in_kubernetes, node.in_blocks, node.agreed), (2, 2, 2, 2));
-    assert!(node.not_recorded.is_empty() && node.not_used.is_empty(), "{node:?}");
+    assert_eq!(
+        (node.pods, node.in_kubernetes, node.in_blocks, node.agreed),
+        (2, 2, 2, 2)
+    );
+    assert!(
+        node.not_recorded.is_empty() && node.not_used.is_empty(),
+        "{node:?}"
+    );
 }
 
 #[test]
@@ -223,9 +324,19 @@ fn a_pod_with_the_address_of_a_node() {
         {"address": "10.244.1.1", "type": "ExternalIP"}]});
     let clash = |cluster: &mut Cluster, address: &str| {
         cluster.resource("nodes/node-2", host.clone());
-        assert_eq!(verdict(cluster), [format!("critical duplicate-address {address}")]);
-        let message = findings(cluster).iter().map(crate::Finding::message).find(|m| m.contains(address));
-        assert!(message.unwrap().contains("node node-2 itself"), "{:?}", findings(cluster));
+        assert_eq!(
+            verdict(cluster),
+            [format!("critical duplicate-address {address}")]
+        );
+        let message = findings(cluster)
+            .iter()
+            .map(crate::Finding::message)
+            .find(|m| m.contains(address));
+        assert!(
+            message.unwrap().contains("node node-2 itself"),
+            "{:?}",
+            findings(cluster)
+        );
     };
     let records = || [pod("node-1", "a"), pod("node-1", "b")];
     for (name, address) in [("a", "10.244.1.4"), ("b", "10.244.1.5")] {
@@ -236,7 +347,11 @@ fn a_pod_with_the_address_of_a_node() {
     }
     let mut nobody = etcd(records());
     nobody.resource("nodes/node-2", host);
-    assert_eq!(verdict(&nobody), NOTHING, "what a node has is not free to be released");
+    assert_eq!(
+        verdict(&nobody),
+        NOTHING,
+        "what a node has is not free to be released"
+    );
 }
 
 #[test]

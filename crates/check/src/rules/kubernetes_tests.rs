@@ -13,17 +13,27 @@ use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, drop_changed, suspects};
 
 fn revision(version: &str) -> Revision {
-    let version = ObjectVersion { resource_version: version.into(), ..ObjectVersion::default() };
+    let version = ObjectVersion {
+        resource_version: version.into(),
+        ..ObjectVersion::default()
+    };
     Revision::Kubernetes(Box::new(version))
 }
 
 pub(super) fn versioned<T>(value: T) -> Versioned<T> {
-    Versioned { value, revision: revision("1") }
+    Versioned {
+        value,
+        revision: revision("1"),
+    }
 }
 
 /// A running pod on node-1 in the namespace default. Tests override the fields that matter to them.
 pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
-    let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
+    let status_ips = if address.is_empty() {
+        Vec::new()
+    } else {
+        vec![address]
+    };
     PodParts {
         namespace: "default",
         name,
@@ -43,13 +53,18 @@ pub(super) fn kubernetes(record: Value) -> Cluster {
     cluster.0.coverage.remove(&Source::Endpoints);
     cluster.0.coverage.remove(&Source::Handles);
     cluster.0.nodes[0].value.tunnels.clear();
-    cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
+    cluster
+        .0
+        .mark_read([Source::Pods, Source::Services, Source::Machines]);
     cluster.block("10.244.1.0/30", "host:node-1", [record]);
     cluster
 }
 
 pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
-    cluster.0.pods.extend(pods.iter().map(|parts| versioned(Pod::new(parts).0)));
+    cluster
+        .0
+        .pods
+        .extend(pods.iter().map(|parts| versioned(Pod::new(parts).0)));
     cluster
 }
 
@@ -60,7 +75,11 @@ pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let wanted = found.filter(|f| !["block", "handle", "affinity"].contains(&f.subject.kind()));
     let line = |f: crate::Finding| {
         let reasons = &evidence(&f)["reasons"];
-        let reasons = if reasons.is_array() { format!(" {reasons}") } else { String::new() };
+        let reasons = if reasons.is_array() {
+            format!(" {reasons}")
+        } else {
+            String::new()
+        };
         format!("{} {}{reasons}", f.code, f.subject)
     };
     wanted.map(line).collect()
@@ -75,30 +94,93 @@ fn every_state_of_a_pod() {
     let named = Some(r#"[{"ips":["10.244.1.0"]}]"#);
     let kept = [
         ("running", web(address)),
-        ("waiting for its address", PodParts { phase: "Pending", ..web("") }),
-        ("unknown", PodParts { phase: "Unknown", ..web(address) }),
-        ("terminating", PodParts { deleting: true, cni_ip: Some("10.244.1.0/32"), ..web(address) }),
-        ("restarted in place, status still old", PodParts { cni_ip: blank, ..web(address) }),
-        ("named by network-status only", PodParts { network_status: named, ..running("other", "") }),
+        (
+            "waiting for its address",
+            PodParts {
+                phase: "Pending",
+                ..web("")
+            },
+        ),
+        (
+            "unknown",
+            PodParts {
+                phase: "Unknown",
+                ..web(address)
+            },
+        ),
+        (
+            "terminating",
+            PodParts {
+                deleting: true,
+                cni_ip: Some("10.244.1.0/32"),
+                ..web(address)
+            },
+        ),
+        (
+            "restarted in place, status still old",
+            PodParts {
+                cni_ip: blank,
+                ..web(address)
+            },
+        ),
+        (
+            "named by network-status only",
+            PodParts {
+                network_status: named,
+                ..running("other", "")
+            },
+        ),
     ];
     for (name, parts) in kept {
         assert_eq!(found(parts), [""; 0], "{name}");
     }
-    let torn_down = PodParts { deleting: true, cni_ip: blank, cni_ips: blank, ..web(address) };
-    let on_host = |name| PodParts { host_network: true, ..running(name, address) };
+    let torn_down = PodParts {
+        deleting: true,
+        cni_ip: blank,
+        cni_ips: blank,
+        ..web(address)
+    };
+    let on_host = |name| PodParts {
+        host_network: true,
+        ..running(name, address)
+    };
     for (name, parts, reason) in [
         ("torn down", torn_down, "pod-finished"),
-        ("succeeded", PodParts { phase: "Succeeded", ..web(address) }, "pod-finished"),
-        ("evicted", PodParts { phase: "Failed", ..web("") }, "pod-finished"),
+        (
+            "succeeded",
+            PodParts {
+                phase: "Succeeded",
+                ..web(address)
+            },
+            "pod-finished",
+        ),
+        (
+            "evicted",
+            PodParts {
+                phase: "Failed",
+                ..web("")
+            },
+            "pod-finished",
+        ),
         ("another pod", on_host("other"), "no-owner"),
-        ("now on the host's network", on_host("web"), "pod-has-other-address"),
+        (
+            "now on the host's network",
+            on_host("web"),
+            "pod-has-other-address",
+        ),
     ] {
         assert_eq!(found(parts), [leaked(reason)], "{name}");
     }
     let expected = ["unallocated-in-use 10.244.1.1", &leaked("pod-has-other-address")];
     assert_eq!(found(web("10.244.1.1")), expected);
     let expected = [&leaked("pod-moved"), "endpoint-of-missing-node default/web"];
-    assert_eq!(found(PodParts { node: "node-2", ..web("") }), expected);
+    assert_eq!(
+        found(PodParts {
+            node: "node-2",
+            ..web("")
+        }),
+        expected
+    );
 }
 
 /// A dual-stack pod. Its status names only one family, and so does its annotation, if it has one.
@@ -113,32 +195,70 @@ fn an_address_of_the_other_family_under_a_pods_handle_is_not_leaked() {
         cluster
     };
     let web = running("web", "10.244.1.0");
-    let bridged = PodParts { container_id: "", ..web.clone() };
-    let annotated = PodParts { cni_ip: Some("10.244.1.0/32"), ..web.clone() };
+    let bridged = PodParts {
+        container_id: "",
+        ..web.clone()
+    };
+    let annotated = PodParts {
+        cni_ip: Some("10.244.1.0/32"),
+        ..web.clone()
+    };
     for parts in [web.clone(), bridged, annotated] {
-        assert_eq!(verdict(&with_pods(v6("web"), std::slice::from_ref(&parts))), [""; 0]);
+        assert_eq!(
+            verdict(&with_pods(v6("web"), std::slice::from_ref(&parts))),
+            [""; 0]
+        );
         let other = verdict(&with_pods(v6("earlier"), &[parts]));
-        assert_eq!(other, ["leaked-address fd00:: [\"pod-has-other-address\"]"], "another sandbox's");
+        assert_eq!(
+            other,
+            ["leaked-address fd00:: [\"pod-has-other-address\"]"],
+            "another sandbox's"
+        );
     }
-    let both = PodParts { status_ips: vec!["10.244.1.0", "fd00::1"], ..web.clone() };
+    let both = PodParts {
+        status_ips: vec!["10.244.1.0", "fd00::1"],
+        ..web.clone()
+    };
     let found = verdict(&with_pods(v6("web"), &[both]));
-    assert!(found.contains(&"leaked-address fd00:: [\"pod-has-other-address\"]".to_owned()), "{found:?}");
-    let finished = PodParts { phase: "Succeeded", ..web };
+    assert!(
+        found.contains(&"leaked-address fd00:: [\"pod-has-other-address\"]".to_owned()),
+        "{found:?}"
+    );
+    let finished = PodParts {
+        phase: "Succeeded",
+        ..web
+    };
     assert_eq!(verdict(&with_pods(v6("web"), &[finished])).len(), 2);
 }
 
 #[test]
 fn a_container_without_its_id_in_an_annotation_may_be_any() {
     let record = json!({"handle_id": format!("k8s-pod-network.{:0>64}", 7)});
-    let old = PodParts { container_id: "", cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.0") };
-    assert_eq!(verdict(&with_pods(kubernetes(record.clone()), std::slice::from_ref(&old))), [""; 0]);
-    let current = PodParts { container_id: "other", ..old };
-    assert_eq!(verdict(&with_pods(kubernetes(record), &[current])), ["owner-mismatch 10.244.1.0"]);
+    let old = PodParts {
+        container_id: "",
+        cni_ip: Some("10.244.1.0/32"),
+        ..running("web", "10.244.1.0")
+    };
+    assert_eq!(
+        verdict(&with_pods(kubernetes(record.clone()), std::slice::from_ref(&old))),
+        [""; 0]
+    );
+    let current = PodParts {
+        container_id: "other",
+        ..old
+    };
+    assert_eq!(
+        verdict(&with_pods(kubernetes(record), &[current])),
+        ["owner-mismatch 10.244.1.0"]
+    );
 }
 
 #[test]
 fn addresses_that_bypass_ipam_accuse_nobody() {
-    let pod = PodParts { request: no_ipam(r#"["10.244.1.3"]"#), ..running("web", "10.244.1.3") };
+    let pod = PodParts {
+        request: no_ipam(r#"["10.244.1.3"]"#),
+        ..running("web", "10.244.1.3")
+    };
     let mut cluster = kubernetes(Value::Null);
     cluster = with_pods(cluster, &[pod]);
     assert_eq!(verdict(&cluster), [""; 0]);
@@ -151,7 +271,11 @@ fn a_stopped_machine_keeps_its_address() {
     for record in [machine, json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"})] {
         let mut cluster = kubernetes(record);
         assert_eq!(verdict(&cluster), ["leaked-address 10.244.1.0 [\"vm-gone\"]"]);
-        let machine = Machine { namespace: "default".into(), name: "vm-1".into(), ..Machine::default() };
+        let machine = Machine {
+            namespace: "default".into(),
+            name: "vm-1".into(),
+            ..Machine::default()
+        };
         cluster.0.machines.push(versioned(machine));
         assert_eq!(verdict(&cluster), [""; 0]);
     }
@@ -159,12 +283,20 @@ fn a_stopped_machine_keeps_its_address() {
 
 #[test]
 fn all_pods_of_a_machine_are_one_owner() {
-    let pod = |name| PodParts { machine: Some("vm-1"), ..running(name, "10.244.1.0") };
+    let pod = |name| PodParts {
+        machine: Some("vm-1"),
+        ..running(name, "10.244.1.0")
+    };
     let record = json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"});
-    let cluster =
-        with_pods(kubernetes(record.clone()), &[pod("virt-launcher-vm-1-a"), pod("virt-launcher-vm-1-b")]);
+    let cluster = with_pods(
+        kubernetes(record.clone()),
+        &[pod("virt-launcher-vm-1-a"), pod("virt-launcher-vm-1-b")],
+    );
     assert_eq!(verdict(&cluster), [""; 0]);
-    let cluster = with_pods(kubernetes(record), &[pod("virt-launcher-vm-1-a"), running("web", "10.244.1.0")]);
+    let cluster = with_pods(
+        kubernetes(record),
+        &[pod("virt-launcher-vm-1-a"), running("web", "10.244.1.0")],
+    );
     assert_eq!(verdict(&cluster), ["duplicate-address 10.244.1.0"]);
 }
 
@@ -181,11 +313,21 @@ fn both(pods: &[PodParts<'_>]) -> Cluster {
 fn a_pod_that_cannot_be_decoded_keeps_its_address() {
     let mut cluster = kubernetes(pod("node-1", "web"));
     assert_eq!(verdict(&cluster).len(), 1, "it leaks");
-    let key = Key::Pod { namespace: "default".into(), name: "web".into() };
+    let key = Key::Pod {
+        namespace: "default".into(),
+        name: "web".into(),
+    };
     let kind = DefectKind::Value("no pod".into());
-    cluster.0.defects.push(Defect { path: "pods/default/web".into(), key: Some(key), kind });
+    cluster.0.defects.push(Defect {
+        path: "pods/default/web".into(),
+        key: Some(key),
+        kind,
+    });
     let found = verdict(&cluster);
-    assert!(!found.iter().any(|line| line.starts_with("leaked-address")), "{found:?}");
+    assert!(
+        !found.iter().any(|line| line.starts_with("leaked-address")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -200,24 +342,52 @@ fn endpoints_against_pods() {
         let mut cluster = both(&[running("web", "10.244.1.0"), running("other", "")]);
         let key = format!("{ENDPOINT_PREFIX}{namespace}/node--1-k8s-{pod}-eth0");
         cluster.put(&key, json!("no endpoint"));
-        verdict(&cluster).iter().filter(|line| line.starts_with("pod-without-endpoint")).count()
+        verdict(&cluster)
+            .iter()
+            .filter(|line| line.starts_with("pod-without-endpoint"))
+            .count()
     };
     assert_eq!(with_broken("default", "other"), 0, "it may be the pod's");
-    assert_eq!([with_broken("default", "another"), with_broken("else", "other")], [1, 1]);
-    let disagreeing = PodParts { cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.3") };
-    assert_eq!(verdict(&both(&[disagreeing])), ["pod-address-disagreement default/web"]);
+    assert_eq!(
+        [with_broken("default", "another"), with_broken("else", "other")],
+        [1, 1]
+    );
+    let disagreeing = PodParts {
+        cni_ip: Some("10.244.1.0/32"),
+        ..running("web", "10.244.1.3")
+    };
+    assert_eq!(
+        verdict(&both(&[disagreeing])),
+        ["pod-address-disagreement default/web"]
+    );
     let stale = running("web", "10.244.1.3");
     let expected = ["pod-address-disagreement default/web"];
-    assert_eq!(verdict(&both(&[stale])), expected, "a status older than its sandbox causes no finding");
-    let v6_only_in_annotation =
-        PodParts { cni_ips: Some("10.244.1.0/32,fd00::1/128"), ..running("web", "10.244.1.0") };
-    let about_pods =
-        |cluster: &Cluster| verdict(cluster).into_iter().filter(|f| f.starts_with("pod-")).count();
+    assert_eq!(
+        verdict(&both(&[stale])),
+        expected,
+        "a status older than its sandbox causes no finding"
+    );
+    let v6_only_in_annotation = PodParts {
+        cni_ips: Some("10.244.1.0/32,fd00::1/128"),
+        ..running("web", "10.244.1.0")
+    };
+    let about_pods = |cluster: &Cluster| {
+        verdict(cluster)
+            .into_iter()
+            .filter(|f| f.starts_with("pod-"))
+            .count()
+    };
     assert_eq!(about_pods(&both(&[v6_only_in_annotation])), 0);
-    let mut moved = both(&[PodParts { node: "node-2", ..running("web", "10.244.1.0") }]);
+    let mut moved = both(&[PodParts {
+        node: "node-2",
+        ..running("web", "10.244.1.0")
+    }]);
     moved.resource("nodes/node-2", json!({}));
     assert!(verdict(&moved).contains(&format!("endpoint-node-mismatch {web}")));
-    let mut renamed = both(&[PodParts { node: "k8s-1", ..running("web", "10.244.1.0") }]);
+    let mut renamed = both(&[PodParts {
+        node: "k8s-1",
+        ..running("web", "10.244.1.0")
+    }]);
     renamed.0.nodes[0].value.kubernetes_name = Some("k8s-1".into());
     assert_eq!(verdict(&renamed), [""; 0]);
 }
@@ -228,17 +398,37 @@ fn custom_resources() {
     cluster.put("/calico/ipam/v2/handle/net.abcdef", json!({"block": {}}));
     cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
     let report = |cluster: &Cluster| -> Vec<String> {
-        let named =
-            |line: &String| ["handle-case", "affinity-labels"].iter().any(|code| line.starts_with(code));
-        structure_tests::verdict(cluster).into_iter().filter(named).collect()
+        let named = |line: &String| {
+            ["handle-case", "affinity-labels"]
+                .iter()
+                .any(|code| line.starts_with(code))
+        };
+        structure_tests::verdict(cluster)
+            .into_iter()
+            .filter(named)
+            .collect()
     };
     let expected = ["handle-case-collision net.abcdef"];
-    assert_eq!(report(&cluster), expected, "no version and no label: an old cluster");
+    assert_eq!(
+        report(&cluster),
+        expected,
+        "no version and no label: an old cluster"
+    );
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.0"}));
-    let expected = ["handle-case-collision net.abcdef", "affinity-labels node-1/10.244.1.0/30"];
+    let expected = [
+        "handle-case-collision net.abcdef",
+        "affinity-labels node-1/10.244.1.0/30",
+    ];
     assert_eq!(report(&cluster), expected);
-    let labels = cluster.0.affinities[0].value.key.labels().map(|(name, value)| (name.to_owned(), value));
-    let version = ObjectVersion { labels: labels.into(), ..ObjectVersion::default() };
+    let labels = cluster.0.affinities[0]
+        .value
+        .key
+        .labels()
+        .map(|(name, value)| (name.to_owned(), value));
+    let version = ObjectVersion {
+        labels: labels.into(),
+        ..ObjectVersion::default()
+    };
     cluster.0.affinities[0].revision = Revision::Kubernetes(Box::new(version));
     assert_eq!(report(&cluster), ["handle-case-collision net.abcdef"]);
 }
@@ -250,7 +440,15 @@ fn kubernetes_and_calico_compared_by_node() {
     let comparison = crate::views::compare(&cluster.0).unwrap();
     assert_eq!(comparison.nodes.len(), 1);
     let node = &comparison.nodes[0];
-    assert_eq!((node.node.as_str(), node.pods, node.in_kubernetes, node.in_endpoints), ("node-1", 2, 2, 2));
+    assert_eq!(
+        (
+            node.node.as_str(),
+            node.pods,
+            node.in_kubernetes,
+            node.in_endpoints
+        ),
+        ("node-1", 2, 2, 2)
+    );
     assert_eq!((node.in_blocks, node.agreed), (1, 1));
     let texts = |set: &std::collections::BTreeSet<std::net::IpAddr>| {
         set.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -266,18 +464,43 @@ fn kubernetes_and_calico_compared_by_node() {
 /// The findings about addresses and endpoints in `first` that are left after `later` was read.
 fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     let mut report = check(&first.0, &Options::default());
-    report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
+    report
+        .findings
+        .retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
     assert!(!report.findings.is_empty(), "nothing to settle");
-    assert!(report.findings.iter().all(|finding| !finding.depends_on.is_empty()), "{:?}", suspects(&report));
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|finding| !finding.depends_on.is_empty()),
+        "{:?}",
+        suspects(&report)
+    );
     drop_changed(&mut report, &first.0, &later.0);
-    report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
+    report
+        .findings
+        .iter()
+        .map(|f| format!("{} {}", f.code, f.subject))
+        .collect()
 }
 
 /// The cluster at a later time, after its pods, nodes and blocks were written again.
 fn written_again(mut cluster: Cluster) -> Cluster {
-    cluster.0.pods.iter_mut().for_each(|pod| pod.revision = revision("2"));
-    cluster.0.nodes.iter_mut().for_each(|node| node.revision = revision("2"));
-    cluster.0.blocks.iter_mut().for_each(|block| block.revision = revision("2"));
+    cluster
+        .0
+        .pods
+        .iter_mut()
+        .for_each(|pod| pod.revision = revision("2"));
+    cluster
+        .0
+        .nodes
+        .iter_mut()
+        .for_each(|node| node.revision = revision("2"));
+    cluster
+        .0
+        .blocks
+        .iter_mut()
+        .for_each(|block| block.revision = revision("2"));
     cluster
 }
 
@@ -285,14 +508,21 @@ fn written_again(mut cluster: Cluster) -> Cluster {
 fn lists_read_at_different_times_cause_no_findings() {
     let web = || pod("node-1", "web");
     let started = |record: Value, address| {
-        with_pods(kubernetes(record), &[running("web", "10.244.1.0"), running("new", address)])
+        with_pods(
+            kubernetes(record),
+            &[running("web", "10.244.1.0"), running("new", address)],
+        )
     };
     let finding = |code: &str, address: &str| vec![format!("{code} {address}")];
     // A pod got its address after blocks had been listed.
     let first = started(web(), "10.244.1.1");
     let mut later = started(web(), "10.244.1.1");
     let found = standing(&first, &written_again(started(web(), "10.244.1.1")));
-    assert_eq!(found, finding("unallocated-in-use", "10.244.1.1"), "heartbeats change nothing");
+    assert_eq!(
+        found,
+        finding("unallocated-in-use", "10.244.1.1"),
+        "heartbeats change nothing"
+    );
     later.0.blocks.clear();
     later.block("10.244.1.0/30", "host:node-1", [web(), pod("node-1", "new")]);
     assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is recorded");
@@ -301,26 +531,49 @@ fn lists_read_at_different_times_cause_no_findings() {
     assert_eq!(standing(&first, &later), [""; 0], "the pod is gone");
     // The pod's block was claimed after blocks had been listed.
     let first = started(web(), "10.244.1.9");
-    assert_eq!(standing(&first, &first), finding("unallocated-in-use", "10.244.1.9"));
+    assert_eq!(
+        standing(&first, &first),
+        finding("unallocated-in-use", "10.244.1.9")
+    );
     let mut later = started(web(), "10.244.1.9");
-    later.block("10.244.1.8/30", "host:node-1", [Value::Null, pod("node-1", "new")]);
+    later.block(
+        "10.244.1.8/30",
+        "host:node-1",
+        [Value::Null, pod("node-1", "new")],
+    );
     assert_eq!(standing(&first, &later), [""; 0], "the block is there");
     // Another owner had the address when blocks were listed.
     let first = with_pods(kubernetes(pod("node-1", "old")), &[running("web", "10.244.1.0")]);
     assert_eq!(standing(&first, &first), finding("owner-mismatch", "10.244.1.0"));
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0")]);
-    assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is the pod's");
+    assert_eq!(
+        standing(&first, &written_again(later)),
+        [""; 0],
+        "it is the pod's"
+    );
     // The second owner is a pod that was about to finish.
     let first = started(web(), "10.244.1.0");
     let expected = finding("duplicate-address", "10.244.1.0");
-    assert_eq!(standing(&first, &written_again(started(web(), "10.244.1.0"))), expected);
-    let done = PodParts { phase: "Succeeded", ..running("new", "10.244.1.0") };
+    assert_eq!(
+        standing(&first, &written_again(started(web(), "10.244.1.0"))),
+        expected
+    );
+    let done = PodParts {
+        phase: "Succeeded",
+        ..running("new", "10.244.1.0")
+    };
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0"), done]);
     assert_eq!(standing(&first, &later), [""; 0], "it has finished");
     // The pod's node joined after nodes had been listed.
-    let elsewhere = || PodParts { node: "node-9", ..running("web", "") };
+    let elsewhere = || PodParts {
+        node: "node-9",
+        ..running("web", "")
+    };
     let first = with_pods(kubernetes(Value::Null), &[elsewhere()]);
-    assert_eq!(standing(&first, &first), finding("endpoint-of-missing-node", "default/web"));
+    assert_eq!(
+        standing(&first, &first),
+        finding("endpoint-of-missing-node", "default/web")
+    );
     let mut later = with_pods(kubernetes(Value::Null), &[elsewhere()]);
     let mut joined = later.0.nodes[0].clone();
     joined.value.name = "node-9".into();
@@ -337,12 +590,23 @@ fn pods_are_listed_after_endpoints() {
     later.endpoint("node-1", "new", &["10.244.1.1/32"]);
     assert_eq!(standing(&first, &later), [""; 0], "its endpoint came meanwhile");
     // CNI DEL has removed the endpoint, and the address already has another owner.
-    let terminating = PodParts { deleting: true, ..running("old", "10.244.1.0") };
+    let terminating = PodParts {
+        deleting: true,
+        ..running("old", "10.244.1.0")
+    };
     assert_eq!(verdict(&both(&[web(), terminating])), [""; 0]);
-    assert_eq!(verdict(&both(&[web(), running("old", "10.244.1.0")])).len(), 2, "one that runs is accused");
+    assert_eq!(
+        verdict(&both(&[web(), running("old", "10.244.1.0")])).len(),
+        2,
+        "one that runs is accused"
+    );
 }
 
 /// A request that names addresses which bypass IPAM.
 fn no_ipam(json: &str) -> PodRequest {
-    Annotations { no_ipam: json.to_owned(), ..Annotations::default() }.into()
+    Annotations {
+        no_ipam: json.to_owned(),
+        ..Annotations::default()
+    }
+    .into()
 }

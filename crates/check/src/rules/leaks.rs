@@ -27,7 +27,10 @@ pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bo
 }
 
 pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut Vec<Finding>) {
-    let claims: Vec<Claim<'_>> = unused.iter().map(|r| Claim::of(&r.allocation.attribute)).collect();
+    let claims: Vec<Claim<'_>> = unused
+        .iter()
+        .map(|r| Claim::of(&r.allocation.attribute))
+        .collect();
     let owners = Owners::new(context, &claims);
     for (record, claim) in unused.iter().zip(&claims) {
         let reasons = match owners.of_unused(record, claim) {
@@ -40,7 +43,10 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             // The owner exists or could exist, or the address has no owner.
             _ => continue,
         };
-        push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));
+        push(
+            out,
+            leak(context, record, claim, reasons, &owners.workloads(claim)),
+        );
     }
 }
 
@@ -93,8 +99,13 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     );
     let evidence = evidence(context, record, of_record_named.map(owner).collect());
     let evidence = Evidence::Address(Box::new(evidence));
-    Finding::new(Code::ServiceAddressExtra, Subject::Address(address), says, evidence)
-        .depending_on([Key::Block(record.block.key)])
+    Finding::new(
+        Code::ServiceAddressExtra,
+        Subject::Address(address),
+        says,
+        evidence,
+    )
+    .depending_on([Key::Block(record.block.key)])
 }
 
 fn leak(
@@ -106,15 +117,31 @@ fn leak(
 ) -> Finding {
     let address = record.allocation.address;
     let attribute = &record.allocation.attribute;
-    let says =
-        format!("is allocated to {}, {}", name_of_claim(attribute), why(reasons.first().copied(), attribute));
-    let owners = workloads.iter().map(|owner| context.index.describe_owner(*owner)).collect();
-    let evidence = AddressEvidence { reasons, ..evidence(context, record, owners) };
+    let says = format!(
+        "is allocated to {}, {}",
+        name_of_claim(attribute),
+        why(reasons.first().copied(), attribute)
+    );
+    let owners = workloads
+        .iter()
+        .map(|owner| context.index.describe_owner(*owner))
+        .collect();
+    let evidence = AddressEvidence {
+        reasons,
+        ..evidence(context, record, owners)
+    };
     let nodes = evidence.nodes();
-    let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
+    let severity = if evidence.is_owner_unknown() {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
     let evidence = Evidence::Address(Box::new(evidence));
     let finding = Finding::new(Code::LeakedAddress, Subject::Address(address), says, evidence);
-    finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
+    finding
+        .with_severity(severity)
+        .on_nodes(nodes)
+        .depending_on(dependencies(context, record, claim))
 }
 
 fn evidence(
@@ -122,9 +149,17 @@ fn evidence(
     record: &Record<'_, '_>,
     owners: Vec<Arc<OwnerEvidence>>,
 ) -> AddressEvidence {
-    let pool = context.index.pools_around(record.allocation.address.into()).next();
+    let pool = context
+        .index
+        .pools_around(record.allocation.address.into())
+        .next();
     let (pool, records) = (pool.map(|pool| pool.name.clone()), vec![record.evidence()]);
-    AddressEvidence { pool, owners, records, ..AddressEvidence::default() }
+    AddressEvidence {
+        pool,
+        owners,
+        records,
+        ..AddressEvidence::default()
+    }
 }
 
 /// The clause with the reason why nothing uses a recorded address.
@@ -159,9 +194,16 @@ fn dependencies(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_
         keys.push(Key::Pod { namespace, name });
     }
     match claim {
-        Claim::Pod { namespace, pod, node: Some(node) } if context.snapshot.has_read(Source::Endpoints) => {
+        Claim::Pod {
+            namespace,
+            pod,
+            node: Some(node),
+        } if context.snapshot.has_read(Source::Endpoints) => {
             let name = endpoint_name(&node.to_string(), "k8s", &pod.to_string(), "eth0");
-            keys.push(Key::Endpoint { namespace: namespace.to_string(), name });
+            keys.push(Key::Endpoint {
+                namespace: namespace.to_string(),
+                name,
+            });
         }
         Claim::Tunnel { node, .. } => keys.push(Key::Node(node.clone())),
         _ => {}

@@ -10,8 +10,16 @@ use super::kubernetes_tests::running;
 use crate::test_cluster::pod;
 
 fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
-    let value = Machine { namespace: "vms".into(), name: name.into(), is_owned, ..Machine::default() };
-    Versioned { value, revision: Revision::Etcd(1) }
+    let value = Machine {
+        namespace: "vms".into(),
+        name: name.into(),
+        is_owned,
+        ..Machine::default()
+    };
+    Versioned {
+        value,
+        revision: Revision::Etcd(1),
+    }
 }
 
 /// The record of a machine's pod, in the namespace default.
@@ -39,7 +47,11 @@ fn on_etcd(records: &[Value], users: &[(&str, &str)]) -> Vec<String> {
 #[test]
 fn a_machine_on_a_network_with_a_dot_in_its_name() {
     let record = json!({"handle_id": "prod.net.vmi.vms.vm-1"});
-    assert_eq!(verdict(&etcd([record.clone()])), NOTHING, "machines were not read");
+    assert_eq!(
+        verdict(&etcd([record.clone()])),
+        NOTHING,
+        "machines were not read"
+    );
     let mut stopped = kubernetes([record.clone()], &[]);
     assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
     stopped.0.machines.push(machine("vm-1", false));
@@ -63,7 +75,11 @@ fn a_machine_whose_name_is_a_hash_in_the_handle() {
         ..running("virt-launcher-long-abcde", "10.244.1.4")
     };
     assert_eq!(verdict(&kubernetes([record.clone()], &[launcher])), NOTHING);
-    assert_eq!(verdict(&kubernetes([record.clone()], &[])), NOTHING, "any machine's, be it stopped");
+    assert_eq!(
+        verdict(&kubernetes([record.clone()], &[])),
+        NOTHING,
+        "any machine's, be it stopped"
+    );
     let other = kubernetes([record], &[running("web-1", "10.244.1.4")]);
     assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
 }
@@ -78,7 +94,10 @@ fn networks_whose_names_hold_vmi() {
     let id = "0123456789abcdef0123456789abcdef";
     let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
     let record = json!({"handle_id": format!("prod.vmi.{id}"), "secondary": attributes});
-    let container = PodParts { container_id: id, ..running("bare", "10.244.1.4") };
+    let container = PodParts {
+        container_id: id,
+        ..running("bare", "10.244.1.4")
+    };
     assert_eq!(verdict(&kubernetes([record], &[container])), NOTHING);
 }
 
@@ -94,10 +113,19 @@ fn an_instance_whose_machine_is_deleted_keeps_no_address() {
 #[test]
 fn a_pod_that_a_record_names_has_its_address_whatever_machine_it_names() {
     let record = machine_record("node-1", "odd", "vm-1");
-    for (name, expected) in [("odd", NOTHING.as_slice()), ("other", &["error owner-mismatch 10.244.1.4"])] {
-        let pod = PodParts { machine: Some("vm-2"), ..running(name, "10.244.1.4") };
+    for (name, expected) in [
+        ("odd", NOTHING.as_slice()),
+        ("other", &["error owner-mismatch 10.244.1.4"]),
+    ] {
+        let pod = PodParts {
+            machine: Some("vm-2"),
+            ..running(name, "10.244.1.4")
+        };
         let mut cluster = kubernetes([record.clone()], &[pod]);
-        cluster.0.machines.extend([machine("vm-1", false), machine("vm-2", false)]);
+        cluster
+            .0
+            .machines
+            .extend([machine("vm-1", false), machine("vm-2", false)]);
         assert_eq!(verdict(&cluster), expected, "{name}");
     }
 }
@@ -110,7 +138,10 @@ fn a_machine_stays_in_the_block_of_its_first_node() {
     cluster.endpoint("node-2", "virt-launcher-vm-1-abcde", &["10.244.1.4/32"]);
     cluster.endpoint("node-2", "web-1", &["10.244.1.5/32"]);
     cluster.config(json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
+    assert_eq!(
+        verdict(&cluster),
+        ["warning borrowed-under-strict-affinity 10.244.1.5"]
+    );
 }
 
 #[test]
@@ -141,12 +172,18 @@ fn pods_of_machines_whose_names_begin_alike() {
                 ..running(name, "10.244.1.4")
             });
             let mut cluster = kubernetes([record.clone()], &parts.collect::<Vec<_>>());
-            cluster.0.machines.extend([machine("db", false), machine("db-0", false)]);
+            cluster
+                .0
+                .machines
+                .extend([machine("db", false), machine("db-0", false)]);
             verdict(&cluster)
         };
         for verdict in [&in_etcd as &dyn Fn(&[&str]) -> Vec<String>, &on_kubernetes] {
             assert_eq!(verdict(&own), NOTHING, "source and target of a live migration");
-            assert_eq!(verdict(&[own[0], other]), ["critical duplicate-address 10.244.1.4"]);
+            assert_eq!(
+                verdict(&[own[0], other]),
+                ["critical duplicate-address 10.244.1.4"]
+            );
             assert_eq!(verdict(&[other]), ["error owner-mismatch 10.244.1.4"]);
         }
     }
@@ -158,7 +195,11 @@ fn names_of_pods_that_are_cut() {
     let cut = |machine: &str, pod: &str| on_etcd(&[bare(machine)], &[(pod, "10.244.1.4")]);
     let launcher = format!("virt-launcher-{}abcde", &long[..44]);
     assert_eq!(cut(&long, &launcher), NOTHING);
-    assert_eq!(cut("db.prod", "virt-launcher-db-abcde"), NOTHING, "KubeVirt keeps the name up to the dot");
+    assert_eq!(
+        cut("db.prod", "virt-launcher-db-abcde"),
+        NOTHING,
+        "KubeVirt keeps the name up to the dot"
+    );
     let others = ["error owner-mismatch 10.244.1.4"];
     assert_eq!(cut("v", &launcher), others);
     for odd in ["virt-launcher-db-abcd", "virt-launcher-db-ab-cd"] {
@@ -169,20 +210,41 @@ fn names_of_pods_that_are_cut() {
 #[test]
 fn two_pods_of_one_machine_share_no_address_of_a_container() {
     let names = ["virt-launcher-db-abcde", "virt-launcher-db-fghij"];
-    let parts = names.map(|name| PodParts { machine: Some("db"), ..running(name, "10.244.1.4") });
+    let parts = names.map(|name| PodParts {
+        machine: Some("db"),
+        ..running(name, "10.244.1.4")
+    });
     let clash = ["critical duplicate-address 10.244.1.4"];
     assert_eq!(verdict(&kubernetes([pod("node-1", names[0])], &parts)), clash);
-    assert_eq!(verdict(&kubernetes([pod("node-1", names[0])], &parts[..1])), NOTHING);
-    assert_eq!(on_etcd(&[pod("node-1", names[0])], &names.map(|name| (name, "10.244.1.4"))), clash);
+    assert_eq!(
+        verdict(&kubernetes([pod("node-1", names[0])], &parts[..1])),
+        NOTHING
+    );
+    assert_eq!(
+        on_etcd(
+            &[pod("node-1", names[0])],
+            &names.map(|name| (name, "10.244.1.4"))
+        ),
+        clash
+    );
 }
 
 #[test]
 fn machines_that_swapped_their_addresses() {
     let records = [bare("db"), bare("db-0")];
-    let pods = [("virt-launcher-db-abcde", "10.244.1.5"), ("virt-launcher-db-0-abcde", "10.244.1.4")];
-    let both = ["error owner-mismatch 10.244.1.4", "error owner-mismatch 10.244.1.5"];
+    let pods = [
+        ("virt-launcher-db-abcde", "10.244.1.5"),
+        ("virt-launcher-db-0-abcde", "10.244.1.4"),
+    ];
+    let both = [
+        "error owner-mismatch 10.244.1.4",
+        "error owner-mismatch 10.244.1.5",
+    ];
     assert_eq!(on_etcd(&records, &pods), both);
     let names = ["db", "db-0"];
-    let parts = [0, 1].map(|i| PodParts { machine: Some(names[i]), ..running(pods[i].0, pods[i].1) });
+    let parts = [0, 1].map(|i| PodParts {
+        machine: Some(names[i]),
+        ..running(pods[i].0, pods[i].1)
+    });
     assert_eq!(verdict(&kubernetes(records, &parts)), both);
 }

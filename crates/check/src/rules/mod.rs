@@ -70,7 +70,10 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
             findings
         });
         let mut findings = run_others(context);
-        findings.extend(walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        findings.extend(
+            walk.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        );
         needed_handles::note(context, &mut findings);
         findings
     })

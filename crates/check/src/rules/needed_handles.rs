@@ -17,8 +17,13 @@ use crate::owner::Owners;
 pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
     let orphans = || {
         findings.iter().enumerate().filter_map(|(place, finding)| {
-            let id = finding.subject.handle().filter(|_| finding.code == Code::OrphanHandle)?;
-            let Evidence::Handle(evidence) = &finding.evidence else { return None };
+            let id = finding
+                .subject
+                .handle()
+                .filter(|_| finding.code == Code::OrphanHandle)?;
+            let Evidence::Handle(evidence) = &finding.evidence else {
+                return None;
+            };
             Some((place, id, &**evidence))
         })
     };
@@ -27,7 +32,9 @@ pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
         return;
     }
     let owners = Owners::new(context, &claims);
-    let lost = findings.iter().filter(|finding| finding.code == Code::UnallocatedInUse);
+    let lost = findings
+        .iter()
+        .filter(|finding| finding.code == Code::UnallocatedInUse);
     let lost: HashSet<IpAddr> = lost.filter_map(|finding| finding.subject.address()).collect();
 
     let needed_by = |(place, id, evidence): (usize, &str, &HandleEvidence)| {
@@ -69,8 +76,14 @@ fn unrecorded_tunnel(
     node: &str,
 ) -> Option<String> {
     let found = context.index.node(node)?;
-    let mut addresses = found.tunnels.iter().filter(|(of, _)| *of == kind).map(|(_, address)| address);
-    addresses.any(|address| lost.contains(address)).then(|| format!("a tunnel of {node}"))
+    let mut addresses = found
+        .tunnels
+        .iter()
+        .filter(|(of, _)| *of == kind)
+        .map(|(_, address)| address);
+    addresses
+        .any(|address| lost.contains(address))
+        .then(|| format!("a tunnel of {node}"))
 }
 
 /// Returns a missing block that the handle counts, if no pods were read. In an etcd that was restored from a backup,

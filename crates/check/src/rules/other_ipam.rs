@@ -12,19 +12,41 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if pods == 0 {
         return;
     }
-    let claims = context.index.records().map(|record| Claim::of(&record.allocation.attribute));
+    let claims = context
+        .index
+        .records()
+        .map(|record| Claim::of(&record.allocation.attribute));
     let is_of_pod = |claim: &Claim<'_>| {
-        matches!(claim, Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_))
+        matches!(
+            claim,
+            Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_)
+        )
     };
-    let evidence = OtherIpamEvidence { pods, left_over: claims.filter(is_of_pod).count() };
-    let severity = if evidence.left_over > 0 { Severity::Warning } else { Severity::Info };
-    let who = if pods == 1 { "1 pod has an address".into() } else { format!("{pods} pods have addresses") };
+    let evidence = OtherIpamEvidence {
+        pods,
+        left_over: claims.filter(is_of_pod).count(),
+    };
+    let severity = if evidence.left_over > 0 {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
+    let who = if pods == 1 {
+        "1 pod has an address".into()
+    } else {
+        format!("{pods} pods have addresses")
+    };
     let left_over = match evidence.left_over {
         0 => String::new(),
         count => format!(", but blocks still record {} for pods", addresses(count)),
     };
     let says = format!("{who} from host-local, not from Calico IPAM{left_over}");
     let subject = Subject::Configuration("default".into());
-    let finding = Finding::new(Code::PodsWithoutCalicoIpam, subject, says, Evidence::OtherIpam(evidence));
+    let finding = Finding::new(
+        Code::PodsWithoutCalicoIpam,
+        subject,
+        says,
+        Evidence::OtherIpam(evidence),
+    );
     out.push(finding.with_severity(severity));
 }

@@ -29,7 +29,10 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         return;
     }
     let is_young = |r: &Record<'_, '_>| context.is_young(&r.allocation.attribute);
-    if !address.holding().any(|r| is_young(r) || is_windows_tunnel(context, address, r)) {
+    if !address
+        .holding()
+        .any(|r| is_young(r) || is_windows_tunnel(context, address, r))
+    {
         out.push(finding(context, Code::OwnerMismatch, address, other_owner));
     }
 }
@@ -40,7 +43,10 @@ fn other_owner(evidence: &AddressEvidence) -> String {
     // If the user and the recorded owner have the same name, the node distinguishes them.
     let node = record.and_then(|record| record.record.as_ref().get("node"));
     let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
-    let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
+    let node = node
+        .filter(|_| is_namesake)
+        .map(|node| format!(" on {node}"))
+        .unwrap_or_default();
     format!("is used by {}, but recorded for {whose}{node}", evidence.users())
 }
 
@@ -101,7 +107,12 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
                 record.block.key,
                 short(host)
             );
-            out.push(finding(context, Code::BorrowedUnderStrictAffinity, address, |_| says));
+            out.push(finding(
+                context,
+                Code::BorrowedUnderStrictAffinity,
+                address,
+                |_| says,
+            ));
             return;
         }
     }
@@ -109,7 +120,9 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
 
 fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     for used in address.uses {
-        let Owner::Tunnel(position, kind) = used.owner else { continue };
+        let Owner::Tunnel(position, kind) = used.owner else {
+            continue;
+        };
         let node = &context.snapshot.nodes[position as usize].value.name;
         let hosts = || address.containing_blocks().filter_map(|b| b.host());
         if let Some(host) = hosts().next()

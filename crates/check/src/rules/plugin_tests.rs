@@ -15,13 +15,26 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
     let of = |handle: &str| json!({"handle_id": handle, "secondary": attributes});
     // Before Calico 3.6, there were no attributes.
     let old = json!({"handle_id": "net.d.web_init-7"});
-    let records =
-        [of("net.web_init-5"), of("lb-net.web_init-6"), old, json!({"handle_id": "lb-net.web_init-8"})];
+    let records = [
+        of("net.web_init-5"),
+        of("lb-net.web_init-6"),
+        old,
+        json!({"handle_id": "lb-net.web_init-8"}),
+    ];
     let mut cluster = etcd(records);
-    for (container, address) in
-        [("5", "10.244.1.4"), ("6", "10.244.1.5"), ("7", "10.244.1.6"), ("8", "10.244.1.7")]
-    {
-        foreign_endpoint(&mut cluster, "cni", "node-1", &format!("web_init-{container}"), &[address]);
+    for (container, address) in [
+        ("5", "10.244.1.4"),
+        ("6", "10.244.1.5"),
+        ("7", "10.244.1.6"),
+        ("8", "10.244.1.7"),
+    ] {
+        foreign_endpoint(
+            &mut cluster,
+            "cni",
+            "node-1",
+            &format!("web_init-{container}"),
+            &[address],
+        );
     }
     assert_eq!(verdict(&cluster), NOTHING);
     // A container without an address may be about to get the recorded one.
@@ -30,7 +43,10 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
     assert_eq!(verdict(&waiting), NOTHING);
     foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &["10.244.1.4"]);
     let mut other = waiting;
-    other.0.endpoints.retain(|e| e.value.container_id() != *"web_init-7");
+    other
+        .0
+        .endpoints
+        .retain(|e| e.value.container_id() != *"web_init-7");
     foreign_endpoint(&mut other, "cni", "node-1", "web_init-9", &["10.244.1.4"]);
     assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
 }
@@ -39,8 +55,17 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
 fn both_spellings_of_the_status_of_networks_protect() {
     let status = r#"[{"name": "net", "ips": ["10.244.1.4"]}]"#;
     let other = || running("other", "");
-    let new = PodParts { network_status: Some(status), ..other() };
-    for parts in [new, PodParts { networks_status: Some(status), ..other() }] {
+    let new = PodParts {
+        network_status: Some(status),
+        ..other()
+    };
+    for parts in [
+        new,
+        PodParts {
+            networks_status: Some(status),
+            ..other()
+        },
+    ] {
         assert_eq!(verdict(&kubernetes([pod("node-1", "gone")], &[parts])), NOTHING);
     }
 }
@@ -61,9 +86,16 @@ fn addresses_that_bypass_ipam_are_subtracted_from_the_endpoint() {
 
 #[test]
 fn pods_that_another_plugin_networks_accuse_nobody() {
-    let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
+    let foreign = |address| PodParts {
+        container_id: "",
+        ..running("fargate", address)
+    };
     for address in ["10.244.9.9", "192.168.7.7", "10.244.1.1"] {
-        assert_eq!(verdict(&kubernetes([], &[foreign(address)])), NOTHING, "{address}");
+        assert_eq!(
+            verdict(&kubernetes([], &[foreign(address)])),
+            NOTHING,
+            "{address}"
+        );
     }
     let found = verdict(&kubernetes([], &[running("calico", "10.244.9.9")]));
     assert_eq!(found, ["critical unallocated-in-use 10.244.9.9"]);
@@ -74,7 +106,10 @@ fn pods_that_another_plugin_networks_accuse_nobody() {
 #[test]
 fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
     let record = &[pod("node-1", "gone")];
-    let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
+    let foreign = |address| PodParts {
+        container_id: "",
+        ..running("fargate", address)
+    };
     let warned = |parts: PodParts<'_>| {
         let mut cluster = kubernetes(record.clone(), &[parts]);
         cluster.0.mark_read([Source::Reservations]);
@@ -82,23 +117,46 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
     };
     let story = |cluster: &Cluster, address: &str| {
         let view = views::address(&cluster.0, address.parse().unwrap());
-        view.named_by.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        view.named_by
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     let named = "pod default/fargate on node-1 (status.podIPs)";
     for address in ["10.244.9.9", "10.244.1.6"] {
         let cluster = warned(foreign(address));
         let found = verdict(&cluster);
-        assert!(found.contains(&format!("warning unrecorded-address {address}")), "{found:?}");
+        assert!(
+            found.contains(&format!("warning unrecorded-address {address}")),
+            "{found:?}"
+        );
         assert_eq!(story(&cluster, address), named);
     }
     let none = |cluster: &Cluster| verdict(cluster).iter().all(|f| !f.contains("unrecorded-address"));
     for address in ["192.168.7.7", "10.244.1.1", "10.244.1.4"] {
-        assert!(none(&warned(foreign(address))), "{address}: in no pool, used by another, recorded");
+        assert!(
+            none(&warned(foreign(address))),
+            "{address}: in no pool, used by another, recorded"
+        );
     }
-    assert_eq!(story(&warned(foreign("10.244.1.4")), "10.244.1.4"), named, "the record is of a dead pod");
-    assert!(none(&warned(PodParts { ready: false, ..foreign("10.244.9.9") })), "of the sandbox before");
+    assert_eq!(
+        story(&warned(foreign("10.244.1.4")), "10.244.1.4"),
+        named,
+        "the record is of a dead pod"
+    );
+    assert!(
+        none(&warned(PodParts {
+            ready: false,
+            ..foreign("10.244.9.9")
+        })),
+        "of the sandbox before"
+    );
     let mut reserved = warned(foreign("10.244.9.9"));
-    reserved.resource("ipreservations/flannel", json!({"reservedCIDRs": ["10.244.9.0/24"]}));
+    reserved.resource(
+        "ipreservations/flannel",
+        json!({"reservedCIDRs": ["10.244.9.0/24"]}),
+    );
     assert!(none(&reserved));
     let mut disabled = warned(foreign("10.244.9.9"));
     disabled.0.pools[0].value.disabled = true;
@@ -107,13 +165,19 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
     unread.0.coverage.remove(&Source::Reservations);
     assert!(none(&unread));
 
-    let bypassing = PodParts { request: no_ipam(r#"["10.244.9.9"]"#), ..running("fixed", "10.244.9.9") };
+    let bypassing = PodParts {
+        request: no_ipam(r#"["10.244.9.9"]"#),
+        ..running("fixed", "10.244.9.9")
+    };
     let cluster = warned(bypassing);
     assert!(!none(&cluster));
     let field = "pod default/fixed on node-1 (annotation cni.projectcalico.org/ipAddrsNoIpam)";
     assert_eq!(story(&cluster, "10.244.9.9"), field);
     let multus = r#"[{"name": "net1", "ips": ["10.244.9.9"]}]"#;
-    let multus = warned(PodParts { network_status: Some(multus), ..running("multi", "10.244.1.5") });
+    let multus = warned(PodParts {
+        network_status: Some(multus),
+        ..running("multi", "10.244.1.5")
+    });
     assert!(none(&multus), "a network of its own");
     assert!(story(&multus, "10.244.9.9").ends_with("(annotation k8s.v1.cni.cncf.io/network-status)"));
 }
@@ -122,18 +186,33 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
 #[test]
 fn pods_and_tunnels_are_ignored_if_calico_ipam_serves_only_services() {
     let mut cluster = Cluster::new();
-    cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines, Source::Affinities]);
+    cluster.0.mark_read([
+        Source::Pods,
+        Source::Services,
+        Source::Machines,
+        Source::Affinities,
+    ]);
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.coverage.remove(&Source::Endpoints);
     let spec = json!({"cidr": "10.250.0.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
     cluster.resource("ippools/lb", spec);
     let record = json!({"handle_id": "lb-hash", "secondary": {"service": "web", "namespace": "default", "type": "LoadBalancer"}});
     cluster.block("10.250.0.0/30", "virtual:load-balancer", [record]);
-    cluster.affinity("virtual/load-balancer", "10.250.0.0/30", json!({"state": "confirmed"}));
+    cluster.affinity(
+        "virtual/load-balancer",
+        "10.250.0.0/30",
+        json!({"state": "confirmed"}),
+    );
     cluster.handle("lb-hash", json!({"10.250.0.0/30": 1}));
-    let mut cluster =
-        with_pods(cluster, &[running("inside", "10.244.9.9"), running("outside", "192.168.7.7")]);
-    assert_eq!(verdict(&cluster), ["error leaked-address 10.250.0.0"], "services are judged");
+    let mut cluster = with_pods(
+        cluster,
+        &[running("inside", "10.244.9.9"), running("outside", "192.168.7.7")],
+    );
+    assert_eq!(
+        verdict(&cluster),
+        ["error leaked-address 10.250.0.0"],
+        "services are judged"
+    );
     let notes = check(&cluster.0, &Options::default()).notes;
     assert!(notes[0].contains("LoadBalancer services only"), "{notes:?}");
 
@@ -154,7 +233,11 @@ fn endpoints_of_openstack_protect_and_accuse_nobody() {
     let mut cluster = etcd([pod("node-1", "gone")]);
     for (node, port, addresses) in [
         ("node-1", "port-1", &["10.244.1.1/32", "192.168.9.1/32"][..]),
-        ("compute-7", "port-2", &["192.168.9.1/32", "10.244.9.9/32", "10.244.1.4/32"][..]),
+        (
+            "compute-7",
+            "port-2",
+            &["192.168.9.1/32", "10.244.9.9/32", "10.244.1.4/32"][..],
+        ),
     ] {
         foreign_endpoint(&mut cluster, "openstack", node, port, addresses);
     }
@@ -170,13 +253,23 @@ fn calico_as_a_secondary_network() {
         network_status: Some(status),
         ..running("two", status_ip)
     };
-    assert_eq!(verdict(&kubernetes([pod("node-1", "two")], &[parts("192.168.7.7")])), NOTHING);
-    let alone = PodParts { network_status: None, ..parts("192.168.7.7") };
+    assert_eq!(
+        verdict(&kubernetes([pod("node-1", "two")], &[parts("192.168.7.7")])),
+        NOTHING
+    );
+    let alone = PodParts {
+        network_status: None,
+        ..parts("192.168.7.7")
+    };
     let found = verdict(&kubernetes([pod("node-1", "two")], &[alone]));
     assert_eq!(found, ["warning pod-address-disagreement default/two"]);
 }
 
 /// A request that names addresses which bypass IPAM.
 fn no_ipam(json: &str) -> PodRequest {
-    Annotations { no_ipam: json.to_owned(), ..Annotations::default() }.into()
+    Annotations {
+        no_ipam: json.to_owned(),
+        ..Annotations::default()
+    }
+    .into()
 }

@@ -32,10 +32,18 @@ fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> 
 
 /// Makes a finding. Its message begins with the pool's name and CIDR, and continues with `says`.
 fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
-    let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
+    let mut evidence = PoolEvidence {
+        name: pool.name.clone(),
+        ..PoolEvidence::default()
+    };
     fill(&mut evidence);
     let says = format!("{} ({}) {says}", short(&pool.name), pool.cidr);
-    Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Pool(Box::new(evidence)))
+    Finding::new(
+        code,
+        Subject::Pool(pool.cidr),
+        says,
+        Evidence::Pool(Box::new(evidence)),
+    )
 }
 
 /// Checks for faults that matter even before the first block exists: overlaps, and selectors that do not parse.
@@ -44,13 +52,25 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     let pools = context.index.pools();
     check_places(context, &pools, out);
     for pools in same(&pools) {
-        if let Some(pool) = pools.iter().find(|pool| pool.is_enabled() && pool.is_smaller_than_block()) {
-            let says = format!("is smaller than one of its blocks, which are /{}", pool.block_size);
+        if let Some(pool) = pools
+            .iter()
+            .find(|pool| pool.is_enabled() && pool.is_smaller_than_block())
+        {
+            let says = format!(
+                "is smaller than one of its blocks, which are /{}",
+                pool.block_size
+            );
             out.push(finding(Code::PoolSmallerThanBlock, pool, &says, |_| {}));
         }
-        let broken = pools.iter().find_map(|pool| Some((pool, invalid_selector(pool)?)));
+        let broken = pools
+            .iter()
+            .find_map(|pool| Some((pool, invalid_selector(pool)?)));
         if let Some((pool, selector)) = broken {
-            let InvalidSelector { field, selector: text, reason } = &selector;
+            let InvalidSelector {
+                field,
+                selector: text,
+                reason,
+            } = &selector;
             let says = format!("has the {field} {text:?}, which does not parse: {reason}");
             out.push(finding(Code::InvalidPoolSelector, pool, &says, |evidence| {
                 evidence.invalid_selector = Some(selector);
@@ -69,10 +89,15 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
         let inside = |places| within(places, pool.cidr, |place: &Place| place.address);
         let nodes = if is_of_nodes { inside(&places.nodes) } else { &[] };
         let services = inside(&places.services);
-        for (code, covered) in [(Code::PoolOverlapsNodes, nodes), (Code::PoolOverlapsServices, services)] {
+        for (code, covered) in [
+            (Code::PoolOverlapsNodes, nodes),
+            (Code::PoolOverlapsServices, services),
+        ] {
             if !covered.is_empty() {
                 let says = format!("covers {}", list(covered));
-                out.push(finding(code, pool, &says, |evidence| evidence.covers = covered.to_vec()));
+                out.push(finding(code, pool, &says, |evidence| {
+                    evidence.covers = covered.to_vec()
+                }));
             }
         }
     }
@@ -84,12 +109,21 @@ fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
     if !pool.is_enabled() || !pool.automatic {
         return None;
     }
-    let fields = [("nodeSelector", &pool.node_selector), ("namespaceSelector", &pool.namespace_selector)];
-    fields.into_iter().find_map(|(field, selector)| match Selector::parse(selector) {
-        // Calico accepts such a selector, since it does not limit the nesting depth.
-        Ok(_) | Err(SelectorError::TooDeep) => None,
-        Err(reason) => Some(InvalidSelector { field, selector: selector.clone(), reason }),
-    })
+    let fields = [
+        ("nodeSelector", &pool.node_selector),
+        ("namespaceSelector", &pool.namespace_selector),
+    ];
+    fields
+        .into_iter()
+        .find_map(|(field, selector)| match Selector::parse(selector) {
+            // Calico accepts such a selector, since it does not limit the nesting depth.
+            Ok(_) | Err(SelectorError::TooDeep) => None,
+            Err(reason) => Some(InvalidSelector {
+                field,
+                selector: selector.clone(),
+                reason,
+            }),
+        })
 }
 
 /// Reports overlapping pools. In native v3 mode, disabled pools may overlap: Calico's pool controller makes sure that
@@ -103,24 +137,39 @@ fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     let name = |pool: &&Pool| format!("{} {}", pool.name, pool.cidr);
     for (pools, others) in same.iter().zip(overlaps(&keys)) {
         let twins = pools[1..].iter();
-        let others: Vec<String> =
-            twins.chain(others.iter().flat_map(|position| same[*position].iter())).map(name).collect();
+        let others: Vec<String> = twins
+            .chain(others.iter().flat_map(|position| same[*position].iter()))
+            .map(name)
+            .collect();
         if !others.is_empty() {
             let says = format!("overlaps {}", list(&others));
-            out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| evidence.others = others));
+            out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| {
+                evidence.others = others
+            }));
         }
     }
 }
 
 fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool, out: &mut Vec<Finding>) {
     let mut tally = occupancy.total_tally(pool.cidr);
-    if tally.percent().is_none_or(|percent| percent <= context.pool_threshold) {
+    if tally
+        .percent()
+        .is_none_or(|percent| percent <= context.pool_threshold)
+    {
         return;
     }
-    if context.snapshot.effective_ipam_config().is_some_and(|config| config.cooldown_seconds > 0) {
+    if context
+        .snapshot
+        .effective_ipam_config()
+        .is_some_and(|config| config.cooldown_seconds > 0)
+    {
         tally = occupancy.tally(pool.cidr);
     }
-    let severity = if tally.free == 0 { Severity::Error } else { Code::PoolNearlyFull.severity() };
+    let severity = if tally.free == 0 {
+        Severity::Error
+    } else {
+        Code::PoolNearlyFull.severity()
+    };
     let (taken, usable, cooling) = (tally.usable_taken, tally.usable, tally.cooling);
     let percent = tally.whole_percent().unwrap_or_default();
     let says = match cooling {

@@ -10,8 +10,15 @@ use serde_json::{Value, json};
 use super::aged_tests::assert_aged;
 use crate::{Options, check, drop_changed};
 
-const CIDRS: [&str; 7] =
-    ["10.0.0.0/30", "10.0.0.4/30", "10.0.0.0/29", "10.0.0.1/32", "10.9.0.0/30", "fd00::/126", "fd00::4/126"];
+const CIDRS: [&str; 7] = [
+    "10.0.0.0/30",
+    "10.0.0.4/30",
+    "10.0.0.0/29",
+    "10.0.0.1/32",
+    "10.9.0.0/30",
+    "fd00::/126",
+    "fd00::4/126",
+];
 const NODES: [&str; 3] = ["node-1", "node-2", "gone"];
 const IDS: [&str; 9] = [
     "default.web-0",
@@ -81,8 +88,17 @@ fn cluster(rng: &mut Rng) -> Snapshot {
 
 /// An empty snapshot, for which some sources may not have been read.
 pub(super) fn unread(rng: &mut Rng) -> Snapshot {
-    let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
-    for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
+    let mut snapshot = Snapshot {
+        taken_at: "2026-05-01T12:00:00Z".parse().unwrap(),
+        ..Snapshot::default()
+    };
+    for source in [
+        Source::Blocks,
+        Source::Affinities,
+        Source::Handles,
+        Source::Pools,
+        Source::Reservations,
+    ] {
         if !rng.one_in(10) {
             snapshot.mark_read([source]);
         }
@@ -116,7 +132,11 @@ pub(super) fn entries(rng: &mut Rng) -> Entries {
     for id in IDS {
         let value = json!({"block": {*rng.pick(&CIDRS): rng.below(3), *rng.pick(&CIDRS): 1}, "deleted": rng.one_in(9)});
         if !rng.one_in(3) {
-            put(&mut entries, &format!("/calico/ipam/v2/handle/{id}"), &perhaps_broken(rng, value));
+            put(
+                &mut entries,
+                &format!("/calico/ipam/v2/handle/{id}"),
+                &perhaps_broken(rng, value),
+            );
         }
     }
     resources(rng, &mut entries);
@@ -124,9 +144,12 @@ pub(super) fn entries(rng: &mut Rng) -> Entries {
 }
 
 fn resources(rng: &mut Rng, entries: &mut Entries) {
-    for (name, cidr) in
-        [("a", "10.0.0.0/28"), ("b", "10.0.0.0/28"), ("c", "fd00::/124"), ("d", "10.0.0.0/31")]
-    {
+    for (name, cidr) in [
+        ("a", "10.0.0.0/28"),
+        ("b", "10.0.0.0/28"),
+        ("c", "fd00::/124"),
+        ("d", "10.0.0.0/31"),
+    ] {
         let spec = json!({"cidr": cidr, "blockSize": if cidr.contains(':') { 126 } else { 30 },
             "disabled": rng.one_in(4), "nodeSelector": rng.pick(&["all()", "has(x)", "(("]),
             "namespaceSelector": rng.pick(&["", "", "has(y)"])});
@@ -136,16 +159,28 @@ fn resources(rng: &mut Rng, entries: &mut Entries) {
         }
     }
     let value = json!({"spec": {"reservedCIDRs": [rng.pick(&CIDRS), rng.pick(&CIDRS), "10.0.0.3"]}});
-    put(entries, &format!("{RESOURCE_PREFIX}ipreservations/r"), &perhaps_broken(rng, value));
+    put(
+        entries,
+        &format!("{RESOURCE_PREFIX}ipreservations/r"),
+        &perhaps_broken(rng, value),
+    );
     for node in ["node-1", "node-2"] {
         let value = json!({"spec": {"bgp": {"ipv4IPIPTunnelAddr": rng.pick(&["10.0.0.0", "10.0.0.300"])}}});
-        put(entries, &format!("{RESOURCE_PREFIX}nodes/{node}"), &perhaps_broken(rng, value));
+        put(
+            entries,
+            &format!("{RESOURCE_PREFIX}nodes/{node}"),
+            &perhaps_broken(rng, value),
+        );
     }
     for pod in ["a", "b"] {
         let spec = json!({"node": rng.pick(&NODES), "pod": pod, "orchestrator": "k8s", "endpoint": "eth0",
             "ipNetworks": [rng.pick(&["10.0.0.1/32", "fd00::1/128", "?"])]});
         let value = perhaps_broken(rng, json!({"spec": spec}));
-        put(entries, &format!("{ENDPOINT_PREFIX}default/node--1-k8s-{pod}-eth0"), &value);
+        put(
+            entries,
+            &format!("{ENDPOINT_PREFIX}default/node--1-k8s-{pod}-eth0"),
+            &value,
+        );
     }
     let config = json!({"strict_affinity": rng.one_in(2), "auto_allocate_blocks": !rng.one_in(3),
         "maxBlocksPerHost": rng.below(3)});
@@ -157,13 +192,27 @@ fn every_finding_is_well_formed_and_stays_while_nothing_changes() {
     let mut codes = HashSet::new();
     for seed in 0..calipam_testkit::rounds(1_000) {
         let snapshot = cluster(&mut Rng::new(seed));
-        let mut report = check(&snapshot, &Options { pool_threshold: 30.0, ..Options::default() });
+        let mut report = check(
+            &snapshot,
+            &Options {
+                pool_threshold: 30.0,
+                ..Options::default()
+            },
+        );
         let mut seen = HashSet::new();
         for finding in &report.findings {
             codes.insert(finding.code);
-            let what = format!("seed {seed}: {} {:?}: {}", finding.code, finding.subject, finding.message());
+            let what = format!(
+                "seed {seed}: {} {:?}: {}",
+                finding.code,
+                finding.subject,
+                finding.message()
+            );
             assert!(seen.insert(finding.key()), "twice: {what}");
-            assert!(!finding.message().is_empty() && !finding.message().ends_with('.'), "{what}");
+            assert!(
+                !finding.message().is_empty() && !finding.message().ends_with('.'),
+                "{what}"
+            );
             assert!(!finding.message().contains(char::is_control), "{what}");
             assert!(serde_json::to_value(finding).is_ok(), "{what}");
         }
@@ -178,7 +227,10 @@ fn every_finding_is_well_formed_and_stays_while_nothing_changes() {
 fn aged_findings_are_those_of_a_later_check() {
     let mut aged = HashSet::new();
     for seed in 0..calipam_testkit::rounds(200) {
-        aged.extend(assert_aged(&cluster(&mut Rng::new(seed)), &format!("seed {seed}")));
+        aged.extend(assert_aged(
+            &cluster(&mut Rng::new(seed)),
+            &format!("seed {seed}"),
+        ));
     }
     assert!(aged.len() > 1, "only {aged:?}");
 }

@@ -20,8 +20,14 @@ pub(super) fn add_service(cluster: &mut Cluster, service: Service) {
     let spec = json!({"cidr": "10.250.0.0/24", "blockSize": 30, "allowedUses": ["LoadBalancer"]});
     cluster.resource("ippools/lb", spec);
     let assign_ips = Some(AssignIps::AllServices);
-    cluster.0.kube_controllers = Some(KubeControllersConfiguration { assign_ips, ..Default::default() });
-    cluster.0.services.push(versioned(Service { namespace: "default".into(), ..service }));
+    cluster.0.kube_controllers = Some(KubeControllersConfiguration {
+        assign_ips,
+        ..Default::default()
+    });
+    cluster.0.services.push(versioned(Service {
+        namespace: "default".into(),
+        ..service
+    }));
     cluster.0.mark_read([Source::Services]);
 }
 
@@ -34,36 +40,80 @@ fn with_service(record: Value, service: Service) -> Cluster {
 /// A service that was created hours ago, and asks for an IPv4 address.
 pub(super) fn web() -> Service {
     let created = "2026-05-01T08:00:00Z".parse().ok();
-    let request = ServiceRequest { v4: true, ..ServiceRequest::default() };
-    Service { name: "web".into(), created, request, ..Service::default() }
+    let request = ServiceRequest {
+        v4: true,
+        ..ServiceRequest::default()
+    };
+    Service {
+        name: "web".into(),
+        created,
+        request,
+        ..Service::default()
+    }
 }
 
 #[test]
 fn services_and_their_records() {
-    let web =
-        |ingress: &[&str]| Service { ingress: ingress.iter().map(|a| a.parse().unwrap()).collect(), ..web() };
+    let web = |ingress: &[&str]| Service {
+        ingress: ingress.iter().map(|a| a.parse().unwrap()).collect(),
+        ..web()
+    };
     let expect = |record, service, expected: &[&str], what: &str| {
         let mut cluster = with_service(record, service);
         cluster.block("10.250.0.0/30", "virtual:load-balancer", []);
         assert_eq!(verdict(&cluster), expected, "{what}");
     };
-    expect(service_record("web"), web(&["10.244.1.0"]), &[], "a record of the service holds it");
+    expect(
+        service_record("web"),
+        web(&["10.244.1.0"]),
+        &[],
+        "a record of the service holds it",
+    );
     let gone = ["leaked-address 10.244.1.0 [\"service-gone\"]"];
-    expect(service_record("gone"), web(&["10.9.9.9"]), &gone, "gone; a cloud's address is not Calico's");
-    expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
+    expect(
+        service_record("gone"),
+        web(&["10.9.9.9"]),
+        &gone,
+        "gone; a cloud's address is not Calico's",
+    );
+    expect(
+        service_record("web"),
+        web(&["10.9.9.9"]),
+        &["service-address-extra 10.244.1.0"],
+        "extra",
+    );
     let without = ["service-without-address default/web"];
-    expect(service_record("web"), web(&[]), &without, "its status comes later");
+    expect(
+        service_record("web"),
+        web(&[]),
+        &without,
+        "its status comes later",
+    );
     let of_cloud = |service: Service| {
-        let request = ServiceRequest { class: Some("cloud".into()), ..service.request.clone() };
+        let request = ServiceRequest {
+            class: Some("cloud".into()),
+            ..service.request.clone()
+        };
         Service { request, ..service }
     };
     let given_up = of_cloud(web(&[]));
-    expect(service_record("web"), given_up, &["service-address-extra 10.244.1.0"], "of another class by now");
-    let going = Service { deleting: true, ..web(&[]) };
+    expect(
+        service_record("web"),
+        given_up,
+        &["service-address-extra 10.244.1.0"],
+        "of another class by now",
+    );
+    let going = Service {
+        deleting: true,
+        ..web(&[])
+    };
     expect(Value::Null, going, &[], "somebody has deleted it");
     let foreign = of_cloud(web(&["10.250.0.9"]));
     expect(Value::Null, foreign, &[], "of another class");
-    let young = Service { created: "2026-05-01T11:55:00Z".parse().ok(), ..web(&[]) };
+    let young = Service {
+        created: "2026-05-01T11:55:00Z".parse().ok(),
+        ..web(&[])
+    };
     expect(Value::Null, young, &[], "young");
 }
 
@@ -95,7 +145,11 @@ fn services_where_the_controller_is_off() {
     add_service(&mut cluster, web());
     let controllers = |serves: bool, no_section: bool| {
         let assign_ips = serves.then_some(AssignIps::AllServices);
-        Some(KubeControllersConfiguration { assign_ips, no_section, ..Default::default() })
+        Some(KubeControllersConfiguration {
+            assign_ips,
+            no_section,
+            ..Default::default()
+        })
     };
     cluster.0.mark_read([Source::KubeControllersConfiguration]);
     let states = [
@@ -108,7 +162,9 @@ fn services_where_the_controller_is_off() {
         (None, "v3.32.1", Some("no-configuration")),
     ];
     let causes = |cluster: &Cluster| -> Vec<Value> {
-        let found = findings(cluster).into_iter().filter(|f| f.code == Code::ServiceWithoutAddress);
+        let found = findings(cluster)
+            .into_iter()
+            .filter(|f| f.code == Code::ServiceWithoutAddress);
         found.map(|f| evidence(&f)["cause"].clone()).collect()
     };
     for names_calico in [false, true] {
@@ -121,10 +177,17 @@ fn services_where_the_controller_is_off() {
     }
 
     // Another load balancer serves services that name none.
-    let mut other = Service { name: "other".into(), ..web() };
+    let mut other = Service {
+        name: "other".into(),
+        ..web()
+    };
     other.ingress.push("203.0.113.9".parse().unwrap());
     cluster.0.services.push(versioned(other));
-    assert_eq!(causes(&cluster), [json!("no-configuration")], "the service names Calico");
+    assert_eq!(
+        causes(&cluster),
+        [json!("no-configuration")],
+        "the service names Calico"
+    );
     cluster.0.services[0].value.request.pools_v4 = None;
     assert_eq!(causes(&cluster), [Value::Null; 0]);
     cluster.0.services.pop();
@@ -149,7 +212,12 @@ fn services_where_the_controller_is_off() {
 #[test]
 fn a_service_of_two_families_needs_both_addresses() {
     let mut cluster = whole();
-    let request = ServiceRequest { v4: true, v6: true, dual_stack: true, ..ServiceRequest::default() };
+    let request = ServiceRequest {
+        v4: true,
+        v6: true,
+        dual_stack: true,
+        ..ServiceRequest::default()
+    };
     add_service(&mut cluster, Service { request, ..web() });
     let v6 = json!({"cidr": "fd00:250::/112", "blockSize": 122, "allowedUses": ["LoadBalancer"]});
     cluster.resource("ippools/lb6", v6);
@@ -161,15 +229,31 @@ fn a_service_of_two_families_needs_both_addresses() {
     cluster.0.services[0].value = service;
     cluster.block("10.250.0.0/30", "virtual:load-balancer", [record]);
     let found = findings(&cluster);
-    let found = found.iter().find(|found| found.code == Code::ServiceWithoutAddress).unwrap();
+    let found = found
+        .iter()
+        .find(|found| found.code == Code::ServiceWithoutAddress)
+        .unwrap();
     assert!(
-        found.message().contains("without an IPv6 address: the controller asks for no IPv6"),
+        found
+            .message()
+            .contains("without an IPv6 address: the controller asks for no IPv6"),
         "{found:?}"
     );
     let refusal = &evidence(found)["refusals"][0];
-    assert_eq!((&refusal["family"], &refusal["reason"]), (&json!("ipv6"), &json!("has-other-family")));
+    assert_eq!(
+        (&refusal["family"], &refusal["reason"]),
+        (&json!("ipv6"), &json!("has-other-family"))
+    );
 
-    cluster.0.services[0].value.ingress.push("fd00:250::1".parse().unwrap());
+    cluster.0.services[0]
+        .value
+        .ingress
+        .push("fd00:250::1".parse().unwrap());
     let verdict = structure_tests::verdict(&cluster);
-    assert!(verdict.iter().all(|found| !found.contains("service-without-address")), "{verdict:?}");
+    assert!(
+        verdict
+            .iter()
+            .all(|found| !found.contains("service-without-address")),
+        "{verdict:?}"
+    );
 }

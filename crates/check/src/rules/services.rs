@@ -14,12 +14,19 @@ use crate::services::{FamilyOfService, ServiceExplanation, ServiceState, Service
 /// Checks whether the services that Calico serves, or should serve, have their addresses.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let is_old = |service: &Service| {
-        service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
+        service
+            .created
+            .is_some_and(|created| context.now.duration_since(created) >= context.grace)
     };
     let services = Services::new(context);
     for service in context.snapshot.services.iter().map(|service| &service.value) {
         if !service.is_internal && !service.deleting && is_old(service) && may_lack(&services, service) {
-            out.extend(without_address(context, &services, &services.explain(service), service));
+            out.extend(without_address(
+                context,
+                &services,
+                &services.explain(service),
+                service,
+            ));
         }
     }
 }
@@ -30,10 +37,15 @@ fn may_lack(services: &Services<'_, '_>, service: &Service) -> bool {
         return !service.has_hostname;
     }
     let names_addresses = service.request.addresses.is_some();
-    let lacks_family = Family::BOTH.into_iter().any(|family| Services::lacks(service, family));
+    let lacks_family = Family::BOTH
+        .into_iter()
+        .any(|family| Services::lacks(service, family));
     (names_addresses || service.request.dual_stack)
         && lacks_family
-        && service.ingress.iter().all(|address| services.is_of_calico(service, *address))
+        && service
+            .ingress
+            .iter()
+            .all(|address| services.is_of_calico(service, *address))
 }
 
 fn without_address(
@@ -86,9 +98,18 @@ fn without_address(
     let name = service.full_name();
     let says = format!("{} is a LoadBalancer service without {lacked}{why}", short(&name));
     let refusals = missing.iter().filter_map(|family| refusal(family)).collect();
-    let evidence = OwnerEvidence { cause, refusals, ..OwnerEvidence::new(OwnerKind::Service, name.clone()) };
+    let evidence = OwnerEvidence {
+        cause,
+        refusals,
+        ..OwnerEvidence::new(OwnerKind::Service, name.clone())
+    };
     let evidence = Evidence::Endpoint(Box::new(evidence));
-    let finding = Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), says, evidence);
+    let finding = Finding::new(
+        Code::ServiceWithoutAddress,
+        Subject::Service(name),
+        says,
+        evidence,
+    );
     Some(finding.depending_on([service.key()]))
 }
 
@@ -100,13 +121,20 @@ fn cause_of_refusals(missing: &[&FamilyOfService]) -> Option<NoAddress> {
     if missing.iter().any(|family| is_manual(&family)) {
         return Some(NoAddress::PoolsManual);
     }
-    missing.iter().any(|family| family.why().is_some()).then_some(NoAddress::Refused)
+    missing
+        .iter()
+        .any(|family| family.why().is_some())
+        .then_some(NoAddress::Refused)
 }
 
 fn in_words(missing: &[&FamilyOfService]) -> String {
     let mut reasons: Vec<String> = missing.iter().filter_map(|family| family.why()).collect();
     reasons.dedup();
-    if reasons.is_empty() { String::new() } else { format!(": {}", joined(reasons, ", and ")) }
+    if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", joined(reasons, ", and "))
+    }
 }
 
 fn refusal(family: &FamilyOfService) -> Option<RefusalEvidence> {

@@ -37,8 +37,10 @@ impl Store {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let mut snapshot =
-            Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            taken_at: "2026-05-01T12:00:00Z".parse().unwrap(),
+            ..Snapshot::default()
+        };
         snapshot.mark_read(ETCD_SOURCES);
         for (path, (value, revision)) in &self.entries {
             snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), *revision);
@@ -90,7 +92,10 @@ fn life() -> Vec<(String, Value)> {
         (BLOCK, Value::Null),
         (AFFINITY, Value::Null),
     ];
-    writes.into_iter().map(|(path, value)| (path.to_owned(), value)).collect()
+    writes
+        .into_iter()
+        .map(|(path, value)| (path.to_owned(), value))
+        .collect()
 }
 
 #[test]
@@ -123,6 +128,16 @@ fn findings_about_unchanged_objects_stay() {
     store.put(&format!("{RESOURCE_PREFIX}nodes/node-2"), json!({}));
     let mut report = check(&first, &Options::default());
     drop_changed(&mut report, &first, &store.snapshot());
-    let found: Vec<String> = report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
-    assert_eq!(found, ["unsettled-affinity node-1/10.244.1.0/30", "orphan-handle k8s-pod-network.web-0"]);
+    let found: Vec<String> = report
+        .findings
+        .iter()
+        .map(|f| format!("{} {}", f.code, f.subject))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "unsettled-affinity node-1/10.244.1.0/30",
+            "orphan-handle k8s-pod-network.web-0"
+        ]
+    );
 }

@@ -13,7 +13,9 @@ use crate::{Code, Finding, Options, check};
 /// A healthy cluster of which all sources were read. node-1 has one /30, a tunnel address and a pod.
 pub(super) fn whole() -> Cluster {
     let mut cluster = Cluster::new();
-    cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
+    cluster
+        .0
+        .mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
     cluster.block("10.244.1.0/30", "host:node-1", [tunnel("node-1"), pod("web-0")]);
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
     cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
@@ -33,7 +35,10 @@ pub(super) fn findings(cluster: &Cluster) -> Vec<Finding> {
 
 /// All findings, each as `code subject`.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
-    findings(cluster).iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
+    findings(cluster)
+        .iter()
+        .map(|f| format!("{} {}", f.code, f.subject))
+        .collect()
 }
 
 pub(super) fn only(cluster: &Cluster, code: Code) -> Finding {
@@ -52,7 +57,13 @@ fn unread_sources_cause_no_findings() {
     cluster.block("10.244.1.4/30", "host:node-9", []);
     cluster.affinity("host/node-9", "10.244.1.8/30", json!({}));
     cluster.handle("lonely", json!({"10.244.1.4/30": 1}));
-    for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Nodes] {
+    for source in [
+        Source::Blocks,
+        Source::Affinities,
+        Source::Handles,
+        Source::Pools,
+        Source::Nodes,
+    ] {
         cluster.0.coverage.insert(source, Coverage::Partial);
     }
     assert_eq!(verdict(&cluster), [""; 0]);
@@ -66,7 +77,13 @@ fn an_unowned_block_is_empty_even_with_what_windows_reserves() {
     cluster.block("10.244.1.8/30", Value::Null, [windows(), windows(), windows()]);
     let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
     cluster.block("10.244.1.12/30", Value::Null, [cooling]);
-    assert_eq!(verdict(&cluster), ["empty-unowned-block 10.244.1.4/30", "empty-unowned-block 10.244.1.8/30"]);
+    assert_eq!(
+        verdict(&cluster),
+        [
+            "empty-unowned-block 10.244.1.4/30",
+            "empty-unowned-block 10.244.1.8/30"
+        ]
+    );
 }
 
 #[test]
@@ -83,7 +100,11 @@ fn a_block_without_affinity_rests_on_both_keys() {
     assert_eq!(finding.nodes, ["node-1"]);
     cluster.affinity("host/node-1", "10.244.1.4/30", json!([]));
     let expected = ["undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30"];
-    assert_eq!(verdict(&cluster), expected, "an affinity that does not decode exists");
+    assert_eq!(
+        verdict(&cluster),
+        expected,
+        "an affinity that does not decode exists"
+    );
 }
 
 #[test]
@@ -93,7 +114,11 @@ fn blocks_marked_deleted_are_absent() {
     gone["deleted"] = true.into();
     cluster.put(&values::block_key("10.244.1.4/30"), gone);
     cluster.affinity("host/node-1", "10.244.1.4/30", json!({"state": "confirmed"}));
-    cluster.affinity("host/node-9", "10.244.1.8/30", json!({"state": "pending", "deleted": true}));
+    cluster.affinity(
+        "host/node-9",
+        "10.244.1.8/30",
+        json!({"state": "pending", "deleted": true}),
+    );
     let expected = [
         "half-deleted 10.244.1.4/30",
         "half-deleted node-9/10.244.1.8/30",
@@ -111,9 +136,11 @@ fn a_broken_block_is_judged_by_its_key_alone() {
     cluster.put(&values::block_key("10.244.1.4/31"), short);
     cluster.put(&values::block_key("10.244.1.4/30"), json!("nonsense"));
     cluster.put(&values::block_key("192.168.0.0/30"), json!([]));
-    for (holder, cidr) in
-        [("node-1", "10.244.1.4/31"), ("node-2", "10.244.1.4/30"), ("node-3", "192.168.0.0/30")]
-    {
+    for (holder, cidr) in [
+        ("node-1", "10.244.1.4/31"),
+        ("node-2", "10.244.1.4/30"),
+        ("node-3", "192.168.0.0/30"),
+    ] {
         cluster.affinity(&format!("host/{holder}"), cidr, json!({"state": "pending"}));
     }
     let expected = [
@@ -133,9 +160,11 @@ fn a_broken_block_is_judged_by_its_key_alone() {
 #[test]
 fn overlaps_name_each_other_once() {
     let mut cluster = whole();
-    for (cidr, owner) in
-        [("10.244.1.4/30", "host:node-1"), ("10.244.1.4/32", "host:node-2"), ("10.244.1.5/32", "host:node-3")]
-    {
+    for (cidr, owner) in [
+        ("10.244.1.4/30", "host:node-1"),
+        ("10.244.1.4/32", "host:node-2"),
+        ("10.244.1.5/32", "host:node-3"),
+    ] {
         cluster.block(cidr, owner, []);
     }
     let found: Vec<(String, Value)> = findings(&cluster)
@@ -144,11 +173,23 @@ fn overlaps_name_each_other_once() {
         .map(|f| (f.message(), json!(f.nodes)))
         .collect();
     let expected = [
-        ("10.244.1.4/30 overlaps 10.244.1.4/32 and 10.244.1.5/32", json!(["node-1", "node-2", "node-3"])),
-        ("10.244.1.4/32 overlaps 10.244.1.4/30", json!(["node-1", "node-2"])),
-        ("10.244.1.5/32 overlaps 10.244.1.4/30", json!(["node-1", "node-3"])),
+        (
+            "10.244.1.4/30 overlaps 10.244.1.4/32 and 10.244.1.5/32",
+            json!(["node-1", "node-2", "node-3"]),
+        ),
+        (
+            "10.244.1.4/32 overlaps 10.244.1.4/30",
+            json!(["node-1", "node-2"]),
+        ),
+        (
+            "10.244.1.5/32 overlaps 10.244.1.4/30",
+            json!(["node-1", "node-3"]),
+        ),
     ];
-    assert_eq!(found, expected.map(|(message, nodes)| (message.to_owned(), nodes)));
+    assert_eq!(
+        found,
+        expected.map(|(message, nodes)| (message.to_owned(), nodes))
+    );
 }
 
 #[test]
@@ -160,8 +201,14 @@ fn pools_of_any_state_contain_blocks() {
     assert!(verdict(&cluster).contains(&"block-outside-pools 10.250.0.0/30".to_owned()));
     let mut broken = Cluster(cluster.0.clone());
     broken.put(&format!("{RESOURCE_PREFIX}ippools/broken"), json!({"spec": {}}));
-    assert!(!verdict(&broken).iter().any(|f| f.starts_with("block-outside")), "a pool does not decode");
-    cluster.resource("ippools/old", json!({"cidr": "10.250.0.0/24", "disabled": true, "blockSize": 30}));
+    assert!(
+        !verdict(&broken).iter().any(|f| f.starts_with("block-outside")),
+        "a pool does not decode"
+    );
+    cluster.resource(
+        "ippools/old",
+        json!({"cidr": "10.250.0.0/24", "disabled": true, "blockSize": 30}),
+    );
     assert_eq!(verdict(&cluster), [""; 0]);
 }
 
@@ -170,9 +217,18 @@ fn a_block_size_that_one_of_several_pools_has_is_fine() {
     let mut cluster = whole();
     cluster.only_pool("a", json!({"cidr": "10.244.0.0/16"}));
     assert_eq!(verdict(&cluster), ["block-size-mismatch 10.244.1.0/30"]);
-    assert_eq!(evidence(&only(&cluster, Code::BlockSizeMismatch))["pools"], json!(["a /26"]));
+    assert_eq!(
+        evidence(&only(&cluster, Code::BlockSizeMismatch))["pools"],
+        json!(["a /26"])
+    );
     cluster.resource("ippools/b", json!({"cidr": "10.244.0.0/20", "blockSize": 30}));
-    assert_eq!(verdict(&cluster), ["overlapping-pools 10.244.0.0/16", "overlapping-pools 10.244.0.0/20"]);
+    assert_eq!(
+        verdict(&cluster),
+        [
+            "overlapping-pools 10.244.0.0/16",
+            "overlapping-pools 10.244.0.0/20"
+        ]
+    );
 }
 
 #[test]
@@ -182,9 +238,16 @@ fn affinities_of_several_nodes_conflict_unless_one_is_pending() {
     cluster.affinity("host/node-2", "10.244.1.0/30", json!({"state": "pending"}));
     assert!(!verdict(&cluster).contains(&"affinity-conflict 10.244.1.0/30".to_owned()));
     cluster.0.affinities.pop();
-    cluster.affinity("host/node-2", "10.244.1.0/30", json!({"state": "pendingDeletion"}));
+    cluster.affinity(
+        "host/node-2",
+        "10.244.1.0/30",
+        json!({"state": "pendingDeletion"}),
+    );
     let conflict = only(&cluster, Code::AffinityConflict);
-    assert_eq!(evidence(&conflict)["others"], json!(["node-1/10.244.1.0/30", "node-2/10.244.1.0/30"]));
+    assert_eq!(
+        evidence(&conflict)["others"],
+        json!(["node-1/10.244.1.0/30", "node-2/10.244.1.0/30"])
+    );
     assert_eq!((conflict.nodes.len(), conflict.depends_on.len()), (2, 3));
 }
 
@@ -192,22 +255,36 @@ fn affinities_of_several_nodes_conflict_unless_one_is_pending() {
 fn affinities_of_unknown_types_say_nothing_else() {
     let mut cluster = whole();
     cluster.affinity("@/node-9", "10.244.1.0/30", json!({"state": "pending"}));
-    assert_eq!(verdict(&cluster), ["unexpected-affinity-type node-9/10.244.1.0/30"]);
+    assert_eq!(
+        verdict(&cluster),
+        ["unexpected-affinity-type node-9/10.244.1.0/30"]
+    );
     assert!(only(&cluster, Code::UnexpectedAffinityType).depends_on.is_empty());
     let key = |node: &str| match Key::parse(&format!("/calico/ipam/v2/@/{node}/ipv4/block/10.244.1.0-30")) {
         Ok(Some(Key::Affinity(AffinityKey { kind, .. }))) => kind.to_string(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(evidence(&only(&cluster, Code::UnexpectedAffinityType))["type"], key("node-9"));
+    assert_eq!(
+        evidence(&only(&cluster, Code::UnexpectedAffinityType))["type"],
+        key("node-9")
+    );
 }
 
 #[test]
 fn a_virtual_holder_needs_no_node_and_is_no_conflict() {
     let mut cluster = whole();
     cluster.block("10.244.1.4/30", "virtual:load-balancer", []);
-    cluster.affinity("virtual/load-balancer", "10.244.1.4/30", json!({"state": "confirmed"}));
+    cluster.affinity(
+        "virtual/load-balancer",
+        "10.244.1.4/30",
+        json!({"state": "confirmed"}),
+    );
     assert_eq!(verdict(&cluster), [""; 0]);
-    cluster.affinity("host/load-balancer", "10.244.1.4/30", json!({"state": "confirmed"}));
+    cluster.affinity(
+        "host/load-balancer",
+        "10.244.1.4/30",
+        json!({"state": "confirmed"}),
+    );
     let expected = [
         "affinity-block-mismatch load-balancer/10.244.1.4/30",
         "affinity-of-missing-node load-balancer/10.244.1.4/30",
@@ -221,11 +298,24 @@ fn settings() {
     let key = format!("{RESOURCE_PREFIX}clusterinformations/default");
     cluster.put(&key, json!({"spec": {"datastoreReady": false}}));
     cluster.config(json!({}));
-    assert_eq!(verdict(&cluster), ["datastore-locked default", "auto-allocation-off default"]);
+    assert_eq!(
+        verdict(&cluster),
+        ["datastore-locked default", "auto-allocation-off default"]
+    );
     let resource = format!("{RESOURCE_PREFIX}ipamconfigurations/default");
-    cluster.put(&resource, json!({"spec": {"maxBlocksPerHost": 20, "ipCooldownSeconds": -1}}));
-    assert_eq!(verdict(&cluster).len(), 2, "20 blocks are the default, no cooldown is none");
-    cluster.put(&resource, json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}));
+    cluster.put(
+        &resource,
+        json!({"spec": {"maxBlocksPerHost": 20, "ipCooldownSeconds": -1}}),
+    );
+    assert_eq!(
+        verdict(&cluster).len(),
+        2,
+        "20 blocks are the default, no cooldown is none"
+    );
+    cluster.put(
+        &resource,
+        json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}),
+    );
     let mismatch = only(&cluster, Code::ConfigurationMismatch);
     let settings = evidence(&mismatch);
     let expected = ["autoAllocateBlocks", "strictAffinity"];
@@ -233,20 +323,38 @@ fn settings() {
     assert_eq!(settings["strictAffinity"][&resource], "true");
     cluster.config(json!("broken"));
     cluster.0.ipam_config = None;
-    assert_eq!(verdict(&cluster), ["datastore-locked default", "undecodable-object /calico/ipam/v2/config"]);
+    assert_eq!(
+        verdict(&cluster),
+        [
+            "datastore-locked default",
+            "undecodable-object /calico/ipam/v2/config"
+        ]
+    );
 }
 
 #[test]
 fn endpoints_on_missing_nodes() {
     let mut cluster = whole();
-    cluster.resource("nodes/calico-2", json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "node-2"}]}));
+    cluster.resource(
+        "nodes/calico-2",
+        json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "node-2"}]}),
+    );
     cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-3"), json!([]));
-    for (node, pod) in [("node-2", "a"), ("calico-2", "b"), ("node-3", "c"), ("node-9", "d"), ("", "e")] {
+    for (node, pod) in [
+        ("node-2", "a"),
+        ("calico-2", "b"),
+        ("node-3", "c"),
+        ("node-9", "d"),
+        ("", "e"),
+    ] {
         cluster.endpoint(node, pod, &[]);
     }
     let finding = only(&cluster, Code::EndpointOfMissingNode);
     assert_eq!(finding.subject.to_string(), "default/node--9-k8s-d-eth0");
-    assert_eq!((finding.subject.kind(), finding.nodes), ("endpoint", vec!["node-9".to_owned()]));
+    assert_eq!(
+        (finding.subject.kind(), finding.nodes),
+        ("endpoint", vec!["node-9".to_owned()])
+    );
 }
 
 #[test]
@@ -260,7 +368,10 @@ fn defects_of_one_object_are_one_finding() {
     let found = findings(&cluster);
     let messages: Vec<String> = found.iter().map(Finding::message).collect();
     assert_eq!(found.len(), 3, "{messages:?}");
-    assert!(messages[0].contains("odd\\r\\nkey is not a Calico key: "), "{messages:?}");
+    assert!(
+        messages[0].contains("odd\\r\\nkey is not a Calico key: "),
+        "{messages:?}"
+    );
     assert!(messages[1].ends_with("and 1 more"), "{messages:?}");
     assert_eq!(evidence(&found[1])["fields"].as_array().unwrap().len(), 2);
     assert_eq!(found[2].nodes, ["node-1"]);
@@ -283,7 +394,14 @@ fn keys_that_a_get_does_not_find() {
         "undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.9-30",
         "block-outside-pools fd00::a:0/126",
     ];
-    assert_eq!(verdict(&cluster), expected, "neither what the block records nor the handle is judged");
+    assert_eq!(
+        verdict(&cluster),
+        expected,
+        "neither what the block records nor the handle is judged"
+    );
     let message = &findings(&cluster)[0].message();
-    assert!(message.contains("Calico looks for it by the name 10.244.1.4-30"), "{message}");
+    assert!(
+        message.contains("Calico looks for it by the name 10.244.1.4-30"),
+        "{message}"
+    );
 }

@@ -13,7 +13,9 @@ use crate::test_cluster::Cluster;
 fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.nodes.clear();
-    cluster.only_pool("default", pool).resource("nodes/node-1", tunnel);
+    cluster
+        .only_pool("default", pool)
+        .resource("nodes/node-1", tunnel);
     let mut value = node;
     value["metadata"] = json!({"labels": labels});
     cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-2"), value);
@@ -23,12 +25,16 @@ fn cluster(tunnel: Value, node: Value, labels: Value, pool: Value) -> Cluster {
 }
 
 fn missing(cluster: &Cluster) -> Vec<String> {
-    let found = findings(cluster).into_iter().filter(|finding| finding.code == Code::TunnelAddressMissing);
+    let found = findings(cluster)
+        .into_iter()
+        .filter(|finding| finding.code == Code::TunnelAddressMissing);
     found.map(|finding| finding.message()).collect()
 }
 
 fn says(fields: &str) -> Vec<String> {
-    vec![format!("node-2 lacks a tunnel address of a kind that other nodes have: {fields}")]
+    vec![format!(
+        "node-2 lacks a tunnel address of a kind that other nodes have: {fields}"
+    )]
 }
 
 #[test]
@@ -36,7 +42,9 @@ fn a_node_needs_the_tunnel_of_a_pool_that_selects_it() {
     let vxlan = || json!({"ipv4VXLANTunnelAddr": "10.244.9.0"});
     let pool = |settings: Value| {
         let mut pool = json!({"cidr": "10.244.0.0/16", "blockSize": 30});
-        pool.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        pool.as_object_mut()
+            .unwrap()
+            .extend(settings.as_object().unwrap().clone());
         pool
     };
     let judged = |settings: Value| missing(&cluster(vxlan(), json!({}), json!({}), pool(settings)));
@@ -54,10 +62,22 @@ fn a_node_needs_the_tunnel_of_a_pool_that_selects_it() {
     }
     let always = || pool(json!({"vxlanMode": "Always"}));
     let windows = json!({"kubernetes.io/os": "windows"});
-    assert_eq!(missing(&cluster(vxlan(), json!({}), windows, always())), [""; 0], "Windows has none");
-    assert_eq!(missing(&cluster(json!({}), json!({}), json!({}), always())), [""; 0], "nobody has one");
+    assert_eq!(
+        missing(&cluster(vxlan(), json!({}), windows, always())),
+        [""; 0],
+        "Windows has none"
+    );
+    assert_eq!(
+        missing(&cluster(json!({}), json!({}), json!({}), always())),
+        [""; 0],
+        "nobody has one"
+    );
     let broken = json!({"spec": {"ipv4VXLANTunnelAddr": "10.244.9.x"}});
-    assert_eq!(missing(&cluster(vxlan(), broken, json!({}), always())), [""; 0], "it is not known");
+    assert_eq!(
+        missing(&cluster(vxlan(), broken, json!({}), always())),
+        [""; 0],
+        "it is not known"
+    );
     let mut without_block = cluster(vxlan(), json!({}), json!({}), always());
     without_block.0.blocks.pop();
     assert_eq!(missing(&without_block), [""; 0], "Calico may not run there yet");
@@ -77,7 +97,11 @@ fn a_key_of_wireguard_needs_an_address_of_its_family() {
     assert_eq!(judged(json!({})), [""; 0], "WireGuard is off there");
     let mut two = cluster(peer.clone(), both, json!({}), v4.clone());
     two.resource("ippools/six", json!({"cidr": "fd00::/64", "blockSize": 122}));
-    assert_eq!(missing(&two), says("spec.wireguard.interfaceIPv4Address"), "it has no block of IPv6");
+    assert_eq!(
+        missing(&two),
+        says("spec.wireguard.interfaceIPv4Address"),
+        "it has no block of IPv6"
+    );
     two.block("fd00::4/126", "host:node-2", []);
     let fields = "spec.wireguard.interfaceIPv4Address and spec.wireguard.interfaceIPv6Address";
     assert_eq!(missing(&two), says(fields));

@@ -19,12 +19,19 @@ use crate::names::{list, short};
 /// IPAM, since tunnels can then have such addresses, too, without a field in the node object.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let (snapshot, index) = (context.snapshot, &context.index);
-    let is_read = [Source::Nodes, Source::Pools, Source::Blocks].into_iter().all(|s| snapshot.has_read(s));
+    let is_read = [Source::Nodes, Source::Pools, Source::Blocks]
+        .into_iter()
+        .all(|s| snapshot.has_read(s));
     if !is_read || index.services_only || index.host_local_pods > 0 {
         return;
     }
     let is_linux = |node: &&Node| !node.is_windows() && !node.is_virtual_kubelet();
-    let nodes: Vec<&Node> = snapshot.nodes.iter().map(|node| &node.value).filter(is_linux).collect();
+    let nodes: Vec<&Node> = snapshot
+        .nodes
+        .iter()
+        .map(|node| &node.value)
+        .filter(is_linux)
+        .collect();
     let has = |node: &Node, kind| node.tunnels.iter().any(|(of, _)| *of == kind);
     let is_used = |kind: &TunnelKind| nodes.iter().any(|node| has(node, *kind));
     let kinds: Vec<TunnelKind> = TunnelKind::ALL.into_iter().filter(is_used).collect();
@@ -34,7 +41,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
     let pools = TunnelPools::new(snapshot);
     let answers = LazyCell::new(|| Answers::new(context));
-    let owned = index.blocks.iter().filter_map(|block| Some((block.host()?, !is_v4(block.key))));
+    let owned = index
+        .blocks
+        .iter()
+        .filter_map(|block| Some((block.host()?, !is_v4(block.key))));
     let hosts: HashSet<(&str, bool)> = owned.collect();
     let is_broken = |node: &Node| {
         let key = Some(Key::Node(node.name.clone()));
@@ -43,11 +53,19 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     for node in &nodes {
         let needs = |kind: &TunnelKind| pools.of(node, *kind).next().is_some();
         let runs = |kind: &TunnelKind| hosts.contains(&(node.name.as_str(), kind.is_v6()));
-        let lacking = kinds.iter().filter(|kind| !has(node, **kind) && runs(kind) && needs(kind));
+        let lacking = kinds
+            .iter()
+            .filter(|kind| !has(node, **kind) && runs(kind) && needs(kind));
         let lacking: Vec<TunnelKind> = lacking.copied().collect();
         if !lacking.is_empty() && !is_broken(node) {
-            let tunnels = answers.as_ref().map(|answers| answers.outlook.tunnels(node, &pools));
-            out.push(finding(node, &lacking, refusal(&tunnels.unwrap_or_default(), &lacking)));
+            let tunnels = answers
+                .as_ref()
+                .map(|answers| answers.outlook.tunnels(node, &pools));
+            out.push(finding(
+                node,
+                &lacking,
+                refusal(&tunnels.unwrap_or_default(), &lacking),
+            ));
         }
     }
 }
@@ -61,13 +79,19 @@ fn refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
 fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
     let name = node.name.clone();
     let fields: Vec<OwnerField> = lacking.iter().map(|kind| OwnerField::Tunnel(*kind)).collect();
-    let mut says =
-        format!("{} lacks a tunnel address of a kind that other nodes have: {}", short(&name), list(&fields));
+    let mut says = format!(
+        "{} lacks a tunnel address of a kind that other nodes have: {}",
+        short(&name),
+        list(&fields)
+    );
     if let Some(refusal) = refusal {
         says.push_str(&format!("; calico-node cannot assign it: {refusal}"));
     }
-    let evidence =
-        OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
+    let evidence = OwnerEvidence {
+        node: name.clone(),
+        fields,
+        ..OwnerEvidence::new(OwnerKind::Node, name.clone())
+    };
     let subject = Subject::Node(name.clone());
     let evidence = Evidence::Endpoint(Box::new(evidence));
     // Calico assigns the address before the node object names it.

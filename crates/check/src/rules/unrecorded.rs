@@ -24,8 +24,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let are_read = snapshot.has_read(Source::Pools) && snapshot.has_read(Source::Blocks);
     // Clusters with an older Calico have no reservations.
     let reservations = snapshot.coverage.get(&Source::Reservations);
-    let are_known =
-        matches!(reservations, Some(Coverage::Read | Coverage::Skipped(WhySkipped::NotInstalled(_))));
+    let are_known = matches!(
+        reservations,
+        Some(Coverage::Read | Coverage::Skipped(WhySkipped::NotInstalled(_)))
+    );
     if context.index.services_only || !are_read || !are_known {
         return;
     }
@@ -42,7 +44,12 @@ fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     for (position, service) in (0..).zip(&context.snapshot.services) {
         for address in service.value.ingress.iter().filter(|_| !service.value.deleting) {
             if context.index.node_of_own_address(*address).is_none() {
-                out.extend(unrecorded(context, Owner::Service(position), *address, How::Foreign));
+                out.extend(unrecorded(
+                    context,
+                    Owner::Service(position),
+                    *address,
+                    How::Foreign,
+                ));
             }
         }
     }
@@ -50,7 +57,12 @@ fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let nodes: Vec<Text> = snapshot.nodes.iter().flat_map(|node| node.value.names()).map(Text::new).collect();
+    let nodes: Vec<Text> = snapshot
+        .nodes
+        .iter()
+        .flat_map(|node| node.value.names())
+        .map(Text::new)
+        .collect();
     let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
@@ -113,13 +125,19 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     index.enabled_pool_around(address)?;
     let own = Owner::Pod(position);
     let pod = &context.snapshot.pods[position as usize].value;
-    let others =
-        index.uses_of(address).iter().filter(|used| index.identity(used.owner) != index.identity(own));
+    let others = index
+        .uses_of(address)
+        .iter()
+        .filter(|used| index.identity(used.owner) != index.identity(own));
     let mut uses: Vec<Use> = others.copied().collect();
-    let records: Vec<Record<'_, '_>> =
-        index.records_of(address).filter(|record| !record.allocation.attribute.is_cooling()).collect();
+    let records: Vec<Record<'_, '_>> = index
+        .records_of(address)
+        .filter(|record| !record.allocation.attribute.is_cooling())
+        .collect();
     let is_recorded_for_other = records.iter().any(|record| {
-        let Some((namespace, name)) = Claim::of(&record.allocation.attribute).pod() else { return false };
+        let Some((namespace, name)) = Claim::of(&record.allocation.attribute).pod() else {
+            return false;
+        };
         let is_own = pod.namespace() == *namespace && pod.name() == *name;
         let other = index.pod(Text::new(&namespace).as_ref(), Text::new(&name).as_ref());
         !is_own && other.is_some_and(|other| !context.snapshot.pods[other as usize].value.finished)
@@ -130,8 +148,16 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     let others = context.index.describe_users(address, &uses);
     uses.push(Use { address, owner: own });
     uses.sort_unstable();
-    let blocks = index.blocks_around(address).next().map_or(&[][..], std::slice::from_ref);
-    let address = Address { address, records: &records, uses: &uses, blocks };
+    let blocks = index
+        .blocks_around(address)
+        .next()
+        .map_or(&[][..], std::slice::from_ref);
+    let address = Address {
+        address,
+        records: &records,
+        uses: &uses,
+        blocks,
+    };
     Some(finding(context, Code::DuplicateAddress, &address, |evidence| {
         let name = name_of_pod(pod);
         let name = short(&name);
@@ -139,7 +165,11 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
         match others.is_empty() {
             false => format!("is used by {} and {name}{how}", names_of_owners(&others)),
             true => {
-                let recorded = evidence.holding().map(|record| record.holder()).next().unwrap_or_default();
+                let recorded = evidence
+                    .holding()
+                    .map(|record| record.holder())
+                    .next()
+                    .unwrap_or_default();
                 format!("is used by {name}{how}, but recorded for {recorded}")
             }
         }
@@ -149,10 +179,20 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
 fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
-    let is_reserved = || context.snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
+    let is_reserved = || {
+        context
+            .snapshot
+            .reserved_cidrs()
+            .any(|cidr| cidr.contains(&address))
+    };
     let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
-    let is_recorded =
-        || around.iter().any(|block| block.usable.is_none_or(|block| block.allocation_of(address).is_some()));
+    let is_recorded = || {
+        around.iter().any(|block| {
+            block
+                .usable
+                .is_none_or(|block| block.allocation_of(address).is_some())
+        })
+    };
     if !pool.allows(PoolUse::Workload)
         || !index.uses_of(address).is_empty()
         || index.is_unknown(address.into())
@@ -161,14 +201,34 @@ fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) ->
     {
         return None;
     }
-    let blocks = around.first().map_or(&[][..], |block| std::slice::from_ref(*block));
-    let place = blocks.first().map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
+    let blocks = around
+        .first()
+        .map_or(&[][..], |block| std::slice::from_ref(*block));
+    let place = blocks
+        .first()
+        .map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
     let uses = [Use { address, owner }];
-    let address = Address { address, records: &[], uses: &uses, blocks };
-    Some(finding(context, Code::UnrecordedAddress, &address, |evidence| match how {
-        How::Floating => {
-            format!("is a floating address of {}, but not assigned by Calico and {place}", evidence.users())
-        }
-        _ => format!("is used by {}, but not assigned by Calico and {place}", evidence.users()),
-    }))
+    let address = Address {
+        address,
+        records: &[],
+        uses: &uses,
+        blocks,
+    };
+    Some(finding(
+        context,
+        Code::UnrecordedAddress,
+        &address,
+        |evidence| match how {
+            How::Floating => {
+                format!(
+                    "is a floating address of {}, but not assigned by Calico and {place}",
+                    evidence.users()
+                )
+            }
+            _ => format!(
+                "is used by {}, but not assigned by Calico and {place}",
+                evidence.users()
+            ),
+        },
+    ))
 }

@@ -30,9 +30,16 @@ pub(crate) fn check_on(context: &Context<'_>, changed: &Snapshot, out: &mut Vec<
     if !context.serves_pods() {
         return;
     }
-    let Some(answers) = Answers::on(context, changed) else { return };
+    let Some(answers) = Answers::on(context, changed) else {
+        return;
+    };
     let kinds = Kinds::new(&answers);
-    let judge = Judge { context, waiting: waiting(&answers, &kinds), answers, kinds };
+    let judge = Judge {
+        context,
+        waiting: waiting(&answers, &kinds),
+        answers,
+        kinds,
+    };
     let nodes = judge.nodes();
     judge.report_pods(nodes.served, out);
     judge.report_nodes(nodes, out);
@@ -40,9 +47,14 @@ pub(crate) fn check_on(context: &Context<'_>, changed: &Snapshot, out: &mut Vec<
 
 /// The nodes that get no further address, according to findings. What may be intended is information, and does not count.
 pub fn nodes_without_addresses(findings: &[Finding]) -> BTreeSet<&str> {
-    let of_nodes = findings.iter().filter(|finding| finding.code == Code::NodeWithoutAddresses);
+    let of_nodes = findings
+        .iter()
+        .filter(|finding| finding.code == Code::NodeWithoutAddresses);
     let certain = of_nodes.filter(|finding| finding.severity != Severity::Info);
-    certain.flat_map(|finding| &finding.nodes).map(String::as_str).collect()
+    certain
+        .flat_map(|finding| &finding.nodes)
+        .map(String::as_str)
+        .collect()
 }
 
 /// A waiting pod that gets no address.
@@ -67,7 +79,12 @@ fn waiting<'s>(answers: &Answers<'_, 's>, kinds: &Kinds<'s>) -> Vec<WaitingPod<'
         // What depends on unknown data is not reported.
         let refusals = answers.refusals(pod, &node).unwrap_or_default();
         if !refusals.is_empty() {
-            found.push(WaitingPod { pod, node, refusals, wants_any: answers.wants_any(pod) });
+            found.push(WaitingPod {
+                pod,
+                node,
+                refusals,
+                wants_any: answers.wants_any(pod),
+            });
         }
     }
     found.sort_by_cached_key(|waiting| name_of_pod(waiting.pod));
@@ -102,10 +119,16 @@ struct Judge<'c, 's> {
 
 impl<'s> Judge<'_, 's> {
     fn nodes(&self) -> Nodes<'s> {
-        let mut found = Nodes { refusals: Vec::new(), served: [false; 2] };
+        let mut found = Nodes {
+            refusals: Vec::new(),
+            served: [false; 2],
+        };
         let mut waiting: HashMap<&str, Vec<(Family, &'static str)>> = HashMap::new();
         for pod in self.waiting.iter().filter(|pod| pod.wants_any) {
-            let reasons = pod.refusals.iter().map(|(family, refused)| (*family, refused.reason.name()));
+            let reasons = pod
+                .refusals
+                .iter()
+                .map(|(family, refused)| (*family, refused.reason.name()));
             waiting.entry(&pod.node).or_default().extend(reasons);
         }
         let nodes = self.context.snapshot.nodes.iter().map(|stored| &stored.value);
@@ -142,7 +165,9 @@ impl<'s> Judge<'_, 's> {
                 continue;
             };
             let mut served = kind.families;
-            let lasts = refusals.iter().any(|(_, refused)| !is_of_capacity(&refused.reason));
+            let lasts = refusals
+                .iter()
+                .any(|(_, refused)| !is_of_capacity(&refused.reason));
             refused_pods += if lasts { count } else { 0 };
             for (family, refused) in refusals {
                 served[family as usize] = false;
@@ -166,7 +191,11 @@ impl<'s> Judge<'_, 's> {
 
         for (family, refusal) in Family::BOTH.into_iter().zip(by_family) {
             if let Some((refused, severity)) = refusal {
-                let refused_pods = if severity == Severity::Info { 0 } else { refused_pods };
+                let refused_pods = if severity == Severity::Info {
+                    0
+                } else {
+                    refused_pods
+                };
                 found.refusals.push(NodeRefusal {
                     node,
                     family,
@@ -219,7 +248,11 @@ impl<'s> Judge<'_, 's> {
                     | Reason::NoneSelectsNamespace
                     | Reason::NoneForWorkloads
             );
-        Some(if may_be_intended { Severity::Info } else { Severity::Error })
+        Some(if may_be_intended {
+            Severity::Info
+        } else {
+            Severity::Error
+        })
     }
 
     /// Adds, as information, a refusal in a family that no pod of the cluster asks for, although pools are there for it.
@@ -244,7 +277,10 @@ impl<'s> Judge<'_, 's> {
             if is_general && self.answers.configurations.is_known {
                 refusal.severity = Severity::Critical;
             }
-            groups.entry((refusal.family, refusal.refused.reason.name())).or_default().push(refusal);
+            groups
+                .entry((refusal.family, refusal.refused.reason.name()))
+                .or_default()
+                .push(refusal);
         }
         let mut single: BTreeMap<&str, Vec<NodeRefusal<'_>>> = BTreeMap::new();
         for ((family, reason), group) in groups {
@@ -257,23 +293,45 @@ impl<'s> Judge<'_, 's> {
                 }
             }
         }
-        out.extend(single.into_iter().map(|(node, of)| self.finding(Subject::Node(node.to_owned()), &of)));
+        out.extend(
+            single
+                .into_iter()
+                .map(|(node, of)| self.finding(Subject::Node(node.to_owned()), &of)),
+        );
     }
 
     /// Makes the finding about one node, or about all nodes with the same reason.
     fn finding(&self, subject: Subject, of: &[NodeRefusal<'_>]) -> Finding {
         let is_group = matches!(subject, Subject::Cluster(_));
-        let severity = of.iter().map(|refusal| refusal.severity).min().unwrap_or(Severity::Error);
+        let severity = of
+            .iter()
+            .map(|refusal| refusal.severity)
+            .min()
+            .unwrap_or(Severity::Error);
         let shown = if is_group { &of[..1] } else { of };
         let of_nodes = if is_group { of } else { &of[..1] };
-        let nodes: Vec<&str> = of_nodes.iter().map(|refusal| refusal.node.name.as_str()).collect();
+        let nodes: Vec<&str> = of_nodes
+            .iter()
+            .map(|refusal| refusal.node.name.as_str())
+            .collect();
         let waits_there =
             |waiting: &&WaitingPod<'_>| waiting.wants_any && nodes.contains(&waiting.node.as_str());
-        let waiting = self.waiting.iter().filter(waits_there).map(|waiting| name_of_pod(waiting.pod));
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(waits_there)
+            .map(|waiting| name_of_pod(waiting.pod));
         let waiting: Vec<String> = waiting.collect();
         let evidence = NoAddressEvidence {
-            refusals: shown.iter().map(|r| RefusalEvidence::new(r.family, &r.refused)).collect(),
-            nodes: nodes.iter().filter(|_| is_group).map(|node| (*node).to_owned()).collect(),
+            refusals: shown
+                .iter()
+                .map(|r| RefusalEvidence::new(r.family, &r.refused))
+                .collect(),
+            nodes: nodes
+                .iter()
+                .filter(|_| is_group)
+                .map(|node| (*node).to_owned())
+                .collect(),
             waiting_pods: waiting.len(),
             refused_pods: of_nodes.iter().map(|refusal| refusal.refused_pods).sum(),
             running_pods: of_nodes.iter().map(|refusal| refusal.running_pods).sum(),
@@ -295,20 +353,41 @@ impl<'s> Judge<'_, 's> {
                 format!("; {refused} of the {running} pods that run there would not start again")
             }
         };
-        let says = format!("{who} no further {}{again}{waiting}", evidence.says("; no further "));
-        Finding::new(Code::NodeWithoutAddresses, subject, says, Evidence::NoAddress(Box::new(evidence)))
-            .with_severity(severity)
-            .on_nodes(nodes)
+        let says = format!(
+            "{who} no further {}{again}{waiting}",
+            evidence.says("; no further ")
+        );
+        Finding::new(
+            Code::NodeWithoutAddresses,
+            subject,
+            says,
+            Evidence::NoAddress(Box::new(evidence)),
+        )
+        .with_severity(severity)
+        .on_nodes(nodes)
     }
 
     fn report_pods(&self, served: [bool; 2], out: &mut Vec<Finding>) {
-        for WaitingPod { pod, node, refusals, wants_any } in &self.waiting {
+        for WaitingPod {
+            pod,
+            node,
+            refusals,
+            wants_any,
+        } in &self.waiting
+        {
             let all_fail = |(family, refused): &(Family, Arc<Refused>)| {
                 *wants_any && !refused.reason.is_of_request() && !served[*family as usize]
             };
-            let severity = if refusals.iter().any(all_fail) { Severity::Critical } else { Severity::Error };
+            let severity = if refusals.iter().any(all_fail) {
+                Severity::Critical
+            } else {
+                Severity::Error
+            };
             let evidence = NoAddressEvidence {
-                refusals: refusals.iter().map(|(family, of)| RefusalEvidence::new(*family, of)).collect(),
+                refusals: refusals
+                    .iter()
+                    .map(|(family, of)| RefusalEvidence::new(*family, of))
+                    .collect(),
                 node: Some(node.clone()),
                 ..NoAddressEvidence::default()
             };

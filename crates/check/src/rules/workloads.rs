@@ -79,12 +79,17 @@ fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
 /// Returns true for a finished pod whose endpoint the CNI plugin should have removed by now. A pod without a finish
 /// time counts as finished long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
-    pod.finished && pod.finished_at.is_none_or(|at| context.now.duration_since(at) > context.grace)
+    pod.finished
+        && pod
+            .finished_at
+            .is_none_or(|at| context.now.duration_since(at) > context.grace)
 }
 
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
-    let owner =
-        OwnerEvidence { pod_state: Some(state), ..context.index.describe_fully(Owner::Endpoint(position)) };
+    let owner = OwnerEvidence {
+        pod_state: Some(state),
+        ..context.index.describe_fully(Owner::Endpoint(position))
+    };
     let endpoint = context.index.endpoint(position);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
     let clause = match state {
@@ -92,8 +97,13 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         PodState::Gone => "does not exist",
     };
     let says = format!(" is the endpoint of pod {}, which {clause}", short(&owner.pod));
-    finding(Code::EndpointWithoutPod, owner, context.index.endpoint(position).key(), &says)
-        .depending_on([Key::Pod { namespace, name }])
+    finding(
+        Code::EndpointWithoutPod,
+        owner,
+        context.index.endpoint(position).key(),
+        &says,
+    )
+    .depending_on([Key::Pod { namespace, name }])
 }
 
 /// Reports a pod without an endpoint, except on a node that Calico does not know: another plugin networks pods there.
@@ -116,7 +126,10 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     let same = nodes.filter(|node| node.names().any(|name| kubernetes == *name));
     let key = |node: &str| {
         let name = endpoint_name(node, KUBERNETES, &name, INTERFACE);
-        Key::Endpoint { namespace: namespace.clone(), name }
+        Key::Endpoint {
+            namespace: namespace.clone(),
+            name,
+        }
     };
     same.map(|node| key(&node.name)).collect()
 }
@@ -125,7 +138,10 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
 fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     context.index.broken_workloads.iter().any(|broken| {
         pod.namespace() == *broken.namespace
-            && broken.name.as_ref().is_none_or(|name| pod.name() == *name.workload.as_str())
+            && broken
+                .name
+                .as_ref()
+                .is_none_or(|name| pod.name() == *name.workload.as_str())
     })
 }
 
@@ -140,7 +156,12 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     let owner = context.index.describe_fully(Owner::Endpoint(position));
     let node = pod.node().to_string();
     let says = format!(" is on {}, but its pod is on {node}", short(&owner.node));
-    let found = finding(Code::EndpointNodeMismatch, owner, context.index.endpoint(position).key(), &says);
+    let found = finding(
+        Code::EndpointNodeMismatch,
+        owner,
+        context.index.endpoint(position).key(),
+        &says,
+    );
     Some(found.on_nodes([node]).depending_on([pod.key()]))
 }
 
@@ -155,11 +176,21 @@ fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<F
             |r: &&Record<'_, '_>| naming(&r.allocation.attribute, owner, index) == Some(Naming::Whole);
         let record = records.iter().find(named)?;
         let blocks = std::slice::from_ref(record.block);
-        let address = Address { address, records: &records, uses: index.uses_of(address), blocks };
+        let address = Address {
+            address,
+            records: &records,
+            uses: index.uses_of(address),
+            blocks,
+        };
         wrong_node(context, &address, record, owner)
     };
     let has = |address: &IpAddr| pod.mentioned().any(|own| own == *address);
-    index.endpoint(position).addresses().filter(has).filter_map(finding).collect()
+    index
+        .endpoint(position)
+        .addresses()
+        .filter(has)
+        .filter_map(finding)
+        .collect()
 }
 
 /// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is not
@@ -169,12 +200,18 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
     let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
-    let endpoint: Vec<IpAddr> =
-        endpoints.iter().flat_map(|e| context.index.endpoint(*e).addresses()).collect();
+    let endpoint: Vec<IpAddr> = endpoints
+        .iter()
+        .flat_map(|e| context.index.endpoint(*e).addresses())
+        .collect();
     // With Multus, the status names only the default network's address, which can be from another plugin.
     let secondary: HashSet<IpAddr> = pod.named_by(evidence::SECONDARY).collect();
     let of_default = |addresses: &[IpAddr]| -> Vec<IpAddr> {
-        addresses.iter().copied().filter(|address| !secondary.contains(address)).collect()
+        addresses
+            .iter()
+            .copied()
+            .filter(|address| !secondary.contains(address))
+            .collect()
     };
     let agree = is_among(&status, &of_default(&annotation))
         && is_among(&status, &of_default(&endpoint))
@@ -184,7 +221,11 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
         return None;
     }
     let owner = context.index.describe_fully(Owner::Pod(position));
-    let named = [("its status", status), ("its annotation", annotation), ("its endpoint", endpoint)];
+    let named = [
+        ("its status", status),
+        ("its annotation", annotation),
+        ("its endpoint", endpoint),
+    ];
     let named = named.into_iter().filter(|(_, addresses)| !addresses.is_empty());
     let said = named.map(|(source, addresses)| format!("{source} names {}", list(addresses)));
     let keys = endpoints.iter().map(|e| context.index.endpoint(*e).key());
@@ -199,7 +240,10 @@ const FEW: usize = 16;
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
     // An annotation can name tens of thousands of addresses.
     let many: Option<HashSet<&IpAddr>> = (all.len() > FEW).then(|| all.iter().collect());
-    let contains = |address| many.as_ref().map_or_else(|| all.contains(address), |all| all.contains(address));
+    let contains = |address| {
+        many.as_ref()
+            .map_or_else(|| all.contains(address), |all| all.contains(address))
+    };
     let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));
     let compared = |address: &&IpAddr| if address.is_ipv4() { v4 } else { v6 };
     some.iter().filter(compared).all(contains)

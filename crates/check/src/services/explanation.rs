@@ -84,11 +84,20 @@ impl ServiceExplanation {
         let mut parts: Vec<String> = Vec::new();
         let kept: Vec<IpAddr> = self.kept().collect();
         if !kept.is_empty() {
-            parts.push(format!("{who} has {}{}", joined(&kept, ", "), self.unpublished(&kept)));
+            parts.push(format!(
+                "{who} has {}{}",
+                joined(&kept, ", "),
+                self.unpublished(&kept)
+            ));
         }
-        let given = self.families.iter().filter_map(|family| family.answer()?.outcome.as_ref().ok());
-        let given: Vec<IpAddr> =
-            given.map(|given| given.address).filter(|address| !kept.contains(address)).collect();
+        let given = self
+            .families
+            .iter()
+            .filter_map(|family| family.answer()?.outcome.as_ref().ok());
+        let given: Vec<IpAddr> = given
+            .map(|given| given.address)
+            .filter(|address| !kept.contains(address))
+            .collect();
         if !given.is_empty() {
             parts.push(format!("IPAM can assign {} to {who}", joined(&given, ", ")));
         }
@@ -96,22 +105,37 @@ impl ServiceExplanation {
             let why = family.why().unwrap_or_default();
             parts.push(format!("{who} gets no {} address: {why}", family.family.family));
         }
-        let released: Vec<IpAddr> =
-            self.families.iter().flat_map(|family| family.family.released.iter().copied()).collect();
+        let released: Vec<IpAddr> = self
+            .families
+            .iter()
+            .flat_map(|family| family.family.released.iter().copied())
+            .collect();
         if !released.is_empty() {
             let released = joined(&released, ", ");
-            parts.push(format!("the controller releases {released}, which the service does not name"));
+            parts.push(format!(
+                "the controller releases {released}, which the service does not name"
+            ));
         }
-        if parts.is_empty() { format!("{who} asks for no address") } else { parts.join("; ") }
+        if parts.is_empty() {
+            format!("{who} asks for no address")
+        } else {
+            parts.join("; ")
+        }
     }
 
     /// The recorded addresses that the service keeps.
     fn kept(&self) -> impl Iterator<Item = IpAddr> {
-        self.families.iter().flat_map(|family| family.family.kept.iter().copied())
+        self.families
+            .iter()
+            .flat_map(|family| family.family.kept.iter().copied())
     }
 
     fn unpublished(&self, kept: &[IpAddr]) -> &'static str {
         let is_published = kept.iter().all(|address| self.ingress.contains(address));
-        if is_published { "" } else { ", which its status does not list" }
+        if is_published {
+            ""
+        } else {
+            ", which its status does not list"
+        }
     }
 }

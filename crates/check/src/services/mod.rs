@@ -87,13 +87,17 @@ impl FamilyOfService {
     /// The name of the reason why there is no address.
     pub fn reason(&self) -> Option<&'static str> {
         let refused = self.answer().and_then(|answer| answer.outcome.as_ref().err());
-        refused.map(|refused| refused.reason.name()).or(self.not_asked().map(NotAsked::name))
+        refused
+            .map(|refused| refused.reason.name())
+            .or(self.not_asked().map(NotAsked::name))
     }
 
     /// The reason why there is no address, in words.
     pub fn why(&self) -> Option<String> {
         let refused = self.answer().and_then(|answer| answer.outcome.as_ref().err());
-        let Some(refused) = refused else { return self.not_asked().map(NotAsked::to_string) };
+        let Some(refused) = refused else {
+            return self.not_asked().map(NotAsked::to_string);
+        };
         Some(match (&refused.reason, &self.holder) {
             (Reason::Taken(address), Some(holder)) => format!("{address} is taken by {holder}"),
             (Reason::NoneAutomatic, _) => {
@@ -157,7 +161,9 @@ impl<'c, 's> Services<'c, 's> {
     /// True if an address in a service's status is Calico's: it is recorded for the service, or in a pool for services.
     pub(crate) fn is_of_calico(&self, service: &Service, address: IpAddr) -> bool {
         self.pools.iter().any(|pool| pool.cidr.contains(&address))
-            || self.recorded_for(service).is_some_and(|recorded| recorded.contains(&address))
+            || self
+                .recorded_for(service)
+                .is_some_and(|recorded| recorded.contains(&address))
     }
 
     /// True if another controller serves services that name none: one of them has an address or host name that is not
@@ -218,8 +224,10 @@ impl<'c, 's> Services<'c, 's> {
         if service.deleting {
             return Err(ServiceState::Deleting);
         }
-        let knows_classes =
-            self.controller.and_then(Result::ok).is_none_or(|controller| controller.knows_classes);
+        let knows_classes = self
+            .controller
+            .and_then(Result::ok)
+            .is_none_or(|controller| controller.knows_classes);
         let class = service.request.class.as_deref();
         if let Some(class) = class.filter(|class| knows_classes && *class != request::CLASS) {
             return Err(ServiceState::OtherClass(class.to_owned()));
@@ -234,7 +242,11 @@ impl<'c, 's> Services<'c, 's> {
         }
         if self.pools.is_empty() {
             let is_known = !self.context.index.pools_incomplete;
-            return Err(if is_known { ServiceState::NoPool } else { ServiceState::NotKnown });
+            return Err(if is_known {
+                ServiceState::NoPool
+            } else {
+                ServiceState::NotKnown
+            });
         }
         Ok(controller)
     }
@@ -262,7 +274,11 @@ impl<'c, 's> Services<'c, 's> {
         {
             return Ok(Some(answer.clone()));
         }
-        let spec_wish = if controller.reads_spec_address { service.request.spec_wish() } else { Ok(None) };
+        let spec_wish = if controller.reads_spec_address {
+            service.request.spec_wish()
+        } else {
+            Ok(None)
+        };
         let answer = outlook.service(&ServiceCall {
             request: &service.request,
             wishes: &wishes,
@@ -285,7 +301,10 @@ impl<'c, 's> Services<'c, 's> {
             },
             ServiceOutcome::Satisfied | ServiceOutcome::NotAsked(_) => None,
         };
-        FamilyOfService { family, holder: taken.and_then(|address| self.holder(address)) }
+        FamilyOfService {
+            family,
+            holder: taken.and_then(|address| self.holder(address)),
+        }
     }
 
     /// The holder of an address according to its record.
@@ -305,12 +324,17 @@ impl<'c, 's> Services<'c, 's> {
                 |owner: &BlockOwner| matches!(owner, BlockOwner::Virtual(name) if name == LOAD_BALANCER);
             for stored in &self.context.snapshot.blocks {
                 let content = &stored.value.content;
-                let usable = content.usable().filter(|_| content.owner().is_some_and(is_of_services));
+                let usable = content
+                    .usable()
+                    .filter(|_| content.owner().is_some_and(is_of_services));
                 for held in usable.into_iter().flat_map(|block| block.allocations()) {
                     let record = &held.attribute;
                     let is_named = record.get("namespace").is_some() && record.get("service").is_some();
                     if let Some(handle) = record.clean_handle().filter(|_| is_named) {
-                        recorded.entry(handle.to_string()).or_default().insert(held.address);
+                        recorded
+                            .entry(handle.to_string())
+                            .or_default()
+                            .insert(held.address);
                     }
                 }
             }
@@ -321,6 +345,9 @@ impl<'c, 's> Services<'c, 's> {
 
     /// True if the service's status lacks an address of a family.
     pub(crate) fn lacks(service: &Service, family: Family) -> bool {
-        !service.ingress.iter().any(|address| Family::of_address(*address) == family)
+        !service
+            .ingress
+            .iter()
+            .any(|address| Family::of_address(*address) == family)
     }
 }

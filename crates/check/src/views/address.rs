@@ -131,8 +131,10 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let context = Context::new(snapshot, &Options::default());
     let index = &context.index;
     let around = || index.blocks_around(address);
-    let undecodable =
-        snapshot.defects.iter().any(|d| matches!(&d.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
+    let undecodable = snapshot
+        .defects
+        .iter()
+        .any(|d| matches!(&d.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
     let owners = context.owners_of(address);
     let reserved = snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
     let pools = index.pools_around(IpNet::from(address));
@@ -148,7 +150,9 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
             })
             .collect(),
         reserved,
-        blocks: around().map(|block| view_of_block(&context, block, address)).collect(),
+        blocks: around()
+            .map(|block| view_of_block(&context, block, address))
+            .collect(),
         owners,
         named_by: index.mentions(address),
         findings: findings(&context, address),
@@ -162,27 +166,41 @@ fn state<'c, 's: 'c>(
     undecodable: bool,
     address: IpAddr,
 ) -> AddressState {
-    let records = blocks.clone().filter_map(|b| b.current().or(b.usable)?.allocation_of(address));
+    let records = blocks
+        .clone()
+        .filter_map(|b| b.current().or(b.usable)?.allocation_of(address));
     if let Some(found) = records.map(|record| AddressState::of(&record.attribute)).min() {
         return found;
     }
     if undecodable || blocks.clone().any(|b| b.usable.is_none()) {
         return AddressState::Unknown;
     }
-    if blocks.count() == 0 { AddressState::NoBlock } else { AddressState::Free }
+    if blocks.count() == 0 {
+        AddressState::NoBlock
+    } else {
+        AddressState::Free
+    }
 }
 
 fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
     let allocation = block.usable.and_then(|b| b.allocation_of(address));
     let record = allocation.map(|allocation| Record { block, allocation });
-    let handle =
-        |a: Allocation<'_>| a.attribute.clean_handle().filter(|h| !h.is_empty()).map(|h| h.to_string());
+    let handle = |a: Allocation<'_>| {
+        a.attribute
+            .clean_handle()
+            .filter(|h| !h.is_empty())
+            .map(|h| h.to_string())
+    };
     let owner_status = |record: &Record<'_, '_>| {
         let claim = Claim::of(&record.allocation.attribute);
         Owners::new(context, [&claim]).of_record(record, &claim).into()
     };
     let node_exists = |record: &Record<'_, '_>| {
-        owner::node_exists(context, record, &record.allocation.attribute.get("node")?.to_string())
+        owner::node_exists(
+            context,
+            record,
+            &record.allocation.attribute.get("node")?.to_string(),
+        )
     };
     BlockOfAddress {
         cidr: block.key,
@@ -190,18 +208,28 @@ fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAdd
         ordinal: calipam_model::cidr::ordinal_of(block.key, address).unwrap_or_default(),
         problems: block.problems.iter().map(ToString::to_string).collect(),
         record: record.as_ref().map(Record::evidence),
-        recorded_owner: record.as_ref().map(|record| name_of_claim(&record.allocation.attribute)),
+        recorded_owner: record
+            .as_ref()
+            .map(|record| name_of_claim(&record.allocation.attribute)),
         owner_status: record.as_ref().map(owner_status),
         node_exists: record.as_ref().and_then(node_exists),
-        handle: allocation.and_then(handle).map(|id| handle_of(context, id, block.key)),
+        handle: allocation
+            .and_then(handle)
+            .map(|id| handle_of(context, id, block.key)),
     }
 }
 
 fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress {
     let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
-    let found = stored.map(|h| &h.value).find(|h| h.id().cut_at_carriage_return() == *id.as_str());
+    let found = stored
+        .map(|h| &h.value)
+        .find(|h| h.id().cut_at_carriage_return() == *id.as_str());
     let exists = found.is_some() || broken(context.snapshot, &id).is_some();
-    HandleOfAddress { exists, count: found.map_or(0, |h| h.count(block)), id }
+    HandleOfAddress {
+        exists,
+        count: found.map_or(0, |h| h.count(block)),
+        id,
+    }
 }
 
 /// Returns findings about the address, and about the objects around it.
@@ -247,7 +275,12 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
 /// or endpoint that its record names.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);
-    let records = || context.index.records_of(address).map(|record| record.allocation.attribute);
+    let records = || {
+        context
+            .index
+            .records_of(address)
+            .map(|record| record.allocation.attribute)
+    };
     match defect.and_then(|d| d.key.as_ref()) {
         Some(Key::Block(cidr)) => cidr.contains(&address),
         Some(Key::Affinity(key)) => key.cidr.contains(&address),

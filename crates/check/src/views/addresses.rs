@@ -46,7 +46,9 @@ pub struct HeldAddress {
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);
-    let mut list = AddressList { addresses: Vec::new() };
+    let mut list = AddressList {
+        addresses: Vec::new(),
+    };
     for Record { block, allocation } in context.index.records() {
         let address = allocation.address;
         let record = allocation.attribute;
@@ -61,7 +63,9 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
         let host = || block.host().map(str::to_owned);
         let node = record.get("node").map(|node| node.to_string()).or_else(host);
         let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
-        if !node.as_deref().map_or(scope.nodes.is_empty(), |node| scope.has_node(node))
+        if !node
+            .as_deref()
+            .map_or(scope.nodes.is_empty(), |node| scope.has_node(node))
             || !(pods.is_empty() || is_used || is_recorded())
         {
             continue;
@@ -76,13 +80,19 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             node,
             kind,
             allocated_to,
-            handle: record.clean_handle().map(|handle| handle.to_string()).filter(|id| !id.is_empty()),
+            handle: record
+                .clean_handle()
+                .map(|handle| handle.to_string())
+                .filter(|id| !id.is_empty()),
             block: Some(block.key),
             pool: pool_of(&context, address.into()),
         });
     }
     // The remaining addresses have no readable record.
-    for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
+    for address in used
+        .into_iter()
+        .filter(|address| scope.has_network((*address).into()))
+    {
         list.addresses.push(HeldAddress {
             address,
             node: None,
@@ -108,7 +118,10 @@ fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
         endpoints.filter(|found| is_named(found.namespace().to_string(), found.pod().to_string()));
     let of_pods = snapshot.pods.iter().map(|pod| &pod.value);
     let of_pods = of_pods.filter(|pod| is_named(pod.namespace().to_string(), pod.name().to_string()));
-    endpoints.flat_map(|found| found.addresses()).chain(of_pods.flat_map(|pod| pod.mentioned())).collect()
+    endpoints
+        .flat_map(|found| found.addresses())
+        .chain(of_pods.flat_map(|pod| pod.mentioned()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -124,7 +137,10 @@ mod tests {
 
     fn snapshot() -> Snapshot {
         let taken_at = "2026-05-01T12:00:01Z".parse().unwrap();
-        let mut snapshot = Snapshot { taken_at, ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            taken_at,
+            ..Snapshot::default()
+        };
         snapshot.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", BLOCK, 1);
         let endpoint =
             br#"{"metadata":{"namespace":"ns","name":"node--2-k8s-b-eth0"},"spec":{"node":"node-2","pod":"b",
@@ -136,7 +152,8 @@ mod tests {
 
     fn shown(scope: &Scope, pods: &[PodName]) -> Vec<String> {
         let list = addresses(&snapshot(), scope, pods).addresses.into_iter();
-        list.map(|held| format!("{} {} {}", held.address, held.kind, held.allocated_to)).collect()
+        list.map(|held| format!("{} {} {}", held.address, held.kind, held.allocated_to))
+            .collect()
     }
 
     #[test]

@@ -57,17 +57,24 @@ pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let stored = occupancy.stored.iter();
-    BlockList { blocks: stored.map(|stored| view(&context, &occupancy, stored)).collect() }
+    BlockList {
+        blocks: stored.map(|stored| view(&context, &occupancy, stored)).collect(),
+    }
 }
 
 /// Returns the reason why a block cannot be decoded.
 fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
-    snapshot.defects.iter().find_map(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Block(cidr)), DefectKind::Key(reason) | DefectKind::Value(reason)) if *cidr == block => {
-            Some(reason.clone())
-        }
-        _ => None,
-    })
+    snapshot
+        .defects
+        .iter()
+        .find_map(|defect| match (&defect.key, &defect.kind) {
+            (Some(Key::Block(cidr)), DefectKind::Key(reason) | DefectKind::Value(reason))
+                if *cidr == block =>
+            {
+                Some(reason.clone())
+            }
+            _ => None,
+        })
 }
 
 fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
@@ -79,7 +86,8 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     };
     let Some(block) = stored.block else {
         let reason = reason(context.snapshot, stored.key).unwrap_or_default();
-        view.problems.push(format!("the value cannot be decoded: {reason}"));
+        view.problems
+            .push(format!("the value cannot be decoded: {reason}"));
         return view;
     };
     view.owner = block.owner.cloned();
@@ -105,5 +113,7 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
 /// Returns the smallest pool that contains a block or address.
 pub(super) fn pool_of(context: &Context<'_>, cidr: IpNet) -> Option<String> {
     let around = context.index.pools_around(cidr);
-    around.max_by_key(|pool| pool.cidr.prefix_len()).map(|pool| pool.name.clone())
+    around
+        .max_by_key(|pool| pool.cidr.prefix_len())
+        .map(|pool| pool.name.clone())
 }

@@ -40,7 +40,10 @@ pub struct BorrowedAddress {
 /// Returns the addresses that a node in the scope borrows or lends. A block without an owner lends to everybody.
 pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
-    let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
+    let mut list = BorrowedList {
+        addresses: Vec::new(),
+        unknown: 0,
+    };
     for Record { block, allocation } in context.index.records() {
         let address = allocation.address;
         let attribute = allocation.attribute;
@@ -66,9 +69,17 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         if lends || scope.has_node(&node) {
             let (kind, allocated_to) = describe(&claim, &attribute);
             let (block, block_owner) = (block.key, block.owner.cloned());
-            list.addresses.push(BorrowedAddress { address, node, block, block_owner, kind, allocated_to });
+            list.addresses.push(BorrowedAddress {
+                address,
+                node,
+                block,
+                block_owner,
+                kind,
+                allocated_to,
+            });
         }
     }
-    list.addresses.sort_by_key(|borrowed| (borrowed.address, borrowed.block));
+    list.addresses
+        .sort_by_key(|borrowed| (borrowed.address, borrowed.block));
     list
 }

@@ -121,7 +121,10 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let used = |wanted: fn(&Owner) -> bool| -> Vec<AddressOwner> {
         let uses = context.index.uses.iter().filter(|used| wanted(&used.owner));
         let mut all: Vec<AddressOwner> = uses
-            .map(|used| AddressOwner { address: used.address, owner: name_of(&context, used.owner) })
+            .map(|used| AddressOwner {
+                address: used.address,
+                owner: name_of(&context, used.owner),
+            })
             .collect();
         // A pod and its endpoint have the same name, and count as one workload.
         all.dedup();
@@ -131,7 +134,10 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let controller = snapshot.serves_services().and_then(Result::ok);
     let services = controller.filter(|_| snapshot.has_read(Source::Services));
 
-    let orphans = report.findings.iter().filter(|finding| finding.code == Code::OrphanHandle);
+    let orphans = report
+        .findings
+        .iter()
+        .filter(|finding| finding.code == Code::OrphanHandle);
     let orphans: HashSet<&str> = orphans.filter_map(|finding| finding.subject.handle()).collect();
     let pools = snapshot.pools.iter().filter(|pool| !pool.value.disabled);
     let mut view = CalicoctlView {
@@ -139,7 +145,11 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         pools: pools.map(|pool| pool.value.cidr).collect(),
         tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
         services: services.map(|controller| {
-            snapshot.services.iter().filter(|service| service.value.is_managed(controller)).count()
+            snapshot
+                .services
+                .iter()
+                .filter(|service| service.value.is_managed(controller))
+                .count()
         }),
         service_addresses: used(|owner| matches!(owner, Owner::Service(_))),
         workloads: used(|owner| matches!(owner, Owner::Endpoint(_) | Owner::Pod(_))),
@@ -167,11 +177,20 @@ fn allocation(
 ) -> CalicoctlAllocation {
     let address = allocation.address;
     let attribute = &allocation.attribute;
-    let text = |name: &str| attribute.get(name).map(|text| text.to_string()).filter(|text| !text.is_empty());
+    let text = |name: &str| {
+        attribute
+            .get(name)
+            .map(|text| text.to_string())
+            .filter(|text| !text.is_empty())
+    };
     let host = block.host().unwrap_or_default();
     let node = text("node").unwrap_or_else(|| host.to_owned());
-    let mut owners: Vec<String> =
-        context.index.uses_of(address).iter().map(|used| name_of(context, used.owner)).collect();
+    let mut owners: Vec<String> = context
+        .index
+        .uses_of(address)
+        .iter()
+        .map(|used| name_of(context, used.owner))
+        .collect();
     owners.dedup();
     let windows = attribute.is_windows_reserved();
     if windows {
@@ -219,13 +238,24 @@ fn name_of(context: &Context<'_>, owner: Owner) -> String {
 /// Writes `Main:<handle> Extra:<k=v,k=v> Alternate:<k=v>`, each list ordered by name (facts 7.5).
 fn attributes(attribute: &AttributeRef<'_>) -> String {
     let list = |owner: OwnerMap<'_>| {
-        let pairs: BTreeMap<String, String> =
-            owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        joined(pairs.into_iter().map(|(name, value)| format!("{name}={value}")), ",")
+        let pairs: BTreeMap<String, String> = owner
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        joined(
+            pairs.into_iter().map(|(name, value)| format!("{name}={value}")),
+            ",",
+        )
     };
-    let handle = attribute.handle().map_or("<none>".to_owned(), |handle| handle.to_string());
+    let handle = attribute
+        .handle()
+        .map_or("<none>".to_owned(), |handle| handle.to_string());
     let text = format!("Main:{handle} Extra:{}", list(attribute.owner()));
-    match attribute.alternate().map(list).filter(|alternate| !alternate.is_empty()) {
+    match attribute
+        .alternate()
+        .map(list)
+        .filter(|alternate| !alternate.is_empty())
+    {
         Some(alternate) => format!("{text} Alternate:{alternate}"),
         None => text,
     }
@@ -234,7 +264,9 @@ fn attributes(attribute: &AttributeRef<'_>) -> String {
 /// Returns the UID as calicoctl shows it. In the classic API group, the bits of each byte are reversed, except in the
 /// two bytes with version and variant (facts 2.8).
 fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
-    let Revision::Kubernetes(version) = revision else { return None };
+    let Revision::Kubernetes(version) = revision else {
+        return None;
+    };
     if is_native {
         return Some(version.uid.clone());
     }
@@ -243,7 +275,11 @@ fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
     let mut shown = String::new();
     for at in 0..16 {
         let byte = byte(at)?;
-        let byte = if at == 6 || at == 8 { byte } else { byte.reverse_bits() };
+        let byte = if at == 6 || at == 8 {
+            byte
+        } else {
+            byte.reverse_bits()
+        };
         if [4, 6, 8, 10].contains(&at) {
             shown.push('-');
         }
@@ -261,11 +297,16 @@ mod tests {
     #[test]
     fn uids_are_shown_as_calicoctl_shows_them() {
         let of = |uid: &str| {
-            let version = ObjectVersion { uid: uid.into(), ..ObjectVersion::default() };
+            let version = ObjectVersion {
+                uid: uid.into(),
+                ..ObjectVersion::default()
+            };
             Revision::Kubernetes(Box::new(version))
         };
-        let (kubectl, calicoctl) =
-            ("ded9ba71-f45c-4cb8-9ef0-8844cc22aa66", "7b9b5d8e-2f3a-4c1d-9e0f-112233445566");
+        let (kubectl, calicoctl) = (
+            "ded9ba71-f45c-4cb8-9ef0-8844cc22aa66",
+            "7b9b5d8e-2f3a-4c1d-9e0f-112233445566",
+        );
         assert_eq!(shown_uid(&of(kubectl), false).as_deref(), Some(calicoctl));
         assert_eq!(shown_uid(&of(calicoctl), false).as_deref(), Some(kubectl));
         assert_eq!(shown_uid(&of(kubectl), true).as_deref(), Some(kubectl));

@@ -102,8 +102,15 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     }
     let context = Context::new(snapshot, &Options::default());
     let sources = Sources::new(&context);
-    let nodes = sources.nodes().into_iter().map(|node| sources.node(node)).collect();
-    Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
+    let nodes = sources
+        .nodes()
+        .into_iter()
+        .map(|node| sources.node(node))
+        .collect();
+    Some(Comparison {
+        nodes,
+        with_endpoints: sources.with_endpoints,
+    })
 }
 
 /// The addresses that unfinished pods have from Calico.
@@ -125,12 +132,20 @@ fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     };
 
     let mut found = InKubernetes::default();
-    for pod in context.snapshot.pods.iter().map(|p| &p.value).filter(|pod| is_ours(pod)) {
+    for pod in context
+        .snapshot
+        .pods
+        .iter()
+        .map(|p| &p.value)
+        .filter(|pod| is_ours(pod))
+    {
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
         if !addresses.is_empty() {
             let node = context.index.calico_node(pod.node());
             *found.pods.entry(node.clone()).or_default() += 1;
-            found.node_of.extend(addresses.iter().map(|address| (*address, node.clone())));
+            found
+                .node_of
+                .extend(addresses.iter().map(|address| (*address, node.clone())));
             found.addresses.entry(node).or_default().extend(addresses);
         }
     }
@@ -174,7 +189,11 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
             let node = attribute.get("node").map(|node| context.index.calico_node(node));
             let node = node.or_else(|| node_of.get(&address).cloned());
             let node = node.or_else(|| block.host().map(str::to_owned));
-            found.addresses.entry(node.unwrap_or_default()).or_default().insert(address);
+            found
+                .addresses
+                .entry(node.unwrap_or_default())
+                .or_default()
+                .insert(address);
         }
     }
     found
@@ -208,11 +227,18 @@ impl Sources {
 
     /// The addresses by node, according to Kubernetes, endpoints and blocks.
     fn by_node(&self) -> [&ByNode; 3] {
-        [&self.kubernetes.addresses, &self.endpoints, &self.blocks.addresses]
+        [
+            &self.kubernetes.addresses,
+            &self.endpoints,
+            &self.blocks.addresses,
+        ]
     }
 
     fn nodes(&self) -> BTreeSet<String> {
-        self.by_node().into_iter().flat_map(|source| source.keys().cloned()).collect()
+        self.by_node()
+            .into_iter()
+            .flat_map(|source| source.keys().cloned())
+            .collect()
     }
 
     fn node(&self, node: String) -> NodeComparison {
@@ -220,16 +246,28 @@ impl Sources {
         let [running, endpoints, recorded] = self.by_node().map(on_node);
 
         let has_endpoint = |address: &&IpAddr| !self.with_endpoints || endpoints.contains(*address);
-        let agreed = running.iter().filter(|a| self.all_recorded.contains(*a)).filter(has_endpoint).count();
+        let agreed = running
+            .iter()
+            .filter(|a| self.all_recorded.contains(*a))
+            .filter(has_endpoint)
+            .count();
         let (without_endpoint, endpoint_only) = if self.with_endpoints {
             (&running - &endpoints, &endpoints - &running)
         } else {
             Default::default()
         };
 
-        let elsewhere = running.iter().filter(|a| self.all_recorded.contains(*a) && !recorded.contains(*a));
-        let recorded_elsewhere = elsewhere.filter(|a| !self.blocks.machines.contains(*a)).copied().collect();
-        let others = running.iter().filter_map(|a| Some((*a, *self.blocks.others.get(a)?))).collect();
+        let elsewhere = running
+            .iter()
+            .filter(|a| self.all_recorded.contains(*a) && !recorded.contains(*a));
+        let recorded_elsewhere = elsewhere
+            .filter(|a| !self.blocks.machines.contains(*a))
+            .copied()
+            .collect();
+        let others = running
+            .iter()
+            .filter_map(|a| Some((*a, *self.blocks.others.get(a)?)))
+            .collect();
         NodeComparison {
             pods: self.kubernetes.pods.get(&node).copied().unwrap_or_default(),
             node,

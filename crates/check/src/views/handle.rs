@@ -55,17 +55,31 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let wanted = wanted.as_ref().cut_at_carriage_return();
     let stored = snapshot.handles.iter().filter(|h| !h.value.is_deleted());
     let object = stored.clone().find(|h| h.value.id() == wanted);
-    let object = object.or_else(|| stored.clone().find(|h| h.value.id().cut_at_carriage_return() == wanted));
+    let object = object.or_else(|| {
+        stored
+            .clone()
+            .find(|h| h.value.id().cut_at_carriage_return() == wanted)
+    });
     let mut blocks: BTreeMap<IpNet, HandleBlock> = BTreeMap::new();
     let new = |block| {
-        let exists = context.index.block(block).is_some_and(|found| found.usable.is_some());
-        HandleBlock { block, exists, in_handle: 0, addresses: Vec::new() }
+        let exists = context
+            .index
+            .block(block)
+            .is_some_and(|found| found.usable.is_some());
+        HandleBlock {
+            block,
+            exists,
+            in_handle: 0,
+            addresses: Vec::new(),
+        }
     };
     for (cidr, count) in object.into_iter().flat_map(|h| h.value.blocks()) {
         blocks.entry(cidr).or_insert_with(|| new(cidr)).in_handle = count;
     }
     for block in context.index.blocks.iter().filter_map(|b| b.usable) {
-        let named = block.handles().filter(|(_, handle)| handle.cut_at_carriage_return() == wanted);
+        let named = block
+            .handles()
+            .filter(|(_, handle)| handle.cut_at_carriage_return() == wanted);
         for allocation in named.filter_map(|(ordinal, _)| block.allocation(ordinal)) {
             let of_block = blocks.entry(block.cidr()).or_insert_with(|| new(block.cidr()));
             of_block.addresses.push(allocation.address);
@@ -95,14 +109,21 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
             ids.insert(id.to_owned());
         }
     };
-    let stored = snapshot.handles.iter().filter(|handle| !handle.value.is_deleted());
+    let stored = snapshot
+        .handles
+        .iter()
+        .filter(|handle| !handle.value.is_deleted());
     stored.for_each(|handle| add(&handle.value.id().to_string()));
     for defect in &snapshot.defects {
         if let Some(Key::Handle(id)) = &defect.key {
             add(id);
         }
     }
-    for block in snapshot.blocks.iter().filter_map(|block| block.value.content.sound()) {
+    for block in snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound())
+    {
         block.handles().for_each(|(_, id)| add(&id.to_string()));
     }
     ids.remove("");
@@ -112,7 +133,10 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
 /// Returns the path of the handle's object, if it cannot be decoded.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
     let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
-    let defect = snapshot.defects.iter().find(|d| d.key.as_ref().is_some_and(is_it));
+    let defect = snapshot
+        .defects
+        .iter()
+        .find(|d| d.key.as_ref().is_some_and(is_it));
     defect.map(|defect| defect.path.as_str())
 }
 

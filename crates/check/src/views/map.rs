@@ -85,7 +85,11 @@ pub struct MapList {
 impl PoolMap {
     /// Returns the CIDR of a cell.
     pub fn cell_cidr(&self, index: u32) -> IpNet {
-        Grid { pool: self.cidr, cell_size: self.cell_size }.cidr(index)
+        Grid {
+            pool: self.cidr,
+            cell_size: self.cell_size,
+        }
+        .cidr(index)
     }
 }
 
@@ -99,8 +103,13 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
 
     let mapped = context.index.pools().into_iter().map(|pool| {
         let grid = Grid::of(pool.cidr, pool.block_size, limits.cells);
-        let blocks =
-            || occupancy.inside(pool.cidr).iter().map(|stored| grid.block(stored, with_owners)).collect();
+        let blocks = || {
+            occupancy
+                .inside(pool.cidr)
+                .iter()
+                .map(|stored| grid.block(stored, with_owners))
+                .collect()
+        };
         PoolMap {
             name: pool.name.clone(),
             cidr: pool.cidr,
@@ -123,7 +132,10 @@ impl Grid {
     fn of(pool: IpNet, block_size: u8, most_cells: u32) -> Self {
         let most_bits = most_cells.max(1).ilog2() as u8;
         let cell_size = block_size.clamp(pool.prefix_len(), pool.prefix_len().saturating_add(most_bits));
-        Self { pool, cell_size: cell_size.min(pool.max_prefix_len()) }
+        Self {
+            pool,
+            cell_size: cell_size.min(pool.max_prefix_len()),
+        }
     }
 
     fn size(&self) -> u32 {
@@ -164,16 +176,25 @@ impl Grid {
             cell.unknown = Count(tally.unknown);
         }
 
-        let about_places = findings.iter().filter(|finding| !matches!(finding.subject, Subject::Pool(_)));
+        let about_places = findings
+            .iter()
+            .filter(|finding| !matches!(finding.subject, Subject::Pool(_)));
         for finding in about_places {
-            for index in finding.subject.network().map_or(0..0, |network| self.touched(network)) {
+            for index in finding
+                .subject
+                .network()
+                .map_or(0..0, |network| self.touched(network))
+            {
                 let cell = cells.entry(index).or_default();
                 cell.findings += 1;
                 cell.worst = cell.worst.into_iter().chain([finding.severity]).min();
             }
         }
         let total = Count(cidr::size(self.cidr(0)));
-        cells.into_iter().map(|(index, cell)| MapCell { index, total, ..cell }).collect()
+        cells
+            .into_iter()
+            .map(|(index, cell)| MapCell { index, total, ..cell })
+            .collect()
     }
 
     fn block(&self, stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
@@ -183,7 +204,11 @@ impl Grid {
             cells: self.touched(stored.key),
             owner: stored.block.and_then(|block| block.owner.cloned()),
             states: sound.map(states).unwrap_or_default(),
-            owners: stored.block.filter(|_| with_owners).map(owners).unwrap_or_default(),
+            owners: stored
+                .block
+                .filter(|_| with_owners)
+                .map(owners)
+                .unwrap_or_default(),
         }
     }
 }
@@ -199,8 +224,15 @@ fn states(block: &Block) -> Vec<AddressState> {
 fn owners(block: &IndexedBlock<'_>) -> Vec<(u32, String)> {
     let allocations = block.sound.into_iter().flat_map(Block::allocations);
     let owner = |allocation: Allocation<'_>| {
-        let node = allocation.attribute.get("node").map(|node| format!(" on {node}")).unwrap_or_default();
-        (allocation.ordinal, format!("{}{node}", name_of_claim(&allocation.attribute)))
+        let node = allocation
+            .attribute
+            .get("node")
+            .map(|node| format!(" on {node}"))
+            .unwrap_or_default();
+        (
+            allocation.ordinal,
+            format!("{}{node}", name_of_claim(&allocation.attribute)),
+        )
     };
     allocations
         .filter(|allocation| AddressState::of(&allocation.attribute) == AddressState::Allocated)
@@ -217,7 +249,11 @@ mod tests {
     use crate::check;
     use crate::test_cluster::{Cluster, pod};
 
-    const LIMITS: MapLimits = MapLimits { cells: 1024, blocks: 100, owners: 100 };
+    const LIMITS: MapLimits = MapLimits {
+        cells: 1024,
+        blocks: 100,
+        owners: 100,
+    };
 
     fn small() -> Cluster {
         let mut cluster = Cluster::new();
@@ -241,7 +277,16 @@ mod tests {
         let empty = map.cells[0];
         assert_eq!((empty.index, empty.blocks, empty.findings), (0, 0, 1));
         let cell = map.cells[1];
-        assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0, cell.cooling.0), (1, 1, 4, 1, 1));
+        assert_eq!(
+            (
+                cell.index,
+                cell.blocks,
+                cell.total.0,
+                cell.in_use.0,
+                cell.cooling.0
+            ),
+            (1, 1, 4, 1, 1)
+        );
         // The allocated address is leaked.
         assert_eq!((cell.findings, cell.worst), (1, Some(Severity::Error)));
         assert_eq!(map.cell_cidr(cell.index).to_string(), "10.244.1.4/30");
@@ -252,7 +297,10 @@ mod tests {
         let map = mapped(&small(), MapLimits { cells: 4, ..LIMITS });
         assert_eq!((map.cell_size, map.size), (29, 4));
         let cell = map.cells[0];
-        assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0), (0, 1, 8, 1));
+        assert_eq!(
+            (cell.index, cell.blocks, cell.total.0, cell.in_use.0),
+            (0, 1, 8, 1)
+        );
         assert_eq!(map.blocks.unwrap()[0].cells, 0..1);
     }
 
@@ -262,7 +310,9 @@ mod tests {
         cluster.only_pool("small", json!({"cidr": "10.244.1.0/27", "blockSize": 32}));
         let map = mapped(&cluster, LIMITS);
         let with_blocks = map.cells.iter().filter(|cell| cell.blocks > 0);
-        let cells: Vec<_> = with_blocks.map(|cell| (cell.index, cell.in_use.0, cell.cooling.0)).collect();
+        let cells: Vec<_> = with_blocks
+            .map(|cell| (cell.index, cell.in_use.0, cell.cooling.0))
+            .collect();
         assert_eq!(cells, [(4, 1, 0), (5, 0, 1), (6, 0, 0), (7, 0, 0)]);
         assert_eq!(map.blocks.unwrap()[0].cells, 4..8);
     }
@@ -277,7 +327,10 @@ mod tests {
         let map = mapped(&cluster, LIMITS);
         assert_eq!((map.cell_size, map.size), (58, 1024));
         assert_eq!(map.cells[0].index, 0xff00 >> 6);
-        assert!(map.cells[0].unknown.0 > 0, "a block with four records of 64 is corrupt");
+        assert!(
+            map.cells[0].unknown.0 > 0,
+            "a block with four records of 64 is corrupt"
+        );
     }
 
     #[test]

@@ -78,7 +78,13 @@ impl From<u32> for Count {
 /// Returns the sources of users and records from which only some objects were read. Views lack the findings that need
 /// all objects of such a source.
 fn partly_read(snapshot: &Snapshot) -> Vec<Source> {
-    let sources = [Source::Blocks, Source::Nodes, Source::Endpoints, Source::Pods, Source::Services];
+    let sources = [
+        Source::Blocks,
+        Source::Nodes,
+        Source::Endpoints,
+        Source::Pods,
+        Source::Services,
+    ];
     let is_partial = |source: &Source| snapshot.coverage.get(source) == Some(&Coverage::Partial);
     sources.into_iter().filter(is_partial).collect()
 }

@@ -118,14 +118,20 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         let view = nodes.entry(node.name.clone()).or_default();
         view.plugin.installed.clone_from(&node.plugin);
         let tunnels = node.tunnels.iter();
-        view.tunnels
-            .extend(tunnels.map(|(kind, address)| TunnelView { kind: kind.attribute(), address: *address }));
+        view.tunnels.extend(tunnels.map(|(kind, address)| TunnelView {
+            kind: kind.attribute(),
+            address: *address,
+        }));
     }
     let mut rows = Rows::new();
     for block in &context.index.blocks {
         add_block(&mut nodes, block);
         if let Some(host) = block.host() {
-            let key = (host.to_owned(), pool_of(&context, block.key), Family::of(block.key));
+            let key = (
+                host.to_owned(),
+                pool_of(&context, block.key),
+                Family::of(block.key),
+            );
             let row = rows.entry(key).or_default();
             row.blocks += 1;
             row.free += block.current().map_or(0, |sound| sound.free().len() as u32);
@@ -136,15 +142,31 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     if let Some(outlook) = outlook {
         add_claimable(snapshot, outlook, &mut rows);
     }
-    for ((name, pool, family), Row { blocks, claimable, free }) in rows {
+    for (
+        (name, pool, family),
+        Row {
+            blocks,
+            claimable,
+            free,
+        },
+    ) in rows
+    {
         let known = outlook.zip(context.index.node(&name));
         let limit = known.map(|(outlook, node)| outlook.block_limit(node, family));
-        let limit = limit.filter(|limit| *limit != u32::MAX).or(snapshot.block_limit());
+        let limit = limit
+            .filter(|limit| *limit != u32::MAX)
+            .or(snapshot.block_limit());
         let node = nodes.entry(name).or_default();
         let claimable = outlook.is_some().then_some(claimable);
         node.blocks += blocks;
         node.free += free;
-        node.pools.push(NodePool { pool, family: family.name(), blocks, limit, claimable });
+        node.pools.push(NodePool {
+            pool,
+            family: family.name(),
+            blocks,
+            limit,
+            claimable,
+        });
         node.family(family).free += free;
     }
     for (name, view) in &mut nodes {
@@ -152,8 +174,12 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         view.exists = context.index.node_exists(name);
     }
     add_outlook(&context, answers.as_ref(), &mut nodes);
-    nodes.values_mut().for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
-    NodeList { nodes: nodes.into_values().collect() }
+    nodes
+        .values_mut()
+        .for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
+    NodeList {
+        nodes: nodes.into_values().collect(),
+    }
 }
 
 impl NodeFamily {
@@ -168,7 +194,12 @@ impl NodeView {
         let family = family.name();
         let known = self.families.iter().position(|of_node| of_node.family == family);
         let at = known.unwrap_or_else(|| {
-            self.families.push(NodeFamily { family, free: 0, without_address: None, reason: None });
+            self.families.push(NodeFamily {
+                family,
+                free: 0,
+                without_address: None,
+                reason: None,
+            });
             self.families.len() - 1
         });
         &mut self.families[at]
@@ -189,13 +220,19 @@ fn add_outlook(
     for (name, view) in nodes {
         let node = context.index.node(name);
         if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
-            view.families.iter_mut().for_each(|of_node| of_node.without_address = Some(false));
+            view.families
+                .iter_mut()
+                .for_each(|of_node| of_node.without_address = Some(false));
             continue;
         }
-        let (Some(answers), Some(kinds), Some(node)) = (answers, &kinds, node) else { continue };
+        let (Some(answers), Some(kinds), Some(node)) = (answers, &kinds, node) else {
+            continue;
+        };
         let kind = answers.next_kind(kinds, node);
         let refusals = answers.refusals_of_kind(&kind, node);
-        let asked = Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]);
+        let asked = Family::BOTH
+            .into_iter()
+            .filter(|family| kind.families[*family as usize]);
         for family in asked.clone() {
             let of_node = view.family(family);
             of_node.without_address = refusals.as_ref().ok().map(|_| false);
@@ -230,14 +267,18 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                 Some(node) if host.is_none_or(|host| node != *host) => {
                     let borrower = nodes.entry(node.to_string()).or_default();
                     borrower.addresses += 1;
-                    Plugin::of(record).into_iter().for_each(|made| borrower.plugin.note(made));
+                    Plugin::of(record)
+                        .into_iter()
+                        .for_each(|made| borrower.plugin.note(made));
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
                     own.borrowed_by_others += 1;
                 }
                 // Old records name no node, so the block's owner counts as the holder.
                 Some(_) | None => {
                     own.addresses += 1;
-                    Plugin::of(record).into_iter().for_each(|made| own.plugin.note(made));
+                    Plugin::of(record)
+                        .into_iter()
+                        .for_each(|made| own.plugin.note(made));
                 }
             }
         }

@@ -103,7 +103,9 @@ pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     let pools = context.index.pools().into_iter();
     PoolList {
-        pools: pools.map(|pool| view(&occupancy, outlook.as_ref(), &config, context.now, pool)).collect(),
+        pools: pools
+            .map(|pool| view(&occupancy, outlook.as_ref(), &config, context.now, pool))
+            .collect(),
         outside: outside(context, &occupancy),
     }
 }
@@ -162,7 +164,12 @@ pub(super) fn closed(pool: &Pool) -> Option<String> {
 fn outside(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
     let is_outside = |stored: &&Stored<'_, '_>| context.index.pools_around(stored.key).next().is_none();
-    for tally in occupancy.stored.iter().filter(is_outside).map(|stored| occupancy.block(stored)) {
+    for tally in occupancy
+        .stored
+        .iter()
+        .filter(is_outside)
+        .map(|stored| occupancy.block(stored))
+    {
         sum.blocks += 1;
         for (part, number) in [
             (&mut sum.total, tally.total),

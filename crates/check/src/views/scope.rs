@@ -5,7 +5,8 @@ use crate::scope::Scope;
 
 impl BlockList {
     pub fn within(mut self, scope: &Scope) -> Self {
-        self.blocks.retain(|block| scope.has_network(block.cidr) && scope.has_owner(block.owner.as_ref()));
+        self.blocks
+            .retain(|block| scope.has_network(block.cidr) && scope.has_owner(block.owner.as_ref()));
         self
     }
 }

@@ -27,8 +27,13 @@ pub const PLACES: [Source; 8] = [
 ];
 
 /// The sources of the block list. The configuration contains the cooldown of released addresses.
-pub const BLOCKS: [Source; 5] =
-    [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
+pub const BLOCKS: [Source; 5] = [
+    Source::Blocks,
+    Source::Pools,
+    Source::Reservations,
+    Source::IpamConfig,
+    Source::ClusterInformation,
+];
 
 /// The sources of the node list. Pools are among them, since they determine whether a node can get addresses.
 pub const NODES: [Source; 7] = POOLS;

@@ -78,7 +78,11 @@ impl FamilyAnswer {
     /// Returns the reason why there is no address, with the holder of the requested address.
     fn why(&self) -> Option<String> {
         let reason = &self.refused()?.reason;
-        Some(self.holder.as_ref().map_or(reason.to_string(), |holder| format!("{reason} by {holder}")))
+        Some(
+            self.holder
+                .as_ref()
+                .map_or(reason.to_string(), |holder| format!("{reason} by {holder}")),
+        )
     }
 }
 
@@ -91,7 +95,9 @@ impl Explanation {
 
     /// Returns the refusal of the first attempt, if the kubelet's next attempt gets an address.
     pub fn first_refusal(&self) -> Option<&Refused> {
-        self.families.iter().find_map(|family| family.answer.first.as_ref())
+        self.families
+            .iter()
+            .find_map(|family| family.answer.first.as_ref())
     }
 
     /// Returns the refusal of one of the node's tunnels, if there is one.
@@ -112,7 +118,10 @@ impl Explanation {
 
     /// Returns the answer in one sentence.
     pub fn sentence(&self) -> String {
-        let who = self.pod.as_deref().map_or_else(|| "the next pod".to_owned(), short);
+        let who = self
+            .pod
+            .as_deref()
+            .map_or_else(|| "the next pod".to_owned(), short);
         let node = short(&self.node);
         match &self.state {
             RequestState::Has(addresses) => {
@@ -148,7 +157,10 @@ impl Explanation {
 
     fn answers(&self, who: &str, node: &str) -> String {
         let refused = |is_needed: bool| {
-            let families = self.families.iter().filter(move |family| family.is_needed == is_needed);
+            let families = self
+                .families
+                .iter()
+                .filter(move |family| family.is_needed == is_needed);
             families.filter_map(|family| Some((family.family, family.why()?)))
         };
         let mut parts: Vec<String> = Vec::new();
@@ -177,7 +189,10 @@ impl Explanation {
     }
 
     fn given(&self, who: &str, node: &str) -> String {
-        let given = self.families.iter().filter_map(|family| family.answer.outcome.as_ref().ok());
+        let given = self
+            .families
+            .iter()
+            .filter_map(|family| family.answer.outcome.as_ref().ok());
         let given = joined(given.map(|given| given.address), ", ");
         if given.is_empty() {
             return format!("no pool serves {who} on {node}");
@@ -190,7 +205,10 @@ impl Explanation {
         if self.pod.is_some() {
             format!("IPAM can assign {given} to {who} on {node}")
         } else {
-            let only = self.families.iter().filter_map(|family| family.namespaces.as_deref());
+            let only = self
+                .families
+                .iter()
+                .filter_map(|family| family.namespaces.as_deref());
             let only: Vec<&str> = only.collect();
             let only = if only.is_empty() {
                 String::new()
@@ -231,14 +249,20 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
     };
     let mut explained = Explanation::new(None, name, RequestState::Asks);
     let kind = answers.next_kind(&Kinds::new(&answers), node);
-    for family in Family::BOTH.into_iter().filter(|family| kind.families[*family as usize]) {
+    for family in Family::BOTH
+        .into_iter()
+        .filter(|family| kind.families[*family as usize])
+    {
         let answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
             ([], Some(namespace)) => answers.outlook.next_in_some(namespace, node, family),
             ([], None) => answers.outlook.next_of_any(node, family),
             (pools, _) => answers.outlook.next(&NextAddress::new(&node.name, family, pools)),
         };
         let answer = match answers.outlook.cluster_refusal() {
-            Some(refused) => Answer { outcome: Err(refused), ..answer },
+            Some(refused) => Answer {
+                outcome: Err(refused),
+                ..answer
+            },
             None => answer,
         };
         explained.add(&answers, family, answer, true);
@@ -257,7 +281,9 @@ fn explain_pod(
     namespace: &str,
     name: &str,
 ) -> Option<Explanation> {
-    let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
+    let position = context
+        .index
+        .pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
     let pod = &context.snapshot.pods[position as usize].value;
     let on = context.index.calico_node(pod.node());
     let is_leaving = pod.deleting && (pod.leaving_since.is_some() || !pod.finished);
@@ -282,7 +308,11 @@ fn explain_pod(
 /// The addresses of a pod. If Calico's annotation is blank, the status counts.
 fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
     let addresses: Vec<IpAddr> = pod.addresses().collect();
-    if addresses.is_empty() { pod.named_by(evidence::STATUS).collect() } else { addresses }
+    if addresses.is_empty() {
+        pod.named_by(evidence::STATUS).collect()
+    } else {
+        addresses
+    }
 }
 
 /// Explains a pod that has addresses; `None` if it has none.
@@ -316,9 +346,14 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
     }
 
     let found = answers.with_add(pod, on, |add| answers.outlook.add(add));
-    let bypasses = pod.request.as_ref().is_some_and(|request| !request.annotations.no_ipam.is_empty());
+    let bypasses = pod
+        .request
+        .as_ref()
+        .is_some_and(|request| !request.annotations.no_ipam.is_empty());
     if bypasses && found.iter().all(|(_, answer)| answer.outcome.is_ok()) {
-        let addresses = found.iter().filter_map(|(_, answer)| Some(answer.outcome.as_ref().ok()?.address));
+        let addresses = found
+            .iter()
+            .filter_map(|(_, answer)| Some(answer.outcome.as_ref().ok()?.address));
         return Explanation::new(Some(pod), on, RequestState::BypassesIpam(addresses.collect()));
     }
 
@@ -360,7 +395,13 @@ impl Explanation {
             given.is_some_and(|given| pool.cidr.contains(&given)) && !pool.namespace_selector.is_empty()
         });
         let namespaces = pool.map(|pool| pool.namespace_selector.clone());
-        self.families.push(FamilyAnswer { family, is_needed, answer, holder, namespaces });
+        self.families.push(FamilyAnswer {
+            family,
+            is_needed,
+            answer,
+            holder,
+            namespaces,
+        });
     }
 
     /// Notes the families for which pools are there, but which are not asked for.
@@ -391,9 +432,15 @@ impl Answers<'_, '_> {
     /// True if the answer for a pod depends on the labels of its namespace, which were not read.
     fn depends_on_namespace(&self, pod: &Pod, node: Option<&Node>) -> bool {
         let namespace = pod.namespace().to_string();
-        let Some(node) = node.filter(|_| self.outlook.namespace(&namespace).is_none()) else { return false };
-        Family::BOTH.into_iter().any(|family| self.outlook.refusal_in(&namespace, node, family).is_err())
-            && Family::BOTH.into_iter().all(|family| self.outlook.refusal(node, family, &[]).is_ok())
+        let Some(node) = node.filter(|_| self.outlook.namespace(&namespace).is_none()) else {
+            return false;
+        };
+        Family::BOTH
+            .into_iter()
+            .any(|family| self.outlook.refusal_in(&namespace, node, family).is_err())
+            && Family::BOTH
+                .into_iter()
+                .all(|family| self.outlook.refusal(node, family, &[]).is_ok())
     }
 }
 

@@ -28,8 +28,16 @@ impl World {
     /// A random cluster with pools of four-address blocks. Some of the blocks exist.
     fn new(seed: u64) -> Self {
         let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
-        let snapshot = Snapshot { taken_at, ..Snapshot::default() };
-        let mut world = Self { snapshot, rng: Rng::new(seed), is_old: false, is_limited: false };
+        let snapshot = Snapshot {
+            taken_at,
+            ..Snapshot::default()
+        };
+        let mut world = Self {
+            snapshot,
+            rng: Rng::new(seed),
+            is_old: false,
+            is_limited: false,
+        };
         world.snapshot.mark_read(ALLOCATION_SOURCES);
         world.is_limited = world.rng.one_in(2);
         let mut config =
@@ -52,7 +60,8 @@ impl World {
     }
 
     fn put(&mut self, path: &str, value: &Value) {
-        self.snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
+        self.snapshot
+            .add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
     }
 
     fn resource(&mut self, name: &str, spec: Value) {
@@ -88,8 +97,9 @@ impl World {
         }
         // With a block limit, reserving single addresses would make the result depend on which blocks are claimed.
         if !self.is_limited && self.rng.one_in(2) {
-            let reserved: Vec<String> =
-                (0..3).map(|_| address_at(cidr, self.rng.below(16) as u32).to_string()).collect();
+            let reserved: Vec<String> = (0..3)
+                .map(|_| address_at(cidr, self.rng.below(16) as u32).to_string())
+                .collect();
             self.reserve(&format!("{name}-some"), json!(reserved));
         }
     }
@@ -102,11 +112,22 @@ impl World {
     }
 
     fn block(&mut self, cidr: IpNet, has_affinity: bool) {
-        let owner = *self.rng.pick(&["host:a", "host:b", "host:c", "host:gone", "virtual:load-balancer", ""]);
+        let owner = *self.rng.pick(&[
+            "host:a",
+            "host:b",
+            "host:c",
+            "host:gone",
+            "virtual:load-balancer",
+            "",
+        ]);
         let size = 1 << (32 - cidr.prefix_len());
         let taken = size.min(*self.rng.pick(&[0, 0, 1, 3, size]));
         let affinity = Some(owner).filter(|owner| !owner.is_empty());
-        let value = values::block(&cidr.to_string(), affinity, vec![json!({"handle_id": "others"}); taken]);
+        let value = values::block(
+            &cidr.to_string(),
+            affinity,
+            vec![json!({"handle_id": "others"}); taken],
+        );
         self.put(&Key::Block(cidr).to_string(), &value);
         match owner.split_once(':') {
             Some((kind, name)) if has_affinity => {
@@ -140,12 +161,23 @@ impl World {
 
     /// The number of addresses that these nodes get, one node after the other.
     fn taken_by(&self, hosts: &[&str], pool: &Pool, wanted: PoolUse, by_name: bool) -> u128 {
-        let mut world = Self { snapshot: self.snapshot.clone(), rng: self.rng.clone(), ..*self };
-        let others = POOLS.iter().filter(|(name, _)| *name != pool.name).map(|(_, cidr)| *cidr);
+        let mut world = Self {
+            snapshot: self.snapshot.clone(),
+            rng: self.rng.clone(),
+            ..*self
+        };
+        let others = POOLS
+            .iter()
+            .filter(|(name, _)| *name != pool.name)
+            .map(|(_, cidr)| *cidr);
         world.reserve("others", json!(others.collect::<Vec<_>>()));
         let store = SnapshotStore::new(&world.snapshot);
         let allocator = Allocator::new(&store);
-        let allocator = if self.is_old { allocator.without_reclaiming() } else { allocator };
+        let allocator = if self.is_old {
+            allocator.without_reclaiming()
+        } else {
+            allocator
+        };
         let mut taken = BTreeSet::new();
         let mut take = |host: &str| {
             let request = AutoAssign {
@@ -167,7 +199,10 @@ impl World {
         for host in hosts {
             while take(host) {}
         }
-        assert!(taken.iter().all(|address| pool.cidr.contains(address)), "{taken:?}");
+        assert!(
+            taken.iter().all(|address| pool.cidr.contains(address)),
+            "{taken:?}"
+        );
         taken.len() as u128
     }
 }
@@ -177,12 +212,29 @@ fn the_allocator_gives_as_many_addresses_as_are_shown() {
     let mut shown = BTreeSet::new();
     for seed in 0..rounds(120) {
         let world = World::new(seed);
-        let of_name = |name: &str| world.snapshot.pools.iter().find(|pool| pool.value.name == name).unwrap();
+        let of_name = |name: &str| {
+            world
+                .snapshot
+                .pools
+                .iter()
+                .find(|pool| pool.value.name == name)
+                .unwrap()
+        };
         for view in views::pools(&world.snapshot).pools {
-            let PoolView { name, allocatable, by_name, limited_by, .. } = view;
+            let PoolView {
+                name,
+                allocatable,
+                by_name,
+                limited_by,
+                ..
+            } = view;
             let pool = &of_name(&name).value;
             let about = format!("seed {seed}: {name}, {limited_by:?}");
-            assert_eq!(allocatable.map(|count| count.0), Some(world.taken(pool, false)), "{about}");
+            assert_eq!(
+                allocatable.map(|count| count.0),
+                Some(world.taken(pool, false)),
+                "{about}"
+            );
             if let Some(by_name) = by_name {
                 assert_eq!(by_name.0, world.taken(pool, true), "by name, {about}");
             }

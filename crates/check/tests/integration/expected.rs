@@ -10,7 +10,10 @@ pub(crate) fn findings(cluster: &Cluster) -> Vec<Finding> {
 
 /// Fails unless the findings are those of the ground truth, no more and no fewer, with severity and evidence.
 pub(crate) fn assert_truth(name: &str, cluster: &Cluster) {
-    let found: Vec<Found> = findings(cluster).iter().map(|f| Found::new(f, &f.code.severity())).collect();
+    let found: Vec<Found> = findings(cluster)
+        .iter()
+        .map(|f| Found::new(f, &f.code.severity()))
+        .collect();
     let complaints = cluster.truth().complaints(&found);
     assert!(complaints.is_empty(), "{name}: {complaints:#?}");
 }

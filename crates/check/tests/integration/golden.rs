@@ -45,8 +45,15 @@ struct Outcome {
 impl Golden {
     fn snapshot(&self) -> Snapshot {
         let is_etcd = !self.entries.is_empty();
-        let mut snapshot = Snapshot { taken_at: self.at, ..Snapshot::default() };
-        snapshot.datastore = if is_etcd { DatastoreKind::Etcd } else { DatastoreKind::Kubernetes };
+        let mut snapshot = Snapshot {
+            taken_at: self.at,
+            ..Snapshot::default()
+        };
+        snapshot.datastore = if is_etcd {
+            DatastoreKind::Etcd
+        } else {
+            DatastoreKind::Kubernetes
+        };
         snapshot.namespaces = Some(Default::default());
         for object in &self.objects {
             let group = object["apiVersion"].as_str().unwrap();
@@ -74,7 +81,9 @@ fn kind(group: &str, name: &str) -> Option<&'static KnownKind> {
         Group::Only(Flavour::Native) => false,
         Group::KubeVirt => group.starts_with("kubevirt.io/"),
     };
-    KINDS.iter().find(|kind| kind.name == name && is_group(kind.group))
+    KINDS
+        .iter()
+        .find(|kind| kind.name == name && is_group(kind.group))
 }
 
 /// The difference between what was foretold and what happened; `None` if there is none that docs/cni.md does not declare.
@@ -87,8 +96,12 @@ fn difference(golden: &Golden) -> Option<String> {
         ..Options::default()
     };
     let (namespace, name) = golden.pod.split_once('/').unwrap();
-    let explained = explain(&Context::new(&snapshot, &options), &snapshot, Asking::Pod(namespace, name))
-        .expect("the pod exists");
+    let explained = explain(
+        &Context::new(&snapshot, &options),
+        &snapshot,
+        Asking::Pod(namespace, name),
+    )
+    .expect("the pod exists");
     if matches!(explained.state, RequestState::Has(_)) {
         return None;
     }
@@ -98,24 +111,34 @@ fn difference(golden: &Golden) -> Option<String> {
     });
 
     if let RequestState::BypassesIpam(addresses) = &explained.state {
-        let is_right = golden.calico.ips.iter().all(|address| addresses.contains(address));
+        let is_right = golden
+            .calico
+            .ips
+            .iter()
+            .all(|address| addresses.contains(address));
         return (!is_right || golden.calico.error.is_some()).then(|| explained.sentence());
     }
 
     // A block whose free list and records contradict each other is used by Calico as it is, but not by calipam.
-    let contradicts = snapshot.blocks.iter().any(|stored| stored.value.content.usable().is_none());
+    let contradicts = snapshot
+        .blocks
+        .iter()
+        .any(|stored| stored.value.content.usable().is_none());
     let outcome = &golden.calico;
     let said = explained.sentence();
     match &outcome.error {
         None if explained.is_refused() && contradicts => None,
         None if explained.is_refused() => Some(format!("{said}; Calico assigned {:?}", outcome.ips)),
-        None if is_found => {
-            Some(format!("{said}; check reports the pod, but Calico assigned {:?}", outcome.ips))
-        }
+        None if is_found => Some(format!(
+            "{said}; check reports the pod, but Calico assigned {:?}",
+            outcome.ips
+        )),
         None => other_addresses(golden, &snapshot, &explained),
         Some(error) if explained.is_refused() => {
-            let mut texts =
-                explained.families.iter().filter_map(|family| family.answer.outcome.as_ref().err());
+            let mut texts = explained
+                .families
+                .iter()
+                .filter_map(|family| family.answer.outcome.as_ref().err());
             let is_foretold = texts.any(|refused| refused.calico.trim() == error.trim());
             match (is_foretold, is_found) {
                 (true, true) => None,
@@ -153,10 +176,16 @@ fn other_addresses(golden: &Golden, snapshot: &Snapshot, explained: &Explanation
             let given = family.answer.outcome.as_ref().ok();
             given.is_some_and(|given| given.address.is_ipv4() == address.is_ipv4())
         };
-        let given =
-            explained.families.iter().find(of_family).and_then(|family| family.answer.outcome.as_ref().ok());
+        let given = explained
+            .families
+            .iter()
+            .find(of_family)
+            .and_then(|family| family.answer.outcome.as_ref().ok());
         let Some(given) = given else {
-            return Some(format!("{}; Calico also assigned {address}", explained.sentence()));
+            return Some(format!(
+                "{}; Calico also assigned {address}",
+                explained.sentence()
+            ));
         };
         let is_held = given.source == AddressSource::Held && golden.calico.ips.contains(&given.address);
         if given.address == *address || is_held {
@@ -167,23 +196,38 @@ fn other_addresses(golden: &Golden, snapshot: &Snapshot, explained: &Explanation
             let is_single = pool.block_size == pool.cidr.max_prefix_len();
             is_single && pool.cidr.contains(&given.address) && pool.cidr.contains(address)
         });
-        let contradicts = snapshot.blocks.iter().any(|stored| stored.value.content.usable().is_none());
+        let contradicts = snapshot
+            .blocks
+            .iter()
+            .any(|stored| stored.value.content.usable().is_none());
         if !depends_on_clock && !contradicts {
             let source = given.source;
-            writeln!(said, "foretold {} ({source:?}), Calico assigned {address}", given.address).unwrap();
+            writeln!(
+                said,
+                "foretold {} ({source:?}), Calico assigned {address}",
+                given.address
+            )
+            .unwrap();
         }
     }
     (!said.is_empty()).then_some(said)
 }
 
 fn is_for_services(stored: &Versioned<StoredBlock>) -> bool {
-    stored.value.content.owner().is_some_and(|owner| owner.to_string() == "virtual:load-balancer")
+    stored
+        .value
+        .content
+        .owner()
+        .is_some_and(|owner| owner.to_string() == "virtual:load-balancer")
 }
 
 #[test]
 fn calico_does_what_was_foretold() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
     assert!(!files.is_empty());
     files.sort();
@@ -201,5 +245,10 @@ fn calico_does_what_was_foretold() {
         }
         assert!(states > 250, "{}: {states} states", file.display());
     }
-    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
 }

@@ -14,9 +14,15 @@ fn a_healthy_cluster_has_no_finding() {
     for seed in 0..rounds(5) {
         assert_truth("healthy", &Cluster::small(ClusterSpec::new(seed)));
         assert_truth("every feature", &Cluster::featured(ClusterSpec::new(seed)));
-        assert_truth("with pods on Windows", &Cluster::with_windows(ClusterSpec::new(seed)));
+        assert_truth(
+            "with pods on Windows",
+            &Cluster::with_windows(ClusterSpec::new(seed)),
+        );
         assert_truth("healthy, wide", &Cluster::small(ClusterSpec::new(seed).wide()));
-        assert_truth("healthy, IPv4 only", &Cluster::small(ClusterSpec::new(seed).v4_only()));
+        assert_truth(
+            "healthy, IPv4 only",
+            &Cluster::small(ClusterSpec::new(seed).v4_only()),
+        );
     }
 }
 
@@ -43,7 +49,10 @@ fn configuration_may_be_absent() {
 fn without_grace_the_youngest_pod_is_judged_too() {
     let snapshot = Cluster::small(ClusterSpec::new(2)).snapshot();
     let judge = |seconds| {
-        let options = Options { grace: Some(SignedDuration::from_secs(seconds)), ..Options::default() };
+        let options = Options {
+            grace: Some(SignedDuration::from_secs(seconds)),
+            ..Options::default()
+        };
         check(&snapshot, &options).findings
     };
     // The youngest pod has two addresses and is 20 s old.

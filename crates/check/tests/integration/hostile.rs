@@ -22,14 +22,18 @@ fn to_corrupt(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
     let resources = "ippools/ ipreservations/ nodes/ workloadendpoints/ clusterinformations/ \
         kubecontrollersconfigurations/ ipamconfigurations/";
     let ipam = ipam.split(' ').map(|kind| format!("/calico/ipam/v2/{kind}"));
-    let resources = resources.split(' ').map(|kind| format!("/calico/resources/v3/projectcalico.org/{kind}"));
+    let resources = resources
+        .split(' ')
+        .map(|kind| format!("/calico/resources/v3/projectcalico.org/{kind}"));
     let of_kind = |kind: String| {
         let keys = cluster.keys().filter(move |key| key.starts_with(kind.as_bytes()));
         keys.take(2).map(<[u8]>::to_vec)
     };
     let keys: Vec<Vec<u8>> = ipam.chain(resources).flat_map(of_kind).collect();
     assert!(keys.len() > 18);
-    keys.into_iter().map(|key| (key.clone(), value_of(cluster, &key))).collect()
+    keys.into_iter()
+        .map(|key| (key.clone(), value_of(cluster, &key)))
+        .collect()
 }
 
 fn value_of(cluster: &Cluster, key: &[u8]) -> Vec<u8> {
@@ -43,14 +47,24 @@ fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
     changed.put_raw(key, value);
     let snapshot = changed.snapshot();
     let report = check(&snapshot, &Options::default());
-    let found: BTreeSet<String> =
-        report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
+    let found: BTreeSet<String> = report
+        .findings
+        .iter()
+        .map(|f| format!("{} {}", f.code, f.subject))
+        .collect();
     for defect in &snapshot.defects {
-        assert!(found.contains(&format!("undecodable-object {}", defect.path)), "{}", defect.path);
+        assert!(
+            found.contains(&format!("undecodable-object {}", defect.path)),
+            "{}",
+            defect.path
+        );
     }
     for block in &snapshot.blocks {
         if let BlockContent::Corrupt(_) = block.value.content {
-            assert!(found.contains(&format!("corrupt-block {}", block.value.key)), "{found:?}");
+            assert!(
+                found.contains(&format!("corrupt-block {}", block.value.key)),
+                "{found:?}"
+            );
         }
     }
     // Serializing must not panic, either.
@@ -63,7 +77,12 @@ fn invalid_json_gives_exactly_one_undecodable_object() {
     let cluster = healthy();
     assert_eq!(cluster.snapshot().defects, []);
     for (key, value) in to_corrupt(&cluster) {
-        let mut corrupted = vec![vec![0xff; 7], b"null and void".to_vec(), b"7".to_vec(), b"[]".to_vec()];
+        let mut corrupted = vec![
+            vec![0xff; 7],
+            b"null and void".to_vec(),
+            b"7".to_vec(),
+            b"[]".to_vec(),
+        ];
         corrupted.extend([1, 3, 5].map(|part| value[..value.len() * part / 6].to_vec()));
         for corrupted in corrupted {
             let expected = BTreeSet::from([format!("undecodable-object {}", String::from_utf8_lossy(&key))]);
@@ -129,7 +148,10 @@ fn blocks_with_strange_arrays_are_corrupt_or_undecodable() {
             let found = judge(&cluster, key.as_bytes(), corrupted.to_string().as_bytes());
             let corrupt = BTreeSet::from(["corrupt-block 10.244.1.0/26".to_owned()]);
             let undecodable = BTreeSet::from([format!("undecodable-object {key}")]);
-            assert!(found == corrupt || found == undecodable, "{field} = {unexpected}: {found:?}");
+            assert!(
+                found == corrupt || found == undecodable,
+                "{field} = {unexpected}: {found:?}"
+            );
         }
     }
     for (position, index) in [(0, -1), (63, 1_000_000_000), (5, i64::MAX), (7, i64::MIN)] {
@@ -145,7 +167,10 @@ fn strings_of_a_megabyte_do_not_break_a_check() {
     let cluster = healthy();
     let long = "x".repeat(1 << 20);
     let mut big = cluster.clone();
-    big.put_raw(format!("/calico/ipam/v2/handle/{long}"), r#"{"block":{},"deleted":false}"#);
+    big.put_raw(
+        format!("/calico/ipam/v2/handle/{long}"),
+        r#"{"block":{},"deleted":false}"#,
+    );
     let key = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
     let value = String::from_utf8(value_of(&cluster, key.as_bytes())).unwrap();
     big.put_raw(key, value.replace("host:node-1", &format!("host:{long}")));
@@ -156,14 +181,21 @@ fn strings_of_a_megabyte_do_not_break_a_check() {
     let expected = "affinity-block-mismatch block-of-missing-node block-without-affinity borrowed-tunnel-address \
         orphan-handle";
     assert_eq!(codes, expected.split_whitespace().collect());
-    assert!(found.iter().all(|f| f.message().len() < 2_000), "messages are kept short");
+    assert!(
+        found.iter().all(|f| f.message().len() < 2_000),
+        "messages are kept short"
+    );
 }
 
 #[test]
 fn keys_of_arbitrary_bytes_do_not_break_a_check() {
     let cluster = healthy();
     let mut rng = Rng::new(79);
-    for prefix in ["/calico/ipam/v2/", "/calico/resources/v3/projectcalico.org/ippools/", ""] {
+    for prefix in [
+        "/calico/ipam/v2/",
+        "/calico/resources/v3/projectcalico.org/ippools/",
+        "",
+    ] {
         for _ in 0..rounds(40) {
             let mut key = prefix.as_bytes().to_vec();
             key.extend((0..=rng.below(12)).map(|_| rng.next() as u8));
@@ -181,7 +213,10 @@ fn a_number_beyond_a_double_in_an_unknown_field_changes_nothing() {
     let cluster = healthy();
     for (key, value) in to_corrupt(&cluster) {
         let value = String::from_utf8(value).unwrap();
-        for (at, field) in [("{", r#"{"x":1e400,"#), (r#""spec":{"#, r#""spec":{"x":[{"y":-1e400}],"#)] {
+        for (at, field) in [
+            ("{", r#"{"x":1e400,"#),
+            (r#""spec":{"#, r#""spec":{"x":[{"y":-1e400}],"#),
+        ] {
             let value = value.replacen(at, field, 1).replace(",}", "}");
             let found = judge(&cluster, &key, value.as_bytes());
             assert!(found.is_empty(), "{found:?}: {value}");

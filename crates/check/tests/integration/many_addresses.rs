@@ -52,7 +52,11 @@ fn of_addresses(report: &Report, code: Code) -> Vec<&AddressEvidence> {
 }
 
 fn size(report: &Report) -> usize {
-    report.findings.iter().map(|finding| serde_json::to_vec(finding).unwrap().len()).sum()
+    report
+        .findings
+        .iter()
+        .map(|finding| serde_json::to_vec(finding).unwrap().len())
+        .sum()
 }
 
 #[test]
@@ -65,13 +69,27 @@ fn twice_the_addresses_make_a_report_of_twice_the_size() {
 
         // All findings share one description of the owner, which lists only a few of its addresses.
         let owner = &found[0].owners[0];
-        assert!(found.iter().all(|evidence| Arc::ptr_eq(&evidence.owners[0], owner)), "{code}");
-        assert_eq!((owner.fields.len(), owner.further_fields), (LISTED, 1024 - LISTED));
+        assert!(
+            found
+                .iter()
+                .all(|evidence| Arc::ptr_eq(&evidence.owners[0], owner)),
+            "{code}"
+        );
+        assert_eq!(
+            (owner.fields.len(), owner.further_fields),
+            (LISTED, 1024 - LISTED)
+        );
         assert!(owner.container_id.len() < 1000);
-        assert_eq!(serde_json::to_value(&**owner).unwrap()["furtherFields"], 1024 - LISTED);
+        assert_eq!(
+            serde_json::to_value(&**owner).unwrap()["furtherFields"],
+            1024 - LISTED
+        );
     }
     let (half, whole) = (size(&half), size(&whole));
-    assert!(whole < half * 22 / 10, "{half} bytes for 512 addresses, {whole} for 1024");
+    assert!(
+        whole < half * 22 / 10,
+        "{half} bytes for 512 addresses, {whole} for 1024"
+    );
 }
 
 #[test]
@@ -87,7 +105,10 @@ fn an_owner_with_few_addresses_is_shown_with_all_of_them() {
 fn pod_with(count: usize) -> Snapshot {
     let mut snapshot = Cluster::plain(ClusterSpec::new(5), 2, 2).snapshot();
     let addresses: Vec<String> = (0..count).map(at).collect();
-    let (ips, networks) = (addresses.join(","), json!([{"ips": addresses, "default": true}]).to_string());
+    let (ips, networks) = (
+        addresses.join(","),
+        json!([{"ips": addresses, "default": true}]).to_string(),
+    );
     let parts = PodParts {
         namespace: "default",
         name: "big",
@@ -102,7 +123,10 @@ fn pod_with(count: usize) -> Snapshot {
     assert_eq!((defects.len(), value.evidence().len()), (0, count));
     snapshot.mark_read([Source::Pods]);
     snapshot.endpoints.clear();
-    snapshot.pods.push(Versioned { value, revision: Revision::Etcd(7) });
+    snapshot.pods.push(Versioned {
+        value,
+        revision: Revision::Etcd(7),
+    });
     snapshot
 }
 
@@ -119,7 +143,11 @@ fn findings_of_one_pod_settle_together() {
 
     let mut report = unchanged;
     drop_changed(&mut report, &first, &pod_with(999));
-    assert_eq!(of_addresses(&report, Code::UnallocatedInUse).len(), 0, "the pod has changed");
+    assert_eq!(
+        of_addresses(&report, Code::UnallocatedInUse).len(),
+        0,
+        "the pod has changed"
+    );
     let named: Vec<IpAddr> = first.pods[0].value.addresses().collect();
     assert_eq!((named[0].to_string(), named.len()), (at(0), 1000));
 }

@@ -14,9 +14,15 @@ fn all_faults_together_give_exactly_the_ground_truth() {
         assert!(cluster.truth().len() > Fault::ALL.len());
         assert_truth("all faults", &cluster);
     }
-    assert_truth("all faults, IPv4 only", &Cluster::all_faults(ClusterSpec::new(9).v4_only(), 1));
+    assert_truth(
+        "all faults, IPv4 only",
+        &Cluster::all_faults(ClusterSpec::new(9).v4_only(), 1),
+    );
     // If more than three nodes got no address for the same reason, they would share a finding.
-    assert_truth("all faults, 3 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 3));
+    assert_truth(
+        "all faults, 3 each",
+        &Cluster::all_faults(ClusterSpec::new(11).wide(), 3),
+    );
 }
 
 #[test]
@@ -29,8 +35,14 @@ fn any_two_faults_do_not_hide_each_other() {
             continue;
         }
         // Faults that depend on the entire cluster come last.
-        let (first, second) = if *fault < other { (*fault, other) } else { (other, *fault) };
-        let cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2).with(first, 1).with(second, 1);
+        let (first, second) = if *fault < other {
+            (*fault, other)
+        } else {
+            (other, *fault)
+        };
+        let cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2)
+            .with(first, 1)
+            .with(second, 1);
         assert_truth(&format!("{} and {}", first.name(), second.name()), &cluster);
     }
 }
@@ -47,7 +59,12 @@ fn every_rule_that_etcd_decides_has_a_fault() {
     for fault in Fault::ALL.iter().filter(|fault| fault.stands_alone()) {
         clusters.push(Cluster::small(ClusterSpec::new(1)).with(*fault, 1));
     }
-    covered.extend(clusters.iter().flat_map(findings).map(|finding| finding.code.name()));
+    covered.extend(
+        clusters
+            .iter()
+            .flat_map(findings)
+            .map(|finding| finding.code.name()),
+    );
     let codes = calipam_check::Code::of_one_cluster().map(|code| code.name());
     let lacking: Vec<&str> = codes.filter(|code| !covered.contains(code)).collect();
     assert!(lacking.is_empty(), "no fault for {lacking:?}");

@@ -54,10 +54,18 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let snapshot = Snapshot { taken_at: taken_at(), ..Snapshot::default() };
-        let mut world = Self { snapshot, rng: Rng::new(seed) };
+        let snapshot = Snapshot {
+            taken_at: taken_at(),
+            ..Snapshot::default()
+        };
+        let mut world = Self {
+            snapshot,
+            rng: Rng::new(seed),
+        };
         world.snapshot.mark_read(ALLOCATION_SOURCES);
-        world.snapshot.mark_read([Source::Pods, Source::Endpoints, Source::ClusterInformation]);
+        world
+            .snapshot
+            .mark_read([Source::Pods, Source::Endpoints, Source::ClusterInformation]);
         let version = *world.rng.pick(&["v3.28.0", "v3.31.7", "v3.32.1"]);
         let mut cluster = json!({"calicoVersion": version, "datastoreReady": true});
         if world.rng.one_in(20) {
@@ -91,7 +99,8 @@ impl World {
     }
 
     fn put(&mut self, path: &str, value: &Value) {
-        self.snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
+        self.snapshot
+            .add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
     }
 
     fn resource(&mut self, name: &str, spec: Value) {
@@ -142,13 +151,23 @@ impl World {
         let mut namespaces = BTreeMap::new();
         for (name, label) in NAMESPACES {
             let labels = BTreeMap::from([("of".to_owned(), label.to_owned())]);
-            let annotations = if self.rng.one_in(4) { self.request() } else { Annotations::default() };
+            let annotations = if self.rng.one_in(4) {
+                self.request()
+            } else {
+                Annotations::default()
+            };
             let of_namespace = Annotations {
                 pools: annotations.pools,
                 families: annotations.families,
                 ..Annotations::default()
             };
-            namespaces.insert(name.to_owned(), Namespace { labels, annotations: of_namespace });
+            namespaces.insert(
+                name.to_owned(),
+                Namespace {
+                    labels,
+                    annotations: of_namespace,
+                },
+            );
         }
         self.snapshot.namespaces = Some(namespaces);
         self.snapshot.mark_read([Source::Namespaces]);
@@ -172,7 +191,11 @@ impl World {
     }
 
     fn pod(&mut self, name: &str, runs: bool, has_v6: bool) {
-        let request = if self.rng.one_in(2) { self.request() } else { Annotations::default() };
+        let request = if self.rng.one_in(2) {
+            self.request()
+        } else {
+            Annotations::default()
+        };
         let (namespace, _) = *self.rng.pick(&NAMESPACES);
         let address = format!("192.0.2.{}", self.rng.below(200));
         let mut status_ips = Vec::new();
@@ -194,7 +217,10 @@ impl World {
             ..PodParts::default()
         };
         let value = Pod::new(&parts).0;
-        self.snapshot.pods.push(Versioned { value, revision: Revision::Etcd(7) });
+        self.snapshot.pods.push(Versioned {
+            value,
+            revision: Revision::Etcd(7),
+        });
     }
 }
 
@@ -210,13 +236,19 @@ fn found(context: &Context<'_>, code: Code) -> BTreeSet<String> {
 }
 
 fn is_known(explained: &Explanation) -> bool {
-    !matches!(explained.state, RequestState::NotKnown | RequestState::NamespacesNotRead)
+    !matches!(
+        explained.state,
+        RequestState::NotKnown | RequestState::NamespacesNotRead
+    )
 }
 
 /// True if a node is refused only for reasons that `node-without-addresses` leaves out: Windows nodes on which Calico
 /// serves no pod, so that another IPAM can serve them, and nodes without a block where `auto-allocation-off` says so.
 fn may_be_intended(explained: &Explanation, runs_pods: bool) -> bool {
-    let mut refused = explained.families.iter().filter_map(|family| family.answer.outcome.as_ref().err());
+    let mut refused = explained
+        .families
+        .iter()
+        .filter_map(|family| family.answer.outcome.as_ref().err());
     refused.all(|refused| match refused.reason {
         Reason::WindowsNeedsStrictAffinity => !runs_pods,
         Reason::NoAutoAllocation => true,
@@ -229,8 +261,17 @@ fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<S
     let context = Context::new(snapshot, &Options::default());
     let pods = found(&context, Code::PodWithoutAddress);
     let nodes = found(&context, Code::NodeWithoutAddresses);
-    let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
-    for pod in snapshot.pods.iter().map(|stored| &stored.value).filter(|pod| pod.waits()) {
+    let is_locked = snapshot
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.datastore_ready)
+        == Some(false);
+    for pod in snapshot
+        .pods
+        .iter()
+        .map(|stored| &stored.value)
+        .filter(|pod| pod.waits())
+    {
         let namespace = pod.namespace().to_string();
         let name = pod.name().to_string();
         let explained = views::explain(&context, snapshot, Asking::Pod(&namespace, &name)).unwrap();
@@ -256,10 +297,20 @@ fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<S
         }
         counts[2] += usize::from(is_refused);
         let view = shown.nodes.iter().find(|view| view.node == node).unwrap();
-        let without = view.families.iter().any(|family| family.without_address == Some(true));
-        let is_shown = view.families.iter().all(|family| family.without_address.is_some());
+        let without = view
+            .families
+            .iter()
+            .any(|family| family.without_address == Some(true));
+        let is_shown = view
+            .families
+            .iter()
+            .all(|family| family.without_address.is_some());
         if is_known(&explained) && is_shown && without != is_refused {
-            differences.push(format!("node shown: {:?}, {}", view.families, explained.sentence()));
+            differences.push(format!(
+                "node shown: {:?}, {}",
+                view.families,
+                explained.sentence()
+            ));
         }
     }
 }
@@ -271,8 +322,17 @@ fn check_explain_and_show_agree() {
     for seed in 0..rounds(400) {
         let mut differences = Vec::new();
         compare(&World::new(seed).snapshot, &mut counts, &mut differences);
-        all.extend(differences.into_iter().map(|difference| format!("seed {seed}: {difference}")));
+        all.extend(
+            differences
+                .into_iter()
+                .map(|difference| format!("seed {seed}: {difference}")),
+        );
     }
-    assert!(all.is_empty(), "{} differences, the first:\n{}", all.len(), all[..all.len().min(20)].join("\n"));
+    assert!(
+        all.is_empty(),
+        "{} differences, the first:\n{}",
+        all.len(),
+        all[..all.len().min(20)].join("\n")
+    );
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }

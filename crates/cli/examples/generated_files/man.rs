@@ -15,14 +15,23 @@ const ENVIRONMENT: [(&str, &str); 7] = [
         "etcdv3, etcdv2 or kubernetes, as for calicoctl. The name with the prefix CALICO_ takes precedence, here and below.",
     ),
     ("ETCD_ENDPOINTS", "etcd URLs, comma-separated."),
-    ("ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE", "Certificates and key for etcd."),
+    (
+        "ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE",
+        "Certificates and key for etcd.",
+    ),
     ("ETCD_USERNAME, ETCD_PASSWORD", "User and password for etcd."),
-    ("KUBECONFIG", "The kubeconfig; with etcd, also used to read pods and services."),
+    (
+        "KUBECONFIG",
+        "The kubeconfig; with etcd, also used to read pods and services.",
+    ),
     (
         "NO_COLOR, CLICOLOR_FORCE",
         "Print no colors, or print them to files and pipes as well; --color overrides both.",
     ),
-    ("XDG_STATE_HOME", "The parent folder of the journals; otherwise ~/.local/state."),
+    (
+        "XDG_STATE_HOME",
+        "The parent folder of the journals; otherwise ~/.local/state.",
+    ),
 ];
 
 const FILES: [(&str, &str); 3] = [
@@ -31,7 +40,10 @@ const FILES: [(&str, &str); 3] = [
         "calicoctl's configuration file; if it exists, the variables above are ignored.",
     ),
     ("~/.kube/config", "The kubeconfig, if no other is named."),
-    ("~/.local/state/calipam/*.journal", "Journals of runs that wrote something, for calipam undo."),
+    (
+        "~/.local/state/calipam/*.journal",
+        "Journals of runs that wrote something, for calipam undo.",
+    ),
 ];
 
 /// The exit codes for commands whose help lists none.
@@ -44,15 +56,22 @@ pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut names = vec![page_name(&root)];
     names.extend(visible(&root).map(page_name));
     let pages = std::iter::once(&root).chain(visible(&root));
-    pages.map(|command| Ok((format!("{}.1", page_name(command)), page(command, &names)?))).collect()
+    pages
+        .map(|command| Ok((format!("{}.1", page_name(command)), page(command, &names)?)))
+        .collect()
 }
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+    command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
 }
 
 fn page_name(command: &Command) -> String {
-    command.get_display_name().unwrap_or(command.get_name()).to_owned()
+    command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned()
 }
 
 fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
@@ -60,8 +79,15 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     let help = command.get_after_long_help().or_else(|| command.get_after_help());
     let help = Help::read(&help.map(ToString::to_string).unwrap_or_default());
     // The help text after the options is added below, under the usual headings of man pages.
-    let plain = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
-    let man = clap_mangen::Man::new(plain).title(name.clone()).manual("calipam").source(SOURCE).date("");
+    let plain = command
+        .clone()
+        .after_help(Resettable::Reset)
+        .after_long_help(Resettable::Reset);
+    let man = clap_mangen::Man::new(plain)
+        .title(name.clone())
+        .manual("calipam")
+        .source(SOURCE)
+        .date("");
     let mut begin = Vec::new();
     man.render_title(&mut begin)?;
     man.render_name_section(&mut begin)?;
@@ -70,8 +96,14 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     text.push_str(&synopsis(command));
     section(&mut text, "DESCRIPTION");
     // The first paragraph is in the section NAME.
-    let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-    about.split("\n\n").skip(1).for_each(|lines| paragraph(&mut text, &[lines.to_owned()]));
+    let about = command
+        .get_long_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    about
+        .split("\n\n")
+        .skip(1)
+        .for_each(|lines| paragraph(&mut text, &[lines.to_owned()]));
     help.notes.iter().for_each(|note| paragraph(&mut text, note));
     let mut options = Vec::new();
     man.render_options_section(&mut options)?;
@@ -81,18 +113,29 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     text.push_str(&String::from_utf8_lossy(&options));
 
     let example = format!("  {} --help", name.replacen('-', " ", 1));
-    let examples = if help.examples.is_empty() { vec![example] } else { help.examples };
+    let examples = if help.examples.is_empty() {
+        vec![example]
+    } else {
+        help.examples
+    };
     section(&mut text, "EXAMPLES");
     verbatim(&mut text, &examples);
     section(&mut text, "EXIT STATUS");
-    paragraph(&mut text, &[help.exit_status.unwrap_or_else(|| EXIT_STATUS.to_owned())]);
+    paragraph(
+        &mut text,
+        &[help.exit_status.unwrap_or_else(|| EXIT_STATUS.to_owned())],
+    );
     section(&mut text, "ENVIRONMENT");
-    ENVIRONMENT.iter().for_each(|(name, says)| item(&mut text, name, says));
+    ENVIRONMENT
+        .iter()
+        .for_each(|(name, says)| item(&mut text, name, says));
     section(&mut text, "FILES");
     FILES.iter().for_each(|(name, says)| item(&mut text, name, says));
     section(&mut text, "SEE ALSO");
     let others = names.iter().filter(|other| **other != name);
-    let others: Vec<String> = others.map(|other| format!("\\fB{}\\fR(1)", escape(other))).collect();
+    let others: Vec<String> = others
+        .map(|other| format!("\\fB{}\\fR(1)", escape(other)))
+        .collect();
     text.push_str(&others.join(",\n"));
     text.push('\n');
     Ok(ascii(&text).into_bytes())
@@ -109,8 +152,9 @@ fn synopsis(command: &Command) -> String {
         .get_groups()
         .filter(|group| !(*group).clone().is_multiple())
         .map(|group| {
-            let members =
-                group.get_args().filter_map(|id| own.iter().copied().find(|arg| arg.get_id() == id));
+            let members = group
+                .get_args()
+                .filter_map(|id| own.iter().copied().find(|arg| arg.get_id() == id));
             (group.is_required_set(), members.collect())
         })
         .collect();
@@ -134,7 +178,11 @@ fn synopsis(command: &Command) -> String {
             (true, _) => format!("{{{}}}", texts.join(" | ")),
             (false, _) => format!("[{}]", texts.join(" | ")),
         };
-        let again = if members.iter().all(|arg| is_repeated(arg)) { "..." } else { "" };
+        let again = if members.iter().all(|arg| is_repeated(arg)) {
+            "..."
+        } else {
+            ""
+        };
         let place = match (required, arg.is_positional()) {
             (true, _) => &mut needed,
             (false, true) => &mut arguments,
@@ -144,7 +192,13 @@ fn synopsis(command: &Command) -> String {
         said.extend(members);
     }
     let name = command.get_bin_name().unwrap_or(command.get_name());
-    let mut words = [vec![format!("\\fB{}\\fR", escape(name))], needed, options, arguments].concat();
+    let mut words = [
+        vec![format!("\\fB{}\\fR", escape(name))],
+        needed,
+        options,
+        arguments,
+    ]
+    .concat();
     if command.has_subcommands() {
         words.push("\\fICOMMAND\\fR".into());
     }
@@ -160,7 +214,10 @@ fn is_repeated(arg: &Arg) -> bool {
 /// Formats an option or argument with its value.
 fn as_typed(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default().iter();
-    let value = names.map(|name| format!("\\fI{}\\fR", escape(name))).collect::<Vec<_>>().join(" ");
+    let value = names
+        .map(|name| format!("\\fI{}\\fR", escape(name)))
+        .collect::<Vec<_>>()
+        .join(" ");
     let value = match (arg.get_action().takes_values(), arg.is_require_equals_set()) {
         (false, _) => String::new(),
         (true, true) => format!("[={value}]"),
@@ -185,7 +242,10 @@ struct Help {
 impl Help {
     fn read(text: &str) -> Self {
         let mut help = Self::default();
-        for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
+        for paragraph in text
+            .split("\n\n")
+            .filter(|paragraph| !paragraph.trim().is_empty())
+        {
             let lines: Vec<String> = paragraph.lines().map(str::to_owned).collect();
             let first = lines[0].trim();
             if first == "Examples:" || first == "Example:" {
@@ -209,7 +269,9 @@ fn section(text: &mut String, title: &str) {
 /// Adds lines that roff prints as they are, without filling.
 fn verbatim(text: &mut String, lines: &[String]) {
     text.push_str(".nf\n");
-    lines.iter().for_each(|line| text.push_str(&(escape(line) + "\n")));
+    lines
+        .iter()
+        .for_each(|line| text.push_str(&(escape(line) + "\n")));
     text.push_str(".fi\n");
 }
 
@@ -231,13 +293,27 @@ fn item(text: &mut String, name: &str, says: &str) {
 
 /// Escapes a line for roff.
 fn escape(line: &str) -> String {
-    let escaped = line.replace('\\', "\\e").replace('-', "\\-").replace('`', "\\(ga").replace('\'', "\\(aq");
-    if escaped.starts_with('.') { format!("\\&{escaped}") } else { escaped }
+    let escaped = line
+        .replace('\\', "\\e")
+        .replace('-', "\\-")
+        .replace('`', "\\(ga")
+        .replace('\'', "\\(aq");
+    if escaped.starts_with('.') {
+        format!("\\&{escaped}")
+    } else {
+        escaped
+    }
 }
 
 /// Escapes non-ASCII characters for groff.
 fn ascii(text: &str) -> String {
-    let each = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", c as u32) };
+    let each = |c: char| {
+        if c.is_ascii() {
+            c.to_string()
+        } else {
+            format!("\\[u{:04X}]", c as u32)
+        }
+    };
     text.chars().map(each).collect()
 }
 
@@ -252,14 +328,31 @@ mod tests {
         for (name, page) in pages {
             let page = String::from_utf8(page).unwrap();
             assert!(page.is_ascii(), "{name}");
-            for title in
-                ["SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"]
-            {
-                assert_eq!(page.matches(&format!(".SH \"{title}\"\n")).count(), 1, "{title} of {name}");
+            for title in [
+                "SYNOPSIS",
+                "DESCRIPTION",
+                "EXAMPLES",
+                "EXIT STATUS",
+                "ENVIRONMENT",
+                "FILES",
+                "SEE ALSO",
+            ] {
+                assert_eq!(
+                    page.matches(&format!(".SH \"{title}\"\n")).count(),
+                    1,
+                    "{title} of {name}"
+                );
             }
             assert!(!page.contains(".SH EXTRA"), "{name}");
-            let section =
-                |title: &str| page.split(title).nth(1).unwrap().split("\n.SH").next().unwrap().trim();
+            let section = |title: &str| {
+                page.split(title)
+                    .nth(1)
+                    .unwrap()
+                    .split("\n.SH")
+                    .next()
+                    .unwrap()
+                    .trim()
+            };
             let summary = section(".SH NAME\n").split_once(" \\- ").unwrap().1;
             let description = section(".SH \"DESCRIPTION\"\n");
             assert!(!description.starts_with(".PP\n.SH"), "{name}: {description}");
@@ -268,7 +361,10 @@ mod tests {
             // The synopsis does not name global options.
             let synopsis = section(".SH \"SYNOPSIS\"\n");
             let has_global = synopsis.contains("\\-\\-etcd");
-            assert!(synopsis.contains("GLOBAL OPTION") && !has_global, "{name}: {synopsis}");
+            assert!(
+                synopsis.contains("GLOBAL OPTION") && !has_global,
+                "{name}: {synopsis}"
+            );
         }
     }
 

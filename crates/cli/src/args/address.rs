@@ -24,12 +24,18 @@ mod tests {
 
     #[test]
     fn ipv4_in_the_form_of_ipv6_is_ipv4_for_every_command() {
-        for arguments in
-            [&["show"][..], &["history"], &["release"], &["assign", "--node", "a"], &["diff", "a", "b"]]
-        {
+        for arguments in [
+            &["show"][..],
+            &["history"],
+            &["release"],
+            &["assign", "--node", "a"],
+            &["diff", "a", "b"],
+        ] {
             let all = [&["calipam"], arguments, &["--ip", "::ffff:10.0.0.1"]].concat();
             let command = Cli::try_parse_from(&all).unwrap().command;
-            let Command::Ipam(command) = command else { panic!("{command:?}") };
+            let Command::Ipam(command) = command else {
+                panic!("{command:?}")
+            };
             let addresses = match command {
                 IpamCommand::Show(args) => Vec::from_iter(args.ip),
                 IpamCommand::History(args) => Vec::from_iter(args.ip),
@@ -43,7 +49,9 @@ mod tests {
         }
         for arguments in [&["history"][..], &["rebuild"], &["diff", "a", "b"]] {
             let all = [&["calipam"], arguments, &["--block", "::ffff:10.0.0.0/122"]].concat();
-            let Command::Ipam(command) = Cli::try_parse_from(&all).unwrap().command else { panic!() };
+            let Command::Ipam(command) = Cli::try_parse_from(&all).unwrap().command else {
+                panic!()
+            };
             let blocks = match command {
                 IpamCommand::History(args) => Vec::from_iter(args.block),
                 IpamCommand::Rebuild(args) => args.blocks,

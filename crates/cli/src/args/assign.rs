@@ -59,7 +59,9 @@ impl AssignArgs {
         let mut attributes = BTreeMap::new();
         for (key, value) in &self.attributes {
             if attributes.insert(key.clone(), value.clone()).is_some() {
-                return Err(Failure::usage(format!("--attribute {key} is given more than once")));
+                return Err(Failure::usage(format!(
+                    "--attribute {key} is given more than once"
+                )));
             }
         }
         let what = if self.count.is_some() { "--count" } else { "--ip" };
@@ -76,7 +78,9 @@ impl AssignArgs {
             pools: self.pools.clone(),
             // An assignment does not depend on findings, so nothing is rechecked.
             criteria: Criteria::default(),
-            intent: self.writing.intent((!self.dry_run).then(|| format!("assign {what}"))),
+            intent: self
+                .writing
+                .intent((!self.dry_run).then(|| format!("assign {what}"))),
         })
     }
 }

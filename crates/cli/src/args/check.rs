@@ -67,7 +67,9 @@ impl ReportArgs {
     /// True if `--output-file` writes this report, so that the next call can compare with it.
     pub(crate) fn writes(&self, report: &Path) -> bool {
         let is_report = |file: &OutputFile| matches!(file.format, Format::Json | Format::Yaml);
-        self.output_files.iter().any(|file| is_report(file) && file.path == report)
+        self.output_files
+            .iter()
+            .any(|file| is_report(file) && file.path == report)
     }
 }
 

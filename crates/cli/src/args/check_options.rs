@@ -41,7 +41,12 @@ pub(crate) struct CheckOptions {
     #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
     pub namespace: Option<String>,
     /// The default, accepted for users who are used to kubectl.
-    #[arg(short = 'A', long = "all-namespaces", hide = true, conflicts_with = "namespace")]
+    #[arg(
+        short = 'A',
+        long = "all-namespaces",
+        hide = true,
+        conflicts_with = "namespace"
+    )]
     _all_namespaces: bool,
     /// Ignore the findings in this file, in the format of `check -o ignore`
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
@@ -70,8 +75,14 @@ pub(crate) struct CheckOptions {
 
 fn percent(text: &str) -> Result<f64, String> {
     let text = text.strip_suffix('%').unwrap_or(text).trim();
-    let number: f64 = text.parse().map_err(|_| "expected a percentage such as `90`".to_owned())?;
-    if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("expected a number from 0 to 100".into()) }
+    let number: f64 = text
+        .parse()
+        .map_err(|_| "expected a percentage such as `90`".to_owned())?;
+    if (0.0..=100.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err("expected a number from 0 to 100".into())
+    }
 }
 
 #[cfg(test)]

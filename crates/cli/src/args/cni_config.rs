@@ -24,13 +24,19 @@ impl CniConfigArgs {
     /// # Errors
     /// If the file cannot be read, or is not the configuration of Calico's plugin.
     pub(crate) fn read(&self) -> Result<Option<CniConfiguration>> {
-        let Some(path) = &self.cni_config else { return Ok(None) };
+        let Some(path) = &self.cni_config else {
+            return Ok(None);
+        };
         let refused = |reason: String| {
-            let failure =
-                Failure::refused(format!("cannot read the CNI configuration {}: {reason}", quoted(path)));
+            let failure = Failure::refused(format!(
+                "cannot read the CNI configuration {}: {reason}",
+                quoted(path)
+            ));
             failure.hint("it is a file in /etc/cni/net.d on the node, such as 10-calico.conflist")
         };
         let json = regular::read(path).map_err(|error| refused(error.to_string()))?;
-        CniConfiguration::parse(&json).map(Some).map_err(|error| refused(error.to_string()))
+        CniConfiguration::parse(&json)
+            .map(Some)
+            .map_err(|error| refused(error.to_string()))
     }
 }

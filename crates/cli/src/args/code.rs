@@ -22,7 +22,10 @@ impl TypedValueParser for CodeParser {
         name.to_lowercase().parse().map_err(|UnknownCode(lowercase)| {
             let unknown = UnknownCode(name.into_owned());
             let near = nearest(&lowercase);
-            let option = arg.and_then(Arg::get_long).map(|name| format!("--{name}: ")).unwrap_or_default();
+            let option = arg
+                .and_then(Arg::get_long)
+                .map(|name| format!("--{name}: "))
+                .unwrap_or_default();
             let all = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
             let hint = near.map_or_else(|| all.clone(), |code| format!("did you mean `{code}`? {all}"));
             let message = format!("{option}{unknown}\n{HINT}hint:{HINT:#} {hint}\n");
@@ -31,13 +34,19 @@ impl TypedValueParser for CodeParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Code::ALL.iter().map(|code| PossibleValue::new(code.name()).help(code.summary()))))
+        Some(Box::new(
+            Code::ALL
+                .iter()
+                .map(|code| PossibleValue::new(code.name()).help(code.summary())),
+        ))
     }
 }
 
 /// Returns the rule with the most similar name, if any name is similar.
 fn nearest(text: &str) -> Option<Code> {
-    calipam_workflow::nearest(text, Code::ALL.iter().map(|code| code.name()))?.parse().ok()
+    calipam_workflow::nearest(text, Code::ALL.iter().map(|code| code.name()))?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

@@ -45,8 +45,10 @@ pub(crate) struct ConfigureArgs {
 impl ConfigureArgs {
     /// Returns the request that these options describe.
     pub(crate) fn request(&self) -> Result<ConfigureRequest> {
-        let persistence =
-            self.kubevirt_ip_persistence.as_ref().map(|given| given.eq_ignore_ascii_case("Enabled"));
+        let persistence = self
+            .kubevirt_ip_persistence
+            .as_ref()
+            .map(|given| given.eq_ignore_ascii_case("Enabled"));
         let settings = [
             self.strict_affinity.map(IpamSetting::StrictAffinity),
             self.auto_allocate_blocks.map(IpamSetting::AutoAllocateBlocks),
@@ -60,9 +62,16 @@ impl ConfigureArgs {
                 "specify what to set: --strict-affinity, --auto-allocate-blocks, --max-blocks-per-host, \
                  --kubevirt-ip-persistence or --ip-cooldown-seconds",
             )
-            .hint(format!("{} prints what is set", hints::command(&["show", "--configuration"]))));
+            .hint(format!(
+                "{} prints what is set",
+                hints::command(&["show", "--configuration"])
+            )));
         }
         let intent = self.writing.intent((!self.dry_run).then(|| "configure".into()));
-        Ok(ConfigureRequest { settings, predicts_effects: true, intent })
+        Ok(ConfigureRequest {
+            settings,
+            predicts_effects: true,
+            intent,
+        })
     }
 }

@@ -62,7 +62,10 @@ impl DiffArgs {
     /// Returns the addresses and blocks to which the comparison is limited.
     pub(crate) fn networks(&self) -> [Vec<IpNet>; 2] {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
-        [addresses.collect(), self.blocks.iter().map(IpNet::trunc).collect()]
+        [
+            addresses.collect(),
+            self.blocks.iter().map(IpNet::trunc).collect(),
+        ]
     }
 }
 
@@ -83,13 +86,20 @@ impl StateName {
     /// # Errors
     /// If the revision is not a number above 0.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let named =
-            |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision, shown_as: None };
-        let Some(revision) = text.strip_prefix("etcd@") else { return Ok(named(text, None)) };
+        let named = |datastore: &str, revision| Self {
+            datastore: datastore.to_owned(),
+            revision,
+            shown_as: None,
+        };
+        let Some(revision) = text.strip_prefix("etcd@") else {
+            return Ok(named(text, None));
+        };
         let number = revision.parse().ok().filter(|revision| *revision > 0);
         let expected =
             || "expected a revision after `etcd@`, such as `etcd@48250`; a file of that name is `./etcd@…`";
-        number.map(|number| named("etcd", Some(number))).ok_or_else(|| expected().to_owned())
+        number
+            .map(|number| named("etcd", Some(number)))
+            .ok_or_else(|| expected().to_owned())
     }
 }
 
@@ -100,12 +110,22 @@ mod tests {
     #[test]
     fn states() {
         let state = |datastore: &str, revision| {
-            Ok(StateName { datastore: datastore.into(), revision, shown_as: None })
+            Ok(StateName {
+                datastore: datastore.into(),
+                revision,
+                shown_as: None,
+            })
         };
         assert_eq!(StateName::parse("etcd"), state("etcd", None));
         assert_eq!(StateName::parse("etcd@48250"), state("etcd", Some(48250)));
         assert_eq!(StateName::parse("./etcd@x"), state("./etcd@x", None));
-        for bad in ["etcd@", "etcd@0", "etcd@-1", "etcd@now", "etcd@99999999999999999999"] {
+        for bad in [
+            "etcd@",
+            "etcd@0",
+            "etcd@-1",
+            "etcd@now",
+            "etcd@99999999999999999999",
+        ] {
             assert!(StateName::parse(bad).is_err(), "{bad}");
         }
     }

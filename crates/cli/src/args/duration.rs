@@ -12,8 +12,14 @@ pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
         return Ok(SignedDuration::ZERO);
     }
     let span: Span = text.parse().map_err(|_| expected())?;
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| expected())?;
-    if duration.is_negative() { Err(expected()) } else { Ok(duration) }
+    let duration = span
+        .to_duration(SpanRelativeTo::days_are_24_hours())
+        .map_err(|_| expected())?;
+    if duration.is_negative() {
+        Err(expected())
+    } else {
+        Ok(duration)
+    }
 }
 
 #[cfg(test)]
@@ -31,7 +37,17 @@ mod tests {
         assert_eq!(parse("2d"), Ok(SignedDuration::from_hours(48)));
         assert_eq!(parse("1d12h"), Ok(SignedDuration::from_hours(36)));
         assert_eq!(parse("90d"), parse("12w6d"));
-        for bad in ["2mo", "1y", "-1d", "", "15", "-5s", "5 parsecs", "s", "99999999999999999999h"] {
+        for bad in [
+            "2mo",
+            "1y",
+            "-1d",
+            "",
+            "15",
+            "-5s",
+            "5 parsecs",
+            "s",
+            "99999999999999999999h",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

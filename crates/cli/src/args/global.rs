@@ -15,7 +15,14 @@ use crate::format::Format;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
     /// Output format
-    #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        global = true,
+        value_name = "FORMAT"
+    )]
     pub output: Format,
     /// Log to stderr what is read and from where; -vv logs every request
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
@@ -102,15 +109,22 @@ pub(crate) fn value_in_words<V: ValueEnum>(
     long: &str,
     short: Option<char>,
 ) -> Option<V> {
-    let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
+    let mut words = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .take_while(|word| word != "--");
     let mut found = None;
     while let Some(word) = words.next() {
         let value = match word.strip_prefix("--") {
             Some(name) if name == long => words.next(),
-            Some(name) => name.strip_prefix(long).and_then(|rest| rest.strip_prefix('=')).map(str::to_owned),
+            Some(name) => name
+                .strip_prefix(long)
+                .and_then(|rest| rest.strip_prefix('='))
+                .map(str::to_owned),
             // Short options can be joined: `-qo json`, `-vojson`.
             None => match word.strip_prefix('-').and_then(|joined| {
-                joined.split_once(short?).filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
+                joined
+                    .split_once(short?)
+                    .filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
             }) {
                 Some((_, "")) => words.next(),
                 Some((_, value)) => Some(value.trim_start_matches('=').to_owned()),
@@ -157,8 +171,15 @@ mod tests {
             |words: &[&str]| When::of_command_line(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(of(&["calipam", "check"]), When::Auto);
         assert_eq!(of(&["calipam", "--color", "always", "check"]), When::Always);
-        assert_eq!(of(&["calipam", "check", "--color=never", "--fial-on"]), When::Never);
-        for unknown in [&["--color"][..], &["--color=sometimes"], &["--", "--color=always"]] {
+        assert_eq!(
+            of(&["calipam", "check", "--color=never", "--fial-on"]),
+            When::Never
+        );
+        for unknown in [
+            &["--color"][..],
+            &["--color=sometimes"],
+            &["--", "--color=always"],
+        ] {
             assert_eq!(of(unknown), When::Auto, "{unknown:?}");
         }
     }
@@ -166,14 +187,23 @@ mod tests {
     #[test]
     fn the_format_is_found_on_a_wrong_command_line() {
         let of = |line: &str| value_in_words(line.split(' ').map(Into::into), "output", Some('o'));
-        for line in
-            ["-o json chek", "check -ojson", "check --outpt x -qo json", "--output=json", "x --output json"]
-        {
+        for line in [
+            "-o json chek",
+            "check -ojson",
+            "check --outpt x -qo json",
+            "--output=json",
+            "x --output json",
+        ] {
             assert_eq!(of(line), Some(Format::Json), "{line}");
         }
-        for line in
-            ["check", "check -o xml", "check --only json", "explain -- -o json", "check -dojson", "-o"]
-        {
+        for line in [
+            "check",
+            "check -o xml",
+            "check --only json",
+            "explain -- -o json",
+            "check -dojson",
+            "-o",
+        ] {
             assert_eq!(of(line), None, "{line}");
         }
         assert_eq!(of("check -o json -o=yaml"), Some(Format::Yaml));

@@ -50,10 +50,16 @@ impl HistoryArgs {
     /// Returns the object whose history is shown. clap ensures that there is one.
     pub(crate) fn object(&self) -> Object {
         match self {
-            Self { object: Some(object), .. } => object.clone(),
-            Self { ip: Some(address), .. } => Object::Address(*address),
+            Self {
+                object: Some(object), ..
+            } => object.clone(),
+            Self {
+                ip: Some(address), ..
+            } => Object::Address(*address),
             Self { handle: Some(id), .. } => Object::Handle(whole(id)),
-            Self { block: Some(cidr), .. } => Object::Network(cidr.trunc()),
+            Self {
+                block: Some(cidr), ..
+            } => Object::Network(cidr.trunc()),
             Self { pod: Some(pod), .. } => Object::Pod(pod.clone()),
             Self { node, .. } => Object::Node(node.clone().unwrap_or_default()),
         }

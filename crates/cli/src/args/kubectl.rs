@@ -61,7 +61,10 @@ impl KubectlArgs {
     /// Returns the IDs of these options.
     pub(crate) fn ids() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("kubectl"));
-        command.get_arguments().map(|arg| arg.get_id().to_string()).collect()
+        command
+            .get_arguments()
+            .map(|arg| arg.get_id().to_string())
+            .collect()
     }
 
     /// Returns the settings of these options.
@@ -112,6 +115,10 @@ mod tests {
         assert_eq!(request_timeout("30"), Ok(Duration::from_secs(30)));
         assert_eq!(request_timeout("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(request_timeout("0"), Ok(NO_LIMIT));
-        assert!(request_timeout("soon").unwrap_err().starts_with("Invalid timeout value."));
+        assert!(
+            request_timeout("soon")
+                .unwrap_err()
+                .starts_with("Invalid timeout value.")
+        );
     }
 }

@@ -29,7 +29,10 @@ pub(crate) fn tidy(mut command: Command) -> Command {
 }
 
 fn below(command: &mut Command, kubectl: &[String]) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|sub| sub.get_name().to_owned())
+        .collect();
     let command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
         "output" => arg.value_parser(FormatParser(&Format::COMMON)),
         id if kubectl.iter().any(|of| of == id) => arg.hide_short_help(true),
@@ -37,7 +40,11 @@ fn below(command: &mut Command, kubectl: &[String]) -> Command {
     });
     names.into_iter().fold(command, |command, name| {
         command.mut_subcommand(name, |mut sub| {
-            if sub.has_subcommands() { below(&mut sub, kubectl) } else { own_options_first(sub, kubectl) }
+            if sub.has_subcommands() {
+                below(&mut sub, kubectl)
+            } else {
+                own_options_first(sub, kubectl)
+            }
         })
     })
 }
@@ -109,15 +116,22 @@ pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
 /// Gives the `--help` of every command the layout of `-h`, and adds examples and notes. clap's own layout would use
 /// three lines for each option. Only the help of a command with subcommands shows kubectl's options.
 pub(crate) fn with_help(command: Command) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|sub| sub.get_name().to_owned())
+        .collect();
     let is_program = !names.is_empty();
-    let command = names.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_help));
+    let command = names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, with_help));
 
-    let mut full = command.clone().mut_args(|arg| match arg.get_long_help().cloned() {
-        Some(help) => arg.help(help),
-        None if is_program => arg.hide_short_help(false),
-        None => arg,
-    });
+    let mut full = command
+        .clone()
+        .mut_args(|arg| match arg.get_long_help().cloned() {
+            Some(help) => arg.help(help),
+            None if is_program => arg.hide_short_help(false),
+            None => arg,
+        });
     if let Some(text) = command.get_after_long_help() {
         full = full.after_help(text.clone());
     }
@@ -129,16 +143,25 @@ pub(crate) fn with_help(command: Command) -> Command {
 
 /// Replaces clap's suggestion for an unknown option with the commands that have this option, if there are any.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
-    let Some(long) = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument) else {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let Some(long) = option
+        .strip_prefix("--")
+        .filter(|_| error.kind() == ErrorKind::UnknownArgument)
+    else {
         return error;
     };
     let has_it = |command: &&Command| {
-        command.get_arguments().any(|arg| !arg.is_hide_set() && arg.get_long() == Some(long))
+        command
+            .get_arguments()
+            .any(|arg| !arg.is_hide_set() && arg.get_long() == Some(long))
     };
     let commands = definition.get_subcommands().filter(|sub| !sub.is_hide_set());
     let names: Vec<&str> = commands.filter(has_it).map(Command::get_name).collect();
-    let Some((first, others)) = names.split_first() else { return error };
+    let Some((first, others)) = names.split_first() else {
+        return error;
+    };
 
     let mut tip = format!("{} has this option", hints::command_elsewhere(&[first, option]));
     match others {

@@ -69,12 +69,15 @@ impl MigrateArgs {
     pub(crate) fn target(&self) -> Target {
         match (&self.to, self.to_cidr, self.block_size) {
             (Some(name), ..) => Target::Pool(name.clone()),
-            (None, Some(cidr), block_size) => {
-                Target::Network { cidr: cidr.trunc(), block_size, name: self.to_name.clone() }
-            }
-            (None, None, Some(block_size)) => {
-                Target::SameNetwork { block_size, via: self.via.map(|cidr| cidr.trunc()) }
-            }
+            (None, Some(cidr), block_size) => Target::Network {
+                cidr: cidr.trunc(),
+                block_size,
+                name: self.to_name.clone(),
+            },
+            (None, None, Some(block_size)) => Target::SameNetwork {
+                block_size,
+                via: self.via.map(|cidr| cidr.trunc()),
+            },
             (None, None, None) => Target::Unstated,
         }
     }

@@ -36,7 +36,9 @@ fn read(text: &str, now: &Zoned) -> Option<Timestamp> {
         day => day.parse().ok()?,
     };
     let time: Time = time.parse().ok()?;
-    let local = DateTime::from_parts(day, time).to_zoned(now.time_zone().clone()).ok()?;
+    let local = DateTime::from_parts(day, time)
+        .to_zoned(now.time_zone().clone())
+        .ok()?;
     Some(local.timestamp())
 }
 
@@ -68,9 +70,17 @@ mod tests {
         ] {
             assert_eq!(read(text, &now), Some(expected.parse().unwrap()), "{text}");
         }
-        for bad in
-            ["", "soon", "1h", "-1h ago", "ago", "yesterday 25:00", "2026-13-01", "14", "tomorrow 10:00"]
-        {
+        for bad in [
+            "",
+            "soon",
+            "1h",
+            "-1h ago",
+            "ago",
+            "yesterday 25:00",
+            "2026-13-01",
+            "14",
+            "tomorrow 10:00",
+        ] {
             assert_eq!(read(bad, &now), None, "{bad}");
         }
     }

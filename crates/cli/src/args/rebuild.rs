@@ -41,7 +41,11 @@ impl RebuildArgs {
         let blocks = self.blocks.clone();
         let endpoints_only = self.endpoints_only;
         RebuildRequest {
-            wanted: Request { blocks, endpoints_only, ..Request::default() },
+            wanted: Request {
+                blocks,
+                endpoints_only,
+                ..Request::default()
+            },
             names: self.selection.names(None),
             output_dir: self.output_dir.clone(),
             criteria: self.criteria.criteria(),

@@ -23,8 +23,17 @@ pub(crate) struct SelectionArgs {
 impl SelectionArgs {
     /// Returns the names in these options, together with `namespace`.
     pub(crate) fn names(&self, namespace: Option<&String>) -> Names {
-        let Self { nodes, selector, pools } = self.clone();
-        Names { nodes, pools, selector, namespace: namespace.cloned() }
+        let Self {
+            nodes,
+            selector,
+            pools,
+        } = self.clone();
+        Names {
+            nodes,
+            pools,
+            selector,
+            namespace: namespace.cloned(),
+        }
     }
 
     pub(crate) fn names_nodes(&self) -> bool {

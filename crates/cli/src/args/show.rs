@@ -87,7 +87,11 @@ fn prefix(text: &str) -> Result<u8, String> {
 /// Reads the name of an object, whose kind is determined later.
 pub(super) fn object(text: &str) -> Result<Object, String> {
     let text = whole(text);
-    if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Object::Text(text)) }
+    if text.is_empty() {
+        Err("expected a name".to_owned())
+    } else {
+        Ok(Object::Text(text))
+    }
 }
 
 /// Removes the ellipsis from an ID that a table has shortened.
@@ -150,13 +154,19 @@ impl ShowArgs {
     /// Returns the subject of the command.
     pub(crate) fn subject(&self) -> Subject {
         match self {
-            Self { object: Some(object), .. } => Subject::Object(object.clone()),
-            Self { ip: Some(address), .. } => Subject::Object(Object::Address(*address)),
+            Self {
+                object: Some(object), ..
+            } => Subject::Object(object.clone()),
+            Self {
+                ip: Some(address), ..
+            } => Subject::Object(Object::Address(*address)),
             Self { handle: Some(id), .. } => Subject::Object(Object::Handle(whole(id))),
             Self { blocks: true, .. } => Subject::Blocks,
             Self { every_node: true, .. } => Subject::Nodes,
             Self { borrowed: true, .. } => Subject::Borrowed,
-            Self { configuration: true, .. } => Subject::Configuration,
+            Self {
+                configuration: true, ..
+            } => Subject::Configuration,
             Self { compare: true, .. } => Subject::Compare,
             Self { map: true, .. } => Subject::Map,
             Self { pod: Some(pod), .. } => Subject::Object(Object::Pod(pod.clone())),

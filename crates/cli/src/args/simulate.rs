@@ -161,8 +161,15 @@ impl SimulateArgs {
             None => self.fail_node.as_ref().map(|_| REMOVAL),
         };
         scenario.event = self.fail_node.as_ref().map(|name| {
-            let name = if name.is_empty() { scenario.node_name(0) } else { name.clone() };
-            Planned { at: scenario.filled_at() + CALM, what: Event::FailNode(name) }
+            let name = if name.is_empty() {
+                scenario.node_name(0)
+            } else {
+                name.clone()
+            };
+            Planned {
+                at: scenario.filled_at() + CALM,
+                what: Event::FailNode(name),
+            }
         });
         Ok(())
     }
@@ -179,7 +186,11 @@ impl SimulateArgs {
 
     /// Returns the causes of clashes to simulate.
     pub(crate) fn causes(&self) -> Vec<Cause> {
-        self.clashes.iter().copied().collect::<Option<_>>().unwrap_or(Cause::ALL.to_vec())
+        self.clashes
+            .iter()
+            .copied()
+            .collect::<Option<_>>()
+            .unwrap_or(Cause::ALL.to_vec())
     }
 
     /// Returns the block sizes to compare; empty if only the scenario's block size is simulated.

@@ -51,9 +51,14 @@ impl FromStr for Sizes {
         let refused = || "expected a prefix length such as `26`, or a range such as `24..29`".to_owned();
         let size = |text: &str| {
             let text = text.trim().trim_start_matches('/');
-            text.parse::<u8>().ok().filter(|size| *size <= 128).ok_or_else(refused)
+            text.parse::<u8>()
+                .ok()
+                .filter(|size| *size <= 128)
+                .ok_or_else(refused)
         };
-        let Some((first, last)) = text.split_once("..") else { return Ok(Self(vec![size(text)?])) };
+        let Some((first, last)) = text.split_once("..") else {
+            return Ok(Self(vec![size(text)?]));
+        };
         let first = size(first)?;
         let last = size(last.trim_start_matches('='))?;
         if first > last {

@@ -40,7 +40,9 @@ impl SplitArgs {
             parts: self.parts,
             needs_lock: false,
             disables_first: false,
-            intent: self.writing.intent((!self.dry_run).then(|| format!("split {}", self.parts))),
+            intent: self
+                .writing
+                .intent((!self.dry_run).then(|| format!("split {}", self.parts))),
         }
     }
 }

@@ -35,7 +35,12 @@ pub(crate) struct WritingArgs {
 impl WritingArgs {
     /// Returns the intent of a calicoctl call, which needs no confirmation.
     pub(crate) fn agreed(command: &str) -> Intent {
-        let args = Self { yes: true, max_changes: None, lock: false, journal: None };
+        let args = Self {
+            yes: true,
+            max_changes: None,
+            lock: false,
+            journal: None,
+        };
         args.intent(Some(command.to_owned()))
     }
 
@@ -48,14 +53,19 @@ impl WritingArgs {
             journals: journals_folder(),
             disk: None,
         });
-        Intent { writing, max_changes: self.max_changes }
+        Intent {
+            writing,
+            max_changes: self.max_changes,
+        }
     }
 }
 
 /// Returns the folder of the user's journals, if the environment names one.
 pub(crate) fn journals_folder() -> Option<PathBuf> {
-    let environment: BTreeMap<String, String> =
-        VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+    let environment: BTreeMap<String, String> = VARIABLES
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+        .collect();
     default_directory(&environment)
 }
 
@@ -73,7 +83,10 @@ pub(crate) struct CriteriaArgs {
 impl CriteriaArgs {
     pub(crate) fn criteria(&self) -> Criteria {
         Criteria {
-            options: Options { grace: self.grace, ..Options::default() },
+            options: Options {
+                grace: self.grace,
+                ..Options::default()
+            },
             recheck_after: self.recheck.settle,
         }
     }

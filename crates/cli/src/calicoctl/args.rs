@@ -181,7 +181,12 @@ impl Calicoctl {
         };
         Global {
             config: self.config.clone().filter(|path| !path.as_os_str().is_empty()),
-            contexts: self.context.clone().filter(|context| !context.is_empty()).into_iter().collect(),
+            contexts: self
+                .context
+                .clone()
+                .filter(|context| !context.is_empty())
+                .into_iter()
+                .collect(),
             kubeconfig,
             verbose,
             ..Global::default()

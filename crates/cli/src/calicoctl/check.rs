@@ -58,7 +58,11 @@ fn explain_differences(snapshot: &Snapshot, report: &Report, console: &Console) 
     if !snapshot.has_read(Source::Services) {
         console.warn("services were not read: addresses recorded for services count as in use");
     }
-    let others = report.findings.iter().filter(|finding| !COUNTED.contains(&finding.code)).count();
+    let others = report
+        .findings
+        .iter()
+        .filter(|finding| !COUNTED.contains(&finding.code))
+        .count();
     if others > 0 {
         console.hint(&format!(
             "{} finds {} that calicoctl does not count",
@@ -95,7 +99,11 @@ impl Lines<'_> {
 
     /// Returns the subjects of the findings with this code.
     fn of(&self, code: Code) -> impl Iterator<Item = &Subject> {
-        self.report.findings.iter().filter(move |found| found.code == code).map(|found| &found.subject)
+        self.report
+            .findings
+            .iter()
+            .filter(move |found| found.code == code)
+            .map(|found| &found.subject)
     }
 
     fn blocks(&self, out: &mut String) {
@@ -103,11 +111,15 @@ impl Lines<'_> {
         line(out, &format!("Found {} IPAM blocks.", self.view.blocks.len()));
         let mut number = 0;
         for block in &self.view.blocks {
-            let owner = block.owner.as_ref().map_or("<none>".to_owned(), ToString::to_string);
+            let owner = block
+                .owner
+                .as_ref()
+                .map_or("<none>".to_owned(), ToString::to_string);
             line(out, &format!(" IPAM block {} affinity={owner}:", block.cidr));
             number += block.allocations.len();
-            for CalicoctlAllocation { address, attributes, .. } in
-                block.allocations.iter().filter(|_| self.all)
+            for CalicoctlAllocation {
+                address, attributes, ..
+            } in block.allocations.iter().filter(|_| self.all)
             {
                 line(out, &format!("  {address} allocated; attrs {attributes}"));
             }
@@ -129,7 +141,10 @@ impl Lines<'_> {
         line(out, "Loading all service load balancer IPs.");
         match view.services {
             None => {
-                line(out, "No configuration for LoadBalancer kubecontroller found, skipping service check");
+                line(
+                    out,
+                    "No configuration for LoadBalancer kubecontroller found, skipping service check",
+                );
             }
             Some(services) => {
                 self.owners(&view.service_addresses, out);
@@ -140,7 +155,10 @@ impl Lines<'_> {
         line(out, "Loading all workload endpoints.");
         self.owners(&view.workloads, out);
         line(out, &format!("Found {} workload IPs.", view.workloads.len()));
-        line(out, &format!("Workloads and nodes are using {} IPs.", view.in_use));
+        line(
+            out,
+            &format!("Workloads and nodes are using {} IPs.", view.in_use),
+        );
         line(out, "");
         line(out, "Loading all handles");
     }
@@ -158,21 +176,33 @@ impl Lines<'_> {
         }
         let mut nodes: Vec<(&str, usize)> = counts.into_iter().collect();
         nodes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
-        line(out, &format!("Looking for top (up to {TOP}) nodes by allocations..."));
+        line(
+            out,
+            &format!("Looking for top (up to {TOP}) nodes by allocations..."),
+        );
         for (node, number) in nodes.iter().take(TOP) {
             line(out, &format!("  {node} has {number} allocations"));
         }
         if let (Some((_, most)), Some((_, median))) = (nodes.first(), nodes.get(nodes.len() / 2)) {
-            line(out, &format!("Node with most allocations has {most}; median is {median}"));
+            line(
+                out,
+                &format!("Node with most allocations has {most}; median is {median}"),
+            );
         }
         line(out, "");
     }
 
     fn leaked(&self, out: &mut String) -> usize {
-        line(out, "Scanning for IPs that are allocated but not actually in use...");
+        line(
+            out,
+            "Scanning for IPs that are allocated but not actually in use...",
+        );
         let all = || self.view.blocks.iter().flat_map(|block| &block.allocations);
         for leaked in all().filter(|a| self.problems && !a.in_use && !a.cooling) {
-            line(out, &format!("  {} leaked; attrs {}", leaked.address, leaked.attributes));
+            line(
+                out,
+                &format!("  {} leaked; attrs {}", leaked.address, leaked.attributes),
+            );
         }
         let number = self.of(Code::LeakedAddress).count();
         let what = "IPs that are allocated in IPAM but not actually in use";
@@ -181,7 +211,10 @@ impl Lines<'_> {
     }
 
     fn unrecorded(&self, out: &mut String) -> usize {
-        line(out, "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...");
+        line(
+            out,
+            "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...",
+        );
         if self.problems {
             self.of(Code::DuplicateAddress)
                 .for_each(|subject| line(out, &format!("  {subject} has multiple owners.")));
@@ -192,7 +225,10 @@ impl Lines<'_> {
         }
         let outside = self.of(Code::InUseOutsidePools).count();
         let unallocated = self.of(Code::UnallocatedInUse).count();
-        line(out, &format!("Found {outside} in-use IPs that are not in active IP pools."));
+        line(
+            out,
+            &format!("Found {outside} in-use IPs that are not in active IP pools."),
+        );
         line(
             out,
             &format!(
@@ -207,7 +243,9 @@ impl Lines<'_> {
     fn in_use(&self, code: Code, says: &str, out: &mut String) {
         let view = self.view;
         for subject in self.of(code) {
-            let Subject::Address(address) = subject else { continue };
+            let Subject::Address(address) = subject else {
+                continue;
+            };
             let is_of = |owner: &&AddressOwner| owner.address == *address as IpAddr;
             let owners = [&view.tunnels, &view.service_addresses, &view.workloads];
             for owner in owners.into_iter().flatten().filter(is_of) {
@@ -223,14 +261,23 @@ impl Lines<'_> {
         }
         let leaked = self.view.leaked_handles.len();
         let good = self.view.good_handles;
-        line(out, &format!("Found {leaked} handles with no matching IPs (and {good} handles with matches)."));
+        line(
+            out,
+            &format!("Found {leaked} handles with no matching IPs (and {good} handles with matches)."),
+        );
 
         line(out, "Scanning for IPs with missing handle...");
         for handle in self.of(Code::MissingHandle).filter(|_| self.problems) {
-            line(out, &format!("  {handle} is in use in a block but doesn't exist."));
+            line(
+                out,
+                &format!("  {handle} is in use in a block but doesn't exist."),
+            );
         }
         let missing = self.of(Code::MissingHandle).count();
-        line(out, &format!("Found {missing} handles mentioned in blocks with no matching handle resource."));
+        line(
+            out,
+            &format!("Found {missing} handles mentioned in blocks with no matching handle resource."),
+        );
         leaked
     }
 
@@ -242,10 +289,18 @@ impl Lines<'_> {
         };
         let codes = [Code::CorruptBlock, Code::UndecodableObject];
         let found = self.report.findings.iter();
-        let found: Vec<_> =
-            found.filter(|found| codes.contains(&found.code) && is_block(&found.subject)).collect();
+        let found: Vec<_> = found
+            .filter(|found| codes.contains(&found.code) && is_block(&found.subject))
+            .collect();
         for found in &found {
-            line(out, &format!("  IPAMBlock BlockKey(cidr={}) is invalid: {}", found.subject, found.text()));
+            line(
+                out,
+                &format!(
+                    "  IPAMBlock BlockKey(cidr={}) is invalid: {}",
+                    found.subject,
+                    found.text()
+                ),
+            );
         }
         line(out, &format!("Found {} invalid IPAMBlocks.", found.len()));
         found.len()

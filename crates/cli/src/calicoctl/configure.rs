@@ -18,14 +18,22 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
         .map(|setting| format!("Successfully set {} to: {setting}\n", setting.name()))
         .collect();
     let intent = WritingArgs::agreed("calicoctl ipam configure");
-    let request = ConfigureRequest { settings, predicts_effects: false, intent };
+    let request = ConfigureRequest {
+        settings,
+        predicts_effects: false,
+        intent,
+    };
     let configured = call.with(async |access| calipam_workflow::configure(access, &request).await);
     let repaired = configured.map_err(|failure| match failure.cause::<Refused>() {
         Some(refused) => plain_failure(format!("error: {refused}")),
         None => failure,
     })?;
     if repaired.run.is_none() {
-        repaired.plan.warnings.iter().for_each(|warning| call.console.warn(&hints::text(warning)));
+        repaired
+            .plan
+            .warnings
+            .iter()
+            .for_each(|warning| call.console.warn(&hints::text(warning)));
     }
     call.finish(repaired.run)?;
     call.print(&text)
@@ -59,5 +67,9 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>> {
     if args.ip_cooldown_seconds >= 0 {
         settings.push(IpamSetting::Cooldown(args.ip_cooldown_seconds));
     }
-    if settings.is_empty() { Err(plain_failure(NO_SETTING)) } else { Ok(settings) }
+    if settings.is_empty() {
+        Err(plain_failure(NO_SETTING))
+    } else {
+        Ok(settings)
+    }
 }

@@ -20,5 +20,9 @@ pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    call.print(if action == LockAction::Take { "Datastore locked.\n" } else { "Datastore unlocked.\n" })
+    call.print(if action == LockAction::Take {
+        "Datastore locked.\n"
+    } else {
+        "Datastore unlocked.\n"
+    })
 }

@@ -32,16 +32,27 @@ use crate::{connect, hints};
 /// Runs a calicoctl command. Returns exit code 0 or 1. If the real calicoctl runs the command, it determines the exit
 /// code.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
-    let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
+    let parsed = command()
+        .try_get_matches_from(arguments)
+        .and_then(|m| Calicoctl::from_arg_matches(&m));
     let call = match parsed {
         Ok(call) => call,
         Err(error) => return u8::from(!matches!(exit::command_line(&error), Ok(Outcome::Clean))),
     };
     let global = call.global();
     hints::remember_connection(&global);
-    let console = Console { progress: false, ..Console::new(&global) };
+    let console = Console {
+        progress: false,
+        ..Console::new(&global)
+    };
     start_log(&console);
-    match carry_out(&call.command, Call { global: &global, console: &console }) {
+    match carry_out(
+        &call.command,
+        Call {
+            global: &global,
+            console: &console,
+        },
+    ) {
         Ok(()) => 0,
         Err(failure) => {
             console.failure(&failure);
@@ -79,7 +90,10 @@ fn plain_failure(message: impl Into<String>) -> Failure {
 
 /// Returns fixed criteria, since calicoctl has no options for them.
 fn criteria() -> Criteria {
-    Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
+    Criteria {
+        options: calipam_check::Options::default(),
+        recheck_after: SignedDuration::from_secs(5),
+    }
 }
 
 /// The connection and the output of a calicoctl command.
@@ -104,9 +118,9 @@ impl Call<'_> {
         let is_partial = false;
         match repair::outcome(run, is_partial, self.console)? {
             Outcome::Clean => Ok(()),
-            _ => {
-                Err(plain_failure("error: objects changed after they were read, so not everything was done"))
-            }
+            _ => Err(plain_failure(
+                "error: objects changed after they were read, so not everything was done",
+            )),
         }
     }
 }

@@ -20,8 +20,9 @@ const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 /// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no
 /// real calicoctl, the message names `command`.
 pub(super) fn run(command: &str) -> Result<()> {
-    let mut tried: Vec<PathBuf> =
-        env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
+    let mut tried: Vec<PathBuf> = env::var_os(TRIED)
+        .map(|paths| env::split_paths(&paths).collect())
+        .unwrap_or_default();
     let program = match env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => named(&path, &tried)?,
         None => next_in_path(&tried).ok_or_else(|| missing(command))?,
@@ -32,7 +33,11 @@ pub(super) fn run(command: &str) -> Result<()> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::usage(format!("cannot run {}: {error}", quoted(&program)));
     let tried = env::join_paths(tried).map_err(|error| failed(&error))?;
-    Err(failed(&take_over(Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried))))
+    Err(failed(&take_over(
+        Command::new(&program)
+            .args(env::args_os().skip(1))
+            .env(TRIED, tried),
+    )))
 }
 
 /// Replaces this process with a command. Returns only after a failure.
@@ -59,8 +64,10 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
         () if tried.contains(&program) => "runs calipam again",
         () => return Ok(program),
     };
-    Err(Failure::usage(format!("{VARIABLE} is {}, which {what}", quoted(&program)))
-        .hint("set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH"))
+    Err(
+        Failure::usage(format!("{VARIABLE} is {}, which {what}", quoted(&program)))
+            .hint("set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH"),
+    )
 }
 
 /// Finds the first calicoctl in PATH that is neither this program nor in `tried`. Skips relative folders, which depend
@@ -68,7 +75,11 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
 fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join("calicoctl").with_extension(env::consts::EXE_EXTENSION))
+        .map(|folder| {
+            folder
+                .join("calicoctl")
+                .with_extension(env::consts::EXE_EXTENSION)
+        })
         .find(|program| can_be_run(program) && !is_this(program) && !tried.contains(program))
 }
 
@@ -102,5 +113,7 @@ fn is_this(program: &Path) -> bool {
     };
     #[cfg(not(unix))]
     let file = |path: &Path| fs::canonicalize(path);
-    env::current_exe().and_then(|this| Ok(file(&this)? == file(program)?)).unwrap_or(false)
+    env::current_exe()
+        .and_then(|this| Ok(file(&this)? == file(program)?))
+        .unwrap_or(false)
 }

@@ -20,7 +20,9 @@ pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         return from_reports(args, call);
     }
     // Without options, calicoctl does nothing and succeeds.
-    let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(()) };
+    let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) else {
+        return Ok(());
+    };
     one(parse_address(text, call)?, args.force, call)
 }
 
@@ -39,11 +41,17 @@ fn carry_out(targets: Request, reports: Vec<PathBuf>, what: &str, call: Call<'_>
 
 fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     let force_named = if force { Force::Named } else { Force::Nothing };
-    let targets = Request { addresses: vec![address], force: force_named, ..Request::default() };
+    let targets = Request {
+        addresses: vec![address],
+        force: force_named,
+        ..Request::default()
+    };
     let repaired = carry_out(targets, Vec::new(), "--ip", call)?;
     if let Some(skipped) = repaired.plan.skipped.first() {
-        let is_free =
-            matches!(skipped.reason, SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling);
+        let is_free = matches!(
+            skipped.reason,
+            SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling
+        );
         if is_free {
             return Err(plain_failure(format!("IP address {address} is not assigned")));
         }
@@ -59,8 +67,17 @@ fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
 }
 
 fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
-    let force = if args.force { Force::Reported } else { Force::Nothing };
-    let targets = Request { leaked: true, orphan_handles: true, force, ..Request::default() };
+    let force = if args.force {
+        Force::Reported
+    } else {
+        Force::Nothing
+    };
+    let targets = Request {
+        leaked: true,
+        orphan_handles: true,
+        force,
+        ..Request::default()
+    };
     let repaired = carry_out(targets, args.from_report.clone(), "--from-report", call);
     let repaired = repaired.map_err(|failure| match failure.cause() {
         Some(UnusableReport { report, objection }) => refused(report, objection),
@@ -104,18 +121,35 @@ fn refused(report: &str, objection: &ReportError) -> Failure {
 
 /// Formats the result as calicoctl does.
 fn message(repaired: &Repaired) -> String {
-    let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
-    let conflicts = repaired.run.as_ref().map_or(&[][..], |run| &run.execution.conflicts);
+    let of = |verb: Verb| {
+        repaired
+            .plan
+            .changes
+            .iter()
+            .filter(move |change| change.action == verb)
+    };
+    let conflicts = repaired
+        .run
+        .as_ref()
+        .map_or(&[][..], |run| &run.execution.conflicts);
     let addresses = of(Verb::ReleaseAddress).count();
     let kept: usize = conflicts.iter().map(|conflict| conflict.addresses.len()).sum();
     let clean = |reason: SkipReason| reason == SkipReason::NotAllocated;
-    let clean = repaired.plan.skipped.iter().filter(|skipped| clean(skipped.reason)).count();
+    let clean = repaired
+        .plan
+        .skipped
+        .iter()
+        .filter(|skipped| clean(skipped.reason))
+        .count();
     let mut text = String::new();
     if addresses + clean == 0 {
         text.push_str("Report didn't contain any leaked IPs to clean up.\n");
     } else {
         text.push_str(&format!("Releasing {} old IPs...\n", addresses + clean));
-        text.push_str(&format!("Released {} IPs successfully\n", addresses.saturating_sub(kept)));
+        text.push_str(&format!(
+            "Released {} IPs successfully\n",
+            addresses.saturating_sub(kept)
+        ));
         if clean > 0 {
             text.push_str(&format!(
                 "{clean} addresses marked as leaked in the report had already been cleaned up.\n"
@@ -124,9 +158,16 @@ fn message(repaired: &Repaired) -> String {
     }
 
     // As in calicoctl, handles that are deleted with their addresses do not count.
-    let deleted = of(Verb::DeleteHandle).filter(|change| !change.repairs.is_empty()).count();
+    let deleted = of(Verb::DeleteHandle)
+        .filter(|change| !change.repairs.is_empty())
+        .count();
     let is_handle = |subject: &Subject| matches!(subject, Subject::Handle(_));
-    let skipped = repaired.plan.skipped.iter().filter(|skipped| is_handle(&skipped.subject)).count();
+    let skipped = repaired
+        .plan
+        .skipped
+        .iter()
+        .filter(|skipped| is_handle(&skipped.subject))
+        .count();
     if deleted + skipped == 0 {
         return text + "Report didn't contain any handles to clean up.\n";
     }

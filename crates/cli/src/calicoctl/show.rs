@@ -28,9 +28,16 @@ pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
     let address = address.map(|text| parse_address(text, call)).transpose()?;
     let (sources, text): (&[Source], Print) = match args {
-        ShowArgs { show_blocks: true, .. } => (&views::sources::BLOCKS, |all| Ok(utilisation(all, true))),
-        ShowArgs { show_borrowed: true, .. } => (&views::sources::BORROWED, |all| Ok(borrowed(all))),
-        ShowArgs { show_configuration: true, .. } => (&views::sources::CONFIGURATION, configuration),
+        ShowArgs {
+            show_blocks: true, ..
+        } => (&views::sources::BLOCKS, |all| Ok(utilisation(all, true))),
+        ShowArgs {
+            show_borrowed: true, ..
+        } => (&views::sources::BORROWED, |all| Ok(borrowed(all))),
+        ShowArgs {
+            show_configuration: true,
+            ..
+        } => (&views::sources::CONFIGURATION, configuration),
         _ => (&views::sources::BLOCKS, |all| Ok(utilisation(all, false))),
     };
     let snapshot = call.with(async |access| match address {
@@ -50,17 +57,26 @@ pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr> {
     if let Ok(address) = address(text) {
         return Ok(address);
     }
-    call.print(&format!("Error executing command: invalid IP address specified: {}\n", escape(text)))?;
+    call.print(&format!(
+        "Error executing command: invalid IP address specified: {}\n",
+        escape(text)
+    ))?;
     Err(plain_failure(""))
 }
 
 fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
-    snapshot.blocks.iter().filter_map(|block| block.value.content.sound()).filter(|block| !block.is_deleted())
+    snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound())
+        .filter(|block| !block.is_deleted())
 }
 
 /// True if an address is known to have cooled down: the allocator and calicoctl treat such an address as free.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
-    let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
+    let config = snapshot
+        .effective_ipam_config()
+        .filter(|_| snapshot.has_read(Source::IpamConfig));
     let cooldown = config.map(|config| SignedDuration::from_secs(config.cooldown_seconds));
     cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
 }
@@ -77,7 +93,9 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
             Err(plain_failure(format!("IP {address} is currently in cooldown")))
         };
     }
-    let handle = attribute.clean_handle().map_or("<none>".to_owned(), |handle| handle.to_string());
+    let handle = attribute
+        .clean_handle()
+        .map_or("<none>".to_owned(), |handle| handle.to_string());
     let mut text = format!("IP {address} is in use\nHandle ID: {}\n", escape(&handle));
     match owner_attributes("Active Owner Attributes", &attribute.owner()) {
         Some(attributes) => text.push_str(&attributes),
@@ -91,10 +109,14 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
 
 /// Formats attributes, sorted by name; `None` if there are none.
 fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
-    let mut pairs: Vec<(String, String)> =
-        owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let mut pairs: Vec<(String, String)> = owner
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect();
     pairs.sort();
-    let lines = pairs.iter().map(|(name, value)| format!("  {}: {}\n", escape(name), escape(value)));
+    let lines = pairs
+        .iter()
+        .map(|(name, value)| format!("  {}: {}\n", escape(name), escape(value)));
     (!pairs.is_empty()).then(|| format!("{title}:\n{}", lines.collect::<String>()))
 }
 
@@ -109,7 +131,10 @@ fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
 
     let mut rows = Vec::new();
     let add_blocks = |pool: Option<usize>, rows: &mut Vec<Vec<String>>| {
-        for block in blocks.iter().filter(|block| with_blocks && pool_of(block) == pool) {
+        for block in blocks
+            .iter()
+            .filter(|block| with_blocks && pool_of(block) == pool)
+        {
             rows.push(row("Block", *block, &occupancy.tally(*block)));
         }
     };
@@ -153,12 +178,26 @@ fn borrowed(snapshot: &Snapshot) -> String {
             if node != owner {
                 let (kind, holder) = holder(&allocation.attribute);
                 let address = allocation.address.to_string();
-                let cells = [address, node, block.cidr().to_string(), owner.clone(), kind, holder];
+                let cells = [
+                    address,
+                    node,
+                    block.cidr().to_string(),
+                    owner.clone(),
+                    kind,
+                    holder,
+                ];
                 rows.push(cells.map(|cell| escape(&cell).into_owned()).to_vec());
             }
         }
     }
-    let columns = ["IP", "BORROWING-NODE", "BLOCK", "BLOCK OWNER", "TYPE", "ALLOCATED-TO"];
+    let columns = [
+        "IP",
+        "BORROWING-NODE",
+        "BLOCK",
+        "BLOCK OWNER",
+        "TYPE",
+        "ALLOCATED-TO",
+    ];
     let mut text = draw(&columns.map(|title| (title, Left)), rows);
     if unknown > 0 {
         text.push_str(&format!(

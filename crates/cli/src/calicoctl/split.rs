@@ -34,7 +34,9 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
             let why = format!("resource does not exist: IPPool({name}) with error: <nil>");
             plain_failure(format!("unable to find IP pool with name {name}: {why}"))
         } else {
-            plain_failure(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
+            plain_failure(format!(
+                "unable to find IP pool {name} covering the specified CIDR {cidr}"
+            ))
         }
     };
     let pool = match (&name, &cidr) {
@@ -72,9 +74,18 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
 /// Formats the result as calicoctl does, without a line break after the first and the last sentence.
 fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
-    let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
+    let of = |verb: Verb| {
+        repaired
+            .plan
+            .changes
+            .iter()
+            .filter(move |change| change.action == verb)
+    };
     let name = |detail: &str| detail.split([',', ';']).next().unwrap_or_default().to_owned();
-    let old = of(Verb::DeletePool).next().map(|change| name(&change.detail)).unwrap_or_default();
+    let old = of(Verb::DeletePool)
+        .next()
+        .map(|change| name(&change.detail))
+        .unwrap_or_default();
     let parts = of(Verb::CreatePool).count();
     let mut text = format!("IP Pool {old} was successfully split into {parts} smaller pools.");
     for change in of(Verb::CreatePool) {

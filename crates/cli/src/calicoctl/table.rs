@@ -7,7 +7,11 @@ use comfy_table::{Cell, CellAlignment, LineStyle, Table};
 pub(super) fn draw(columns: &[(&str, CellAlignment)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_FULL_CONDENSED.header_separator(LineStyle::new('+', '-', '+', '+')));
-    table.set_header(columns.iter().map(|(title, _)| Cell::new(title).set_alignment(CellAlignment::Left)));
+    table.set_header(
+        columns
+            .iter()
+            .map(|(title, _)| Cell::new(title).set_alignment(CellAlignment::Left)),
+    );
     table.add_rows(rows);
     for (column, (_, side)) in table.column_iter_mut().zip(columns) {
         column.set_cell_alignment(*side);
@@ -21,7 +25,9 @@ pub(super) fn five_digits(number: u128) -> String {
         return number.to_string();
     }
     let text = format!("{:.4e}", number as f64);
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let Some((digits, exponent)) = text.split_once('e') else {
+        return text;
+    };
     let digits = digits.trim_end_matches('0').trim_end_matches('.');
     format!("{digits}e+{exponent:0>2}")
 }
@@ -39,7 +45,16 @@ mod tests {
     #[test]
     fn numbers_are_as_go_writes_them() {
         let numbers = [0, 64, 65_536, 99_999, 100_000, 131_072, 1 << 20, 1 << 40];
-        let texts = ["0", "64", "65536", "99999", "1e+05", "1.3107e+05", "1.0486e+06", "1.0995e+12"];
+        let texts = [
+            "0",
+            "64",
+            "65536",
+            "99999",
+            "1e+05",
+            "1.3107e+05",
+            "1.0486e+06",
+            "1.0995e+12",
+        ];
         assert_eq!(numbers.map(five_digits), texts);
         assert_eq!(share(1, 8), "1 (12%)");
         assert_eq!(share(3, 8), "3 (38%)");
@@ -48,8 +63,14 @@ mod tests {
 
     #[test]
     fn a_table_has_a_box() {
-        let rows = [vec!["IP Pool".to_owned(), "8".to_owned()], vec!["Block".to_owned(), "1024".to_owned()]];
-        let text = draw(&[("GROUPING", CellAlignment::Left), ("FREE", CellAlignment::Right)], rows);
+        let rows = [
+            vec!["IP Pool".to_owned(), "8".to_owned()],
+            vec!["Block".to_owned(), "1024".to_owned()],
+        ];
+        let text = draw(
+            &[("GROUPING", CellAlignment::Left), ("FREE", CellAlignment::Right)],
+            rows,
+        );
         let expected = "\
 +----------+------+
 | GROUPING | FREE |

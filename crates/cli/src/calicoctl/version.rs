@@ -11,14 +11,23 @@ const STANDS_FOR: &str = "v3.33.0";
 
 pub(super) fn run(call: Call<'_>) -> Result<()> {
     let calipam = env!("CARGO_PKG_VERSION");
-    call.print(&format!("Client Version:    {STANDS_FOR}\nGit commit:        calipam-{calipam}\n"))?;
+    call.print(&format!(
+        "Client Version:    {STANDS_FOR}\nGit commit:        calipam-{calipam}\n"
+    ))?;
     let information = call.with(async |access| cluster_information(access.datastore).await)?;
     let Some(information) = information else {
         return Err(plain_failure(
             "Unable to retrieve Cluster Version or Type: resource does not exist: ClusterInformation(default)",
         ));
     };
-    let [version, kind] = [&information.calico_version, &information.cluster_type]
-        .map(|text| if text.is_empty() { "unknown".into() } else { escape(text) });
-    call.print(&format!("Cluster Version:   {version}\nCluster Type:      {kind}\n"))
+    let [version, kind] = [&information.calico_version, &information.cluster_type].map(|text| {
+        if text.is_empty() {
+            "unknown".into()
+        } else {
+            escape(text)
+        }
+    });
+    call.print(&format!(
+        "Cluster Version:   {version}\nCluster Type:      {kind}\n"
+    ))
 }

@@ -37,8 +37,10 @@ use crate::{connect, hints};
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let begin = Instant::now();
     if args.reports.only_new && console.format == Format::Prometheus {
-        return Err(Failure::usage("--only-new would make metrics forget the other findings")
-            .hint("use --output-file, which always writes all findings"));
+        return Err(
+            Failure::usage("--only-new would make metrics forget the other findings")
+                .hint("use --output-file, which always writes all findings"),
+        );
     }
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return of_fleet::run(args, &fleet, begin, console);
@@ -51,7 +53,12 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
             console.failure(&second);
         }
     })?;
-    let Findings { checked: CheckResult { report, snapshot, .. }, advice, calicoctl, is_whole } = found;
+    let Findings {
+        checked: CheckResult { report, snapshot, .. },
+        advice,
+        calicoctl,
+        is_whole,
+    } = found;
     let outcome = if args.fail_on.fails(worst(&report, args)) {
         Outcome::Findings
     } else if is_whole {
@@ -73,7 +80,11 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         print_with_hints(&checked, args, console)
     };
     // With --only-new, the report that the next call compares with must not contain findings that were not printed.
-    let files = if printed.is_ok() || !args.reports.only_new { write_files(&checked, args) } else { Ok(()) };
+    let files = if printed.is_ok() || !args.reports.only_new {
+        write_files(&checked, args)
+    } else {
+        Ok(())
+    };
     let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), &snapshot);
     console.done_with((report, snapshot, calicoctl));
     printed.and(files).and(written).map(|()| outcome)
@@ -84,7 +95,15 @@ fn print_new(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Resu
     let report = checked.report.new_or_worse();
     let mut advice = checked.advice.clone();
     advice.narrow(&report);
-    print_with_hints(&Checked { report: &report, advice: &advice, ..*checked }, args, console)
+    print_with_hints(
+        &Checked {
+            report: &report,
+            advice: &advice,
+            ..*checked
+        },
+        args,
+        console,
+    )
 }
 
 fn print_with_hints(checked: &Checked<'_>, args: &CheckArgs, console: &Console) -> Result<()> {
@@ -123,8 +142,9 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let mut checked = checker.check(access).await?;
         let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
         let calicoctl = args.reports.report.is_some().then(in_calicoctl);
-        checked.report.changes =
-            earlier.map(|earlier| since(earlier, &checked, compared_with)).transpose()?;
+        checked.report.changes = earlier
+            .map(|earlier| since(earlier, &checked, compared_with))
+            .transpose()?;
         let mut advice = checker.advise(&checked.report, &checked.snapshot)?;
         let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
@@ -133,7 +153,12 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         if let Some(folder) = &args.reports.archive {
             note_last_use(folder, &mut checked.report, access.operator)?;
         }
-        Ok(Findings { checked, advice, calicoctl, is_whole })
+        Ok(Findings {
+            checked,
+            advice,
+            calicoctl,
+            is_whole,
+        })
     })
 }
 
@@ -146,11 +171,24 @@ pub(crate) struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(options: &'a CheckOptions) -> Result<Self> {
-        if let Some(both) = options.rules.iter().find(|rule| options.skip_rules.contains(rule)) {
+        if let Some(both) = options
+            .rules
+            .iter()
+            .find(|rule| options.skip_rules.contains(rule))
+        {
             return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
         }
-        let ignored = options.ignore.as_deref().map(Ignored::read).transpose()?.unwrap_or_default();
-        Ok(Self { options, ignored, cni_configuration: options.cni_config.read()? })
+        let ignored = options
+            .ignore
+            .as_deref()
+            .map(Ignored::read)
+            .transpose()?
+            .unwrap_or_default();
+        Ok(Self {
+            options,
+            ignored,
+            cni_configuration: options.cni_config.read()?,
+        })
     }
 
     pub(crate) async fn check(&self, access: Access<'_>) -> Result<CheckResult> {
@@ -175,16 +213,28 @@ impl<'a> Checker<'a> {
         snapshot: &Snapshot,
         console: &Console,
     ) -> Result<Vec<calipam_workflow::Failure>> {
-        let Found { found: scope, not_found } = self.scope(snapshot)?;
+        let Found {
+            found: scope,
+            not_found,
+        } = self.scope(snapshot)?;
         self.filter(&mut [("", report)], scope, console);
         Ok(not_found)
     }
 
     /// Filters the reports of clusters by accepted findings, rules and scope.
     pub(crate) fn filter(&self, reports: &mut [(&str, &mut Report)], scope: Scope, console: &Console) {
-        let CheckOptions { rules, skip_rules, .. } = self.options;
-        let filter = Filter { rules: rules.clone(), skip: skip_rules.clone(), scope };
-        self.ignored.apply(reports).iter().for_each(|said| console.note(said));
+        let CheckOptions {
+            rules, skip_rules, ..
+        } = self.options;
+        let filter = Filter {
+            rules: rules.clone(),
+            skip: skip_rules.clone(),
+            scope,
+        };
+        self.ignored
+            .apply(reports)
+            .iter()
+            .for_each(|said| console.note(said));
         reports.iter_mut().for_each(|(_, report)| report.filter(&filter));
     }
 
@@ -207,10 +257,15 @@ pub(crate) fn earlier<T>(
     console: &Console,
     decode: impl FnOnce(&Value) -> Result<T, NoReport>,
 ) -> Result<Option<T>> {
-    let Some(path) = &args.compare_with else { return Ok(None) };
+    let Some(path) = &args.compare_with else {
+        return Ok(None);
+    };
     let file = match regular::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
-            console.note(&format!("{} does not exist yet: there is nothing to compare with", path.display()));
+            console.note(&format!(
+                "{} does not exist yet: there is nothing to compare with",
+                path.display()
+            ));
             return Ok(None);
         }
         file => file.map_err(Failure::io_at("read the report", path))?,
@@ -223,17 +278,27 @@ pub(crate) fn earlier<T>(
 fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes> {
     let guid = &checked.report.cluster.guid;
     if earlier.guid != *guid {
-        let other = ReportError::OtherCluster { reported: earlier.guid, found: guid.clone() };
+        let other = ReportError::OtherCluster {
+            reported: earlier.guid,
+            found: guid.clone(),
+        };
         let name = path.unwrap_or(Path::new("-")).display();
         return Err(Failure::usage(format!("cannot compare with {name}: {other}"))
             .hint("keep the reports of different clusters apart"));
     }
-    Ok(Changes::since(earlier, &checked.report.coverage, &checked.report.findings, &checked.dropped))
+    Ok(Changes::since(
+        earlier,
+        &checked.report.coverage,
+        &checked.report.findings,
+        &checked.dropped,
+    ))
 }
 
 /// Writes the report in calicoctl's format.
 fn write_report(path: Option<&Path>, view: Option<&CalicoctlView>, snapshot: &Snapshot) -> Result<()> {
-    let (Some(path), Some(view)) = (path, view) else { return Ok(()) };
+    let (Some(path), Some(view)) = (path, view) else {
+        return Ok(());
+    };
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
@@ -241,7 +306,11 @@ fn write_report(path: Option<&Path>, view: Option<&CalicoctlView>, snapshot: &Sn
 pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()> {
     let write =
         |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
-    args.reports.output_files.iter().map(write).fold(Ok(()), Result::and)
+    args.reports
+        .output_files
+        .iter()
+        .map(write)
+        .fold(Ok(()), Result::and)
 }
 
 /// Prints a report unless `--quiet` omits it. With `--only-new`, fails if the reader of stdout has closed the pipe.
@@ -255,7 +324,10 @@ pub(crate) fn print(
         console.print(report)?;
     }
     if args.reports.only_new && READER_IS_GONE.load(Ordering::SeqCst) {
-        return Err(Failure::new(Kind::Failed, "stdout was closed: the report files are left unchanged"));
+        return Err(Failure::new(
+            Kind::Failed,
+            "stdout was closed: the report files are left unchanged",
+        ));
     }
     Ok(())
 }
@@ -266,7 +338,12 @@ fn advise(checked: &Checked<'_>, console: &Console) {
         return;
     }
     hints(checked.report, console);
-    if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
+    if let Some(cluster) = checked
+        .snapshot
+        .cluster
+        .as_ref()
+        .filter(|found| found.is_newer_than_known())
+    {
         let version = &cluster.calico_version;
         let known = newest_known();
         console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): its new features are not checked"));
@@ -275,9 +352,18 @@ fn advise(checked: &Checked<'_>, console: &Console) {
 
 /// Writes the metrics of a failed check. Files in other formats are left as they are.
 fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, console: &Console) -> Result<()> {
-    let run = RunMetrics { up: false, took, exit_code, live: None };
+    let run = RunMetrics {
+        up: false,
+        took,
+        exit_code,
+        live: None,
+    };
     let metrics = |out: &mut dyn Write| run.write(None, out);
-    let files = args.reports.output_files.iter().filter(|file| file.format == Format::Prometheus);
+    let files = args
+        .reports
+        .output_files
+        .iter()
+        .filter(|file| file.format == Format::Prometheus);
     let files = files.map(|file| file.write(metrics)).fold(Ok(()), Result::and);
     if console.format == Format::Prometheus {
         console.data(metrics)?;
@@ -287,12 +373,19 @@ fn write_failure_metrics(took: Duration, exit_code: u8, args: &CheckArgs, consol
 
 /// Prints how to learn more about the findings. What helps is part of the report.
 fn hints(report: &Report, console: &Console) {
-    let Some(worst) = report.findings.first() else { return };
+    let Some(worst) = report.findings.first() else {
+        return;
+    };
     console.hint(&meaning(worst, console));
     if let Some(step) = explain_refusal(report) {
         console.hint(&step);
     }
-    if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
+    if !report.rechecked
+        && !report
+            .findings
+            .iter()
+            .all(|finding| finding.depends_on.is_empty())
+    {
         console.note("this is a single read: some findings could be changes in progress");
     }
 }
@@ -311,8 +404,17 @@ pub(crate) fn meaning(worst: &Finding, console: &Console) -> String {
 
 /// Returns a hint to run `explain` for the first pod, node or service without an address.
 fn explain_refusal(report: &Report) -> Option<String> {
-    let of = |code| report.findings.iter().find(move |finding: &&Finding| finding.code == code);
-    if let Some(Finding { subject: Subject::Endpoint(pod), .. }) = of(Code::PodWithoutAddress) {
+    let of = |code| {
+        report
+            .findings
+            .iter()
+            .find(move |finding: &&Finding| finding.code == code)
+    };
+    if let Some(Finding {
+        subject: Subject::Endpoint(pod),
+        ..
+    }) = of(Code::PodWithoutAddress)
+    {
         let explain = hints::command(&["explain", "--pod", pod]);
         return Some(format!("see why {pod} gets no address: {explain}"));
     }
@@ -321,7 +423,9 @@ fn explain_refusal(report: &Report) -> Option<String> {
         return Some(format!("see why {node} gets no address: {explain}"));
     }
     let finding = of(Code::ServiceWithoutAddress)?;
-    let Subject::Service(service) = &finding.subject else { return None };
+    let Subject::Service(service) = &finding.subject else {
+        return None;
+    };
     let explain = hints::command(&["explain", "--service", service]);
     Some(format!("see why {service} lacks an address: {explain}"))
 }

@@ -29,7 +29,10 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     let (old, new) = states(args, archived.as_ref())?;
     refuse(&old, &new, global)?;
     connect::block_on(async {
-        let sides = [open(&old, global, console).await?, open(&new, global, console).await?];
+        let sides = [
+            open(&old, global, console).await?,
+            open(&new, global, console).await?,
+        ];
         compare(sides.each_ref(), args, console).await
     })
 }
@@ -40,7 +43,11 @@ pub(crate) async fn compare([old, new]: [&Side; 2], args: &DiffArgs, console: &C
     let pair = read_pair(old, new, args.force, &person).await?;
     let scope = scope(&pair, args.networks(), &args.selection.names(None))?;
     let found = diff(&pair, [old, new], &scope, args.recheck.settle, &person).await?;
-    let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
+    let outcome = if found.same {
+        Outcome::Clean
+    } else {
+        Outcome::Findings
+    };
     if !found.same || console.prints_empty_results() {
         console.print(&DifferenceDocument::new(&pair, [old, new], &found))?;
     }
@@ -68,10 +75,17 @@ fn states(
     if args.new.is_some() {
         return Err(Failure::usage("with --archive, specify only NEW"));
     }
-    let new = args.old.clone().or_else(|| after.as_ref().map(name)).ok_or_else(|| {
-        Failure::usage(format!("the archive has no export after {}", args.at.unwrap_or(before.at)))
+    let new = args
+        .old
+        .clone()
+        .or_else(|| after.as_ref().map(name))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "the archive has no export after {}",
+                args.at.unwrap_or(before.at)
+            ))
             .hint("specify NEW, the state to compare with, such as `etcd` or `kubernetes`")
-    })?;
+        })?;
     Ok((name(before), new))
 }
 
@@ -81,7 +95,10 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
         return Err(Failure::usage(format!(
             "`diff` reads OLD and NEW; --datastore {named} has no effect here"
         ))
-        .hint(format!("for example {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))));
+        .hint(format!(
+            "for example {}",
+            hints::command_elsewhere(&["diff", "backup.db", "etcd"])
+        )));
     }
     if old.datastore == "-" && new.datastore == "-" {
         return Err(Failure::usage("stdin cannot be both OLD and NEW"));
@@ -92,18 +109,30 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
 async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side> {
     let datastore = Some(name.datastore.clone());
     let shown_as = name.shown_as.clone();
-    let global = Global { datastore, shown_as, ..global.clone() };
-    Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
+    let global = Global {
+        datastore,
+        shown_as,
+        ..global.clone()
+    };
+    Ok(Side {
+        datastore: connect::open(&global, console).await?,
+        revision: name.revision,
+    })
 }
 
 /// Prints hints about the next step, and about the risk of restoring the earlier state.
 fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
-        console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
+        console.hint(&format!(
+            "{} lists every change",
+            hints::again(&["-o", "wide"], &["output"])
+        ));
     }
     // Addresses that were reassigned to the same owner are not at risk.
     let changes = found.addresses.iter().map(|address| address.change);
-    let at_risk = changes.filter(|change| matches!(change, Change::Assigned | Change::Moved)).count();
+    let at_risk = changes
+        .filter(|change| matches!(change, Change::Assigned | Change::Moved))
+        .count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
     if is_backup && at_risk > 0 && console.format.is_for_people() {
         console.hint(&format!(

@@ -25,12 +25,21 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
-    let options = Options { cni_configuration: args.cni_config.read()?, ..Options::default() };
-    let snapshot = connect::with(global, console, async |access| calipam_workflow::read(access).await)?;
+    let options = Options {
+        cni_configuration: args.cni_config.read()?,
+        ..Options::default()
+    };
+    let snapshot = connect::with(global, console, async |access| {
+        calipam_workflow::read(access).await
+    })?;
     if let Some(service) = &args.service {
         let explanation = of_service(&snapshot, service)?;
         console.print(&WhyService::new(&snapshot, &explanation))?;
-        return Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean });
+        return Ok(if explanation.is_refused() {
+            Outcome::Findings
+        } else {
+            Outcome::Clean
+        });
     }
     let context = Context::new(&snapshot, &options);
     let asking = match (&args.pod, &args.node) {
@@ -45,17 +54,25 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         Vec::new()
     };
     console.print(&Why::new(&snapshot, &explanation, &cures))?;
-    Ok(if explanation.is_refused() { Outcome::Findings } else { Outcome::Clean })
+    Ok(if explanation.is_refused() {
+        Outcome::Findings
+    } else {
+        Outcome::Clean
+    })
 }
 
 /// The failure for a pod or node that does not exist.
 fn not_found(snapshot: &Snapshot, asking: Asking<'_>) -> Failure {
     match asking {
-        Asking::Node(node) => Failure::refused(format!("node {:?} not found", escape(node)))
-            .hint(format!("{} lists the nodes", hints::command(&["show", "--nodes"]))),
+        Asking::Node(node) => Failure::refused(format!("node {:?} not found", escape(node))).hint(format!(
+            "{} lists the nodes",
+            hints::command(&["show", "--nodes"])
+        )),
         Asking::Pod(namespace, name) => {
-            let failure =
-                Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}"))));
+            let failure = Failure::refused(format!(
+                "pod {} not found",
+                escape(&format!("{namespace}/{name}"))
+            ));
             failure.hint_if(if snapshot.has_read(Source::Pods) {
                 super::show::subject::near_pod(snapshot, namespace, name)
             } else {
@@ -74,8 +91,11 @@ fn of_service(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Servic
         let service = format!("{namespace}/{name}");
         Failure::refused(format!("service {} not found", escape(&service))).hint_if(
             if snapshot.has_read(Source::Services) {
-                let known: Vec<String> =
-                    snapshot.services.iter().map(|stored| stored.value.full_name()).collect();
+                let known: Vec<String> = snapshot
+                    .services
+                    .iter()
+                    .map(|stored| stored.value.full_name())
+                    .collect();
                 nearest(&service, known.iter().map(String::as_str))
                     .map(|near| format!("did you mean `{}`?", escape(near)))
             } else {

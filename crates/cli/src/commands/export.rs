@@ -17,8 +17,9 @@ use crate::render::text::count;
 use crate::{connect, hints};
 
 /// The file name endings of unsupported compression formats.
-const OTHER_COMPRESSIONS: [&str; 14] =
-    ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
+const OTHER_COMPRESSIONS: [&str; 14] = [
+    "gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd",
+];
 
 pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
@@ -35,8 +36,13 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     if let Some(ending) = file.extension().and_then(|ending| ending.to_str())
         && OTHER_COMPRESSIONS.contains(&ending)
     {
-        return Err(Failure::usage(format!("{}: exports are not compressed as .{ending}", file.display()))
-            .hint("a name that ends in .zst compresses the export; standard output can be piped to another tool"));
+        return Err(Failure::usage(format!(
+            "{}: exports are not compressed as .{ending}",
+            file.display()
+        ))
+        .hint(
+            "a name that ends in .zst compresses the export; standard output can be piped to another tool",
+        ));
     }
     if file.exists() && !args.overwrite {
         return Err(Failure::usage(format!("{} exists", file.display())).hint(format!(
@@ -45,7 +51,11 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
         )));
     }
     let objects = export(global, file, console)?;
-    console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), file.display()));
+    console.say(&format!(
+        "wrote {} to {}",
+        count(objects, "object", "objects"),
+        file.display()
+    ));
     let check = hints::command_elsewhere(&["check", "--datastore", &file.to_string_lossy()]);
     console.hint(&format!("check it with {check}"));
     Ok(Outcome::Clean)
@@ -53,9 +63,18 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
 
 /// Adds an export to an archive, prunes the archive by the rules in `keep`, and prints how many exports it contains.
 fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Result<Outcome> {
-    let Archiving { added, removed, exports } =
-        connect::with(global, console, async |access| archive(access, folder, keep).await)?;
-    let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
+    let Archiving {
+        added,
+        removed,
+        exports,
+    } = connect::with(global, console, async |access| {
+        archive(access, folder, keep).await
+    })?;
+    let objects = count(
+        usize::try_from(added.entries).unwrap_or(usize::MAX),
+        "object",
+        "objects",
+    );
     let path = added.export.path.display();
     console.info(&if added.already_existed {
         format!("nothing was added: {path} is from the same time")
@@ -66,7 +85,10 @@ fn to_archive(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Con
         0 => String::new(),
         number => format!("; {} removed", count(number, "export", "exports")),
     };
-    console.info(&format!("the archive holds {}{removed}", count(exports, "export", "exports")));
+    console.info(&format!(
+        "the archive holds {}{removed}",
+        count(exports, "export", "exports")
+    ));
     Ok(Outcome::Clean)
 }
 
@@ -82,7 +104,8 @@ fn to_stdout(global: &Global, console: &Console) -> Result<Outcome> {
 }
 
 fn export(global: &Global, path: &Path, console: &Console) -> Result<usize> {
-    let objects =
-        connect::with(global, console, async |access| calipam_workflow::export(access, path).await)?;
+    let objects = connect::with(global, console, async |access| {
+        calipam_workflow::export(access, path).await
+    })?;
     Ok(usize::try_from(objects).unwrap_or(usize::MAX))
 }

@@ -18,9 +18,12 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     }
     let journals = journals_folder();
     let found = match &args.archive {
-        Some(folder) => {
-            archive_history(folder, args.object(), journals.as_deref(), &Person::watching(console))?
-        }
+        Some(folder) => archive_history(
+            folder,
+            args.object(),
+            journals.as_deref(),
+            &Person::watching(console),
+        )?,
         None => connect::with(global, console, async |access| {
             history(access, args.object(), journals.as_deref()).await
         })?,
@@ -34,12 +37,19 @@ pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome> {
     if !found.events.is_empty() {
         return Ok(Outcome::Clean);
     }
-    if let Reach::Etcd { oldest_revision: oldest, .. } = &found.reach {
+    if let Reach::Etcd {
+        oldest_revision: oldest,
+        ..
+    } = &found.reach
+    {
         let nothing = match oldest.as_str() {
             "1" => format!("no revision of this etcd names {}", found.about),
             oldest => format!("etcd has nothing from before revision {oldest}"),
         };
-        console.hint(&format!("{nothing}; {} lists the blocks", hints::command(&["show", "--blocks"])));
+        console.hint(&format!(
+            "{nothing}; {} lists the blocks",
+            hints::command(&["show", "--blocks"])
+        ));
     }
     Ok(Outcome::Refused)
 }

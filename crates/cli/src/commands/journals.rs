@@ -41,7 +41,10 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
         let Listed { header, path, .. } = &journal;
         let passed_over = |why: &str| {
             let run = format!("`{}` of {}", header.command, header.started_at);
-            console.info(&format!("passing over {run}, which {why} (journal {})", quoted(path)));
+            console.info(&format!(
+                "passing over {run}, which {why} (journal {})",
+                quoted(path)
+            ));
         };
         match journal.state {
             JournalState::LockLeft => passed_over("left the datastore locked"),
@@ -53,7 +56,10 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
     }
     let of = guid.map(|guid| format!(" of cluster {guid}")).unwrap_or_default();
     let failure = Failure::refused(format!("there is no run{of} to undo in {}", folder.display()));
-    Err(failure.hint(format!("{} lists all of them", hints::command_elsewhere(&["undo", "--list"]))))
+    Err(failure.hint(format!(
+        "{} lists all of them",
+        hints::command_elsewhere(&["undo", "--list"])
+    )))
 }
 
 /// Fails if one of the unreadable files was written after the run began.
@@ -63,8 +69,13 @@ fn require_newest(journal: &Listed, unreadable: &[PathBuf]) -> Result<()> {
         let written = std::fs::metadata(path).and_then(|file| file.modified());
         written.ok().and_then(|written| Timestamp::try_from(written).ok()) >= began
     };
-    let Some(newer) = unreadable.iter().find(is_newer) else { return Ok(()) };
-    let what = format!("{} is newer than the newest run whose journal can be read", quoted(newer));
+    let Some(newer) = unreadable.iter().find(is_newer) else {
+        return Ok(());
+    };
+    let what = format!(
+        "{} is newer than the newest run whose journal can be read",
+        quoted(newer)
+    );
     let named = hints::command_elsewhere(&["undo", &quoted(&journal.path)]);
     Err(Failure::refused(what).hint(format!(
         "it may be the damaged journal of the last run; {named} undoes `{}` of {}",
@@ -119,7 +130,10 @@ impl<'a> JournalList<'a> {
             state: listed.state,
             undone: listed.undone,
         };
-        Self { folder: folder.display().to_string(), journals: journals.iter().map(row).collect() }
+        Self {
+            folder: folder.display().to_string(),
+            journals: journals.iter().map(row).collect(),
+        }
     }
 }
 
@@ -141,7 +155,9 @@ impl Document for JournalList<'_> {
             left("STATE", state),
             left("COMMAND", |journal: &JournalRow<'_>| journal.command),
             left("LOCATION", |journal: &JournalRow<'_>| journal.location).wide(),
-            left("JOURNAL", |journal: &JournalRow<'_>| quoted(Path::new(&journal.journal))),
+            left("JOURNAL", |journal: &JournalRow<'_>| {
+                quoted(Path::new(&journal.journal))
+            }),
         ];
         text.table(&self.journals, columns);
     }

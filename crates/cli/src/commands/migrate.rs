@@ -24,7 +24,11 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         intent: args.writing.intent(args.apply.then(|| "migrate --apply".into())),
     };
     connect::with_person(global, &Person::new(console, args.writing.yes), async |access| {
-        let Migrated { surveyed, repaired, was_shown } = calipam_workflow::migrate(access, &request).await?;
+        let Migrated {
+            surveyed,
+            repaired,
+            was_shown,
+        } = calipam_workflow::migrate(access, &request).await?;
         let run = repaired.run.as_ref();
         let document = MigrationDocument::new(&surveyed, &repaired.plan, run, was_shown);
         repair::print(&repaired.plan, run.is_none(), &document, console)?;
@@ -49,14 +53,22 @@ fn next(
     let apply = |from: &str| hints::command(&["migrate", "--apply", "--from", from]);
     match phase {
         Phase::Delete
-            if is_complete && let Some(Detour { leg: Leg::There, temporary, .. }) = migration.detour() =>
+            if is_complete
+                && let Some(Detour {
+                    leg: Leg::There,
+                    temporary,
+                    ..
+                }) = migration.detour() =>
         {
             console.hint(&format!("to move back: {}", apply(&temporary.name)));
         }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {
             ways_to_move(surveyed).iter().for_each(|way| console.hint(way));
-            console.hint(&format!("{} shows what is left", hints::command(&["migrate", "--from", old])));
+            console.hint(&format!(
+                "{} shows what is left",
+                hints::command(&["migrate", "--from", old])
+            ));
             return if applies { Outcome::Refused } else { outcome };
         }
         _ if is_complete => console.hint(&format!("the next phase: {}", apply(old))),
@@ -71,13 +83,24 @@ const NAMED: usize = 3;
 /// Returns the ways to move those users of the old pool that are left.
 fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
     let mut ways = Vec::new();
-    let evict = ["migrate", "--apply", "--from", survey.migration.old.name.as_str(), "--evict"];
-    let groups = moving.iter().flat_map(|moving| moving.workloads.iter().map(move |group| (moving, group)));
+    let evict = [
+        "migrate",
+        "--apply",
+        "--from",
+        survey.migration.old.name.as_str(),
+        "--evict",
+    ];
+    let groups = moving
+        .iter()
+        .flat_map(|moving| moving.workloads.iter().map(move |group| (moving, group)));
     let (evictable, others): (Vec<_>, Vec<_>) =
         groups.partition(|(moving, group)| group.can_move(moving.live_migration_moves));
     let users = |kind: UserKind| survey.users.iter().filter(move |user| user.kind == kind);
     if !evictable.is_empty() || moving.is_none() && users(UserKind::Pod).next().is_some() {
-        ways.push(format!("restart what uses the pool, or evict its pods with {}", hints::command(&evict)));
+        ways.push(format!(
+            "restart what uses the pool, or evict its pods with {}",
+            hints::command(&evict)
+        ));
     }
 
     let bare: Vec<String> = others
@@ -86,7 +109,11 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
         .map(|(_, group)| format!("{}/{}", group.namespace, group.name))
         .collect();
     if !bare.is_empty() {
-        let pods = count(bare.len(), "pod that no controller recreates", "pods that no controller recreates");
+        let pods = count(
+            bare.len(),
+            "pod that no controller recreates",
+            "pods that no controller recreates",
+        );
         ways.push(format!("delete {pods}, and create them again: {}", some(&bare)));
     }
     if users(UserKind::Endpoint).next().is_some() {
@@ -125,5 +152,9 @@ fn ways_to_move(Surveyed { survey, moving }: &Surveyed) -> Vec<String> {
 fn some(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED);
     let shown = joined(names.iter().take(NAMED), ", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    }
 }

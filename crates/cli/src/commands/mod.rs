@@ -55,12 +55,12 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
 
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome> {
     match command {
-        IpamCommand::Check(args) => {
-            printing(&args.printing, &global, console, |console| check::run(&args, &global, console))
-        }
-        IpamCommand::Show(args) => {
-            printing(&args.printing, &global, console, |console| show::run(&args, &global, console))
-        }
+        IpamCommand::Check(args) => printing(&args.printing, &global, console, |console| {
+            check::run(&args, &global, console)
+        }),
+        IpamCommand::Show(args) => printing(&args.printing, &global, console, |console| {
+            show::run(&args, &global, console)
+        }),
         IpamCommand::Diff(args) => diff::run(&args, &global, console),
         IpamCommand::History(args) => history::run(&args, &global, console),
         IpamCommand::Release(args) => release::run(&args, &global, console),
@@ -100,9 +100,9 @@ fn printing(
         Some(_) if global.datastore.as_deref() == Some("-") => {
             Err(Failure::usage("stdin can be read only once: name the file"))
         }
-        Some(_) if !Format::of_command("show").contains(&console.format) => {
-            Err(Failure::usage("--watch prints tables, names, YAML and JSON; `serve` has the other formats"))
-        }
+        Some(_) if !Format::of_command("show").contains(&console.format) => Err(Failure::usage(
+            "--watch prints tables, names, YAML and JSON; `serve` has the other formats",
+        )),
         Some(every) => watch::repeat(every, global, &console, run),
     }
 }

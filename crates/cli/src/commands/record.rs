@@ -35,7 +35,10 @@ pub(super) fn start(folder: &Path, keep: Option<&Keep>, global: &Global, console
     let folder = folder.to_owned();
     let keep = keep.cloned();
     let global = global.clone();
-    let console = Console { progress: false, ..console.clone() };
+    let console = Console {
+        progress: false,
+        ..console.clone()
+    };
     let record = async move || -> () {
         loop {
             let failure = record_again(&folder, keep.as_ref(), &global, &console).await;
@@ -65,6 +68,9 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
 /// Prints a failure, and waits before the next attempt.
 async fn pause(failure: &Failure, console: &Console) {
     console.failure(failure);
-    console.warn(&format!("nothing is recorded; trying again in {} s", PAUSE.as_secs()));
+    console.warn(&format!(
+        "nothing is recorded; trying again in {} s",
+        PAUSE.as_secs()
+    ));
     tokio::time::sleep(PAUSE).await;
 }

@@ -22,15 +22,21 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
         names: args.selection.names(args.namespace.as_ref()),
         reports: args.reports.clone(),
         criteria: args.criteria.criteria(),
-        intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
+        intent: args
+            .writing
+            .intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };
     // Without --yes, a release from a file is a dry run. With --yes, the user expects a write, which a file does not
     // support.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
-    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |access| {
-        calipam_workflow::release(access, &request).await
-    })
+    repair::run(
+        &args.writing,
+        args.dry_run,
+        on_file,
+        (global, console),
+        async |access| calipam_workflow::release(access, &request).await,
+    )
 }
 
 /// Formats the given target and filter options, and `--force`, without their values, for the journal.
@@ -47,13 +53,21 @@ fn flags(args: &ReleaseArgs) -> String {
         (args.selection.selector.is_some(), " --selector"),
         (args.force, " --force"),
     ];
-    flags.into_iter().filter(|(given, _)| *given).map(|(_, text)| text).collect()
+    flags
+        .into_iter()
+        .filter(|(given, _)| *given)
+        .map(|(_, text)| text)
+        .collect()
 }
 
 fn targets(args: &ReleaseArgs) -> Result<Request> {
     let mut handles = Vec::new();
     for id in &args.handles {
-        if id == "-" { handles.extend(handles_of_stdin()?) } else { handles.push(id.clone()) }
+        if id == "-" {
+            handles.extend(handles_of_stdin()?)
+        } else {
+            handles.push(id.clone())
+        }
     }
     let by_report = !args.reports.is_empty();
     let request = Request {
@@ -75,7 +89,10 @@ fn targets(args: &ReleaseArgs) -> Result<Request> {
         return Err(Failure::usage(
             "specify what to release: --leaked, --orphan-handles, --node, --ip, --handle or --from-report",
         )
-        .hint(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))));
+        .hint(format!(
+            "{} explains them",
+            hints::command_elsewhere(&["release", "--help"])
+        )));
     }
     if request.is_of_nodes() && args.selection.selector.is_some() {
         return Err(Failure::usage(

@@ -45,7 +45,12 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
     if !nothing || console.prints_empty_results() {
-        print(plan, run.is_none(), &PlanDocument::new(plan, run.as_ref()), console)?;
+        print(
+            plan,
+            run.is_none(),
+            &PlanDocument::new(plan, run.as_ref()),
+            console,
+        )?;
     }
     ended(repaired, dry_run, is_live, console)
 }
@@ -71,7 +76,9 @@ pub(super) fn print(
     console: &Console,
 ) -> Result<()> {
     if is_all && console.format.is_for_people() {
-        plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
+        plan.warnings
+            .iter()
+            .for_each(|warning| console.warn(&hints::text(warning)));
     }
     console.print(document)
 }
@@ -79,7 +86,10 @@ pub(super) fn print(
 /// Prints the reason why a plan was not carried out, and the next step.
 fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format == Format::Table {
-        console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
+        console.hint(&format!(
+            "{} lists everything",
+            hints::again(&["-o", "wide"], &["output"])
+        ));
     }
     if plan.changes.is_empty() {
         return;
@@ -98,18 +108,29 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
 
 /// Warns that a printed plan would be refused.
 pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
-    console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
+    console.warn(&format!(
+        "the plan makes more changes than --max-changes {limit}: it would be refused"
+    ));
 }
 
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
 /// even after a complete run.
 pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
-    let as_planned = if is_partial { Outcome::Refused } else { Outcome::Clean };
-    let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
+    let as_planned = if is_partial {
+        Outcome::Refused
+    } else {
+        Outcome::Clean
+    };
+    let Some(Executed { execution, journal }) = run else {
+        return Ok(as_planned);
+    };
     // This comes first because no pod starts or stops while the datastore is locked.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());
-        error.hint().into_iter().for_each(|hint| console.hint(&hints::text(&hint)));
+        error
+            .hint()
+            .into_iter()
+            .for_each(|hint| console.hint(&hints::text(&hint)));
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(
@@ -121,11 +142,16 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
         console.warn(&format!("not done: {}: {}", conflict.what, conflict.reason));
     }
     if execution.not_started > 0 {
-        console.warn(&format!("{} not started", count(execution.not_started, "step was", "steps were")));
+        console.warn(&format!(
+            "{} not started",
+            count(execution.not_started, "step was", "steps were")
+        ));
     }
     if execution.open_intents > 0 {
         let writes = count(execution.open_intents as usize, "write was", "writes were");
-        console.warn(&format!("{writes} not answered and may have been made; the journal shows which"));
+        console.warn(&format!(
+            "{writes} not answered and may have been made; the journal shows which"
+        ));
     }
     let is_unanswered = execution.failure.as_ref().is_some_and(RepairError::is_unanswered);
     if is_unanswered {

@@ -34,10 +34,18 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Found { found: (snapshot, outcome), not_found } =
-        connect::with(global, console, async |access| of_cluster::show(access, args, console).await)?;
+    let Found {
+        found: (snapshot, outcome),
+        not_found,
+    } = connect::with(global, console, async |access| {
+        of_cluster::show(access, args, console).await
+    })?;
     console.done_with(snapshot);
-    let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
+    let outcome = if not_found.is_empty() {
+        outcome
+    } else {
+        Outcome::Refused
+    };
     not_found.iter().for_each(|error| console.failure(error));
     Ok(outcome)
 }

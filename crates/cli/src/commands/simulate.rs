@@ -32,7 +32,9 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
 /// Adds the arrival rate and lifetime from an archive or etcd, unless options set them.
 fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs> {
     let mut args = args.clone();
-    let Some(folder) = &args.rates_from else { return Ok(args) };
+    let Some(folder) = &args.rates_from else {
+        return Ok(args);
+    };
     let rates = if folder.as_os_str() == "etcd" {
         connect::with(global, console, async |access| {
             calipam_workflow::rates_of_etcd(access.datastore).await
@@ -47,7 +49,9 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
         hourly => Rate::per(hourly, Micros::from_secs(3_600)),
     };
     let arrival = (rates.arrived > 0).then_some(arrival);
-    let lifetime = rates.lifetime().and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
+    let lifetime = rates
+        .lifetime()
+        .and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
     let lifetime = lifetime.map(|seconds| Micros::from_secs(seconds.max(1)));
 
     let [arrived, left] = [(rates.arrived, "started"), (rates.left, "ended")]
@@ -107,8 +111,22 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
 
 /// True if any connection option names a cluster. Some options, such as those for certificates, do not.
 fn names_cluster(global: &Global) -> bool {
-    let Global { datastore, etcd_endpoints, config, kubeconfig, contexts, kubectl, .. } = global;
-    let texts = [datastore, etcd_endpoints, kubeconfig, &kubectl.cluster, &kubectl.server];
+    let Global {
+        datastore,
+        etcd_endpoints,
+        config,
+        kubeconfig,
+        contexts,
+        kubectl,
+        ..
+    } = global;
+    let texts = [
+        datastore,
+        etcd_endpoints,
+        kubeconfig,
+        &kubectl.cluster,
+        &kubectl.server,
+    ];
     texts.into_iter().any(Option::is_some) || config.is_some() || !contexts.is_empty()
 }
 

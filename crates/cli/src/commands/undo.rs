@@ -61,19 +61,32 @@ async fn undo(
 ) -> Result<Outcome> {
     let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
-    let undone =
-        calipam_workflow::undo(Access::new(datastore, &person), path, recorded, journals_folder(), &intent)
-            .await?;
+    let undone = calipam_workflow::undo(
+        Access::new(datastore, &person),
+        path,
+        recorded,
+        journals_folder(),
+        &intent,
+    )
+    .await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_empty_results() {
-        console.print(&UndoDocument::new(&undone.header, &undone.plan, undone.run.as_ref()))?;
+        console.print(&UndoDocument::new(
+            &undone.header,
+            &undone.plan,
+            undone.run.as_ref(),
+        ))?;
     }
     if args.dry_run {
         console.info("dry run: nothing was changed");
     }
     if undone.run.is_some() {
         for skipped in undone.plan.skipped() {
-            console.warn(&format!("not undone: {}: {}", joined(&skipped.keys, ", "), skipped.reason));
+            console.warn(&format!(
+                "not undone: {}: {}",
+                joined(&skipped.keys, ", "),
+                skipped.reason
+            ));
         }
     }
     if let Some(limit) = undone.exceeds {
@@ -93,7 +106,10 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
         return global.clone();
     }
     let settings = connect::settings(global).ok();
-    let mut there = Global { datastore: Some(header.datastore.clone()), ..global.clone() };
+    let mut there = Global {
+        datastore: Some(header.datastore.clone()),
+        ..global.clone()
+    };
     if let Some(context) = context_at(&there, header) {
         there.contexts = vec![context];
     }
@@ -107,9 +123,17 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
         _ if header.datastore.starts_with("etcd") => there.etcd_endpoints = Some(header.location.clone()),
         _ => {}
     }
-    let context = there.contexts.iter().map(|name| format!(" (context {name})")).collect::<String>();
-    let Header { datastore, location, .. } = header;
-    console.info(&format!("connecting to the journal's datastore: {datastore} {location}{context}"));
+    let context = there
+        .contexts
+        .iter()
+        .map(|name| format!(" (context {name})"))
+        .collect::<String>();
+    let Header {
+        datastore, location, ..
+    } = header;
+    console.info(&format!(
+        "connecting to the journal's datastore: {datastore} {location}{context}"
+    ));
     there
 }
 

@@ -85,7 +85,10 @@ fn ask(global: &Global, console: &Console) -> Result<Cluster> {
     let information = snapshot.cluster.unwrap_or_default();
     // A cluster without a readable version counts as unknown.
     let is_known = information.is_known().unwrap_or(false);
-    Ok(Cluster { calico_version: information.calico_version, is_known })
+    Ok(Cluster {
+        calico_version: information.calico_version,
+        is_known,
+    })
 }
 
 impl Cluster {
@@ -102,9 +105,18 @@ impl Document for Version {
     const KIND: &'static str = "Version";
 
     fn text(&self, text: &mut Text) {
-        let Self { program, version, commit, reads, cluster } = self;
-        let built =
-            if commit.is_empty() { "a development build".to_owned() } else { format!("commit {commit}") };
+        let Self {
+            program,
+            version,
+            commit,
+            reads,
+            cluster,
+        } = self;
+        let built = if commit.is_empty() {
+            "a development build".to_owned()
+        } else {
+            format!("commit {commit}")
+        };
         text.line(format!("{program} {version} ({built})"));
         let mut lines = vec![
             format!("Datastores  {}", reads.datastores.join(", ")),
@@ -115,7 +127,11 @@ impl Document for Version {
             ),
             format!("Calico      up to {}", reads.calico_version),
         ];
-        lines.extend(cluster.iter().map(|cluster| format!("Cluster     {}", cluster.text())));
+        lines.extend(
+            cluster
+                .iter()
+                .map(|cluster| format!("Cluster     {}", cluster.text())),
+        );
         lines.iter().for_each(|line| text.hanging(12, line));
     }
 }

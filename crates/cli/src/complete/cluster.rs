@@ -35,13 +35,18 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn of(applet: Applet, request: &Request) -> Self {
-        Self { connection: connection(applet, request), deadline: Instant::now() + PATIENCE }
+        Self {
+            connection: connection(applet, request),
+            deadline: Instant::now() + PATIENCE,
+        }
     }
 
     /// Returns the names that begin with `typed`; none after an error or a timeout. A thread that is still reading ends
     /// with the process.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
-        let Some(global) = self.connection.clone() else { return Vec::new() };
+        let Some(global) = self.connection.clone() else {
+            return Vec::new();
+        };
         let (typed, (sender, receiver)) = (typed.to_owned(), mpsc::channel());
         let started = std::thread::Builder::new().spawn(move || {
             let _ = sender.send(read(&global, wanted, &typed));
@@ -61,13 +66,17 @@ impl Cluster {
 fn connection(applet: Applet, request: &Request) -> Option<Global> {
     let reader = Global::augment_args(Command::new("connection").no_binary_name(true));
     let is_connection = |id: &clap::Id| {
-        let options = reader.get_arguments().filter(|arg| arg.get_help_heading() == Some(args::CONNECTION));
+        let options = reader
+            .get_arguments()
+            .filter(|arg| arg.get_help_heading() == Some(args::CONNECTION));
         options.map(clap::Arg::get_id).any(|known| known == id)
     };
     let mut given = Vec::new();
     let definition = args::tidy(applet.command());
     request.walk(&definition, |option, value| {
-        let Some(long) = option.get_long().filter(|_| is_connection(option.get_id())) else { return };
+        let Some(long) = option.get_long().filter(|_| is_connection(option.get_id())) else {
+            return;
+        };
         let mut word = std::ffi::OsString::from(format!("--{long}"));
         if option.get_action().takes_values() {
             word.push("=");
@@ -86,7 +95,11 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
         return None;
     }
     let environment = connect::environment();
-    let overrides = Overrides { connect_timeout: Some(PATIENCE), unattended: true, ..global.overrides() };
+    let overrides = Overrides {
+        connect_timeout: Some(PATIENCE),
+        unattended: true,
+        ..global.overrides()
+    };
     let kind = match wanted {
         Wanted::OfKubeconfig(wanted) => {
             let settings = KubernetesSettings::resolve(&overrides, &environment, &LocalFiles).ok()?;
@@ -97,8 +110,14 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
         Wanted::OfObjects(kind) => kind,
     };
     let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;
-    let names = runtime.block_on(async { Datastore::open(&settings).await?.names(kind, typed).await }).ok();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .ok()?;
+    let names = runtime
+        .block_on(async { Datastore::open(&settings).await?.names(kind, typed).await })
+        .ok();
     // A credential plugin that hangs would keep the runtime from ending.
     runtime.shutdown_background();
     Some(names?.into_iter().collect())

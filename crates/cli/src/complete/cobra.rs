@@ -24,7 +24,12 @@ const FILES: u8 = 0;
 pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     command.build();
     let folder = std::env::current_dir().ok();
-    let found = engine::complete(&mut command, request.words.clone(), request.index, folder.as_deref());
+    let found = engine::complete(
+        &mut command,
+        request.words.clone(),
+        request.index,
+        folder.as_deref(),
+    );
     let (option, begun) = split_option(request.current());
     let mut out = String::new();
     let mut open = true;
@@ -78,7 +83,11 @@ fn place(command: &Command, request: &Request) -> Option<ValueHint> {
 
 /// Returns the argument whose value is at the cursor.
 fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
-    let Place { command, option: open, positionals } = request.walk(command, |_, _| {});
+    let Place {
+        command,
+        option: open,
+        positionals,
+    } = request.walk(command, |_, _| {});
     let current = request.current();
     let (option, _) = split_option(current);
     if let Some(name) = option.strip_prefix("--").and_then(|name| name.strip_suffix('=')) {
@@ -92,12 +101,14 @@ fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
 
 /// Returns the name and content of each script that kubectl looks for in `PATH` and runs for completion.
 pub(crate) fn plugin_scripts() -> impl Iterator<Item = (&'static str, String)> {
-    [Applet::KubectlIpam, Applet::KubectlCalico].into_iter().filter_map(|applet| {
-        let text = format!(
-            "#!/bin/sh\n# kubectl runs this to complete `{}`.\nexec {} __complete \"$@\"\n",
-            applet.called_as(),
-            applet.executable()
-        );
-        Some((applet.completer()?, text))
-    })
+    [Applet::KubectlIpam, Applet::KubectlCalico]
+        .into_iter()
+        .filter_map(|applet| {
+            let text = format!(
+                "#!/bin/sh\n# kubectl runs this to complete `{}`.\nexec {} __complete \"$@\"\n",
+                applet.called_as(),
+                applet.executable()
+            );
+            Some((applet.completer()?, text))
+        })
 }

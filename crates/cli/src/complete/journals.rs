@@ -13,25 +13,49 @@ const MOST: usize = 50;
 
 /// Suggests the journals in the user's folder, newest first, with date, command and location, then files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
+    let mut found = journals_folder()
+        .map(|folder| known(&folder, typed))
+        .unwrap_or_default();
     // If there are journals, files are suggested only after the user has begun a word.
     if found.is_empty() || !typed.is_empty() {
         let is_new =
             |file: &CompletionCandidate| !found.iter().any(|known| known.get_value() == file.get_value());
-        let files: Vec<_> = PathCompleter::file().complete(typed).into_iter().filter(is_new).collect();
+        let files: Vec<_> = PathCompleter::file()
+            .complete(typed)
+            .into_iter()
+            .filter(is_new)
+            .collect();
         found.extend(files);
     }
     found
 }
 
 fn known(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
-    let is_begun = |path: &Path| path.as_os_str().as_encoded_bytes().starts_with(typed.as_encoded_bytes());
-    let mut journals: Vec<_> = headers(folder).into_iter().filter(|(path, _)| is_begun(path)).collect();
+    let is_begun = |path: &Path| {
+        path.as_os_str()
+            .as_encoded_bytes()
+            .starts_with(typed.as_encoded_bytes())
+    };
+    let mut journals: Vec<_> = headers(folder)
+        .into_iter()
+        .filter(|(path, _)| is_begun(path))
+        .collect();
     journals.sort_by(|(_, a), (_, b)| b.started_at.cmp(&a.started_at));
     let candidate = |(place, (path, header)): (usize, (PathBuf, Header))| {
-        let date = header.started_at.get(..16).unwrap_or(&header.started_at).replace('T', " ");
+        let date = header
+            .started_at
+            .get(..16)
+            .unwrap_or(&header.started_at)
+            .replace('T', " ");
         let about = format!("{date} UTC, {} on {}", header.command, header.location);
-        CompletionCandidate::new(path).help(Some(about.into())).display_order(Some(place))
+        CompletionCandidate::new(path)
+            .help(Some(about.into()))
+            .display_order(Some(place))
     };
-    journals.into_iter().take(MOST).enumerate().map(candidate).collect()
+    journals
+        .into_iter()
+        .take(MOST)
+        .enumerate()
+        .map(candidate)
+        .collect()
 }

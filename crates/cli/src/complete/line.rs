@@ -22,12 +22,23 @@ pub(super) struct Line {
 
 /// Reads the script's two arguments: the line up to the cursor, and the part that bash replaces.
 pub(super) fn parse_arguments(arguments: &[OsString]) -> Line {
-    let text = |place: usize| arguments.get(place).and_then(|text| text.to_str()).unwrap_or_default();
-    Line { replaced: text(1).to_owned(), ..split(text(0)) }
+    let text = |place: usize| {
+        arguments
+            .get(place)
+            .and_then(|text| text.to_str())
+            .unwrap_or_default()
+    };
+    Line {
+        replaced: text(1).to_owned(),
+        ..split(text(0))
+    }
 }
 
 fn split(text: &str) -> Line {
-    let mut line = Line { words: vec![String::new()], ..Line::default() };
+    let mut line = Line {
+        words: vec![String::new()],
+        ..Line::default()
+    };
     let mut escaped = false;
     let mut begun = false;
     for c in text.chars() {
@@ -63,7 +74,10 @@ fn split(text: &str) -> Line {
 impl Line {
     /// Formats a suggestion for bash to insert: quoted, and without the part that bash keeps.
     pub(super) fn inserted(&self, suggestion: &str) -> String {
-        let kept = self.typed.strip_suffix(self.replaced.as_str()).unwrap_or_default();
+        let kept = self
+            .typed
+            .strip_suffix(self.replaced.as_str())
+            .unwrap_or_default();
         let kept = split(kept).words.pop().unwrap_or_default();
         let rest = suggestion.strip_prefix(kept.as_str()).unwrap_or(suggestion);
         match self.quote {
@@ -100,8 +114,14 @@ mod tests {
         let expected = ["calipam", "--context", "a b", "--node", "n"];
         assert_eq!(words("calipam  --context 'a b' --node n"), expected);
         assert_eq!(words("calipam --rule=leaked,or"), ["calipam", "--rule=leaked,or"]);
-        assert_eq!(words(r#"calipam a\ b "c\"d\e" '' x"#), ["calipam", "a b", "c\"d\\e", "", "x"]);
-        assert_eq!(words("calipam https://10.0.0.5:2379 \"no"), ["calipam", "https://10.0.0.5:2379", "no"]);
+        assert_eq!(
+            words(r#"calipam a\ b "c\"d\e" '' x"#),
+            ["calipam", "a b", "c\"d\\e", "", "x"]
+        );
+        assert_eq!(
+            words("calipam https://10.0.0.5:2379 \"no"),
+            ["calipam", "https://10.0.0.5:2379", "no"]
+        );
         assert_eq!(words(""), [""]);
         assert_eq!(words("calipam \\"), ["calipam", ""]);
     }
@@ -111,12 +131,21 @@ mod tests {
         let inserted = |line: &str, replaced: &str, suggestion: &str| {
             parse_arguments(&[line.into(), replaced.into()]).inserted(suggestion)
         };
-        assert_eq!(inserted("calipam --rule=lea", "lea", "--rule=leaked-address"), "leaked-address");
-        assert_eq!(inserted("calipam --rule=", "", "--rule=leaked-address"), "leaked-address");
+        assert_eq!(
+            inserted("calipam --rule=lea", "lea", "--rule=leaked-address"),
+            "leaked-address"
+        );
+        assert_eq!(
+            inserted("calipam --rule=", "", "--rule=leaked-address"),
+            "leaked-address"
+        );
         assert_eq!(inserted("calipam sh", "sh", "show"), "show");
         assert_eq!(inserted("calipam ", "", "show"), "show");
         assert_eq!(inserted("calipam --ip fd00::", "", "fd00::7"), "7");
-        assert_eq!(inserted("calipam --context my\\ c", "my\\ c", "my ctx"), "my\\ ctx");
+        assert_eq!(
+            inserted("calipam --context my\\ c", "my\\ c", "my ctx"),
+            "my\\ ctx"
+        );
         assert_eq!(inserted("calipam --context 'my c", "my c", "my ctx"), "my ctx");
         assert_eq!(inserted("calipam --context \"a$", "a$", "a$b"), "a\\$b");
         assert_eq!(inserted("calipam -c ~/x", "~/x", "~/x y"), "~/x\\ y");

@@ -40,8 +40,9 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         return Some(answer_kubectl(applet, rest));
     }
     let applet = Applet::of(program.clone());
-    if let Some(("__complete" | "__completeNoDesc", words)) =
-        rest.split_first().and_then(|(first, words)| Some((first.to_str()?, words)))
+    if let Some(("__complete" | "__completeNoDesc", words)) = rest
+        .split_first()
+        .and_then(|(first, words)| Some((first.to_str()?, words)))
     {
         return Some(answer_kubectl(applet, words));
     }
@@ -65,9 +66,18 @@ fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> Exi
     let name = applet.executable();
     let folder = std::env::current_dir().ok();
     let definition = || view::of(applet, &request);
-    let asked = CompleteEnv::with_factory(definition).var(VARIABLE).bin(name).shells(SHELLS);
-    let answered = asked.try_complete(arguments.iter().cloned(), folder.as_deref()).is_ok();
-    if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let asked = CompleteEnv::with_factory(definition)
+        .var(VARIABLE)
+        .bin(name)
+        .shells(SHELLS);
+    let answered = asked
+        .try_complete(arguments.iter().cloned(), folder.as_deref())
+        .is_ok();
+    if answered {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
@@ -85,7 +95,11 @@ fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
 #[cfg(unix)]
 fn be_silent() {
     let _ = rustix::process::setsid();
-    if let Ok(nothing) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+    if let Ok(nothing) = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+    {
         let _ = rustix::stdio::dup2_stdin(&nothing);
         let _ = rustix::stdio::dup2_stderr(&nothing);
     }

@@ -23,19 +23,29 @@ impl Request {
         if shell == "bash" {
             return Self::of_line(&line::parse_arguments(words));
         }
-        let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
+        let index = std::env::var("_CLAP_COMPLETE_INDEX")
+            .ok()
+            .and_then(|index| index.parse().ok());
         let mut words = words.to_vec();
         let index = index.unwrap_or(words.len().saturating_sub(1));
         if words.len() <= index {
             words.push(OsString::new());
         }
-        Self { words, index, typed: true }
+        Self {
+            words,
+            index,
+            typed: true,
+        }
     }
 
     /// Reads bash's request: the line up to the cursor.
     pub(super) fn of_line(line: &Line) -> Self {
         let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
-        Self { index: words.len().saturating_sub(1), words, typed: true }
+        Self {
+            index: words.len().saturating_sub(1),
+            words,
+            typed: true,
+        }
     }
 
     /// Reads kubectl's request: the expanded words after the plugin. The last word is the one to complete.
@@ -45,12 +55,19 @@ impl Request {
         if words.is_empty() {
             all.push(OsString::new());
         }
-        Self { index: all.len() - 1, words: all, typed: false }
+        Self {
+            index: all.len() - 1,
+            words: all,
+            typed: false,
+        }
     }
 
     /// Returns the word to complete, up to the cursor.
     pub(super) fn current(&self) -> &str {
-        self.words.get(self.index).and_then(|word| word.to_str()).unwrap_or_default()
+        self.words
+            .get(self.index)
+            .and_then(|word| word.to_str())
+            .unwrap_or_default()
     }
 
     /// Returns the words between the program and the one to complete.
@@ -60,13 +77,19 @@ impl Request {
 
     /// Expands `~/` or a variable at the beginning of a value, unless the shell has done so.
     pub(super) fn expanded(&self, value: &OsStr) -> OsString {
-        let Some(text) = value.to_str().filter(|_| self.typed) else { return value.to_owned() };
+        let Some(text) = value.to_str().filter(|_| self.typed) else {
+            return value.to_owned();
+        };
         let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());
         if let Some(home) = text.strip_prefix("~/").and_then(home) {
             return home;
         }
-        let Some(rest) = text.strip_prefix('$') else { return value.to_owned() };
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let Some(rest) = text.strip_prefix('$') else {
+            return value.to_owned();
+        };
+        let end = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len());
         let (name, rest) = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
             Some((name, rest)) => (name, rest),
             None => rest.split_at(end),
@@ -79,7 +102,11 @@ impl Request {
     /// Parses the words before the cursor, and calls `given` with each option and its value. Ignores unknown options,
     /// since the line is not finished.
     pub(super) fn walk<'c>(&self, command: &'c Command, mut given: impl FnMut(&'c Arg, &OsStr)) -> Place<'c> {
-        let mut place = Place { command, option: None, positionals: 0 };
+        let mut place = Place {
+            command,
+            option: None,
+            positionals: 0,
+        };
         let mut escaped = false;
         for word in self.before() {
             if let Some(option) = place.option.take() {
@@ -91,7 +118,13 @@ impl Request {
                 escaped = true;
             } else if escaped || !text.starts_with('-') || text == "-" {
                 match place.command.find_subcommand(word).filter(|_| !escaped) {
-                    Some(sub) => place = Place { command: sub, option: None, positionals: 0 },
+                    Some(sub) => {
+                        place = Place {
+                            command: sub,
+                            option: None,
+                            positionals: 0,
+                        }
+                    }
                     None => place.positionals += 1,
                 }
             } else if let Some((option, value)) = option(place.command, &text) {
@@ -120,7 +153,9 @@ pub(super) struct Place<'c> {
 /// Returns the option in a word, and the value in that word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
 fn option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        let (name, value) = long
+            .split_once('=')
+            .map_or((long, None), |(name, value)| (name, Some(value)));
         let is_named = |arg: &&Arg| {
             arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|all| all.contains(&name))
         };

@@ -24,7 +24,10 @@ pub(crate) const SHELLS: Shells<'static> = Shells(&[&BASH, &env::Elvish, &env::F
 pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
     let name = applet.executable();
     let mut script = Vec::new();
-    SHELLS.completer(shell)?.write_registration(VARIABLE, name, name, name, &mut script).ok()?;
+    SHELLS
+        .completer(shell)?
+        .write_registration(VARIABLE, name, name, name, &mut script)
+        .ok()?;
     Some(script)
 }
 
@@ -36,8 +39,12 @@ const BASH_SCRIPT: &str = include_str!("bash.sh");
 const ZSH_SCRIPT: &str = include_str!("zsh.sh");
 
 fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) -> String {
-    let script = script.replace("NAME", &name.replace('-', "_")).replace("BIN", bin);
-    script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
+    let script = script
+        .replace("NAME", &name.replace('-', "_"))
+        .replace("BIN", bin);
+    script
+        .replace("COMPLETER", &crate::render::text::shell_word(completer))
+        .replace("VARIABLE", variable)
 }
 
 /// A shell for which calipam has its own script.
@@ -52,7 +59,11 @@ struct Scripted {
 type Answer = fn(&mut Command, Vec<OsString>, Option<&Path>, &mut dyn Write) -> io::Result<()>;
 
 /// Completion for bash 3.2 and later.
-const BASH: Scripted = Scripted { name: "bash", script: BASH_SCRIPT, answer: answer_bash };
+const BASH: Scripted = Scripted {
+    name: "bash",
+    script: BASH_SCRIPT,
+    answer: answer_bash,
+};
 
 /// Completion for zsh 5 and later.
 const ZSH: Scripted = Scripted {
@@ -118,8 +129,14 @@ mod tests {
     fn a_script_is_for_one_name() {
         for shell in SHELLS.names() {
             let script = String::from_utf8(registration(shell, Applet::KubectlIpam).unwrap()).unwrap();
-            assert!(script.contains("kubectl-ipam") && script.contains("COMPLETE"), "{shell}: {script}");
-            assert!(!script.contains("BIN") && !script.contains("COMPLETER"), "{shell}: {script}");
+            assert!(
+                script.contains("kubectl-ipam") && script.contains("COMPLETE"),
+                "{shell}: {script}"
+            );
+            assert!(
+                !script.contains("BIN") && !script.contains("COMPLETER"),
+                "{shell}: {script}"
+            );
         }
         assert!(registration("csh", Applet::Calipam).is_none());
     }

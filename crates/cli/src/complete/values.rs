@@ -38,9 +38,15 @@ impl Cluster {
             return None;
         }
         let cluster = Arc::clone(self);
-        Some(ArgValueCompleter::new(move |typed: &OsStr| match typed.to_str() {
-            Some(typed) => cluster.names(wanted, typed).into_iter().map(CompletionCandidate::new).collect(),
-            None => Vec::new(),
+        Some(ArgValueCompleter::new(move |typed: &OsStr| {
+            match typed.to_str() {
+                Some(typed) => cluster
+                    .names(wanted, typed)
+                    .into_iter()
+                    .map(CompletionCandidate::new)
+                    .collect(),
+                None => Vec::new(),
+            }
         }))
     }
 }
@@ -54,8 +60,9 @@ fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
     ];
     let begun = |(kind, _): &(&str, &str)| typed.to_str().is_some_and(|typed| kind.starts_with(typed));
     let kinds = kinds.into_iter().filter(begun);
-    let mut all: Vec<_> =
-        kinds.map(|(kind, about)| CompletionCandidate::new(kind).help(Some(about.into()))).collect();
+    let mut all: Vec<_> = kinds
+        .map(|(kind, about)| CompletionCandidate::new(kind).help(Some(about.into())))
+        .collect();
     all.extend(PathCompleter::file().complete(typed));
     all
 }

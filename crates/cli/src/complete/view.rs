@@ -16,7 +16,11 @@ use crate::args;
 pub(super) fn of(applet: Applet, request: &Request) -> Command {
     let definition = args::tidy(applet.command());
     let cluster = Arc::new(Cluster::of(applet, request));
-    let view = View { words_before: request.before(), options_last: request.current().is_empty(), cluster };
+    let view = View {
+        words_before: request.before(),
+        options_last: request.current().is_empty(),
+        cluster,
+    };
     view.command(&definition).name(applet.executable())
 }
 
@@ -35,10 +39,16 @@ impl View<'_> {
     }
 
     fn command(&self, definition: &Command) -> Command {
-        let aliases = definition.get_all_aliases().filter(|alias| self.is_typed(alias)).map(str::to_owned);
-        let commands =
-            definition.get_subcommands().filter(|sub| !sub.is_hide_set() || self.is_typed(sub.get_name()));
-        let shown = definition.get_arguments().filter(|arg| !arg.is_hide_set() || self.is_arg_typed(arg));
+        let aliases = definition
+            .get_all_aliases()
+            .filter(|alias| self.is_typed(alias))
+            .map(str::to_owned);
+        let commands = definition
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set() || self.is_typed(sub.get_name()));
+        let shown = definition
+            .get_arguments()
+            .filter(|arg| !arg.is_hide_set() || self.is_arg_typed(arg));
         let mut view = Command::new(definition.get_name().to_owned())
             .visible_aliases(definition.get_visible_aliases().map(str::to_owned).chain(aliases))
             .display_order(definition.get_display_order())
@@ -56,11 +66,14 @@ impl View<'_> {
     fn is_arg_typed(&self, arg: &Arg) -> bool {
         let long = |name: &&str| {
             let option = format!("--{name}");
-            self.words_before.iter().filter_map(|typed| typed.to_str()).any(|typed| {
-                typed
-                    .strip_prefix(option.as_str())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-            })
+            self.words_before
+                .iter()
+                .filter_map(|typed| typed.to_str())
+                .any(|typed| {
+                    typed
+                        .strip_prefix(option.as_str())
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+                })
         };
         arg.get_long().iter().any(long)
     }
@@ -71,8 +84,10 @@ impl View<'_> {
         let is_typed = |alias: &str| self.is_typed(&format!("--{alias}"));
         let visible = definition.get_visible_aliases().unwrap_or_default();
         let all = definition.get_all_aliases().unwrap_or_default();
-        let aliases =
-            all.into_iter().filter(|alias| visible.contains(alias) || is_typed(alias)).map(str::to_owned);
+        let aliases = all
+            .into_iter()
+            .filter(|alias| visible.contains(alias) || is_typed(alias))
+            .map(str::to_owned);
         let mut arg = Arg::new(definition.get_id().clone())
             .action(match definition.get_action() {
                 action if action.takes_values() => action.clone(),

@@ -26,13 +26,29 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     let cluster = |name: String| {
         let context = Some(name.clone());
         let datastore = Some("kubernetes".to_owned());
-        let overrides = Overrides { context, datastore, ..base(global) };
-        let source = Source { overrides, is_entry: false };
+        let overrides = Overrides {
+            context,
+            datastore,
+            ..base(global)
+        };
+        let source = Source {
+            overrides,
+            is_entry: false,
+        };
         let group = args.routed.then(|| ROUTED.to_owned());
         let (labels, services) = Default::default();
-        Named { name, group, labels, services, source }
+        Named {
+            name,
+            group,
+            labels,
+            services,
+            source,
+        }
     };
-    Ok(Fleet { clusters: names.into_iter().map(cluster).collect(), taken: Vec::new() })
+    Ok(Fleet {
+        clusters: names.into_iter().map(cluster).collect(),
+        taken: Vec::new(),
+    })
 }
 
 /// Returns the contexts that the patterns match, each once.

@@ -78,7 +78,11 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
         let named = entry.and_then(|entry| entry.named(folder, base));
         named.map_err(|message| wrong(format!("{of}: {message}")))
     };
-    let clusters = clusters.iter().enumerate().map(cluster).collect::<Result<_, _>>()?;
+    let clusters = clusters
+        .iter()
+        .enumerate()
+        .map(cluster)
+        .collect::<Result<_, _>>()?;
     Ok(Fleet { clusters, taken })
 }
 
@@ -96,7 +100,11 @@ impl Entry {
             ("kubeconfig/context", has_kubernetes && !has_etcd),
             ("config", self.config.is_some()),
         ];
-        let named: Vec<&str> = sources.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        let named: Vec<&str> = sources
+            .iter()
+            .filter(|(_, is)| *is)
+            .map(|(name, _)| *name)
+            .collect();
         let one = "it needs one of datastore, etcdEndpoints, kubeconfig/context and config";
         match named[..] {
             [] => Err(format!("it does not say how to connect: {one}")),
@@ -114,9 +122,22 @@ impl Entry {
         }
         self.has_one_source()?;
         let path = |path: Option<PathBuf>| path.map(|path| folder.join(path));
-        let Self { name, group, labels, services, context, .. } = self;
+        let Self {
+            name,
+            group,
+            labels,
+            services,
+            context,
+            ..
+        } = self;
         if let Some(file) = path(self.datastore) {
-            return Ok(Named { name, group, labels, services, source: Source::of_file(file, base) });
+            return Ok(Named {
+                name,
+                group,
+                labels,
+                services,
+                source: Source::of_file(file, base),
+            });
         }
         let etcd_endpoints = self.etcd_endpoints.map(|endpoints| match endpoints {
             Endpoints::Text(text) => text,
@@ -126,10 +147,14 @@ impl Entry {
         // A context without a kubeconfig refers to the user's kubeconfig.
         let of_user = || {
             let environment = connect::environment();
-            environment.get("KUBECONFIG").filter(|_| context.is_some()).cloned()
+            environment
+                .get("KUBECONFIG")
+                .filter(|_| context.is_some())
+                .cloned()
         };
-        let kubeconfig =
-            path(self.kubeconfig).map(|path| path.to_string_lossy().into_owned()).or_else(of_user);
+        let kubeconfig = path(self.kubeconfig)
+            .map(|path| path.to_string_lossy().into_owned())
+            .or_else(of_user);
         let overrides = Overrides {
             config: path(self.config),
             kubeconfig,
@@ -141,6 +166,15 @@ impl Entry {
             datastore: kubernetes.then(|| "kubernetes".to_owned()),
             ..base.clone()
         };
-        Ok(Named { name, group, labels, services, source: Source { overrides, is_entry: true } })
+        Ok(Named {
+            name,
+            group,
+            labels,
+            services,
+            source: Source {
+                overrides,
+                is_entry: true,
+            },
+        })
     }
 }

@@ -20,8 +20,13 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
         clusters.extend(files.map(|file| named(file, Some(&group), &base)));
     }
     let mut taken = HashSet::new();
-    clusters.iter_mut().for_each(|cluster| make_unique(&mut cluster.name, &mut taken));
-    Ok(Fleet { clusters, taken: Vec::new() })
+    clusters
+        .iter_mut()
+        .for_each(|cluster| make_unique(&mut cluster.name, &mut taken));
+    Ok(Fleet {
+        clusters,
+        taken: Vec::new(),
+    })
 }
 
 /// Appends a number to the name if another cluster already has it.
@@ -41,20 +46,31 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     let name = group.map_or_else(|| name.clone(), |group| format!("{group}/{name}"));
     let group = group.map(str::to_owned);
     let (labels, services) = Default::default();
-    Named { name, group, labels, services, source: Source::of_file(file, base) }
+    Named {
+        name,
+        group,
+        labels,
+        services,
+        source: Source::of_file(file, base),
+    }
 }
 
 /// Returns the path of a cluster's file in the folder of a fleet or, if `ending` is empty, the path of its archive.
 /// Each group has a subfolder.
 pub(crate) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
-    let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
+    let own = group
+        .as_deref()
+        .and_then(|group| name.strip_prefix(&format!("{group}/")))
+        .unwrap_or(name);
     // A name must not turn into a path, or into the name of an unfinished file, which would not be read.
     let plain = |text: &str| match text.replace(['/', '\\'], "_") {
         text if is_unfinished(&text) => text.replace('.', "_"),
         text => text,
     };
-    let folder = group.as_ref().map_or_else(|| folder.to_owned(), |group| folder.join(plain(group)));
+    let folder = group
+        .as_ref()
+        .map_or_else(|| folder.to_owned(), |group| folder.join(plain(group)));
     folder.join(plain(own) + ending)
 }
 
@@ -66,9 +82,14 @@ fn is_unfinished(name: &str) -> bool {
 /// Lists a folder without unfinished files, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || -> io::Result<Vec<PathBuf>> {
-        let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-        let named =
-            |path: &PathBuf| !path.file_name().is_some_and(|name| is_unfinished(&name.to_string_lossy()));
+        let paths = fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<io::Result<Vec<_>>>()?;
+        let named = |path: &PathBuf| {
+            !path
+                .file_name()
+                .is_some_and(|name| is_unfinished(&name.to_string_lossy()))
+        };
         let mut paths: Vec<PathBuf> = paths.into_iter().filter(named).collect();
         paths.sort();
         Ok(paths)
@@ -82,7 +103,11 @@ const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 /// Returns the name of the cluster for a file, or of the group for a folder. Underscores replace whitespace and control
 /// characters.
 fn name_of(path: &Path) -> String {
-    let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     for ending in ENDINGS {
         if let Some(stem) = name.strip_suffix(ending).filter(|stem| !stem.is_empty()) {
             name = stem.to_owned();
@@ -99,7 +124,10 @@ mod tests {
     fn cluster_names_are_file_names_without_endings() {
         let name = |path: &str| name_of(Path::new(path));
         assert_eq!(name("a/prod.eu-1.jsonl.zst"), "prod.eu-1");
-        assert_eq!(["x.json", "y.db", ".zst", "dir"].map(name), ["x", "y", ".zst", "dir"]);
+        assert_eq!(
+            ["x.json", "y.db", ".zst", "dir"].map(name),
+            ["x", "y", ".zst", "dir"]
+        );
         assert_eq!(name("prod eu\u{7}.json"), "prod_eu_");
     }
 
@@ -115,7 +143,11 @@ mod tests {
             (Some("x.tmp"), "x.tmp/d"),
         ] {
             let cluster = named(PathBuf::from("x"), None, &unattended());
-            let cluster = Named { name: name.into(), group: group.map(str::to_owned), ..cluster };
+            let cluster = Named {
+                name: name.into(),
+                group: group.map(str::to_owned),
+                ..cluster
+            };
             let path = place(folder.path(), &cluster, ".jsonl");
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();

@@ -51,7 +51,11 @@ impl Fleet {
     /// If it cannot be read, names no clusters, or contains a cluster name that is invalid or not unique.
     pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self> {
         let is_folder = fs::metadata(path).map_err(Failure::io_at("read", path))?.is_dir();
-        let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
+        let fleet = if is_folder {
+            folder::fleet(path)?
+        } else {
+            file::fleet(path, base)?
+        };
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
@@ -64,13 +68,19 @@ impl Fleet {
                 odd.name
             )));
         }
-        let mut names: Vec<&str> = fleet.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+        let mut names: Vec<&str> = fleet
+            .clusters
+            .iter()
+            .map(|cluster| cluster.name.as_str())
+            .collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => {
-                Err(Failure::usage(format!("{}: two clusters have the name {:?}", path.display(), pair[0]))
-                    .hint("each cluster needs a name of its own"))
-            }
+            Some(pair) => Err(Failure::usage(format!(
+                "{}: two clusters have the name {:?}",
+                path.display(),
+                pair[0]
+            ))
+            .hint("each cluster needs a name of its own")),
             None => Ok(fleet),
         }
     }
@@ -117,11 +127,18 @@ pub(crate) fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<()>
 
 /// Returns settings for connections that cannot ask questions.
 pub(crate) fn unattended() -> Overrides {
-    Overrides { unattended: true, ..Overrides::default() }
+    Overrides {
+        unattended: true,
+        ..Overrides::default()
+    }
 }
 
 /// Returns the settings from the command line that apply to every cluster. With them, credential plugins cannot ask
 /// questions.
 fn base(global: &Global) -> Overrides {
-    Overrides { unattended: true, context: None, ..global.overrides() }
+    Overrides {
+        unattended: true,
+        context: None,
+        ..global.overrides()
+    }
 }

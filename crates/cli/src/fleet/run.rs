@@ -28,13 +28,23 @@ pub(crate) fn each<T: Send>(
     let worker = || {
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cluster) = clusters.get(position) else { break };
+            let Some(cluster) = clusters.get(position) else {
+                break;
+            };
             let name = Arc::from(cluster.name.as_str());
             let printed = Arc::default();
             let of_fleet = OfFleet { name, printed };
-            let result = work(cluster, &Console { fleet: Some(of_fleet), ..console.clone() });
+            let result = work(
+                cluster,
+                &Console {
+                    fleet: Some(of_fleet),
+                    ..console.clone()
+                },
+            );
             // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
-            done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));
+            done.lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .push((position, result));
         }
     };
     thread::scope(|scope| {
@@ -71,7 +81,10 @@ pub(crate) fn read<T>(
     });
     match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
         Ok(Some(result)) => Ok(Ok(result)),
-        Ok(None) => Ok(Err(format!("it could not be read within {:#}", args.cluster_timeout))),
+        Ok(None) => Ok(Err(format!(
+            "it could not be read within {:#}",
+            args.cluster_timeout
+        ))),
         Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
         Err(failure) => Ok(Err(failure.message)),
     }
@@ -90,9 +103,15 @@ pub(crate) fn documents<T: Send>(
     work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>> + Sync,
 ) -> Result<(FleetList, Vec<T>)> {
     // Hints would be repeated for each cluster.
-    let quiet = Console { quiet: true, ..console.clone() };
+    let quiet = Console {
+        quiet: true,
+        ..console.clone()
+    };
     let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
-        Ok((work(cluster, console)?, console.fleet.as_ref().and_then(|of| lock(&of.printed).take())))
+        Ok((
+            work(cluster, console)?,
+            console.fleet.as_ref().and_then(|of| lock(&of.printed).take()),
+        ))
     })?;
 
     let mut list = FleetList::default();
@@ -102,13 +121,21 @@ pub(crate) fn documents<T: Send>(
             Ok((outcome, result)) => {
                 let cluster = name.clone();
                 let group = group.clone();
-                let of_cluster = |printed| ListOfCluster { cluster, group, outcome, printed };
+                let of_cluster = |printed| ListOfCluster {
+                    cluster,
+                    group,
+                    outcome,
+                    printed,
+                };
                 list.clusters.extend(printed.map(of_cluster));
                 results.push(result);
             }
             Err(reason) => {
                 console.warn(&format!("{name} {failed}: {reason}"));
-                list.unreadable.push(Unreadable { cluster: name.clone(), reason });
+                list.unreadable.push(Unreadable {
+                    cluster: name.clone(),
+                    reason,
+                });
             }
         }
     }

@@ -33,17 +33,36 @@ pub(crate) struct Source {
 impl Source {
     /// Creates the source of a data file.
     pub(crate) fn of_file(path: PathBuf, base: &Overrides) -> Self {
-        let overrides = Overrides { datastore: Some(named_file(&path)), ..base.clone() };
-        Self { overrides, is_entry: true }
+        let overrides = Overrides {
+            datastore: Some(named_file(&path)),
+            ..base.clone()
+        };
+        Self {
+            overrides,
+            is_entry: true,
+        }
     }
 
     /// Returns the location for reports, such as a path, a URL, or `context prod`.
     pub(crate) fn location(&self) -> String {
-        let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &self.overrides;
+        let Overrides {
+            datastore,
+            etcd_endpoints,
+            config,
+            kubeconfig,
+            context,
+            ..
+        } = &self.overrides;
         let config = config.as_ref().map(|path| path.display().to_string());
         let context = context.as_ref().map(|name| format!("context {name}"));
         let datastore = datastore.clone().filter(|name| name != "kubernetes");
-        let named = [datastore, etcd_endpoints.clone(), config, context, kubeconfig.clone()];
+        let named = [
+            datastore,
+            etcd_endpoints.clone(),
+            config,
+            context,
+            kubeconfig.clone(),
+        ];
         named.into_iter().flatten().next().unwrap_or_default()
     }
 
@@ -60,7 +79,11 @@ impl Source {
 /// Formats a path so that it cannot be taken for a datastore kind.
 fn named_file(path: &Path) -> String {
     let text = path.to_string_lossy();
-    if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }
+    if text.contains(['/', '.']) {
+        text.into_owned()
+    } else {
+        format!("./{text}")
+    }
 }
 
 /// Hides the default settings file, which every cluster would share, unless an entry names it.

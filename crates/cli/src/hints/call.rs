@@ -42,7 +42,10 @@ impl Call {
             (definition, matches) = (found, below);
         }
         let typed = definition.get_arguments().filter(|arg| is_typed(arg, matches));
-        Self { command, given: typed.filter_map(|arg| Given::new(arg, matches)).collect() }
+        Self {
+            command,
+            given: typed.filter_map(|arg| Given::new(arg, matches)).collect(),
+        }
     }
 
     /// Creates a call of which only the connection options are known.
@@ -57,9 +60,16 @@ impl Call {
         ];
         let given = options.into_iter().filter_map(|(id, value)| {
             let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));
-            Some(Given { id: id.to_owned(), is_connection: true, words })
+            Some(Given {
+                id: id.to_owned(),
+                is_connection: true,
+                words,
+            })
         });
-        Self { command: Vec::new(), given: given.collect() }
+        Self {
+            command: Vec::new(),
+            given: given.collect(),
+        }
     }
 
     /// True if the command is known, not only the connection.
@@ -75,8 +85,14 @@ impl Call {
     pub(super) fn same_data(&self) -> Vec<&str> {
         let is_new =
             |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));
-        let new = self.given.iter().find(is_new).filter(|_| self.command == ["diff"]);
-        let new = new.into_iter().flat_map(|new| std::iter::once("--datastore").chain(new.words()));
+        let new = self
+            .given
+            .iter()
+            .find(is_new)
+            .filter(|_| self.command == ["diff"]);
+        let new = new
+            .into_iter()
+            .flat_map(|new| std::iter::once("--datastore").chain(new.words()));
         self.connection().into_iter().chain(new).collect()
     }
 
@@ -127,11 +143,17 @@ impl Given {
         let words = match arg.get_action() {
             ArgAction::Set | ArgAction::Append => {
                 let values = matches.get_raw(id).into_iter().flatten();
-                values.flat_map(|value| words(&option, shown(id, &value.to_string_lossy()))).collect()
+                values
+                    .flat_map(|value| words(&option, shown(id, &value.to_string_lossy())))
+                    .collect()
             }
             _ => vec![option],
         };
-        Some(Self { id: id.to_owned(), is_connection: arg.get_help_heading() == Some(CONNECTION), words })
+        Some(Self {
+            id: id.to_owned(),
+            is_connection: arg.get_help_heading() == Some(CONNECTION),
+            words,
+        })
     }
 
     fn words(&self) -> impl Iterator<Item = &str> {
@@ -170,15 +192,30 @@ mod tests {
 
     #[test]
     fn the_connection_has_the_typed_connection_options() {
-        let call = call(&["-d", "etcd", "check", "-qo", "wide", "--context", "admin@prod", "--node=a,b"]);
-        assert_eq!(call.connection(), ["--datastore", "etcd", "--context", "admin@prod"]);
+        let call = call(&[
+            "-d",
+            "etcd",
+            "check",
+            "-qo",
+            "wide",
+            "--context",
+            "admin@prod",
+            "--node=a,b",
+        ]);
+        assert_eq!(
+            call.connection(),
+            ["--datastore", "etcd", "--context", "admin@prod"]
+        );
         assert_eq!(call.words(&["output"]), ["check", "--node", "a", "--node", "b"]);
     }
 
     #[test]
     fn other_commands_read_the_later_state_of_a_comparison() {
-        let compared =
-            |new: &str| call(&["diff", "old.jsonl", new, "--context", "prod"]).same_data().join(" ");
+        let compared = |new: &str| {
+            call(&["diff", "old.jsonl", new, "--context", "prod"])
+                .same_data()
+                .join(" ")
+        };
         assert_eq!(compared("new.jsonl"), "--context prod --datastore new.jsonl");
         assert_eq!(compared("etcd@7"), "--context prod");
         assert_eq!(call(&["check", "-d", "x"]).same_data(), ["--datastore", "x"]);
@@ -186,16 +223,36 @@ mod tests {
 
     #[test]
     fn a_call_is_repeated_without_some_options() {
-        let words = ["ipam", "release", "--handle", "-x", "-y", "--dry-run", "--max-changes", "3"];
+        let words = [
+            "ipam",
+            "release",
+            "--handle",
+            "-x",
+            "-y",
+            "--dry-run",
+            "--max-changes",
+            "3",
+        ];
         let call = call(&words);
-        assert_eq!(call.words(&["dry_run", "yes"]), ["release", "--handle=-x", "--max-changes", "3"]);
+        assert_eq!(
+            call.words(&["dry_run", "yes"]),
+            ["release", "--handle=-x", "--max-changes", "3"]
+        );
         assert!(call.connection().is_empty());
     }
 
     #[test]
     fn kubectls_options_belong_to_the_connection() {
-        let words =
-            ["check", "--token", "hunter2", "--as", "jane", "--as-group", "dev", "--request-timeout=30"];
+        let words = [
+            "check",
+            "--token",
+            "hunter2",
+            "--as",
+            "jane",
+            "--as-group",
+            "dev",
+            "--request-timeout=30",
+        ];
         let call = call(&[&words[..], &["-s", "u:hunter2@h", "--insecure-skip-tls-verify"]].concat());
         let mut connection = call.connection();
         connection.sort_unstable();
@@ -210,8 +267,19 @@ mod tests {
             assert!(is_secret(id));
         }
         let endpoints = "https://root:hunter2@a:2379,root:hunter2@b:2379";
-        let call = call(&["check", "--etcd-endpoints", endpoints, "-d", "http://u:hunter2@c/x"]);
-        let expected = ["--datastore", "http://c/…2d711642", "--etcd-endpoints", "https://a:2379,b:2379"];
+        let call = call(&[
+            "check",
+            "--etcd-endpoints",
+            endpoints,
+            "-d",
+            "http://u:hunter2@c/x",
+        ]);
+        let expected = [
+            "--datastore",
+            "http://c/…2d711642",
+            "--etcd-endpoints",
+            "https://a:2379,b:2379",
+        ];
         assert_eq!(call.connection(), expected);
     }
 }

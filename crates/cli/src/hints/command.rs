@@ -51,38 +51,66 @@ pub(crate) fn command(words: &[&str]) -> String {
 /// Like [`command`], but also repeats the options of this call whose IDs are in `kept`, such as options that select
 /// nodes.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
-    let options = CALL.get().map(|call| [call.options(kept), call.same_data()].concat());
+    let options = CALL
+        .get()
+        .map(|call| [call.options(kept), call.same_data()].concat());
     line(words.iter().copied().chain(options.unwrap_or_default()))
 }
 
 /// Like [`command_with`], with the output redirected to a file.
 pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
-    format!("{} > {}`", command_with(words, kept).trim_end_matches('`'), shell_word(file))
+    format!(
+        "{} > {}`",
+        command_with(words, kept).trim_end_matches('`'),
+        shell_word(file)
+    )
 }
 
 /// Formats this call with the additional options in `more`, and without the options whose IDs are in `without`.
 pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
-    let Some(call) = CALL.get() else { return line(more.iter().copied()) };
-    line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
+    let Some(call) = CALL.get() else {
+        return line(more.iter().copied());
+    };
+    line(
+        call.words(without)
+            .into_iter()
+            .chain(more.iter().copied())
+            .chain(call.connection()),
+    )
 }
 
 /// Formats this call with other connection options. The options in `more` replace this call's options of the same name,
 /// and its options whose IDs are in `without`. For a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
-    let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
-    let ids: Vec<String> =
-        more.iter().filter_map(|word| Some(word.strip_prefix("--")?.replace('-', "_"))).collect();
-    let replaced: Vec<&str> = ids.iter().map(String::as_str).chain(without.iter().copied()).collect();
+    let Some(call) = CALL.get() else {
+        return line(["check"].iter().chain(more).copied());
+    };
+    let ids: Vec<String> = more
+        .iter()
+        .filter_map(|word| Some(word.strip_prefix("--")?.replace('-', "_")))
+        .collect();
+    let replaced: Vec<&str> = ids
+        .iter()
+        .map(String::as_str)
+        .chain(without.iter().copied())
+        .collect();
     let mut words = call.words(&[]);
     if words.is_empty() {
         words.push("check");
     }
-    line(words.into_iter().chain(call.connection_but(&replaced)).chain(more.iter().copied()))
+    line(
+        words
+            .into_iter()
+            .chain(call.connection_but(&replaced))
+            .chain(more.iter().copied()),
+    )
 }
 
 /// Formats this call as a dry run, which is the default of some commands.
 pub(crate) fn dry_run() -> String {
-    let plans = CALL.get().is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
+    let plans = CALL
+        .get()
+        .is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
     let dry_run: &[&str] = if plans { &[] } else { &["--dry-run"] };
     again(dry_run, &["apply", "yes", "dry_run", "max_changes"])
 }
@@ -101,7 +129,11 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
 
 /// Formats a command line for a document. Unlike one in a hint, it does not depend on how calipam was called.
 pub(crate) fn command_in_document(words: &[&str]) -> String {
-    format!("{} {}", Applet::Calipam.command_prefix(), shell_words(words.iter().copied()))
+    format!(
+        "{} {}",
+        Applet::Calipam.command_prefix(),
+        shell_words(words.iter().copied())
+    )
 }
 
 fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
@@ -144,7 +176,9 @@ fn arranged<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
 fn option<'c>(command: &'c clap::Command, word: &str) -> Option<&'c Arg> {
     let is_named = |arg: &&Arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == long.split('=').next(),
-        None => word.strip_prefix('-').is_some_and(|short| arg.get_short() == short.chars().next()),
+        None => word
+            .strip_prefix('-')
+            .is_some_and(|short| arg.get_short() == short.chars().next()),
     };
     command.get_arguments().find(is_named)
 }
@@ -158,7 +192,9 @@ pub(super) fn is_command(words: &[&str]) -> bool {
         return false;
     }
 
-    let line = [Applet::Calipam.command_prefix().to_owned()].into_iter().chain(words);
+    let line = [Applet::Calipam.command_prefix().to_owned()]
+        .into_iter()
+        .chain(words);
     match DEFINITION.clone().try_get_matches_from(line) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::ValueValidation,
@@ -195,24 +231,42 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        assert_eq!(line(["release", "--leaked"].into_iter()), "`calipam release --leaked`");
+        assert_eq!(
+            line(["release", "--leaked"].into_iter()),
+            "`calipam release --leaked`"
+        );
         let words = ["undo", "it's", "--datastore", "my export"];
-        assert_eq!(line(words.into_iter()), "`calipam undo 'it'\\''s' --datastore 'my export'`");
+        assert_eq!(
+            line(words.into_iter()),
+            "`calipam undo 'it'\\''s' --datastore 'my export'`"
+        );
     }
 
     /// A name can look like an option, even like one of this program.
     #[test]
     fn command_lines_parse_whatever_the_names_are() {
         for (words, expected) in [
-            (&["release", "--node", "-x", "--dry-run"][..], "`calipam release --node=-x --dry-run`"),
-            (&["release", "--node", "--yes", "--yes"], "`calipam release --node=--yes --yes`"),
+            (
+                &["release", "--node", "-x", "--dry-run"][..],
+                "`calipam release --node=-x --dry-run`",
+            ),
+            (
+                &["release", "--node", "--yes", "--yes"],
+                "`calipam release --node=--yes --yes`",
+            ),
             (
                 &["show", "-x", "--etcd-endpoints", "http://a:1"],
                 "`calipam show --etcd-endpoints http://a:1 -- -x`",
             ),
-            (&["check", "-o", "wide", "-d", "-"], "`calipam check -o wide -d -`"),
+            (
+                &["check", "-o", "wide", "-d", "-"],
+                "`calipam check -o wide -d -`",
+            ),
             (&["migrate", "--from", "-- x"], "`calipam migrate '--from=-- x'`"),
-            (&["show", "--watch", "--blocks"], "`calipam show --watch --blocks`"),
+            (
+                &["show", "--watch", "--blocks"],
+                "`calipam show --watch --blocks`",
+            ),
         ] {
             assert_eq!(line(words.iter().copied()), expected);
         }

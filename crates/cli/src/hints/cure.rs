@@ -20,18 +20,26 @@ pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
 /// Formats the effect of a cure.
 pub(crate) fn outcome(effect: &Effect) -> String {
     let mut parts: Vec<String> = released(effect).into_iter().collect();
-    let later = effect.second_check.map(|after| format!("after a second check {after:#} later"));
+    let later = effect
+        .second_check
+        .map(|after| format!("after a second check {after:#} later"));
     if let (0, Some(later)) = (effect.addresses, &later) {
         parts.push(later.clone());
     }
     match effect.nodes.first() {
         Some(node) if effect.nodes.len() == 1 => parts.push(format!("{node} gets addresses again")),
-        Some(_) => parts.push(format!("{} get addresses again", count(effect.nodes.len(), "node", "nodes"))),
+        Some(_) => parts.push(format!(
+            "{} get addresses again",
+            count(effect.nodes.len(), "node", "nodes")
+        )),
         None => {}
     }
     match effect.pods.first() {
         Some(pod) if effect.pods.len() == 1 => parts.push(format!("{pod} gets an address")),
-        Some(_) => parts.push(format!("{} waiting pods get an address", thousands(effect.pods.len()))),
+        Some(_) => parts.push(format!(
+            "{} waiting pods get an address",
+            thousands(effect.pods.len())
+        )),
         None => {}
     }
     if effect.serves_pod && effect.nodes.is_empty() && effect.pods.is_empty() {
@@ -51,7 +59,13 @@ pub(crate) fn outcome(effect: &Effect) -> String {
 
 /// Formats the addresses that come free, and when.
 fn released(effect: &Effect) -> Option<String> {
-    let Effect { addresses, at_once, second_check, cooldown, .. } = effect;
+    let Effect {
+        addresses,
+        at_once,
+        second_check,
+        cooldown,
+        ..
+    } = effect;
     if *addresses == 0 {
         return None;
     }
@@ -67,5 +81,9 @@ fn released(effect: &Effect) -> Option<String> {
         }
         _ => free(*addresses),
     };
-    Some(if *cooldown > 0 { format!("{text}, each with a cooldown of {cooldown} s") } else { text })
+    Some(if *cooldown > 0 {
+        format!("{text}, each with a cooldown of {cooldown} s")
+    } else {
+        text
+    })
 }

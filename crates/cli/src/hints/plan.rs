@@ -8,21 +8,32 @@ use super::remedy::{PART, line};
 
 /// Formats the reason why an object is skipped, and the suggested command.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
-    let Some(action) = &skipped.suggested_action else { return skipped.detail.clone() };
+    let Some(action) = &skipped.suggested_action else {
+        return skipped.detail.clone();
+    };
     let action = match action {
         SuggestedAction::ReleaseByName => match &skipped.subject {
             Subject::Address(address) => {
-                format!("{} releases it", reader.command(&["release", "--ip", &address.to_string()]))
+                format!(
+                    "{} releases it",
+                    reader.command(&["release", "--ip", &address.to_string()])
+                )
             }
             Subject::Handle(id) => format!("{} releases them", reader.command(&["release", "--handle", id])),
             _ => "`release --ip` or `release --handle` frees it".to_owned(),
         },
         SuggestedAction::NodeIsDead(node) => {
             let release = reader.command_with(&["release", "--node", node], &["pools"]);
-            return format!("{}; if it is not, {release} releases what it holds", skipped.detail);
+            return format!(
+                "{}; if it is not, {release} releases what it holds",
+                skipped.detail
+            );
         }
         SuggestedAction::ExplainNode(node) => {
-            format!("{} shows why", reader.command(&["explain", "--node", node, "-o", "wide"]))
+            format!(
+                "{} shows why",
+                reader.command(&["explain", "--node", node, "-o", "wide"])
+            )
         }
         SuggestedAction::ListFindings => {
             format!("see {}", reader.command_with(&["check", "-o", "wide"], &PART))

@@ -55,7 +55,11 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         Remedy::ReleaseNodes(nodes) => command(&["release", "--node", &names(nodes)], &["pools"]),
         Remedy::ReleaseAddress(address) => command(&["release", "--ip", &address.to_string()], &[]),
         Remedy::RestartPod { namespace, pod } => {
-            format!("`kubectl delete pod --namespace {} {}`", shell_word(namespace), shell_word(pod))
+            format!(
+                "`kubectl delete pod --namespace {} {}`",
+                shell_word(namespace),
+                shell_word(pod)
+            )
         }
         Remedy::RestartCalicoNode(node) => format!(
             "`kubectl delete pod --all-namespaces --selector k8s-app=calico-node --field-selector {}`",
@@ -90,9 +94,10 @@ fn option(setting: &IpamSetting) -> [String; 2] {
         IpamSetting::AutoAllocateBlocks(is_on) => ("--auto-allocate-blocks", is_on.to_string()),
         IpamSetting::MaxBlocksPerHost(number) => ("--max-blocks-per-host", number.to_string()),
         IpamSetting::Cooldown(seconds) => ("--ip-cooldown-seconds", seconds.to_string()),
-        IpamSetting::Kubevirt(keeps) => {
-            ("--kubevirt-ip-persistence", if *keeps { "Enabled" } else { "Disabled" }.to_owned())
-        }
+        IpamSetting::Kubevirt(keeps) => (
+            "--kubevirt-ip-persistence",
+            if *keeps { "Enabled" } else { "Disabled" }.to_owned(),
+        ),
     };
     [name.to_owned(), value]
 }
@@ -103,8 +108,13 @@ const NODES: usize = 4;
 /// The names of deleted nodes, as values of `--node`. Many nodes are named by a pattern: of the nodes that match,
 /// `release` takes only deleted ones.
 fn names(nodes: &BTreeSet<String>) -> String {
-    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else { return String::new() };
-    let same = first.chars().zip(last.chars()).take_while(|(one, other)| one == other);
+    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
+        return String::new();
+    };
+    let same = first
+        .chars()
+        .zip(last.chars())
+        .take_while(|(one, other)| one == other);
     let begin: String = same.map(|(c, _)| c).collect();
     if nodes.len() <= NODES || begin.is_empty() || begin.contains(['*', '?', ',']) {
         return joined(nodes, ",");

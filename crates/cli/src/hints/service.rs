@@ -21,7 +21,11 @@ pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
         ServiceState::NoPool => vec![ADD_POOL.to_owned()],
         ServiceState::Unreadable(why) => vec![format!(
             "correct the annotation, which is a JSON list such as [\"{}\"]: {}",
-            if why.field == request::ADDRESSES { "198.51.100.7" } else { "POOL" },
+            if why.field == request::ADDRESSES {
+                "198.51.100.7"
+            } else {
+                "POOL"
+            },
             annotate(explanation, why.field, "LIST")
         )],
         ServiceState::NotRequested if explanation.unread_wish.is_none() => {
@@ -29,7 +33,10 @@ pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
             vec![format!("if Calico is to serve it, name a pool: {ask}")]
         }
         ServiceState::NotKnown => {
-            vec![format!("see what is missing: {}", command(&["check", "-o", "wide"]))]
+            vec![format!(
+                "see what is missing: {}",
+                command(&["check", "-o", "wide"])
+            )]
         }
         ServiceState::NotRequested
         | ServiceState::NotLoadBalancer
@@ -62,10 +69,19 @@ fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
         )];
     }
     let Some(family) = explanation.refused_family() else {
-        let is_published = explanation.recorded.iter().all(|address| explanation.ingress.contains(address));
-        let is_given = explanation.families.iter().any(|family| family.answer().is_some());
+        let is_published = explanation
+            .recorded
+            .iter()
+            .all(|address| explanation.ingress.contains(address));
+        let is_given = explanation
+            .families
+            .iter()
+            .any(|family| family.answer().is_some());
         let show = explanation.recorded.iter().map(|address| {
-            format!("see where it is recorded: {}", command(&["show", "--ip", &address.to_string()]))
+            format!(
+                "see where it is recorded: {}",
+                command(&["show", "--ip", &address.to_string()])
+            )
         });
         let waits = (is_given || !is_published).then(|| SEE_CONTROLLERS.to_owned());
         return waits.into_iter().chain(show).collect();
@@ -73,11 +89,15 @@ fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
     match family.not_asked() {
         Some(NotAsked::HasOther) => {
             let kept = explanation.families.iter().flat_map(|family| &family.family.kept);
-            let given =
-                explanation.families.iter().filter_map(|family| family.answer()?.outcome.as_ref().ok());
+            let given = explanation
+                .families
+                .iter()
+                .filter_map(|family| family.answer()?.outcome.as_ref().ok());
             let mut all: Vec<String> = kept.map(|address| format!("\"{address}\"")).collect();
             all.extend(
-                given.filter(|given| given.address.is_ipv4()).map(|given| format!("\"{}\"", given.address)),
+                given
+                    .filter(|given| given.address.is_ipv4())
+                    .map(|given| format!("\"{}\"", given.address)),
             );
             all.push("\"IPV6-ADDRESS\"".to_owned());
             let list = format!("[{}]", joined(all, ","));
@@ -87,7 +107,9 @@ fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
         Some(NotAsked::Unreadable(why)) => vec![format!("correct {}, or remove it", why.field)],
         Some(NotAsked::OtherFailed) | None => {
             let refused = explanation.families.iter().find_map(|family| refusal(family));
-            refused.map(|refused| of_refusal(explanation, refused)).unwrap_or_default()
+            refused
+                .map(|refused| of_refusal(explanation, refused))
+                .unwrap_or_default()
         }
     }
 }
@@ -99,25 +121,39 @@ fn refusal(family: &FamilyOfService) -> Option<&Refused> {
 fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String> {
     let configure = |words: &[&str]| command(&[&["configure"][..], words].concat());
     let patch = |what: &str, pool: &str, with: &str| {
-        format!("{what}: `calicoctl patch ippool {} -p '{with}'`", shell_word(pool))
+        format!(
+            "{what}: `calicoctl patch ippool {} -p '{with}'`",
+            shell_word(pool)
+        )
     };
     let one = match &refused.reason {
         Reason::NoneAutomatic => {
-            let manual = refused.pools.iter().find(|(_, why)| *why == PoolPassedOver::Manual);
+            let manual = refused
+                .pools
+                .iter()
+                .find(|(_, why)| *why == PoolPassedOver::Manual);
             let pool = manual.map_or("POOL", |(pool, _)| pool.as_str());
-            let automatic =
-                patch("or let it serve all services", pool, r#"{"spec":{"assignmentMode":"Automatic"}}"#);
+            let automatic = patch(
+                "or let it serve all services",
+                pool,
+                r#"{"spec":{"assignmentMode":"Automatic"}}"#,
+            );
             let name = annotate(explanation, request::POOLS_V4, &format!("[\"{pool}\"]"));
             return vec![format!("name the pool: {name}"), automatic];
         }
-        Reason::NamedClosed { pool, why: PoolPassedOver::Disabled } => {
+        Reason::NamedClosed {
+            pool,
+            why: PoolPassedOver::Disabled,
+        } => {
             let enable = patch("enable it", pool, r#"{"spec":{"disabled":false}}"#);
             return vec![enable, "or name another pool".to_owned()];
         }
         Reason::NamedClosed { .. } => "name another pool".to_owned(),
-        Reason::BrokenSelector(pool) => {
-            patch("correct its selector", pool, r#"{"spec":{"nodeSelector":"all()"}}"#)
-        }
+        Reason::BrokenSelector(pool) => patch(
+            "correct its selector",
+            pool,
+            r#"{"spec":{"nodeSelector":"all()"}}"#,
+        ),
         Reason::BlockLimit { limit, .. } => {
             let more = (limit + 1).to_string();
             let raise = configure(&["--max-blocks-per-host", &more, "--strict-affinity", "true"]);
@@ -127,13 +163,22 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             ];
         }
         Reason::NoAutoAllocation => {
-            format!("let blocks be claimed: {}", configure(&["--auto-allocate-blocks", "true"]))
+            format!(
+                "let blocks be claimed: {}",
+                configure(&["--auto-allocate-blocks", "true"])
+            )
         }
         Reason::Taken(address) => {
-            format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))
+            format!(
+                "see who has it: {}",
+                command(&["show", "--ip", &address.to_string()])
+            )
         }
         Reason::OutsidePools(_) => {
-            format!("name an address of an enabled pool for services: {}", command(&["show"]))
+            format!(
+                "name an address of an enabled pool for services: {}",
+                command(&["show"])
+            )
         }
         Reason::ForeignBlock(_) => {
             format!("allow borrowing: {}", configure(&["--strict-affinity", "false"]))

@@ -19,12 +19,17 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
         let (namespace, name) = namespaced(explanation.pod.as_deref()?)?;
         let namespace = shell_word(namespace);
         let name = shell_word(name);
-        Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
+        Some(format!(
+            "see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"
+        ))
     };
     let one = match &explanation.state {
         RequestState::Has(addresses) => {
             let shown = addresses.iter().map(|address| {
-                format!("see where it is recorded: {}", command(&["show", "--ip", &address.to_string()]))
+                format!(
+                    "see where it is recorded: {}",
+                    command(&["show", "--ip", &address.to_string()])
+                )
             });
             return shown.chain(describe()).collect();
         }
@@ -122,7 +127,10 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
 
 /// Advice if the pools are full. If the pod names its pool, other pods can be kept out of it.
 fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
-    let is_named = refused.pools.iter().any(|(_, why)| *why == PoolPassedOver::NotRequested);
+    let is_named = refused
+        .pools
+        .iter()
+        .any(|(_, why)| *why == PoolPassedOver::NotRequested);
     let keep_out = match snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) {
         Some(false) => r#"{"spec":{"nodeSelector":"!all()"}}"#,
         _ => r#"{"spec":{"assignmentMode":"Manual"}}"#,

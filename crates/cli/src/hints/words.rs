@@ -15,7 +15,10 @@ pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
 pub(crate) fn text(hint: &Hint) -> String {
     let mut parts = hint.text.splitn(hint.calls.len() + 1, "{}");
     let first = parts.next().unwrap_or_default().to_owned();
-    hint.calls.iter().zip(parts).fold(first, |text, (call, part)| text + &line(call) + part)
+    hint.calls
+        .iter()
+        .zip(parts)
+        .fold(first, |text, (call, part)| text + &line(call) + part)
 }
 
 fn line(call: &Call) -> String {
@@ -53,8 +56,18 @@ mod tests {
     #[test]
     fn options_are_named_in_a_command_that_can_be_run() {
         let none = String::new;
-        let request = |server, failure| Error::Request { server, endpoint: none(), what: none(), failure };
-        let connect = |cause: Cause| Error::Connect(vec![Tried { endpoint: none(), failure: cause.into() }]);
+        let request = |server, failure| Error::Request {
+            server,
+            endpoint: none(),
+            what: none(),
+            failure,
+        };
+        let connect = |cause: Cause| {
+            Error::Connect(vec![Tried {
+                endpoint: none(),
+                failure: cause.into(),
+            }])
+        };
         let connection = [
             connect(Cause::Refused),
             connect(Cause::NameNotResolved),
@@ -63,14 +76,22 @@ mod tests {
             connect(Cause::ClientCertificateRequired),
             request(Server::Etcd, Failure::NoQuorum(none())),
             request(Server::Kubernetes, Cause::Refused.into()),
-            Error::Kubeconfig { what: none(), reason: none() },
+            Error::Kubeconfig {
+                what: none(),
+                reason: none(),
+            },
             SettingsError::no_endpoints().into(),
             SettingsError::context_alone("prod").into(),
         ];
         for error in connection {
             let hint = text(&error.hint().unwrap());
             let commands: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
-            assert!(commands.iter().any(|command| command.starts_with("calipam check --")), "{hint}");
+            assert!(
+                commands
+                    .iter()
+                    .any(|command| command.starts_with("calipam check --")),
+                "{hint}"
+            );
             assert!(commands.iter().all(|command| !command.starts_with('-')), "{hint}");
         }
     }
@@ -79,14 +100,25 @@ mod tests {
     fn commands_are_those_of_the_program() {
         for words in [
             &["show", "--blocks", "--pool", "10.0.0.0/26"][..],
-            &["migrate", "--from", "-pool", "--block-size", "26", "--via", "OTHER-CIDR"],
+            &[
+                "migrate",
+                "--from",
+                "-pool",
+                "--block-size",
+                "26",
+                "--via",
+                "OTHER-CIDR",
+            ],
             &["undo", "-journal"],
         ] {
             assert!(is_command(words), "{words:?}");
         }
-        for words in
-            [&["shows"][..], &["show", "--blocs"], &["undo", "--list", "--journals"], &["migrate", "--from"]]
-        {
+        for words in [
+            &["shows"][..],
+            &["show", "--blocs"],
+            &["undo", "--list", "--journals"],
+            &["migrate", "--from"],
+        ] {
             assert!(!is_command(words), "{words:?}");
         }
     }

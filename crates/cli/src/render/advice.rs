@@ -42,12 +42,21 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
     let begin = |severity: Severity| format!("{:INDENT$}{cluster}", severity.to_string());
     let of_cause = |cause: &Cause| {
         let first = begin(cause.severity) + &cause.says;
-        let cures = cause.cures.iter().map(|of| format!("{:INDENT$}{}", "", cure::sentence(of, reader)));
-        Entry { severity: cause.severity, lines: std::iter::once(first).chain(cures).collect() }
+        let cures = cause
+            .cures
+            .iter()
+            .map(|of| format!("{:INDENT$}{}", "", cure::sentence(of, reader)));
+        Entry {
+            severity: cause.severity,
+            lines: std::iter::once(first).chain(cures).collect(),
+        }
     };
     let of_other = |other: &OtherCure| {
         let line = begin(other.severity) + &cure::sentence(&other.cure, reader);
-        Entry { severity: other.severity, lines: vec![line] }
+        Entry {
+            severity: other.severity,
+            lines: vec![line],
+        }
     };
     let causes = advice.causes.iter().map(of_cause);
     let mut entries: Vec<Entry> = causes.chain(advice.others.iter().map(of_other)).collect();
@@ -58,7 +67,11 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
 fn write(entries: &[Entry], text: &mut Text) {
     let heights: Vec<usize> = entries.iter().map(|entry| height(&entry.lines, text)).collect();
     // The last line says how many more there are.
-    let most = if heights.iter().sum::<usize>() > LINES { LINES - 1 } else { LINES };
+    let most = if heights.iter().sum::<usize>() > LINES {
+        LINES - 1
+    } else {
+        LINES
+    };
     let mut written = 0;
     let mut shown = 0;
     for (entry, height) in entries.iter().zip(heights) {
@@ -78,7 +91,10 @@ fn write(entries: &[Entry], text: &mut Text) {
 }
 
 fn height(lines: &[String], text: &Text) -> usize {
-    lines.iter().map(|line| on_page(line, INDENT, text.page).lines().count()).sum()
+    lines
+        .iter()
+        .map(|line| on_page(line, INDENT, text.page).lines().count())
+        .sum()
 }
 
 /// Formats causes and cures for a document: a line for each cause and each cure.
@@ -160,7 +176,10 @@ impl<'a> ShownAdvice<'a> {
             cure: ShownCure::of(&other.cure),
         };
         let cures = advice.others.iter().map(other).collect();
-        Self { causes: advice.causes.iter().map(ShownCause::of).collect(), cures }
+        Self {
+            causes: advice.causes.iter().map(ShownCause::of).collect(),
+            cures,
+        }
     }
 }
 

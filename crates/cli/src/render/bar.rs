@@ -19,10 +19,16 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
         0 => 0,
         all if all == whole.0 => steps,
         // In large IPv6 pools, multiplying first would overflow.
-        some => some.checked_mul(steps).map_or_else(|| some / (whole.0 / steps), |many| many / whole.0),
+        some => some
+            .checked_mul(steps)
+            .map_or_else(|| some / (whole.0 / steps), |many| many / whole.0),
     };
     let filled = if part.0 > 0 { filled.max(1) } else { 0 };
-    let filled = if part.0 < whole.0 { filled.min(steps - 1) } else { filled };
+    let filled = if part.0 < whole.0 {
+        filled.min(steps - 1)
+    } else {
+        filled
+    };
 
     let mut text = String::new();
     let (full, empty) = if page.unicode { ('█', '░') } else { ('#', '.') };
@@ -43,7 +49,16 @@ mod tests {
 
     #[test]
     fn only_zero_is_empty_and_only_the_total_is_full() {
-        let of = |part, whole, unicode| bar(Count(part), Count(whole), Page { unicode, ..Page::default() });
+        let of = |part, whole, unicode| {
+            bar(
+                Count(part),
+                Count(whole),
+                Page {
+                    unicode,
+                    ..Page::default()
+                },
+            )
+        };
         assert_eq!(of(0, 100, false), "..........");
         assert_eq!(of(1, 1_000_000, false), "#.........");
         assert_eq!(of(50, 100, false), "#####.....");

@@ -29,7 +29,11 @@ pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: 
     if wide {
         text.aside(use_of_pools(&views::pools(snapshot), text.page));
     }
-    let mut rows = table(Found::all_of(report, 0, "").collect(), report.changes.is_some(), wide);
+    let mut rows = table(
+        Found::all_of(report, 0, "").collect(),
+        report.changes.is_some(),
+        wide,
+    );
     if let (true, Some(changes)) = (wide, &report.changes) {
         rows.extend(earlier(changes));
     }
@@ -43,15 +47,24 @@ pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: 
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
     let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
     let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
-    findings.iter().filter(|of| of.is_new_or_worse()).for_each(|of| *news.entry(of.kind()).or_default() += 1);
+    findings
+        .iter()
+        .filter(|of| of.is_new_or_worse())
+        .for_each(|of| *news.entry(of.kind()).or_default() += 1);
     if !wide {
         findings.sort_by_key(|of| !of.is_new_or_worse());
     }
     let change = |of: Found<'_>| of.change.map(|change| change.to_string()).unwrap_or_default();
     let color = |of: Found<'_>| color(of.finding.severity);
-    let cluster = left("CLUSTER", |of: Found<'_>| of.cluster).colored(color).of_kind();
+    let cluster = left("CLUSTER", |of: Found<'_>| of.cluster)
+        .colored(color)
+        .of_kind();
     let severity = left("SEVERITY", |of: Found<'_>| of.finding.severity).of_kind();
-    let mut columns = if of_fleet { vec![cluster, severity] } else { vec![severity.colored(color)] };
+    let mut columns = if of_fleet {
+        vec![cluster, severity]
+    } else {
+        vec![severity.colored(color)]
+    };
     columns.push(left("CODE", |of: Found<'_>| of.finding.code).of_kind());
     let new = |of: Found<'_>| thousands(news.get(&of.kind()).copied().unwrap_or_default());
     if is_compared {
@@ -98,7 +111,9 @@ fn summary_of(report: &Report) -> String {
 /// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`, for the findings of all reports.
 pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
     let numbers = Severity::ALL.into_iter().filter_map(|severity| {
-        let of_each = reports.clone().filter_map(|report| report.counts.findings.get(&severity));
+        let of_each = reports
+            .clone()
+            .filter_map(|report| report.counts.findings.get(&severity));
         Some(of_each.sum())
             .filter(|number| *number > 0)
             .map(|number: usize| format!("{} {severity}", thousands(number)))

@@ -42,7 +42,10 @@ pub(crate) fn left<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> 
 
 /// A column with right-aligned cells, such as numbers.
 pub(crate) fn right<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
-    Column { is_right: true, ..left(title, cell) }
+    Column {
+        is_right: true,
+        ..left(title, cell)
+    }
 }
 
 impl<'a, R> Column<'a, R> {
@@ -63,17 +66,26 @@ impl<'a, R> Column<'a, R> {
 
     /// Shows the column in the complete list and in its short form. All rows of a kind must have the same value.
     pub(crate) fn of_kind(self) -> Self {
-        Self { form: Form::Both, ..self }
+        Self {
+            form: Form::Both,
+            ..self
+        }
     }
 
     /// Shows the column only in the short form of a list.
     pub(crate) fn only_of_kinds(self) -> Self {
-        Self { form: Form::Kinds, ..self }
+        Self {
+            form: Form::Kinds,
+            ..self
+        }
     }
 
     /// Colors the cells, if the output has colors.
     pub(crate) fn colored(self, color: impl Fn(R) -> Option<AnsiColor> + 'a) -> Self {
-        Self { color: Some(Box::new(color)), ..self }
+        Self {
+            color: Some(Box::new(color)),
+            ..self
+        }
     }
 
     /// Converts the column for the short form of a list. An element of the short form is the first row of a kind, with
@@ -82,9 +94,27 @@ impl<'a, R> Column<'a, R> {
     where
         R: 'a,
     {
-        let Self { title, is_right, hidden, wide, if_any, form, cell, color } = self;
+        let Self {
+            title,
+            is_right,
+            hidden,
+            wide,
+            if_any,
+            form,
+            cell,
+            color,
+        } = self;
         let cell = Box::new(move |(row, _)| cell(row));
         let color = color.map(|color| Box::new(move |(row, _)| color(row)) as Box<dyn Fn(_) -> _ + 'a>);
-        Column { title, is_right, hidden, wide, if_any, form, cell, color }
+        Column {
+            title,
+            is_right,
+            hidden,
+            wide,
+            if_any,
+            form,
+            cell,
+            color,
+        }
     }
 }

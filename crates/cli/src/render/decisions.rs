@@ -63,13 +63,20 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             let addresses = if *wanted == 1 { "address" } else { "addresses" };
             let detail = format!("{wanted} {family} {addresses} requested");
             let keys = vec![Key::Node(node.name.clone())];
-            Decision { step: Request, subject: Subject::Node(node.name.clone()), detail, keys }
+            Decision {
+                step: Request,
+                subject: Subject::Node(node.name.clone()),
+                detail,
+                keys,
+            }
         }
         Event::PoolServes { pool, cidr } => of_pool(Pool, pool, cidr, "serves the request"),
         Event::PoolPassedOver { pool, cidr, why } => of_pool(Pool, pool, cidr, &format!("skipped, {why}")),
-        Event::GaveUp(key) => {
-            of_affinity(OwnBlock, key, "released: its pool no longer selects the node, and it is empty")
-        }
+        Event::GaveUp(key) => of_affinity(
+            OwnBlock,
+            key,
+            "released: its pool no longer selects the node, and it is empty",
+        ),
         Event::OwnBlock { key, found } => own_block(snapshot, key, found),
         Event::NeedsBlock { held, limit } => {
             let detail = format!("needs another block: it holds {held} of {limit} in these pools");
@@ -81,15 +88,24 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             );
             of_config(Limit, node, &detail)
         }
-        Event::NoAutoAllocation => {
-            of_config(Limit, node, "nodes cannot claim blocks (autoAllocateBlocks is false)")
-        }
-        Event::Searched { pool, cidr, passed } => {
-            of_pool(Claim, pool, cidr, &format!("no room for a new block{}", passed_over(*passed)))
-        }
+        Event::NoAutoAllocation => of_config(
+            Limit,
+            node,
+            "nodes cannot claim blocks (autoAllocateBlocks is false)",
+        ),
+        Event::Searched { pool, cidr, passed } => of_pool(
+            Claim,
+            pool,
+            cidr,
+            &format!("no room for a new block{}", passed_over(*passed)),
+        ),
         Event::NotReclaimed { block, owner, why } => {
             let owner = owner_name(owner.as_ref());
-            of_block(Claim, block, format!("empty, but not taken from {owner}: {}", not_reclaimed(why)))
+            of_block(
+                Claim,
+                block,
+                format!("empty, but not taken from {owner}: {}", not_reclaimed(why)),
+            )
         }
         Event::Reclaimed(key) => of_affinity(Claim, key, &format!("empty, taken from {}", key.owner())),
         Event::Claimed(key) => of_affinity(Claim, key, &format!("claimed for {}", key.owner())),
@@ -100,22 +116,45 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             keys: Vec::new(),
         },
         Event::NothingBorrowed => of_config(Borrow, node, "borrows nothing: strict affinity is on"),
-        Event::Borrows { pool, cidr, blocks } => {
-            of_pool(Borrow, pool, cidr, &format!("searches its {blocks} blocks for single addresses"))
-        }
-        Event::BlockOfAddress { address, block, owner } => {
+        Event::Borrows { pool, cidr, blocks } => of_pool(
+            Borrow,
+            pool,
+            cidr,
+            &format!("searches its {blocks} blocks for single addresses"),
+        ),
+        Event::BlockOfAddress {
+            address,
+            block,
+            owner,
+        } => {
             let owner = owner_name(owner.as_ref());
-            of_address(OwnBlock, address, block, format!("is in block {block} of {owner}"))
+            of_address(
+                OwnBlock,
+                address,
+                block,
+                format!("is in block {block} of {owner}"),
+            )
         }
-        Event::NoBlockOfAddress { address, block } => {
-            of_address(Claim, address, block, format!("its block {block} does not exist, and is claimed"))
-        }
-        Event::Assigned { block, owner, addresses } => {
+        Event::NoBlockOfAddress { address, block } => of_address(
+            Claim,
+            address,
+            block,
+            format!("its block {block} does not exist, and is claimed"),
+        ),
+        Event::Assigned {
+            block,
+            owner,
+            addresses,
+        } => {
             let borrowed = match owner {
                 Some(BlockOwner::Host(host)) if *host == node.name => String::new(),
                 other => format!(", borrowed from {}", owner_name(other.as_ref())),
             };
-            of_block(Assign, block, format!("assigns {}{borrowed}", joined(addresses, ", ")))
+            of_block(
+                Assign,
+                block,
+                format!("assigns {}{borrowed}", joined(addresses, ", ")),
+            )
         }
     }
 }
@@ -123,31 +162,61 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
 /// A decision about the node, by the allocator's settings.
 fn of_config(step: DecisionStep, node: &Node, detail: &str) -> Decision {
     let subject = Subject::Node(node.name.clone());
-    Decision { step, subject, detail: detail.to_owned(), keys: vec![Key::IpamConfig] }
+    Decision {
+        step,
+        subject,
+        detail: detail.to_owned(),
+        keys: vec![Key::IpamConfig],
+    }
 }
 
 fn of_pool(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decision {
     let keys = vec![Key::Pool(name.to_owned())];
-    Decision { step, subject: Subject::Pool(*cidr), detail: format!("{name}: {detail}"), keys }
+    Decision {
+        step,
+        subject: Subject::Pool(*cidr),
+        detail: format!("{name}: {detail}"),
+        keys,
+    }
 }
 
 fn of_block(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
-    Decision { step, subject: Subject::Block(*block), detail, keys: vec![Key::Block(*block)] }
+    Decision {
+        step,
+        subject: Subject::Block(*block),
+        detail,
+        keys: vec![Key::Block(*block)],
+    }
 }
 
 fn of_affinity(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision {
     let keys = block_and_affinity(key);
-    Decision { step, subject: Subject::Block(key.cidr), detail: detail.to_owned(), keys }
+    Decision {
+        step,
+        subject: Subject::Block(key.cidr),
+        detail: detail.to_owned(),
+        keys,
+    }
 }
 
 fn of_address(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: String) -> Decision {
-    Decision { step, subject: Subject::Address(*address), detail, keys: vec![Key::Block(*block)] }
+    Decision {
+        step,
+        subject: Subject::Address(*address),
+        detail,
+        keys: vec![Key::Block(*block)],
+    }
 }
 
 fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
     let mut keys = block_and_affinity(key);
-    let state = snapshot.affinities.iter().find(|affinity| affinity.value.key == *key);
-    let state = state.map(|affinity| affinity.value.state.clone()).unwrap_or_default();
+    let state = snapshot
+        .affinities
+        .iter()
+        .find(|affinity| affinity.value.key == *key);
+    let state = state
+        .map(|affinity| affinity.value.state.clone())
+        .unwrap_or_default();
     let unconfirmed = match state {
         calipam_model::affinity::AffinityState::Confirmed => String::new(),
         state => format!(" (its affinity was {state})"),
@@ -155,7 +224,10 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decisi
 
     let detail = match found {
         OwnBlock::Free(free) => format!("the node's own block: {free} free"),
-        OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own block: full".to_owned(),
+        OwnBlock::Full {
+            reserved: 0,
+            cooling: 0,
+        } => "the node's own block: full".to_owned(),
         OwnBlock::Full { reserved, cooling } => {
             keys.extend(reservations(snapshot, key.cidr));
             format!(
@@ -182,7 +254,15 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decisi
 }
 
 fn passed_over(passed: Passed) -> String {
-    let Passed { reserved, other_size, undecodable, full, in_use, empty, unread } = passed;
+    let Passed {
+        reserved,
+        other_size,
+        undecodable,
+        full,
+        in_use,
+        empty,
+        unread,
+    } = passed;
     let parts = [
         (full, "full"),
         (in_use, "owned by others, with free addresses"),
@@ -195,7 +275,11 @@ fn passed_over(passed: Passed) -> String {
 
     let parts = parts.into_iter().filter(|(number, _)| *number > 0);
     let parts: Vec<String> = parts.map(|(number, what)| format!("{number} {what}")).collect();
-    if parts.is_empty() { ": it is too small for one".to_owned() } else { format!(": {}", parts.join(", ")) }
+    if parts.is_empty() {
+        ": it is too small for one".to_owned()
+    } else {
+        format!(": {}", parts.join(", "))
+    }
 }
 
 fn not_reclaimed(why: &NotReclaimed) -> String {
@@ -208,7 +292,10 @@ fn not_reclaimed(why: &NotReclaimed) -> String {
 
 fn reservations(snapshot: &Snapshot, cidr: IpNet) -> impl Iterator<Item = Key> + '_ {
     let touches = move |cidrs: &[IpNet]| cidrs.iter().any(|other| overlap(*other, cidr));
-    let touching = snapshot.reservations.iter().filter(move |stored| touches(&stored.value.cidrs));
+    let touching = snapshot
+        .reservations
+        .iter()
+        .filter(move |stored| touches(&stored.value.cidrs));
     touching.map(|stored| Key::Reservation(stored.value.name.clone()))
 }
 

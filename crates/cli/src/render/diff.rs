@@ -33,13 +33,22 @@ pub(crate) struct DifferenceDocument<'a> {
 impl<'a> DifferenceDocument<'a> {
     pub(crate) fn new(pair: &Pair, sides: [&Side; 2], difference: &'a Difference<'a>) -> Self {
         let [old, new] = [&pair.old, &pair.new].map(ClusterIdentity::of);
-        Self { old, new, difference, has_known_time: sides.map(Side::has_known_time) }
+        Self {
+            old,
+            new,
+            difference,
+            has_known_time: sides.map(Side::has_known_time),
+        }
     }
 }
 
 /// Formats `… · read at 2026-11-21T10:15:00Z`.
 fn state(cluster: &ClusterIdentity, has_known_time: bool) -> String {
-    let said = if has_known_time { "read at" } else { "newest timestamp" };
+    let said = if has_known_time {
+        "read at"
+    } else {
+        "newest timestamp"
+    };
     format!("{} · {said} {:.0}", header::cluster(cluster), cluster.taken_at)
 }
 
@@ -84,14 +93,21 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     rows.extend(sums.by_pool.iter().map(|of| (named("pool", of), Some(&of.sum))));
 
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
-    let left_out = if wide { 0 } else { nodes.len().saturating_sub(NODES_SHOWN) };
+    let left_out = if wide {
+        0
+    } else {
+        nodes.len().saturating_sub(NODES_SHOWN)
+    };
     if left_out > 0 {
         nodes.sort_by_key(|of| std::cmp::Reverse(of.sum.assigned + of.sum.released + of.sum.moved));
         nodes.truncate(NODES_SHOWN);
     }
     rows.extend(nodes.into_iter().map(|of| (named("node", of), Some(&of.sum))));
     if left_out > 0 {
-        rows.push((format!("(and {})", count(left_out, "more node", "more nodes")), None));
+        rows.push((
+            format!("(and {})", count(left_out, "more node", "more nodes")),
+            None,
+        ));
     }
     let number = |title, number: fn(&Sum) -> usize| {
         right(title, move |(_, sum): &(String, Option<&Sum>)| {
@@ -120,9 +136,19 @@ struct Row {
 }
 
 fn rows(difference: &Difference<'_>) -> Vec<Row> {
-    let row = |kind, change, name, states| Row { kind, change, name, states };
+    let row = |kind, change, name, states| Row {
+        kind,
+        change,
+        name,
+        states,
+    };
     let addresses = difference.addresses.iter().map(|of| {
-        row((0, "address"), of.change.words(), of.address.to_string(), [of.before, of.after].map(holder))
+        row(
+            (0, "address"),
+            of.change.words(),
+            of.address.to_string(),
+            [of.before, of.after].map(holder),
+        )
     });
     let blocks = difference.blocks.iter().map(|of| {
         let states = [&of.before, &of.after].map(|states| blocks(states));
@@ -130,7 +156,12 @@ fn rows(difference: &Difference<'_>) -> Vec<Row> {
     });
     let affinities = difference.affinities.iter().map(|of| {
         let states = [&of.before, &of.after].map(|state| state.clone().unwrap_or_default());
-        row((2, "affinity"), of.change.words(), format!("{}/{}", of.node, of.cidr), states)
+        row(
+            (2, "affinity"),
+            of.change.words(),
+            format!("{}/{}", of.node, of.cidr),
+            states,
+        )
     });
     let handles = difference.handles.iter().map(|of| {
         let [before, after] = of.counts().map(|number| format!("holds {}", thousands(number)));
@@ -144,10 +175,17 @@ fn rows(difference: &Difference<'_>) -> Vec<Row> {
         ((7, "configuration"), &difference.configuration),
     ];
     let objects = objects.into_iter().flat_map(|(kind, changes)| {
-        changes.iter().map(move |of| row(kind, of.change.words(), of.name.clone(), fields(of)))
+        changes
+            .iter()
+            .map(move |of| row(kind, of.change.words(), of.name.clone(), fields(of)))
     });
     let finding = |found: &FindingSummary, change, states| {
-        row((8, "finding"), change, format!("{} {}", found.code, found.subject), states)
+        row(
+            (8, "finding"),
+            change,
+            format!("{} {}", found.code, found.subject),
+            states,
+        )
     };
     let new = difference.findings.new.iter();
     let new = new.map(|found| finding(found, "new", [String::new(), found.message.clone()]));
@@ -160,15 +198,23 @@ fn rows(difference: &Difference<'_>) -> Vec<Row> {
 /// Formats the old and new values of the changed fields.
 fn fields(change: &ObjectChange) -> [String; 2] {
     let side = |of: fn(&FieldChange) -> Option<&String>| {
-        let said = change.fields.iter().filter_map(|field| Some(format!("{}: {}", field.field, of(field)?)));
+        let said = change
+            .fields
+            .iter()
+            .filter_map(|field| Some(format!("{}: {}", field.field, of(field)?)));
         joined(said, ", ")
     };
-    [side(|field| field.before.as_ref()), side(|field| field.after.as_ref())]
+    [
+        side(|field| field.before.as_ref()),
+        side(|field| field.after.as_ref()),
+    ]
 }
 
 /// Formats `pod default/web-0 on node-1`.
 fn holder(held: Option<AddressRecord<'_>>) -> String {
-    let Some(held) = held else { return "free".to_owned() };
+    let Some(held) = held else {
+        return "free".to_owned();
+    };
     if let Some(released_at) = held.record().released_at() {
         return format!("cooling since {released_at}");
     }
@@ -182,8 +228,14 @@ fn holder(held: Option<AddressRecord<'_>>) -> String {
 
 fn blocks(states: &[BlockState]) -> String {
     let one = |state: &BlockState| {
-        let owner = state.owner.as_ref().map_or_else(|| "no owner".to_owned(), ToString::to_string);
-        let held = state.allocated.map(|number| format!(", {number} taken")).unwrap_or_default();
+        let owner = state
+            .owner
+            .as_ref()
+            .map_or_else(|| "no owner".to_owned(), ToString::to_string);
+        let held = state
+            .allocated
+            .map(|number| format!(", {number} taken"))
+            .unwrap_or_default();
         format!("{} of {owner}{held}", state.cidr)
     };
     joined(states.iter().map(one), "; ")
@@ -201,7 +253,11 @@ fn table(rows: &[Row], wide: bool) -> Grid {
     ];
     let example = |row: &Row| {
         let [before, after] = &row.states;
-        let arrow = if before.is_empty() || after.is_empty() { "" } else { " → " };
+        let arrow = if before.is_empty() || after.is_empty() {
+            ""
+        } else {
+            " → "
+        };
         format!("{}: {before}{arrow}{after}", row.name)
     };
     Grid::short(wide, 0, rows, columns, |row| (row.kind.0, row.change), example)
@@ -213,6 +269,10 @@ fn not_compared(left_out: &NotCompared) -> String {
         OnSide::New => "in NEW",
         OnSide::Both => "on either side",
     };
-    let why = if left_out.kind == Uncompared::Source { "were not read" } else { "cannot be decoded" };
+    let why = if left_out.kind == Uncompared::Source {
+        "were not read"
+    } else {
+        "cannot be decoded"
+    };
     format!("Not compared: {} {why} {place}", left_out.name)
 }

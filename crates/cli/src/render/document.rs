@@ -34,7 +34,10 @@ pub(crate) trait Document: Serialize {
 
 /// Creates the error for a format that a document does not have.
 pub(crate) fn unsupported(kind: &str, format: Format) -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, format!("a {kind} has no format {format:?}"))
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!("a {kind} has no format {format:?}"),
+    )
 }
 
 /// Writes a document in any format.
@@ -45,9 +48,16 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table | Format::Wide => {
-            out.write_all(text(document, Page { wide: format == Format::Wide, ..page })?.as_bytes())
-        }
+        Format::Table | Format::Wide => out.write_all(
+            text(
+                document,
+                Page {
+                    wide: format == Format::Wide,
+                    ..page
+                },
+            )?
+            .as_bytes(),
+        ),
         Format::Yaml => yaml::write(&versioned(document), out),
         Format::Json => {
             let mut out = Lines::json(out);
@@ -87,7 +97,10 @@ impl Printed {
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
         Ok(match format {
             Format::Table | Format::Wide => {
-                let mut text = Text::new(Page { wide: format == Format::Wide, ..page });
+                let mut text = Text::new(Page {
+                    wide: format == Format::Wide,
+                    ..page
+                });
                 document.text(&mut text);
                 Self::Text(text)
             }
@@ -117,7 +130,11 @@ struct Versioned<T> {
 
 /// Adds the version and the kind of the schema to the content of a document.
 fn versioned(content: &impl Document) -> impl Serialize {
-    Versioned { api_version: API_VERSION, kind: content.kind(), content }
+    Versioned {
+        api_version: API_VERSION,
+        kind: content.kind(),
+        content,
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,9 @@ pub(crate) fn text(code: Code) -> &'static str {
 /// Returns the meaning of a severity, such as `traffic is or will be broken`.
 pub(crate) fn meaning(severity: Severity) -> &'static str {
     let row = format!("\n| `{severity}` | ");
-    let meaning = FINDINGS.split_once(&row).and_then(|(_, rest)| rest.split_once(" |"));
+    let meaning = FINDINGS
+        .split_once(&row)
+        .and_then(|(_, rest)| rest.split_once(" |"));
     meaning.map(|(meaning, _)| meaning).unwrap_or_default()
 }
 
@@ -52,9 +54,16 @@ impl Rules {
                 codes.push(*code);
             }
         }
-        let rule =
-            |code: Code| Rule { code, severity: code.severity(), summary: code.summary(), text: text(code) };
-        Self { rules: codes.into_iter().map(rule).collect(), is_list: named.is_empty() }
+        let rule = |code: Code| Rule {
+            code,
+            severity: code.severity(),
+            summary: code.summary(),
+            text: text(code),
+        };
+        Self {
+            rules: codes.into_iter().map(rule).collect(),
+            is_list: named.is_empty(),
+        }
     }
 }
 
@@ -74,7 +83,10 @@ impl Document for Rules {
             if number > 0 {
                 text.blank();
             }
-            text.styled(Style::new().bold().underline(), &format!("{} ({})", rule.code, rule.severity));
+            text.styled(
+                Style::new().bold().underline(),
+                &format!("{} ({})", rule.code, rule.severity),
+            );
             text.blank();
             markdown::write(rule.text, text);
         }
@@ -107,12 +119,19 @@ mod tests {
     #[test]
     fn every_severity_has_a_meaning() {
         assert_eq!(meaning(Severity::Critical), "traffic is or will be broken");
-        assert!(Severity::ALL.iter().all(|severity| !meaning(*severity).is_empty()));
+        assert!(
+            Severity::ALL
+                .iter()
+                .all(|severity| !meaning(*severity).is_empty())
+        );
     }
 
     #[test]
     fn every_section_is_about_a_code() {
-        let headings: Vec<&str> = FINDINGS.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let headings: Vec<&str> = FINDINGS
+            .lines()
+            .filter_map(|line| line.strip_prefix("## "))
+            .collect();
         let codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
         assert_eq!(headings, codes, "sections stand in the order of the codes");
     }

@@ -34,21 +34,48 @@ impl<'a> WithFindings<'a, Report> {
     pub(super) fn of_report(report: &'a Report, advice: &'a Advice) -> Self {
         let findings = Found::all_of(report, 0, "").collect();
         let changes = report.changes.as_ref().and_then(|changes| {
-            let Changes { not_read_now, not_read_then, .. } = changes;
-            let not_read = Some(NotRead { not_read_now, not_read_then });
-            Some(ChangesOf { not_read, ..ChangesOf::of(std::iter::once(report))? })
+            let Changes {
+                not_read_now,
+                not_read_then,
+                ..
+            } = changes;
+            let not_read = Some(NotRead {
+                not_read_now,
+                not_read_then,
+            });
+            Some(ChangesOf {
+                not_read,
+                ..ChangesOf::of(std::iter::once(report))?
+            })
         });
         let advice = Some(ShownAdvice::of(advice));
-        Self { content: report, changes, advice, findings, partial: None }
+        Self {
+            content: report,
+            changes,
+            advice,
+            findings,
+            partial: None,
+        }
     }
 }
 
 impl<'a, T> WithFindings<'a, T> {
     /// Combines a view with its findings. The sources in `partly_read` were read only in part.
     pub(super) fn new(content: &'a T, findings: &'a [Finding], partly_read: &[Source]) -> Self {
-        let found = |finding| Found { place: 0, cluster: "", finding, change: None };
+        let found = |finding| Found {
+            place: 0,
+            cluster: "",
+            finding,
+            change: None,
+        };
         let findings = findings.iter().map(found).collect();
-        Self { content, changes: None, advice: None, findings, partial: Some(!partly_read.is_empty()) }
+        Self {
+            content,
+            changes: None,
+            advice: None,
+            findings,
+            partial: Some(!partly_read.is_empty()),
+        }
     }
 }
 
@@ -79,7 +106,10 @@ impl<'a> ChangesOf<'a> {
     pub(super) fn of(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<Self> {
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
         let each = reports.filter_map(|report| Some((report.changes.as_ref()?, report)));
-        for (change, number) in each.clone().flat_map(|(changes, report)| changes.counts(&report.findings)) {
+        for (change, number) in each
+            .clone()
+            .flat_map(|(changes, report)| changes.counts(&report.findings))
+        {
             *counts.entry(change).or_default() += number;
         }
         let number = |change| counts.get(&change).copied().unwrap_or_default();
@@ -116,7 +146,12 @@ impl<'a> Found<'a> {
         cluster: &'a str,
     ) -> impl Iterator<Item = Self> + Clone {
         let change = |finding| report.changes.as_ref().map(|changes| changes.of(finding));
-        report.findings.iter().map(move |finding| Self { place, cluster, finding, change: change(finding) })
+        report.findings.iter().map(move |finding| Self {
+            place,
+            cluster,
+            finding,
+            change: change(finding),
+        })
     }
 
     pub(super) fn is_new_or_worse(self) -> bool {
@@ -150,9 +185,20 @@ struct Element<'a> {
 
 impl Serialize for Found<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { cluster, finding, change, .. } = *self;
+        let Self {
+            cluster,
+            finding,
+            change,
+            ..
+        } = *self;
         let repair = finding.remedy().as_ref().map(remedy::in_document);
-        Element { cluster, change, finding, repair }.serialize(serializer)
+        Element {
+            cluster,
+            change,
+            finding,
+            repair,
+        }
+        .serialize(serializer)
     }
 }
 
@@ -162,7 +208,11 @@ pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Re
     let mut written = HashSet::new();
     for Found { cluster, finding, .. } in findings {
         if written.insert((cluster, &finding.subject)) {
-            let of_cluster = if cluster.is_empty() { String::new() } else { format!("{cluster}/") };
+            let of_cluster = if cluster.is_empty() {
+                String::new()
+            } else {
+                format!("{cluster}/")
+            };
             let name = format!("{of_cluster}{}/{}", finding.subject.kind(), finding.subject);
             writeln!(out, "{}", escape(&name))?;
         }
@@ -172,5 +222,7 @@ pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Re
 
 /// Writes the lines of an `--ignore` file that accepts the findings.
 pub(super) fn write_ignore_file(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
-    findings.iter().try_for_each(|of| writeln!(out, "{}", ignore::line(of.finding, of.cluster)))
+    findings
+        .iter()
+        .try_for_each(|of| writeln!(out, "{}", ignore::line(of.finding, of.cluster)))
 }

@@ -11,12 +11,19 @@ const GUID_SHOWN: usize = 16;
 /// Formats `Cluster 0f0e1d2c3b4a5968`.
 pub(super) fn guid(guid: &str) -> String {
     let guid: String = guid.chars().take(GUID_SHOWN).collect();
-    if guid.is_empty() { "Cluster of unknown GUID".to_owned() } else { format!("Cluster {guid}") }
+    if guid.is_empty() {
+        "Cluster of unknown GUID".to_owned()
+    } else {
+        format!("Cluster {guid}")
+    }
 }
 
 /// Formats `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
 pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
-    let mut parts = vec![guid(&identity.guid), format!("{} {}", identity.datastore, identity.location)];
+    let mut parts = vec![
+        guid(&identity.guid),
+        format!("{} {}", identity.datastore, identity.location),
+    ];
     if !identity.revision.is_empty() {
         parts.push(format!("revision {}", identity.revision));
     }
@@ -30,8 +37,10 @@ pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);
-    let mut parts =
-        vec![count(counts.blocks, "block", "blocks"), count(counts.allocations, "allocation", "allocations")];
+    let mut parts = vec![
+        count(counts.blocks, "block", "blocks"),
+        count(counts.allocations, "allocation", "allocations"),
+    ];
     if counts.cooling > 0 {
         parts.push(format!("{} cooling", thousands(counts.cooling)));
     }

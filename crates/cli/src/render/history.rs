@@ -13,10 +13,18 @@ use super::text::{count, dash, to_seconds};
 /// Formats the period that a history covers.
 fn reach(reach: &Reach) -> String {
     match reach {
-        Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
+        Reach::Etcd {
+            oldest_revision,
+            newest_revision,
+            ..
+        } if oldest_revision == "1" => {
             format!("etcd has everything from the beginning up to revision {newest_revision}")
         }
-        Reach::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
+        Reach::Etcd {
+            oldest_revision: oldest,
+            newest_revision,
+            ..
+        } => format!(
             "etcd keeps revisions {oldest} to {newest_revision}; everything before {oldest} is compacted"
         ),
         Reach::Archive { exports, recorded } if recorded.is_empty() => of_exports(exports),
@@ -27,14 +35,18 @@ fn reach(reach: &Reach) -> String {
 
 /// Formats the number of exports, the period that they cover, and the longest gap between two of them.
 fn of_exports(exports: &[Timestamp]) -> String {
-    let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
+    let (Some(first), Some(last)) = (exports.first(), exports.last()) else {
+        return "no export".to_owned();
+    };
     let number = count(exports.len(), "export", "exports");
     let mut line = format!(
         "{number} from {} to {}; changes between two exports, and after the last one, are not known",
         short(first),
         short(last)
     );
-    let gaps = exports.windows(2).map(|pair| (pair[1].duration_since(pair[0]), pair));
+    let gaps = exports
+        .windows(2)
+        .map(|pair| (pair[1].duration_since(pair[0]), pair));
     if let Some((gap, pair)) = gaps.max_by_key(|(gap, _)| *gap) {
         let hours = format!("{:#}", jiff::SignedDuration::from_secs(gap.as_secs()));
         line.push_str(&format!(
@@ -48,16 +60,27 @@ fn of_exports(exports: &[Timestamp]) -> String {
 
 /// Formats the period in which every change was recorded, and the gaps in the recording.
 fn of_recording(recorded: &[Span]) -> String {
-    let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return String::new() };
-    let mut line = format!("every change was recorded from {} to {}", short(&first.from), short(&last.until));
-    let gaps =
-        recorded.windows(2).map(|pair| format!("{} to {}", short(&pair[0].until), short(&pair[1].from)));
+    let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else {
+        return String::new();
+    };
+    let mut line = format!(
+        "every change was recorded from {} to {}",
+        short(&first.from),
+        short(&last.until)
+    );
+    let gaps = recorded
+        .windows(2)
+        .map(|pair| format!("{} to {}", short(&pair[0].until), short(&pair[1].from)));
     let gaps: Vec<String> = gaps.collect();
     if !gaps.is_empty() {
         let word = if gaps.len() == 1 { "a gap" } else { "gaps" };
         line.push_str(&format!(", with {word}: {}", gaps.join(", ")));
     }
-    let unknown = if gaps.is_empty() { "later changes" } else { "changes in a gap, and later ones," };
+    let unknown = if gaps.is_empty() {
+        "later changes"
+    } else {
+        "changes in a gap, and later ones,"
+    };
     format!("{line}; {unknown} are not known")
 }
 
@@ -140,7 +163,11 @@ fn who(event: &Event, wide: bool) -> String {
     }
     if let Some(run) = &event.by {
         let begun = run.started_at.get(..19).unwrap_or(&run.started_at);
-        parts.push(format!("by calipam, run of {}: {}", begun.replace('T', " "), run.command));
+        parts.push(format!(
+            "by calipam, run of {}: {}",
+            begun.replace('T', " "),
+            run.command
+        ));
     }
     if event.origin == Origin::Journal {
         parts.push("known only from a journal".to_owned());

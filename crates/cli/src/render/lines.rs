@@ -15,12 +15,20 @@ pub(in crate::render) struct Lines<'w> {
 impl<'w> Lines<'w> {
     /// Creates a writer for JSON, in which unsafe characters can occur only in strings.
     pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
-        Self { out, line: Vec::new(), escape: json_line }
+        Self {
+            out,
+            line: Vec::new(),
+            escape: json_line,
+        }
     }
 
     /// Creates a writer for YAML in which each string is on one line, plain or in double quotes.
     pub(in crate::render) fn yaml(out: &'w mut dyn Write) -> Self {
-        Self { out, line: Vec::new(), escape: yaml_line }
+        Self {
+            out,
+            line: Vec::new(),
+            escape: yaml_line,
+        }
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
@@ -70,7 +78,11 @@ fn json_line(text: &str) -> String {
 fn yaml_string(text: &str) -> String {
     escaped(text, |shown, c| {
         let code = u32::from(c);
-        let _ = if code > 0xffff { write!(shown, "\\U{code:08x}") } else { write!(shown, "\\u{code:04x}") };
+        let _ = if code > 0xffff {
+            write!(shown, "\\U{code:08x}")
+        } else {
+            write!(shown, "\\u{code:04x}")
+        };
     })
 }
 
@@ -116,7 +128,9 @@ fn split_key(text: &str) -> Option<(&str, &str)> {
             };
             quoted.find(closes)? + 2
         }
-        None => text.find(": ").or_else(|| text.ends_with(':').then(|| text.len() - 1))?,
+        None => text
+            .find(": ")
+            .or_else(|| text.ends_with(':').then(|| text.len() - 1))?,
     };
     let value = text[end..].strip_prefix(':')?;
     Some((&text[..end], value.strip_prefix(' ').unwrap_or(value)))
@@ -126,7 +140,10 @@ fn yaml_text(text: &str) -> String {
     if text.starts_with('"') || !text.chars().any(is_unsafe) {
         yaml_string(text)
     } else {
-        format!("\"{}\"", yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\"")))
+        format!(
+            "\"{}\"",
+            yaml_string(&text.replace('\\', "\\\\").replace('"', "\\\""))
+        )
     }
 }
 
@@ -146,8 +163,12 @@ mod tests {
 
     #[test]
     fn json_and_yaml_escape_unsafe_characters_without_loss() {
-        for text in [UNSAFE.to_owned(), "\u{202e}a".into(), "a\\b\"c: d\u{202e}".into(), "\u{202e}: b".into()]
-        {
+        for text in [
+            UNSAFE.to_owned(),
+            "\u{202e}a".into(),
+            "a\\b\"c: d\u{202e}".into(),
+            "\u{202e}: b".into(),
+        ] {
             let value =
                 serde_json::json!({"a": text, "list": [text, {text.clone(): [text]}], text.clone(): 1});
 
@@ -162,7 +183,11 @@ mod tests {
             yaml::write(&value, &mut written).unwrap();
             let written = String::from_utf8(written).unwrap();
             assert_safe(&written);
-            assert_eq!(serde_yaml::from_str::<serde_json::Value>(&written).unwrap(), value, "{written}");
+            assert_eq!(
+                serde_yaml::from_str::<serde_json::Value>(&written).unwrap(),
+                value,
+                "{written}"
+            );
         }
         let plain = BTreeMap::from([("a", "é: ü")]);
         let mut written = Vec::new();

@@ -19,8 +19,14 @@ const CODE: Style = AnsiColor::Cyan.on_default();
 pub(crate) fn write(markdown: &str, text: &mut Text) {
     let width = Some(text.page.width.map_or(WIDEST, |width| width.min(WIDEST)));
     let page = Page { width, ..text.page };
-    let mut writer =
-        Writer { page, line: String::new(), style: Style::new(), items: 0, is_first: true, text };
+    let mut writer = Writer {
+        page,
+        line: String::new(),
+        style: Style::new(),
+        items: 0,
+        is_first: true,
+        text,
+    };
     Parser::new(markdown).for_each(|event| writer.event(event));
 }
 
@@ -73,8 +79,11 @@ impl Writer<'_> {
             if number > 0 {
                 self.line.push(' ');
             }
-            let word =
-                if self.style == Style::new() { word.to_owned() } else { self.page.styled(self.style, word) };
+            let word = if self.style == Style::new() {
+                word.to_owned()
+            } else {
+                self.page.styled(self.style, word)
+            };
             self.line.push_str(&word);
         }
     }
@@ -105,7 +114,8 @@ impl Writer<'_> {
             0 => (line, 0),
             depth => (format!("{}- {line}", "  ".repeat(depth - 1)), 2 * depth),
         };
-        self.text.drawn(&on_page(&line, indent, self.page).replace(TOGETHER, " "));
+        self.text
+            .drawn(&on_page(&line, indent, self.page).replace(TOGETHER, " "));
     }
 }
 
@@ -114,7 +124,11 @@ mod tests {
     use super::*;
 
     fn written(text: &str, color: bool, width: Option<u16>) -> String {
-        let mut out = Text::new(Page { color, width, ..Page::default() });
+        let mut out = Text::new(Page {
+            color,
+            width,
+            ..Page::default()
+        });
         write(text, &mut out);
         out.finish().unwrap()
     }
@@ -126,16 +140,29 @@ mod tests {
         let plain = "One a b and more.\n\n- item x: of two lines\n- second\n\nWhat to do. Run calipam show --ip ADDRESS.\n";
         assert_eq!(written(TEXT, false, None), plain);
         let colored = written(TEXT, true, None);
-        assert!(colored.contains("\u{1b}[1mWhat\u{1b}[0m \u{1b}[1mto\u{1b}[0m"), "{colored:?}");
-        assert!(colored.contains("\u{1b}[36mcalipam show --ip ADDRESS\u{1b}[0m."), "{colored:?}");
+        assert!(
+            colored.contains("\u{1b}[1mWhat\u{1b}[0m \u{1b}[1mto\u{1b}[0m"),
+            "{colored:?}"
+        );
+        assert!(
+            colored.contains("\u{1b}[36mcalipam show --ip ADDRESS\u{1b}[0m."),
+            "{colored:?}"
+        );
     }
 
     #[test]
     fn lines_fit_and_commands_stay_on_one() {
         for color in [false, true] {
             let text = written(TEXT, color, Some(40));
-            assert!(text.lines().any(|line| line.contains("calipam show --ip ADDRESS")), "{text}");
-            assert!(text.lines().all(|line| textwrap::core::display_width(line) <= 40), "{text}");
+            assert!(
+                text.lines()
+                    .any(|line| line.contains("calipam show --ip ADDRESS")),
+                "{text}"
+            );
+            assert!(
+                text.lines().all(|line| textwrap::core::display_width(line) <= 40),
+                "{text}"
+            );
         }
     }
 }

@@ -35,7 +35,10 @@ const NAMES: usize = 11;
 
 impl Text {
     pub(crate) fn new(page: Page) -> Self {
-        Self { page, ..Self::default() }
+        Self {
+            page,
+            ..Self::default()
+        }
     }
 
     /// Adds a line, which is broken between words if the page is too narrow.
@@ -145,13 +148,21 @@ impl Text {
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
         let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
         for (name, text) in texts {
-            if text.parts.iter().all(|part| matches!(part, Part::Line(_) | Part::Facts(_))) {
+            if text
+                .parts
+                .iter()
+                .all(|part| matches!(part, Part::Line(_) | Part::Facts(_)))
+            {
                 self.styled(Style::new().bold(), name);
                 self.parts.extend(text.parts);
                 self.blank();
                 continue;
             }
-            for part in text.parts.into_iter().skip_while(|part| matches!(part, Part::Line(_))) {
+            for part in text
+                .parts
+                .into_iter()
+                .skip_while(|part| matches!(part, Part::Line(_)))
+            {
                 match part {
                     Part::Grid(grid, _) => match lists.iter_mut().find(|list| list[0].1.is_like(&grid)) {
                         Some(list) => list.push((name, grid)),
@@ -205,7 +216,10 @@ impl Text {
 
 /// Formats a fact. The value begins next to its name, even if its first word is too long for the page.
 fn fact(name: &str, value: &str, page: Page) -> String {
-    let beside = Page { width: page.width.map(|width| width.saturating_sub(NAMES as u16)), ..page };
+    let beside = Page {
+        width: page.width.map(|width| width.saturating_sub(NAMES as u16)),
+        ..page
+    };
     let wrapped = on_page(&escape(value), 0, beside);
     let mut lines = wrapped.lines();
     let first = format!("{name:NAMES$}{}\n", lines.next().unwrap_or_default());

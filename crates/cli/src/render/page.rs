@@ -22,6 +22,10 @@ pub(crate) struct Page {
 impl Page {
     /// Applies a style to text, if the output has colors.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
-        if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+        if self.color && !text.is_empty() {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
     }
 }

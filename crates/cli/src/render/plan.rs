@@ -40,7 +40,12 @@ pub(crate) struct ShownSkipped<'a> {
 
 impl<'a> ShownSkipped<'a> {
     pub(crate) fn new(skipped: &'a Skipped) -> Self {
-        let Skipped { subject, code, reason, .. } = skipped;
+        let Skipped {
+            subject,
+            code,
+            reason,
+            ..
+        } = skipped;
         Self {
             subject,
             code: *code,
@@ -52,7 +57,10 @@ impl<'a> ShownSkipped<'a> {
 
 /// Returns the strings whose numbers are not 0.
 fn some<const N: usize>(parts: [(usize, String); N]) -> impl Iterator<Item = String> {
-    parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text)
+    parts
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(_, text)| text)
 }
 
 /// Formats `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
@@ -62,13 +70,25 @@ pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
     let done = thousands(execution.written + execution.already);
     let done = format!("Done: {done} of {}", steps(execution.steps));
     let rest = some([
-        (execution.aborted, format!("{} aborted (conflict)", steps(execution.aborted))),
+        (
+            execution.aborted,
+            format!("{} aborted (conflict)", steps(execution.aborted)),
+        ),
         (execution.kept_addresses, format!("{kept} unchanged")),
-        (execution.partly, format!("{} partly written", steps(execution.partly))),
-        (execution.not_started, format!("{} not started", steps(execution.not_started))),
+        (
+            execution.partly,
+            format!("{} partly written", steps(execution.partly)),
+        ),
+        (
+            execution.not_started,
+            format!("{} not started", steps(execution.not_started)),
+        ),
     ]);
     let line = joined([done].into_iter().chain(rest), "; ");
-    [line].into_iter().chain(execution.cooling.as_ref().map(cool_down)).collect()
+    [line]
+        .into_iter()
+        .chain(execution.cooling.as_ref().map(cool_down))
+        .collect()
 }
 
 /// Formats `Plan: 12 addresses in 3 blocks, 12 handles, 1 affinity; 2 skipped`.
@@ -80,7 +100,15 @@ fn summary(plan: &PlanSummary) -> String {
     if plan.changes.is_empty() {
         return format!("Nothing to do{skipped}");
     }
-    let Totals { addresses, blocks, handles, affinities, pools, configurations, .. } = plan.totals;
+    let Totals {
+        addresses,
+        blocks,
+        handles,
+        affinities,
+        pools,
+        configurations,
+        ..
+    } = plan.totals;
     let parts = some([
         (addresses, count(addresses, "address", "addresses")),
         (blocks, count(blocks, "block", "blocks")),
@@ -152,10 +180,19 @@ fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
     let columns = vec![
         left("SUBJECT", |skipped: &Skipped| &skipped.subject),
         left("CODE", |skipped: &Skipped| dash(skipped.code)).of_kind(),
-        left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason).of_kind().hidden(1),
+        left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason)
+            .of_kind()
+            .hidden(1),
         left("WHY", why),
     ];
-    Grid::short(wide, FEW, &plan.skipped, columns, |skipped| (skipped.reason, skipped.code), why)
+    Grid::short(
+        wide,
+        FEW,
+        &plan.skipped,
+        columns,
+        |skipped| (skipped.reason, skipped.code),
+        why,
+    )
 }
 
 /// True if the short form of the plan shows everything.

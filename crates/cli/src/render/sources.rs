@@ -21,7 +21,9 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
         };
         by_reason.entry(reason).or_default().push(words(*source));
     }
-    let parts = by_reason.into_iter().map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
+    let parts = by_reason
+        .into_iter()
+        .map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
     let parts = joined(parts, "; ");
     (!parts.is_empty()).then_some(parts)
 }

@@ -57,15 +57,39 @@ impl Grid {
         columns: Vec<Column<'_, R>>,
     ) -> Self {
         let rows: Vec<R> = rows.into_iter().collect();
-        let filled =
-            |Column { title, is_right, hidden, wide: is_wide, if_any, cell, color, .. }: Column<'_, R>| {
-                let style = |row| color.as_ref().and_then(|color| color(row)).map(AnsiColor::on_default);
-                let cell = |row: &R| (cut(escape(&cell(*row))), style(*row).unwrap_or_default());
-                let cells = rows.iter().map(cell).collect();
-                Cells { title, is_right, hidden, if_any: if_any && !(is_wide && wide), cells }
+        let filled = |Column {
+                          title,
+                          is_right,
+                          hidden,
+                          wide: is_wide,
+                          if_any,
+                          cell,
+                          color,
+                          ..
+                      }: Column<'_, R>| {
+            let style = |row| {
+                color
+                    .as_ref()
+                    .and_then(|color| color(row))
+                    .map(AnsiColor::on_default)
             };
-        let shown = columns.into_iter().filter(|column| wide || !column.wide || column.if_any);
-        Self { columns: shown.map(filled).collect(), rows: rows.len() }
+            let cell = |row: &R| (cut(escape(&cell(*row))), style(*row).unwrap_or_default());
+            let cells = rows.iter().map(cell).collect();
+            Cells {
+                title,
+                is_right,
+                hidden,
+                if_any: if_any && !(is_wide && wide),
+                cells,
+            }
+        };
+        let shown = columns
+            .into_iter()
+            .filter(|column| wide || !column.wide || column.if_any);
+        Self {
+            columns: shown.map(filled).collect(),
+            rows: rows.len(),
+        }
     }
 
     /// Creates the short form of a list. If the list has more than `few` rows and is not `wide`, rows of the same kind
@@ -107,7 +131,9 @@ impl Grid {
                 }
             }
         }
-        self.columns.iter_mut().for_each(|column| column.cells.resize(self.rows, no_cell()));
+        self.columns
+            .iter_mut()
+            .for_each(|column| column.cells.resize(self.rows, no_cell()));
     }
 
     /// Joins the lists of several clusters, with the cluster in the first column.
@@ -122,7 +148,10 @@ impl Grid {
             }
         }
         let mut all = all.unwrap_or_default();
-        all.columns.splice(..0, Self::new(false, names, vec![left("CLUSTER", |name| name)]).columns);
+        all.columns.splice(
+            ..0,
+            Self::new(false, names, vec![left("CLUSTER", |name| name)]).columns,
+        );
         all
     }
 
@@ -142,7 +171,12 @@ impl Grid {
 
     /// Returns the cells of each row.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
+        (0..self.rows).map(|row| {
+            self.columns
+                .iter()
+                .map(|column| column.cells[row].0.clone())
+                .collect()
+        })
     }
 
     /// Removes columns that are shown only if a row has a value, but for which no row has one.
@@ -168,18 +202,30 @@ impl Grid {
             [] => return Ok(table),
             _ if page.rows_only => return Ok(table),
             [one] => format!("({one} is hidden in a narrow terminal; `-o wide` shows it)"),
-            several => format!("({} are hidden in a narrow terminal; `-o wide` shows them)", join(several)),
+            several => format!(
+                "({} are hidden in a narrow terminal; `-o wide` shows them)",
+                join(several)
+            ),
         };
         Ok(table + &on_page(&note, 0, page) + "\n")
     }
 
     /// Sorts the rows by a column. The sort is stable, and cells without a value come last.
     fn sort(&mut self, wanted: &str) -> Result<(), String> {
-        let (wanted, descends) = wanted.strip_prefix('-').map_or((wanted, false), |wanted| (wanted, true));
+        let (wanted, descends) = wanted
+            .strip_prefix('-')
+            .map_or((wanted, false), |wanted| (wanted, true));
         let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
-        let Some(by) = self.columns.iter().find(|column| plain(column.title) == plain(wanted)) else {
+        let Some(by) = self
+            .columns
+            .iter()
+            .find(|column| plain(column.title) == plain(wanted))
+        else {
             let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
-            return Err(format!("--sort-by: there is no column \"{wanted}\", only {}", join(&titles)));
+            return Err(format!(
+                "--sort-by: there is no column \"{wanted}\", only {}",
+                join(&titles)
+            ));
         };
         let mut order: Vec<usize> = (0..self.rows).collect();
         order.sort_by(|one, other| {
@@ -191,7 +237,10 @@ impl Grid {
             }
         });
         for column in &mut self.columns {
-            column.cells = order.iter().map(|row| std::mem::take(&mut column.cells[*row])).collect();
+            column.cells = order
+                .iter()
+                .map(|row| std::mem::take(&mut column.cells[*row]))
+                .collect();
         }
         Ok(())
     }
@@ -206,7 +255,9 @@ impl Grid {
         for row in 0..self.rows {
             table.add_row(self.columns.iter().enumerate().map(|(place, column)| {
                 let (text, _) = &column.cells[row];
-                widths.map_or(Cow::Borrowed(text.as_str()), |widths| cut_words(text, widths[place]))
+                widths.map_or(Cow::Borrowed(text.as_str()), |widths| {
+                    cut_words(text, widths[place])
+                })
             }));
         }
         for (place, column) in table.column_iter_mut().enumerate() {
@@ -264,9 +315,18 @@ impl Grid {
             widths = self.fitted(room, 1);
         }
         while widths.is_none()
-            && let Some(turn) = self.columns.iter().map(|column| column.hidden).filter(|turn| *turn > 0).min()
+            && let Some(turn) = self
+                .columns
+                .iter()
+                .map(|column| column.hidden)
+                .filter(|turn| *turn > 0)
+                .min()
         {
-            let place = self.columns.iter().position(|column| column.hidden == turn).unwrap_or_default();
+            let place = self
+                .columns
+                .iter()
+                .position(|column| column.hidden == turn)
+                .unwrap_or_default();
             hidden.push(self.columns.remove(place).title);
             widths = self.fitted(room, 1);
         }
@@ -278,20 +338,38 @@ impl Grid {
     fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
         for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
-            *width = if column.is_right { *width } else { NARROWEST.min(*width) };
+            *width = if column.is_right {
+                *width
+            } else {
+                NARROWEST.min(*width)
+            };
         }
         (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
     }
 
     /// Returns the width of each column, measured with `of`.
     fn widths(&self, of: fn(&str) -> usize) -> Vec<usize> {
-        let cells = |column: &Cells| column.cells.iter().map(|(cell, _)| of(cell)).max().unwrap_or_default();
-        self.columns.iter().map(|column| cells(column).max(of(column.title))).collect()
+        let cells = |column: &Cells| {
+            column
+                .cells
+                .iter()
+                .map(|(cell, _)| of(cell))
+                .max()
+                .unwrap_or_default()
+        };
+        self.columns
+            .iter()
+            .map(|column| cells(column).max(of(column.title)))
+            .collect()
     }
 
     /// Shortens handle IDs in those cells of the last column that are wider than `room`.
     fn shorten_last(&mut self, room: usize) {
-        let cells = self.columns.last_mut().into_iter().flat_map(|column| &mut column.cells);
+        let cells = self
+            .columns
+            .last_mut()
+            .into_iter()
+            .flat_map(|column| &mut column.cells);
         for (cell, _) in cells.filter(|(cell, _)| display_width(cell) > room) {
             if let Some(shorter) = shorten_handles(cell) {
                 *cell = shorter;
@@ -318,13 +396,16 @@ pub(crate) fn by_kind<R: Copy, K: Ord>(
     kind: impl Fn(R) -> K,
 ) -> Vec<Vec<R>> {
     let mut kinds: BTreeMap<K, Vec<R>> = BTreeMap::new();
-    rows.into_iter().for_each(|row| kinds.entry(kind(row)).or_default().push(row));
+    rows.into_iter()
+        .for_each(|row| kinds.entry(kind(row)).or_default().push(row));
     kinds.into_values().collect()
 }
 
 impl Cells {
     fn has_any(&self) -> bool {
-        self.cells.iter().any(|(cell, _)| !matches!(cell.as_str(), "" | "-" | "0"))
+        self.cells
+            .iter()
+            .any(|(cell, _)| !matches!(cell.as_str(), "" | "-" | "0"))
     }
 }
 
@@ -348,9 +429,15 @@ impl<'a> SortKey<'a> {
         if cell.is_empty() || cell == "-" {
             return Self::None;
         }
-        let severity = Severity::ALL.iter().position(|severity| severity.to_string() == cell);
+        let severity = Severity::ALL
+            .iter()
+            .position(|severity| severity.to_string() == cell);
         let number = || cell.replace(',', "").parse().ok();
-        let network = || cell.parse().ok().or_else(|| cell.parse::<IpAddr>().ok().map(IpNet::from));
+        let network = || {
+            cell.parse()
+                .ok()
+                .or_else(|| cell.parse::<IpAddr>().ok().map(IpNet::from))
+        };
         severity
             .map(Self::Severity)
             .or_else(|| number().map(Self::Number))
@@ -380,17 +467,29 @@ fn push_line(text: &mut String, line: &str, style: impl Fn(usize) -> Style) {
 
 /// Returns the total width of columns, including the gaps between them.
 fn total(widths: &[usize]) -> usize {
-    widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
+    widths
+        .iter()
+        .map(|width| width + GAP)
+        .sum::<usize>()
+        .saturating_sub(GAP)
 }
 
 /// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its minimum
 /// width, so that only the widest columns shrink.
 fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
     let within = |limit: usize| -> Vec<usize> {
-        natural.iter().zip(least).map(|(natural, least)| (*natural).min(limit).max(*least)).collect()
+        natural
+            .iter()
+            .zip(least)
+            .map(|(natural, least)| (*natural).min(limit).max(*least))
+            .collect()
     };
     let widest = natural.iter().copied().max().unwrap_or_default();
-    (0..=widest).rev().map(within).find(|widths| total(widths) <= page).unwrap_or_else(|| least.to_vec())
+    (0..=widest)
+        .rev()
+        .map(within)
+        .find(|widths| total(widths) <= page)
+        .unwrap_or_else(|| least.to_vec())
 }
 
 #[cfg(test)]

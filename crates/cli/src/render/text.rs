@@ -14,7 +14,9 @@ pub(crate) use calipam_model::words::{
 
 /// Formats a time in the user's time zone, with the zone's offset: `2026-11-20 04:12:30 +01:00`.
 pub(crate) fn local(time: Timestamp) -> String {
-    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string()
+    time.to_zoned(TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M:%S %:z")
+        .to_string()
 }
 
 /// Returns the name under which people find an object: its key in etcd, its kind and name in Kubernetes.
@@ -49,7 +51,10 @@ mod tests {
 
     #[test]
     fn times_end_with_seconds() {
-        assert_eq!(to_seconds("2026-05-15 11:26:19.503170346 +0000 UTC"), "2026-05-15 11:26:19 +0000 UTC");
+        assert_eq!(
+            to_seconds("2026-05-15 11:26:19.503170346 +0000 UTC"),
+            "2026-05-15 11:26:19 +0000 UTC"
+        );
         assert_eq!(to_seconds("2026-05-15T11:26:19.5Z"), "2026-05-15T11:26:19Z");
         assert_eq!(to_seconds("2026-05-15T11:26:19Z"), "2026-05-15T11:26:19Z");
     }

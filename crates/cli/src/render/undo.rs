@@ -64,9 +64,15 @@ impl Document for UndoDocument<'_> {
 
 impl<'a> UndoDocument<'a> {
     pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
-        let kinds = [DatastoreKind::Etcd, DatastoreKind::EtcdV2, DatastoreKind::Kubernetes];
-        let datastore =
-            kinds.into_iter().find(|kind| kind.to_string() == header.datastore).unwrap_or_default();
+        let kinds = [
+            DatastoreKind::Etcd,
+            DatastoreKind::EtcdV2,
+            DatastoreKind::Kubernetes,
+        ];
+        let datastore = kinds
+            .into_iter()
+            .find(|kind| kind.to_string() == header.datastore)
+            .unwrap_or_default();
         let row = |step: &UndoStep, object: &UndoObject, action| Restored {
             object: object_in(datastore, &object.key),
             kind: kind(&object.key),
@@ -80,7 +86,11 @@ impl<'a> UndoDocument<'a> {
         };
         let restored = plan.steps().iter().flat_map(|step| {
             let kept = step.fences.iter().map(move |object| row(step, object, KEEP));
-            kept.chain(step.objects.iter().map(move |object| row(step, object, action(object))))
+            kept.chain(
+                step.objects
+                    .iter()
+                    .map(move |object| row(step, object, action(object))),
+            )
         });
         let skipped = plan.skipped().iter().map(|skipped| NotRestored {
             objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
@@ -105,7 +115,11 @@ impl<'a> UndoDocument<'a> {
 }
 
 fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
-    text.line(format!("Undoing `{}` of {}", shown.command, to_seconds(shown.started_at)));
+    text.line(format!(
+        "Undoing `{}` of {}",
+        shown.command,
+        to_seconds(shown.started_at)
+    ));
     text.blank();
     text.section(restored(shown, text.page.wide));
     text.section(skipped(shown, text.page.wide));
@@ -113,9 +127,16 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
         return text.line("Nothing to restore: everything is as it was before that run");
     }
     if shown.already > 0 {
-        text.line(format!("{} already restored", count(shown.already, "object is", "objects are")));
+        text.line(format!(
+            "{} already restored",
+            count(shown.already, "object is", "objects are")
+        ));
     }
-    let kept = shown.restored.iter().filter(|object| object.action == KEEP).count();
+    let kept = shown
+        .restored
+        .iter()
+        .filter(|object| object.action == KEEP)
+        .count();
     if kept > 0 {
         let objects = count(kept, "object is", "objects are");
         text.line(format!(
@@ -125,25 +146,45 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
     let objects = count(shown.restored.len() - kept, "object", "objects");
     text.line(match shown.skipped.len() {
         0 => format!("{objects} to restore"),
-        skipped => format!("{objects} to restore; {} skipped", count(skipped, "step", "steps")),
+        skipped => format!(
+            "{objects} to restore; {} skipped",
+            count(skipped, "step", "steps")
+        ),
     });
 }
 
 fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let columns = vec![
-        left("ACTION", |object: &Restored| format!("{}-{}", object.action, object.kind)).of_kind(),
+        left("ACTION", |object: &Restored| {
+            format!("{}-{}", object.action, object.kind)
+        })
+        .of_kind(),
         left("OBJECT", |object: &Restored| &object.object),
         left("WAS WRITTEN FOR", |object: &Restored| &object.reason),
     ];
     let example = |object: &Restored| format!("{} {}", object.object, object.reason);
-    Grid::short(wide, FEW, &shown.restored, columns, |object| (object.action, object.kind), example)
+    Grid::short(
+        wide,
+        FEW,
+        &shown.restored,
+        columns,
+        |object| (object.action, object.kind),
+        example,
+    )
 }
 
 fn skipped(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let objects = |skipped: &NotRestored| skipped.objects.join(", ");
     let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).of_kind();
     let columns = vec![left("OBJECT", objects), reason];
-    Grid::short(wide, FEW, &shown.skipped, columns, |skipped| &skipped.reason, objects)
+    Grid::short(
+        wide,
+        FEW,
+        &shown.skipped,
+        columns,
+        |skipped| &skipped.reason,
+        objects,
+    )
 }
 
 fn kind(key: &Key) -> &'static str {

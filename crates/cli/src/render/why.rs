@@ -83,8 +83,14 @@ struct ShownTunnel<'a> {
 
 impl<'a> Why<'a> {
     pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation, cures: &'a [Cure]) -> Self {
-        let node = Node { name: explanation.node.clone(), ..Node::default() };
-        let families = explanation.families.iter().map(|family| ShownFamily::new(snapshot, &node, family));
+        let node = Node {
+            name: explanation.node.clone(),
+            ..Node::default()
+        };
+        let families = explanation
+            .families
+            .iter()
+            .map(|family| ShownFamily::new(snapshot, &node, family));
         Self {
             cluster: ClusterIdentity::of(snapshot),
             pod: explanation.pod.as_deref(),
@@ -102,10 +108,16 @@ impl<'a> Why<'a> {
 
 /// Lists the cures, and then what cannot be tried.
 fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<String> {
-    let mut steps: Vec<String> =
-        cures.iter().map(|cure| hints::cure::sentence(cure, Reader::Operator)).collect();
+    let mut steps: Vec<String> = cures
+        .iter()
+        .map(|cure| hints::cure::sentence(cure, Reader::Operator))
+        .collect();
     for step in hints::why::steps(snapshot, explanation) {
-        let or = if steps.is_empty() || !explanation.is_refused() { "" } else { "or " };
+        let or = if steps.is_empty() || !explanation.is_refused() {
+            ""
+        } else {
+            "or "
+        };
         steps.push(format!("{or}{step}"));
     }
     steps
@@ -130,7 +142,11 @@ impl<'a> ShownFamily<'a> {
             from: given.map(|given| source(given.source)),
             reason: refused.map(|refused| refused.reason.name()),
             calico: refused.map(|refused| refused.calico.as_str()),
-            first_attempt: family.answer.first.as_ref().map(|refused| refused.calico.as_str()),
+            first_attempt: family
+                .answer
+                .first
+                .as_ref()
+                .map(|refused| refused.calico.as_str()),
             decisions: events.map(|event| decisions::of(snapshot, node, event)).collect(),
         }
     }
@@ -162,7 +178,10 @@ impl<'a> ShownTunnel<'a> {
                     given.address
                 ),
             ),
-            TunnelStep::Refuse { why: TunnelLack::Cooling, .. } => (
+            TunnelStep::Refuse {
+                why: TunnelLack::Cooling,
+                ..
+            } => (
                 "refuse",
                 format!(
                     "calico-node fails at its {name} tunnel until the cooldown of its address {address} is over"
@@ -170,11 +189,15 @@ impl<'a> ShownTunnel<'a> {
             ),
             TunnelStep::Refuse { refused, .. } => (
                 "refuse",
-                format!("calico-node fails at its {name} tunnel, which gets no address: {}", refused.reason),
+                format!(
+                    "calico-node fails at its {name} tunnel, which gets no address: {}",
+                    refused.reason
+                ),
             ),
-            TunnelStep::NotReached => {
-                ("not-reached", format!("its {name} tunnel stays as it is, since calico-node fails before"))
-            }
+            TunnelStep::NotReached => (
+                "not-reached",
+                format!("its {name} tunnel stays as it is, since calico-node fails before"),
+            ),
         };
         let given = match &tunnel.next {
             TunnelStep::Assign { given, .. } => Some(given),
@@ -209,7 +232,11 @@ impl Document for Why<'_> {
             }
         }
         let wide = text.page.wide;
-        for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {
+        for family in self
+            .families
+            .iter()
+            .filter(|family| wide && !family.decisions.is_empty())
+        {
             text.blank();
             text.table(&family.decisions, decision_columns(self.cluster.datastore));
         }

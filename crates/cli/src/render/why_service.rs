@@ -58,7 +58,10 @@ struct ShownFamily<'a> {
 
 impl<'a> WhyService<'a> {
     pub(crate) fn new(snapshot: &Snapshot, explanation: &'a ServiceExplanation) -> Self {
-        let families = explanation.families.iter().map(|family| ShownFamily::new(snapshot, family));
+        let families = explanation
+            .families
+            .iter()
+            .map(|family| ShownFamily::new(snapshot, family));
         Self {
             cluster: ClusterIdentity::of(snapshot),
             service: &explanation.service,
@@ -72,7 +75,10 @@ impl<'a> WhyService<'a> {
             families: families.collect(),
             calico: match &explanation.state {
                 ServiceState::Unreadable(why) => &why.calico,
-                _ => explanation.refused_family().and_then(FamilyOfService::calico).unwrap_or_default(),
+                _ => explanation
+                    .refused_family()
+                    .and_then(FamilyOfService::calico)
+                    .unwrap_or_default(),
             },
         }
     }
@@ -81,7 +87,10 @@ impl<'a> WhyService<'a> {
 impl<'a> ShownFamily<'a> {
     fn new(snapshot: &Snapshot, explained: &'a FamilyOfService) -> Self {
         // The allocator gives blocks of services to this holder, as it does to a node.
-        let holder = Node { name: LOAD_BALANCER.to_owned(), ..Node::default() };
+        let holder = Node {
+            name: LOAD_BALANCER.to_owned(),
+            ..Node::default()
+        };
         let answer = explained.answer();
         let given = answer.and_then(|answer| answer.outcome.as_ref().ok());
         let events = answer.into_iter().flat_map(|answer| &answer.events);
@@ -98,7 +107,9 @@ impl<'a> ShownFamily<'a> {
             reason: explained.reason(),
             why: explained.why(),
             calico: explained.calico(),
-            decisions: events.map(|event| decisions::of(snapshot, &holder, event)).collect(),
+            decisions: events
+                .map(|event| decisions::of(snapshot, &holder, event))
+                .collect(),
         }
     }
 }
@@ -128,7 +139,11 @@ impl Document for WhyService<'_> {
             text.hanging(2, format!("Calico says: {}", self.calico));
         }
         let wide = text.page.wide;
-        for family in self.families.iter().filter(|family| wide && !family.decisions.is_empty()) {
+        for family in self
+            .families
+            .iter()
+            .filter(|family| wide && !family.decisions.is_empty())
+        {
             text.blank();
             text.table(&family.decisions, decision_columns(self.cluster.datastore));
         }

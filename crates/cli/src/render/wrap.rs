@@ -21,7 +21,9 @@ const LONGEST_NUMBER: usize = 17;
 
 /// Wraps text for a page, and indents the lines after the first. If the page has no width, the text is not wrapped.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
-    let Some(width) = page.width else { return text.to_owned() };
+    let Some(width) = page.width else {
+        return text.to_owned();
+    };
     let indent = " ".repeat(indent);
     let options = Options::new(width.into())
         .break_words(false)
@@ -108,7 +110,16 @@ mod tests {
 
     #[test]
     fn words_stay_whole_unless_they_are_cut() {
-        let on = |width, text| on_page(text, 0, Page { width: Some(width), ..Page::default() });
+        let on = |width, text| {
+            on_page(
+                text,
+                0,
+                Page {
+                    width: Some(width),
+                    ..Page::default()
+                },
+            )
+        };
         assert_eq!(on(9, "two or three words"), "two or\nthree\nwords");
         assert_eq!(on(5, "a-word-that-is-long x"), "a-word-that-is-long\nx");
         assert_eq!(cut_words("a-word-that-is-long x", 5), "a-wo… x");
@@ -121,7 +132,10 @@ mod tests {
     fn a_pipe_breaks_nothing() {
         let text = "some words and more of them";
         assert_eq!(on_page(text, 2, Page::default()), text);
-        let page = Page { width: Some(12), ..Page::default() };
+        let page = Page {
+            width: Some(12),
+            ..Page::default()
+        };
         assert_eq!(on_page(text, 2, page), "some words\n  and more\n  of them");
     }
 }

@@ -40,11 +40,16 @@ fn quoted_text_is_unchanged() {
     ]);
     let written = text(&vec![&value]);
     let read: Vec<BTreeMap<String, String>> = serde_yaml::from_str(&written).unwrap();
-    let expected: BTreeMap<String, String> =
-        value.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    let expected: BTreeMap<String, String> = value
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect();
     assert_eq!(read, [expected], "{written}");
     assert_eq!(written.matches("\"2026-05-01\"\n").count(), 3, "{written}");
-    assert!(written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"), "{written}");
+    assert!(
+        written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"),
+        "{written}"
+    );
 }
 
 /// Strings that test YAML's rules for plain and quoted strings.
@@ -98,8 +103,17 @@ fn places(text: &str) -> Value {
 
 #[test]
 fn every_text_is_read_back() {
-    let long = ["a".repeat(128), "a".repeat(129), "a b: ".repeat(30), "ä".repeat(65), "a ".repeat(200)];
-    let texts = [TEXTS, LINES, LONG].concat().into_iter().chain(long.iter().map(String::as_str));
+    let long = [
+        "a".repeat(128),
+        "a".repeat(129),
+        "a b: ".repeat(30),
+        "ä".repeat(65),
+        "a ".repeat(200),
+    ];
+    let texts = [TEXTS, LINES, LONG]
+        .concat()
+        .into_iter()
+        .chain(long.iter().map(String::as_str));
     for one in texts {
         let value = places(one);
         assert_eq!(read(&text(&value)), value, "{one:?}");
@@ -114,13 +128,27 @@ fn values_other_than_text_are_read_back() {
         "b": {"c": [], "d": {}, "e": [[], [[]], {"f": []}], "g": {"h": {}}},
     });
     assert_eq!(read(&text(&numbers)), numbers);
-    for alone in [json!([]), json!({}), json!(null), json!(1), json!([[]]), json!([{}]), json!({"a": {}})] {
+    for alone in [
+        json!([]),
+        json!({}),
+        json!(null),
+        json!(1),
+        json!([[]]),
+        json!([{}]),
+        json!({"a": {}}),
+    ] {
         assert_eq!(read(&text(&alone)), alone);
     }
     let keys = BTreeMap::from([(1, "x"), (-2, "7")]);
-    assert_eq!(serde_yaml::from_str::<BTreeMap<i64, String>>(&text(&keys)).unwrap()[&-2], "7");
+    assert_eq!(
+        serde_yaml::from_str::<BTreeMap<i64, String>>(&text(&keys)).unwrap()[&-2],
+        "7"
+    );
     assert_eq!(text(&(1, "a", Some(f32::NAN))), "- 1\n- a\n- .nan\n");
-    assert_eq!(text(&BTreeMap::from([(true, u128::MAX)])), format!("true: {}\n", u128::MAX));
+    assert_eq!(
+        text(&BTreeMap::from([(true, u128::MAX)])),
+        format!("true: {}\n", u128::MAX)
+    );
 }
 
 proptest! {
@@ -140,5 +168,8 @@ fn a_variant_with_a_value_is_what_it_is_in_json() {
     enum Tagged {
         One(u8),
     }
-    assert_eq!(read(&text(&Tagged::One(1))), serde_json::to_value(Tagged::One(1)).unwrap());
+    assert_eq!(
+        read(&text(&Tagged::One(1))),
+        serde_json::to_value(Tagged::One(1)).unwrap()
+    );
 }

@@ -38,7 +38,11 @@ pub(crate) async fn add(call: &Call) -> Result<Added, CniError> {
             max_blocks_per_host: call.configuration.single_block.into(),
         },
     };
-    let add = Add { container: call.container(found.owner), attributes, wanted };
+    let add = Add {
+        container: call.container(found.owner),
+        attributes,
+        wanted,
+    };
     let host = CallHost { call, allocator };
     host.plugin().add(&add).await.map_err(failure::from_plugin)
 }

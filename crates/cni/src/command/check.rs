@@ -51,9 +51,13 @@ async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr)
         Ok(record) if record.handle.as_deref() == Some(handle) => Ok(()),
         Ok(record) => {
             let other = record.handle.unwrap_or_else(|| "no handle".into());
-            Err(CniError::internal(format!("{address} is allocated to {other} instead of {handle}")))
+            Err(CniError::internal(format!(
+                "{address} is allocated to {other} instead of {handle}"
+            )))
         }
         Err(error) if error.is_unavailable() => Err(failure::from_allocator(&error)),
-        Err(error) => Err(CniError::internal(format!("{address} is not allocated to {handle}: {error}"))),
+        Err(error) => Err(CniError::internal(format!(
+            "{address} is not allocated to {handle}: {error}"
+        ))),
     }
 }

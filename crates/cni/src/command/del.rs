@@ -22,5 +22,9 @@ pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
         old_handle: call.identity.old_handle(),
         previous: call.configuration.previous.clone(),
     };
-    CallHost { call, allocator }.plugin().del(&del).await.map_err(failure::from_plugin)
+    CallHost { call, allocator }
+        .plugin()
+        .del(&del)
+        .await
+        .map_err(failure::from_plugin)
 }

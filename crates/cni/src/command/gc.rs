@@ -25,5 +25,9 @@ pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
         valid: valid.iter().cloned().collect(),
     };
     let allocator = call.connect().await?;
-    CallHost { call, allocator }.plugin().gc(&gc).await.map_err(failure::from_plugin)
+    CallHost { call, allocator }
+        .plugin()
+        .gc(&gc)
+        .await
+        .map_err(failure::from_plugin)
 }

@@ -20,12 +20,18 @@ pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
         Ok(allocator)
     };
     // On this node no ADD can succeed.
-    checked.await.map_err(|error| CniError { code: Code::NotAvailable, ..error })
+    checked.await.map_err(|error| CniError {
+        code: Code::NotAvailable,
+        ..error
+    })
 }
 
 async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
     let node = node_name(&configuration.node);
-    let queries = [Query::Get(calipam_model::key::Key::Node(node.clone())), Query::Pools];
+    let queries = [
+        Query::Get(calipam_model::key::Key::Node(node.clone())),
+        Query::Pools,
+    ];
     let answers = allocator.store().read(&queries).await;
     let answers = answers.map_err(|error| CniError::internal(error.to_string()))?;
     let mut pools = Vec::new();
@@ -39,7 +45,10 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
     }
     let found = found.ok_or_else(|| CniError::internal(format!("the datastore has no node {node}")))?;
     let ipam = &configuration.ipam;
-    let wanted = [(Family::V4, ipam.ipv4, &ipam.ipv4_pools), (Family::V6, ipam.ipv6, &ipam.ipv6_pools)];
+    let wanted = [
+        (Family::V4, ipam.ipv4, &ipam.ipv4_pools),
+        (Family::V6, ipam.ipv6, &ipam.ipv6_pools),
+    ];
     for (family, _, named) in wanted.into_iter().filter(|(_, wanted, _)| *wanted) {
         let of_family = pools.iter().filter(|pool| Family::of(pool.cidr) == family);
         if !of_family.into_iter().any(|pool| serves(pool, named, &found)) {
@@ -56,7 +65,9 @@ fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
         return false;
     }
     if !named.is_empty() {
-        return named.iter().any(|entry| *entry == pool.name || pool_cidr(entry) == Some(pool.cidr));
+        return named
+            .iter()
+            .any(|entry| *entry == pool.name || pool_cidr(entry) == Some(pool.cidr));
     }
     let selects =
         || Selector::parse(&pool.node_selector).is_ok_and(|selector| selector.matches(&node.labels));

@@ -27,7 +27,10 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     pub(super) fn read(json: &'a str) -> serde_json::Result<Self> {
         let fields: Option<Raw<'a>> = serde_json::from_str(json)?;
-        Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })
+        Ok(Self {
+            path: String::new(),
+            fields: fields.unwrap_or_default().0,
+        })
     }
 
     /// The value of a field, or its type's default if it is not set. Errors name the wanted `kind`, such as `a string`.
@@ -64,7 +67,10 @@ impl<'a> Fields<'a> {
             let inner: Option<Raw<'a>> = self.decode(name, value, "an object")?;
             fields.extend(inner.unwrap_or_default().0);
         }
-        Ok(Self { path: format!("{}{name}.", self.path), fields })
+        Ok(Self {
+            path: format!("{}{name}.", self.path),
+            fields,
+        })
     }
 
     fn decode<T: Deserialize<'a>>(
@@ -73,12 +79,17 @@ impl<'a> Fields<'a> {
         value: &'a RawValue,
         kind: &'static str,
     ) -> Result<T, WrongType> {
-        serde_json::from_str(value.get())
-            .map_err(|_| WrongType { field: format!("{}{name}", self.path), kind })
+        serde_json::from_str(value.get()).map_err(|_| WrongType {
+            field: format!("{}{name}", self.path),
+            kind,
+        })
     }
 
     fn named(&self, name: &str) -> impl Iterator<Item = &'a RawValue> {
-        self.fields.iter().filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+        self.fields
+            .iter()
+            .filter(move |(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| *value)
     }
 }
 
@@ -119,15 +130,25 @@ mod tests {
         assert_eq!(fields.text("name").unwrap(), "b");
         assert_eq!(fields.text("missing").unwrap(), "");
         let ipam = fields.object("ipam").unwrap();
-        assert_eq!((ipam.text("type").unwrap().as_str(), ipam.get("V", "a number")), ("t", Ok(2)));
+        assert_eq!(
+            (ipam.text("type").unwrap().as_str(), ipam.get("V", "a number")),
+            ("t", Ok(2))
+        );
         assert_eq!(Fields::read("null").unwrap().text("name").unwrap(), "");
     }
 
     #[test]
     fn a_wrong_type_is_named_without_the_value() {
         let fields = Fields::read(r#"{"policy":{"k8s_auth_token":12345},"ipam":[]}"#).unwrap();
-        let error = fields.object("policy").unwrap().text("k8s_auth_token").unwrap_err();
-        assert_eq!(error.to_string(), "the field policy.k8s_auth_token must be a string");
+        let error = fields
+            .object("policy")
+            .unwrap()
+            .text("k8s_auth_token")
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the field policy.k8s_auth_token must be a string"
+        );
         assert!(fields.object("ipam").is_err());
         for text in ["", "[]", "{", "1", "{} {}", "{\"a\":}"] {
             assert!(Fields::read(text).is_err(), "{text}");

@@ -89,7 +89,13 @@ pub struct Log {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { level: tracing::Level::INFO, file: None, max_size: 100, max_age: 30, max_count: 10 }
+        Self {
+            level: tracing::Level::INFO,
+            file: None,
+            max_size: 100,
+            max_age: 30,
+            max_count: 10,
+        }
     }
 }
 
@@ -108,18 +114,27 @@ impl<'a> Document<'a> {
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
-        let (name, version) =
-            (fields.text("name").map_err(broken)?, fields.text("cniVersion").map_err(broken)?);
+        let (name, version) = (
+            fields.text("name").map_err(broken)?,
+            fields.text("cniVersion").map_err(broken)?,
+        );
         if name.is_empty() {
             return Err(CniError::new(Code::InvalidConfiguration, "missing network name"));
         }
         if !is_name(&name) {
-            let error = CniError::new(Code::InvalidConfiguration, "invalid characters found in network name");
+            let error = CniError::new(
+                Code::InvalidConfiguration,
+                "invalid characters found in network name",
+            );
             return Err(error.with_details(&name));
         }
         let version = Version::parse_configuration(&version)?;
         command.map_or(Ok(()), |command| command.check_version(version))?;
-        Ok(Self { fields, name, version })
+        Ok(Self {
+            fields,
+            name,
+            version,
+        })
     }
 
     /// Reads all fields that the plugin uses.
@@ -129,13 +144,22 @@ impl<'a> Document<'a> {
 }
 
 fn broken(reason: impl Display) -> CniError {
-    CniError::new(Code::Decoding, format!("error unmarshall network config: {reason}"))
+    CniError::new(
+        Code::Decoding,
+        format!("error unmarshall network config: {reason}"),
+    )
 }
 
 fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
-    let Document { fields, name, version } = document;
+    let Document {
+        fields,
+        name,
+        version,
+    } = document;
     let path = |name: &str, default: &str| {
-        fields.text(name).map(|text| PathBuf::from(if text.is_empty() { default } else { &text }))
+        fields
+            .text(name)
+            .map(|text| PathBuf::from(if text.is_empty() { default } else { &text }))
     };
     let kubernetes = fields.object("kubernetes")?;
     let policy = fields.object("policy")?;
@@ -204,7 +228,10 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     let default = Log::default();
     let number = |name: &str, default: u64| -> Result<u64, WrongType> {
         let number: i64 = fields.get(name, "a number")?;
-        Ok(u64::try_from(number).ok().filter(|number| *number > 0).unwrap_or(default))
+        Ok(u64::try_from(number)
+            .ok()
+            .filter(|number| *number > 0)
+            .unwrap_or(default))
     };
     let level = match fields.text("log_level")?.to_lowercase().as_str() {
         "debug" => tracing::Level::DEBUG,

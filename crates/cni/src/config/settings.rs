@@ -19,10 +19,17 @@ impl Datastore {
     /// with the prefix `CALICO_`, which override the fields.
     pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
         let mut variables = environment.clone();
-        variables.extend(self.variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        variables.extend(
+            self.variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone())),
+        );
         let mut settings = Settings::from_environment(&variables, &LocalFiles)
             .map_err(|error| CniError::internal(text(&error)))?;
-        settings.kubernetes.timeouts = Timeouts { connect: CONNECT, request: REQUEST };
+        settings.kubernetes.timeouts = Timeouts {
+            connect: CONNECT,
+            request: REQUEST,
+        };
         if let Target::Etcd(etcd) = &mut settings.target {
             etcd.timeouts = settings.kubernetes.timeouts;
         }
@@ -35,7 +42,12 @@ impl Datastore {
         let policy = &self.policy;
         let mut settings = datastore.kubernetes.clone();
         if !policy.api_endpoint.is_empty() && !self.variables.contains_key("K8S_API_ENDPOINT") {
-            settings.api_endpoint = policy.api_endpoint.split("/api/").next().unwrap_or_default().to_owned();
+            settings.api_endpoint = policy
+                .api_endpoint
+                .split("/api/")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
         }
         if !policy.token.is_empty() {
             settings.token = policy.token.clone();
@@ -68,12 +80,21 @@ mod tests {
     use super::*;
 
     fn datastore(variables: &[(&'static str, &str)]) -> Datastore {
-        let variables = variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        Datastore { variables, ..Default::default() }
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect();
+        Datastore {
+            variables,
+            ..Default::default()
+        }
     }
 
     fn environment(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-        entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        entries
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     fn etcd(fields: &Datastore, variables: &[(&str, &str)]) -> Result<Vec<String>, CniError> {
@@ -87,15 +108,30 @@ mod tests {
     fn prefixed_variables_override_fields_and_fields_override_others() {
         let fields = datastore(&[("ETCD_ENDPOINTS", "http://a:1,http://b:2")]);
         assert_eq!(etcd(&fields, &[]).unwrap(), ["http://a:1", "http://b:2"]);
-        assert_eq!(etcd(&fields, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap().len(), 2);
-        assert_eq!(etcd(&fields, &[("CALICO_ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
+        assert_eq!(
+            etcd(&fields, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap().len(),
+            2
+        );
+        assert_eq!(
+            etcd(&fields, &[("CALICO_ETCD_ENDPOINTS", "http://c:1")]).unwrap(),
+            ["http://c:1"]
+        );
         assert!(etcd(&fields, &[("CALICO_DATASTORE_TYPE", "kubernetes")]).is_err());
         let none = datastore(&[("DATASTORE_TYPE", "etcdv3")]);
-        assert_eq!(etcd(&none, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
+        assert_eq!(
+            etcd(&none, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap(),
+            ["http://c:1"]
+        );
         assert_eq!(etcd(&none, &[]).unwrap_err().code.number(), 999);
         let unknown = datastore(&[("DATASTORE_TYPE", "consul")]);
-        assert_eq!(unknown.settings(&environment(&[])).unwrap_err().msg, "unknown datastore type: consul");
-        let discovered = datastore(&[("DATASTORE_TYPE", "etcdv3"), ("ETCD_DISCOVERY_SRV", "example.org")]);
+        assert_eq!(
+            unknown.settings(&environment(&[])).unwrap_err().msg,
+            "unknown datastore type: consul"
+        );
+        let discovered = datastore(&[
+            ("DATASTORE_TYPE", "etcdv3"),
+            ("ETCD_DISCOVERY_SRV", "example.org"),
+        ]);
         let refused = discovered.settings(&environment(&[])).unwrap_err().msg;
         assert!(refused.contains("example.org"), "{refused}");
         assert!(refused.contains("SRV records are not looked up"), "{refused}");
@@ -109,10 +145,16 @@ mod tests {
             ca_file: "/ca".into(),
             ..Default::default()
         };
-        let fields = Datastore { policy, ..datastore(&[("DATASTORE_TYPE", "kubernetes")]) };
+        let fields = Datastore {
+            policy,
+            ..datastore(&[("DATASTORE_TYPE", "kubernetes")])
+        };
         let settings = fields.settings(&environment(&[])).unwrap();
         let found = fields.lookups(&settings);
-        assert_eq!((found.api_endpoint.as_str(), found.ca_file.as_str()), ("https://k:6443", "/ca"));
+        assert_eq!(
+            (found.api_endpoint.as_str(), found.ca_file.as_str()),
+            ("https://k:6443", "/ca")
+        );
         assert!(found.token == Secret::new("t") && settings.kubernetes.token.is_empty());
     }
 }

@@ -8,7 +8,13 @@ fn read(json: &str) -> Result<Configuration, CniError> {
 fn defaults_are_calicos() {
     let found = read(r#"{"name":"net"}"#).unwrap();
     assert_eq!((found.version, found.name.as_str()), (Version::V0_1_0, "net"));
-    assert_eq!(found.ipam, Ipam { ipv4: true, ..Ipam::default() });
+    assert_eq!(
+        found.ipam,
+        Ipam {
+            ipv4: true,
+            ..Ipam::default()
+        }
+    );
     assert_eq!(found.lock_file, PathBuf::from("/var/run/calico/ipam.lock"));
     assert_eq!(found.node.file, PathBuf::from("/var/lib/calico/nodename"));
     assert_eq!(found.log, Log::default());
@@ -25,11 +31,18 @@ fn families_and_pools() {
     let none =
         ipam(r#"{"assign_ipv4":"false","assign_ipv6":"TRUE","ipv4_pools":null,"ipv6_pools":[]}"#).unwrap();
     assert_eq!(none, Ipam::default());
-    for json in
-        [r#"{"assign_ipv6":true}"#, r#"{"ipv4_pools":"[]"}"#, r#"{"ipv4_pools":[1]}"#, "[]", r#"{"type":1}"#]
-    {
+    for json in [
+        r#"{"assign_ipv6":true}"#,
+        r#"{"ipv4_pools":"[]"}"#,
+        r#"{"ipv4_pools":[1]}"#,
+        "[]",
+        r#"{"type":1}"#,
+    ] {
         let error = ipam(json).unwrap_err();
-        assert!(error.code == Code::Internal && error.msg.starts_with("failed to load netconf: "), "{error}");
+        assert!(
+            error.code == Code::Internal && error.msg.starts_with("failed to load netconf: "),
+            "{error}"
+        );
     }
 }
 
@@ -41,7 +54,10 @@ fn the_log_has_calicos_options() {
     assert_eq!(log(r#""log_level":"error","log_file_max_size":0"#).max_size, 100);
     let found =
         log(r#""log_file_path":"/a/b","log_file_max_size":1,"log_file_max_age":2,"log_file_max_count":3"#);
-    assert_eq!((found.file, found.max_size, found.max_age, found.max_count), (Some("/a/b".into()), 1, 2, 3));
+    assert_eq!(
+        (found.file, found.max_size, found.max_age, found.max_count),
+        (Some("/a/b".into()), 1, 2, 3)
+    );
 }
 
 #[test]
@@ -51,9 +67,20 @@ fn fields_that_runtimes_add() {
     let found = read(json).unwrap();
     assert_eq!(found.previous, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
     assert_eq!(found.valid_containers, Ok(Some(vec!["a".to_owned()])));
-    assert!(read(r#"{"name":"net","prevResult":"nonsense"}"#).unwrap().previous.is_empty());
+    assert!(
+        read(r#"{"name":"net","prevResult":"nonsense"}"#)
+            .unwrap()
+            .previous
+            .is_empty()
+    );
     let wrong = read(r#"{"name":"net","cni.dev/valid-attachments":7}"#).unwrap();
-    assert!(wrong.valid_containers.unwrap_err().to_string().contains("valid-attachments"));
+    assert!(
+        wrong
+            .valid_containers
+            .unwrap_err()
+            .to_string()
+            .contains("valid-attachments")
+    );
 }
 
 #[test]
@@ -75,7 +102,10 @@ fn checks_come_in_calicos_order() {
     ] {
         assert_eq!(read(json).unwrap_err().code.number(), code, "{json}");
     }
-    assert_eq!(Document::read(b"\xFF{}", None).err().unwrap().code, Code::Decoding);
+    assert_eq!(
+        Document::read(b"\xFF{}", None).err().unwrap().code,
+        Code::Decoding
+    );
 }
 
 #[test]

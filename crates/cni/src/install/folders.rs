@@ -13,13 +13,25 @@ pub struct Folders {
 }
 
 const fn folders(distribution: &'static str, plugins: &'static str, configuration: &'static str) -> Folders {
-    Folders { distribution, plugins, configuration }
+    Folders {
+        distribution,
+        plugins,
+        configuration,
+    }
 }
 
 /// All folders that are searched. `docs/cni.md` has the same table.
 pub const KNOWN: [Folders; 6] = [
-    folders("kubeadm, RKE2, k0s, Flatcar, Talos, EKS, AKS", "/opt/cni/bin", "/etc/cni/net.d"),
-    folders("k3s", "/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/agent/etc/cni/net.d"),
+    folders(
+        "kubeadm, RKE2, k0s, Flatcar, Talos, EKS, AKS",
+        "/opt/cni/bin",
+        "/etc/cni/net.d",
+    ),
+    folders(
+        "k3s",
+        "/var/lib/rancher/k3s/data/cni",
+        "/var/lib/rancher/k3s/agent/etc/cni/net.d",
+    ),
     folders(
         "k3s before 1.31",
         "/var/lib/rancher/k3s/data/current/bin",
@@ -41,7 +53,9 @@ pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for known in KNOWN {
         // Compares real paths, since one k3s folder can be a link to another.
-        let Ok(plugins) = below(known.plugins).canonicalize() else { continue };
+        let Ok(plugins) = below(known.plugins).canonicalize() else {
+            continue;
+        };
         let is_new = found.iter().all(|(other, _)| *other != plugins);
         if is_new && plugins.join("calico-ipam").exists() {
             found.push((plugins, below(known.configuration)));
@@ -56,7 +70,12 @@ pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
             Err(problem.hint("if the CNI plugins are elsewhere, name the folder with --bin-dir"))
         }
         several => {
-            let several = names(several.iter().map(|(plugins, _)| plugins.display().to_string()).collect());
+            let several = names(
+                several
+                    .iter()
+                    .map(|(plugins, _)| plugins.display().to_string())
+                    .collect(),
+            );
             let problem = Problem::new(format!("several folders contain calico-ipam: {several}"));
             Err(problem.hint("name the folder from which the container runtime runs plugins with --bin-dir"))
         }
@@ -83,7 +102,10 @@ mod tests {
             fs::create_dir_all(root.path().join("opt/cni/bin")).unwrap();
             put(root.path(), known.plugins);
             let (plugins, configuration) = detect(root.path()).unwrap();
-            assert!(plugins.ends_with(known.plugins.trim_start_matches('/')), "{plugins:?}");
+            assert!(
+                plugins.ends_with(known.plugins.trim_start_matches('/')),
+                "{plugins:?}"
+            );
             assert!(
                 configuration.ends_with(known.configuration.trim_start_matches('/')),
                 "{configuration:?}"
@@ -95,7 +117,12 @@ mod tests {
     fn the_documentation_has_the_same_table() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cni.md");
         let page = fs::read_to_string(page).unwrap();
-        for Folders { distribution, plugins, configuration } in KNOWN {
+        for Folders {
+            distribution,
+            plugins,
+            configuration,
+        } in KNOWN
+        {
             let row = format!("| {distribution} | `{plugins}` | `{configuration}` |");
             assert!(page.contains(&row), "{row}");
         }
@@ -105,10 +132,16 @@ mod tests {
     fn none_and_several_are_errors_that_name_the_option() {
         let root = tempfile::tempdir().unwrap();
         let none = detect(root.path()).unwrap_err().to_string();
-        assert!(none.contains("looked in /opt/cni/bin, ") && none.contains("--bin-dir"), "{none}");
+        assert!(
+            none.contains("looked in /opt/cni/bin, ") && none.contains("--bin-dir"),
+            "{none}"
+        );
         put(root.path(), "/opt/cni/bin");
         put(root.path(), "/var/lib/cni/bin");
         let several = detect(root.path()).unwrap_err().to_string();
-        assert!(several.contains("/opt/cni/bin, ") && several.contains("--bin-dir"), "{several}");
+        assert!(
+            several.contains("/opt/cni/bin, ") && several.contains("--bin-dir"),
+            "{several}"
+        );
     }
 }

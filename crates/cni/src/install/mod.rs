@@ -68,7 +68,12 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     if !options.is_install {
         return restore(&place);
     }
-    let installer = Installer { place, configuration, options, variables };
+    let installer = Installer {
+        place,
+        configuration,
+        options,
+        variables,
+    };
     let runtime = process::runtime().map_err(Problem::new)?;
     if !options.watch {
         return runtime.block_on(installer.once());
@@ -172,8 +177,12 @@ impl Installer<'_> {
             return Ok(());
         }
         restore(&self.place)?;
-        let late =
-            |_| Problem::new(format!("the annotation stays: no answer within {} s", FAREWELL.as_secs()));
+        let late = |_| {
+            Problem::new(format!(
+                "the annotation stays: no answer within {} s",
+                FAREWELL.as_secs()
+            ))
+        };
         timeout(FAREWELL, self.annotate(false)).await.map_err(late)?
     }
 
@@ -192,7 +201,10 @@ impl Installer<'_> {
             }
             Installed::NoCalico | Installed::Unfinished => tracing::info!("waiting: {}", reason(installed)),
         }
-        state.in_place = matches!(installed, Installed::Already | Installed::Updated | Installed::Replaced);
+        state.in_place = matches!(
+            installed,
+            Installed::Already | Installed::Updated | Installed::Replaced
+        );
         state.reason = reason(installed).to_owned();
         Ok(())
     }
@@ -208,14 +220,24 @@ impl Installer<'_> {
 
     /// Annotates the node with this program's version, or removes the annotation if this program is not in place.
     async fn annotate(&self, in_place: bool) -> Result<()> {
-        let Some(node) = &self.options.node else { return Ok(()) };
+        let Some(node) = &self.options.node else {
+            return Ok(());
+        };
         let text = in_place.then(process::version);
         let kubeconfig = self.variables.get("KUBECONFIG").cloned().unwrap_or_default();
-        let settings = KubernetesSettings { kubeconfig, ..KubernetesSettings::default() };
-        let noted = async {
-            KubeClient::connect_without_discovery(&settings).await?.note_plugin(node, text.as_deref()).await
+        let settings = KubernetesSettings {
+            kubeconfig,
+            ..KubernetesSettings::default()
         };
-        noted.await.map_err(|error| Problem::new(format!("cannot annotate node {node}: {error}")))
+        let noted = async {
+            KubeClient::connect_without_discovery(&settings)
+                .await?
+                .note_plugin(node, text.as_deref())
+                .await
+        };
+        noted
+            .await
+            .map_err(|error| Problem::new(format!("cannot annotate node {node}: {error}")))
     }
 }
 

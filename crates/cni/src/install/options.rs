@@ -42,7 +42,10 @@ impl Options {
                 None => (word.as_str(), None),
             };
             let mut value = || {
-                let value = value.clone().or_else(|| words.next().cloned()).filter(|value| !value.is_empty());
+                let value = value
+                    .clone()
+                    .or_else(|| words.next().cloned())
+                    .filter(|value| !value.is_empty());
                 value.ok_or_else(|| usage(format!("{name} needs a value")))
             };
             match name {
@@ -72,7 +75,9 @@ impl Options {
 
 fn address(text: &str) -> Result<SocketAddr> {
     text.parse().map_err(|_| {
-        usage(format!("--listen takes an address with a port, such as 127.0.0.1:9796, not {text}"))
+        usage(format!(
+            "--listen takes an address with a port, such as 127.0.0.1:9796, not {text}"
+        ))
     })
 }
 

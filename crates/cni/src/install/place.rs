@@ -71,7 +71,10 @@ pub struct Place {
 
 impl Place {
     pub fn new(folder: &Path, program: &Path) -> Self {
-        Self { folder: folder.to_owned(), program: program.to_owned() }
+        Self {
+            folder: folder.to_owned(),
+            program: program.to_owned(),
+        }
     }
 
     pub fn folder(&self) -> &Path {
@@ -90,7 +93,10 @@ impl Place {
         match folder.try_lock() {
             Ok(()) => Ok(folder),
             Err(fs::TryLockError::WouldBlock) => {
-                let what = format!("another `calico-ipam install` is running in {}", self.folder.display());
+                let what = format!(
+                    "another `calico-ipam install` is running in {}",
+                    self.folder.display()
+                );
                 Err(Problem::new(what).hint("stop it first: it restores Calico's plugin when it ends"))
             }
             Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &self.folder)(error)),
@@ -110,11 +116,19 @@ impl Place {
         }
         // A plugin that has appeared in the meantime is not overwritten. If the plugin has changed, the exchange keeps
         // the changed one, which becomes the backup.
-        let how = if found == Program::Missing { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
+        let how = if found == Program::Missing {
+            RenameFlags::NOREPLACE
+        } else {
+            RenameFlags::EXCHANGE
+        };
         let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
         let finished = self.finish();
         placed.and(finished)?;
-        Ok(if found == Program::Ours { Installed::Updated } else { Installed::Replaced })
+        Ok(if found == Program::Ours {
+            Installed::Updated
+        } else {
+            Installed::Replaced
+        })
     }
 
     /// Restores Calico's plugin from the backup, unless Calico has installed one in the meantime. Fails if a plugin is
@@ -130,10 +144,11 @@ impl Place {
                 Ok(true)
             }
             Program::Calicos => Ok(false),
-            Program::Unfinished => {
-                Err(Problem::new(format!("{} is being written", self.path(PLUGIN).display()))
-                    .hint("Calico's installer is running: try again in a moment"))
-            }
+            Program::Unfinished => Err(Problem::new(format!(
+                "{} is being written",
+                self.path(PLUGIN).display()
+            ))
+            .hint("Calico's installer is running: try again in a moment")),
             Program::Missing if kept => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
                 Ok(true)
@@ -150,7 +165,10 @@ impl Place {
             }
             Program::This | Program::Ours | Program::Broken => {
                 let backup = self.path(ORIGINAL);
-                let what = format!("the backup {} is missing; {PLUGIN} is left unchanged", backup.display());
+                let what = format!(
+                    "the backup {} is missing; {PLUGIN} is left unchanged",
+                    backup.display()
+                );
                 Err(Problem::new(what).hint(
                     "restart the node's calico-node pod, which installs Calico's plugin: \
                      `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \
@@ -193,7 +211,8 @@ impl Place {
         let mut file = file.map_err(cannot("create", &part))?;
         io::copy(&mut source, &mut file).map_err(cannot("write", &part))?;
         // Sets the mode again, since the umask can restrict it.
-        file.set_permissions(Permissions::from_mode(0o755)).map_err(cannot("write", &part))?;
+        file.set_permissions(Permissions::from_mode(0o755))
+            .map_err(cannot("write", &part))?;
         file.sync_all().map_err(cannot("write", &part))?;
         drop(file);
         self.rename(PART, NEXT, RenameFlags::empty())
@@ -222,16 +241,27 @@ impl Place {
         if is_whole(&file)? {
             return Ok(Program::Calicos);
         }
-        let is_old = file.metadata()?.modified()?.elapsed().is_ok_and(|age| age > WRITING);
-        Ok(if is_old { Program::Broken } else { Program::Unfinished })
+        let is_old = file
+            .metadata()?
+            .modified()?
+            .elapsed()
+            .is_ok_and(|age| age > WRITING);
+        Ok(if is_old {
+            Program::Broken
+        } else {
+            Program::Unfinished
+        })
     }
 
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
         let from = self.path(from);
         let to = self.path(to);
         renameat_with(CWD, &from, CWD, &to, flags).map_err(|error| {
-            let problem =
-                Problem::new(format!("cannot rename {} to {}: {error}", from.display(), to.display()));
+            let problem = Problem::new(format!(
+                "cannot rename {} to {}: {error}",
+                from.display(),
+                to.display()
+            ));
             let unknown = flags == RenameFlags::EXCHANGE && matches!(error, Errno::INVAL | Errno::NOSYS);
             let hint =
                 "this file system cannot exchange two names; put the program there by hand (docs/cni.md)";
@@ -310,7 +340,11 @@ fn is_whole(mut file: &File) -> io::Result<bool> {
     let number = |at: usize, bytes: usize| {
         let digits = &head[at..at + bytes];
         let add = |number: u64, digit: &u8| (number << 8) | u64::from(*digit);
-        if is_little { digits.iter().rev().fold(0, add) } else { digits.iter().fold(0, add) }
+        if is_little {
+            digits.iter().rev().fold(0, add)
+        } else {
+            digits.iter().fold(0, add)
+        }
     };
     let sections = number(0x28, 8);
     let size = number(0x3a, 2);

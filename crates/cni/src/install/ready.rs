@@ -28,8 +28,10 @@ pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, Str
         Ok(allocator.store().cluster_information().await)
     };
     let cluster = checked.await.map_err(|error: CniError| {
-        Problem::new(format!("this program cannot assign addresses on this node: {error}"))
-            .hint("Calico's plugin stays; `calico-ipam install --no-check` installs anyway")
+        Problem::new(format!(
+            "this program cannot assign addresses on this node: {error}"
+        ))
+        .hint("Calico's plugin stays; `calico-ipam install --no-check` installs anyway")
     })?;
     version(cluster.map_err(|error| Problem::new(error.to_string()))?)
 }
@@ -43,12 +45,18 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
             .is_some_and(|end| ["conf", "conflist", "json"].contains(&end))
     };
     // Runtimes use the configuration whose file name sorts first.
-    let files: BTreeSet<_> =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_configuration(path)).collect();
-    let networks =
-        files.iter().filter_map(|path| serde_json::from_slice::<Value>(&regular::read(path).ok()?).ok());
+    let files: BTreeSet<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| is_configuration(path))
+        .collect();
+    let networks = files
+        .iter()
+        .filter_map(|path| serde_json::from_slice::<Value>(&regular::read(path).ok()?).ok());
     let found = networks.filter_map(calico_plugin).next().ok_or_else(|| {
-        let what = format!("no network in {} takes its addresses from calico-ipam", folder.display());
+        let what = format!(
+            "no network in {} takes its addresses from calico-ipam",
+            folder.display()
+        );
         Problem::new(what).hint("name the folder of the CNI configuration with --conf-dir")
     })?;
     Ok(found.to_string().into_bytes())
@@ -56,8 +64,13 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
 
 /// The plugin's own configuration within a network's; `None` if the network does not use `calico-ipam`.
 fn calico_plugin(network: Value) -> Option<Value> {
-    let plugins = network["plugins"].as_array().cloned().unwrap_or_else(|| vec![network.clone()]);
-    let mut plugin = plugins.into_iter().find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;
+    let plugins = network["plugins"]
+        .as_array()
+        .cloned()
+        .unwrap_or_else(|| vec![network.clone()]);
+    let mut plugin = plugins
+        .into_iter()
+        .find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;
     plugin["name"] = network["name"].clone();
     plugin["cniVersion"] = Version::NEWEST.text().into();
     Some(plugin)
@@ -93,12 +106,25 @@ mod tests {
     fn only_a_known_version_is_replaced() {
         let judged = |calico_version: &str| {
             let calico_version = calico_version.to_owned();
-            version(Some(ClusterInformation { calico_version, ..ClusterInformation::default() })).is_ok()
+            version(Some(ClusterInformation {
+                calico_version,
+                ..ClusterInformation::default()
+            }))
+            .is_ok()
         };
         for known in ["v3.32.1", "3.32.1", &newest_known(), "v3.32.0-0.dev-12-gabc"] {
             assert!(judged(known), "{known}");
         }
-        let unknown = ["", "master", "release-v3.40", "V3.34.0", "v3.999.0", "vv3.32.1", "v3.32.x", "v3"];
+        let unknown = [
+            "",
+            "master",
+            "release-v3.40",
+            "V3.34.0",
+            "v3.999.0",
+            "vv3.32.1",
+            "v3.32.x",
+            "v3",
+        ];
         for unknown in unknown {
             assert!(!judged(unknown), "{unknown}");
         }

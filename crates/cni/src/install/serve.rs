@@ -38,9 +38,24 @@ impl State {
     fn metrics(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let values = [
-            ("in_place", "gauge", "1 if calipam is the node's calico-ipam plugin.", u64::from(self.in_place)),
-            ("replacements_total", "counter", "How often calipam replaced Calico's plugin.", self.replaced),
-            ("failures_total", "counter", "How often checking or replacing failed.", self.failed),
+            (
+                "in_place",
+                "gauge",
+                "1 if calipam is the node's calico-ipam plugin.",
+                u64::from(self.in_place),
+            ),
+            (
+                "replacements_total",
+                "counter",
+                "How often calipam replaced Calico's plugin.",
+                self.replaced,
+            ),
+            (
+                "failures_total",
+                "counter",
+                "How often checking or replacing failed.",
+                self.failed,
+            ),
         ];
         let mut text = String::new();
         let mut add = |name: &str, kind: &str, help: &str, labels: &str, value: u64| {
@@ -48,7 +63,13 @@ impl State {
             let lines = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
             let _ = text.write_str(&lines);
         };
-        add("info", "gauge", "The version of the installer.", &format!("{{version=\"{version}\"}}"), 1);
+        add(
+            "info",
+            "gauge",
+            "The version of the installer.",
+            &format!("{{version=\"{version}\"}}"),
+            1,
+        );
         for (name, kind, help, value) in values {
             add(name, kind, help, "", value);
         }
@@ -69,7 +90,9 @@ impl State {
 pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
         let Ok((stream, _)) = listener.accept().await else {
             // No file descriptor is left, or the client is already gone.
             sleep(Duration::from_millis(50)).await;
@@ -82,11 +105,16 @@ pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) 
                 let mut response = Response::new(Full::new(Bytes::from(text)));
                 *response.status_mut() = status;
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
-                response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
                 async { Ok::<_, Infallible>(response) }
             });
             let mut server = http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(LIFETIME).keep_alive(false);
+            server
+                .timer(TokioTimer::new())
+                .header_read_timeout(LIFETIME)
+                .keep_alive(false);
             // A connection error concerns only its client.
             let _ = timeout(LIFETIME, server.serve_connection(TokioIo::new(stream), service)).await;
             drop(place);
@@ -100,13 +128,26 @@ mod tests {
 
     #[test]
     fn health_has_the_reason_that_the_plugin_is_not_in_place() {
-        let state = State { reason: "Calico is not installed".into(), ..State::default() };
-        let expected = (StatusCode::SERVICE_UNAVAILABLE, "Calico is not installed\n".into());
+        let state = State {
+            reason: "Calico is not installed".into(),
+            ..State::default()
+        };
+        let expected = (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Calico is not installed\n".into(),
+        );
         assert_eq!(state.answer("/healthz"), expected);
-        let state = State { in_place: true, replaced: 3, ..state };
+        let state = State {
+            in_place: true,
+            replaced: 3,
+            ..state
+        };
         assert_eq!(state.answer("/healthz").0, StatusCode::OK);
         let (_, metrics) = state.answer("/metrics");
         assert!(metrics.contains("\ncalipam_cni_in_place 1\n"), "{metrics}");
-        assert!(metrics.contains("\ncalipam_cni_replacements_total 3\n"), "{metrics}");
+        assert!(
+            metrics.contains("\ncalipam_cni_replacements_total 3\n"),
+            "{metrics}"
+        );
     }
 }

@@ -34,7 +34,9 @@ impl Changes {
         inotify::add_watch(&events, folder, wanted)?;
         let (sender, changed) = mpsc::channel(1);
         // The thread waits in the kernel until the process ends.
-        thread::Builder::new().name("inotify".into()).spawn(move || pass_on(&events, &sender))?;
+        thread::Builder::new()
+            .name("inotify".into())
+            .spawn(move || pass_on(&events, &sender))?;
         Ok(Self { changed })
     }
 
@@ -52,7 +54,10 @@ impl Changes {
     }
 
     async fn next(&mut self) -> io::Result<()> {
-        self.changed.recv().await.ok_or_else(|| io::Error::other("the kernel no longer reports changes"))
+        self.changed
+            .recv()
+            .await
+            .ok_or_else(|| io::Error::other("the kernel no longer reports changes"))
     }
 }
 

@@ -13,13 +13,16 @@ use crate::config::Log;
 /// Starts logging to the configured targets. A file that cannot be written is not an error, since stderr gets
 /// everything.
 pub(crate) fn start(settings: &Log) {
-    let file = settings.file.as_deref().and_then(|path| match rotation::open(path, settings) {
-        Ok(file) => Some(file),
-        Err(error) => {
-            eprintln!("cannot log to {}: {error}", path.display());
-            None
-        }
-    });
+    let file = settings
+        .file
+        .as_deref()
+        .and_then(|path| match rotation::open(path, settings) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                eprintln!("cannot log to {}: {error}", path.display());
+                None
+            }
+        });
     let print = move |metadata: &Metadata<'_>, text: &str| {
         // Each line is one write, so that lines from several plugin processes do not mix. A full disk or a closed
         // stderr must not stop the plugin.
@@ -30,8 +33,12 @@ pub(crate) fn start(settings: &Log) {
         }
     };
     // A second start in the same process, as in tests, has no effect.
-    tracing::subscriber::set_global_default(Printer { level: settings.level.into(), shown: |_| true, print })
-        .ok();
+    tracing::subscriber::set_global_default(Printer {
+        level: settings.level.into(),
+        shown: |_| true,
+        print,
+    })
+    .ok();
 }
 
 /// A line in Calico's form: `<date> <time> [<LEVEL>][<pid>] ipam/<file> <line>: <message> <key>=<value> …`.
@@ -44,7 +51,10 @@ fn line(metadata: &Metadata<'_>, text: &str) -> String {
         _ => "DEBUG",
     };
     let process = std::process::id();
-    let file = metadata.file().and_then(|path| path.rsplit('/').next()).unwrap_or("");
+    let file = metadata
+        .file()
+        .and_then(|path| path.rsplit('/').next())
+        .unwrap_or("");
     let line = metadata.line().unwrap_or_default();
     format!("{time} [{level}][{process}] ipam/{file} {line}: {text}\n")
 }
@@ -67,7 +77,11 @@ mod tests {
         let print = move |metadata: &Metadata<'_>, text: &str| {
             memory.lock().unwrap().push_str(&line(metadata, text));
         };
-        let printer = Printer { level: Level::INFO.into(), shown: |_| true, print };
+        let printer = Printer {
+            level: Level::INFO.into(),
+            shown: |_| true,
+            print,
+        };
         tracing::subscriber::with_default(printer, || {
             tracing::info!(handle = "net.c1", "released\nall\u{1b}[2K");
             tracing::debug!("not shown");
@@ -75,8 +89,14 @@ mod tests {
 
         let text = printed.lock().unwrap().clone();
         let (time, rest) = text.split_at(23);
-        assert!(time.as_bytes()[10] == b' ' && time.as_bytes()[19] == b'.', "{text}");
-        assert!(rest.starts_with(&format!(" [INFO][{}] ipam/mod.rs ", std::process::id())), "{text}");
+        assert!(
+            time.as_bytes()[10] == b' ' && time.as_bytes()[19] == b'.',
+            "{text}"
+        );
+        assert!(
+            rest.starts_with(&format!(" [INFO][{}] ipam/mod.rs ", std::process::id())),
+            "{text}"
+        );
         assert!(
             rest.ends_with(": released all\\u{1b}[2K handle=\"net.c1\"\n") && text.lines().count() == 1,
             "{text}"

@@ -32,7 +32,10 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     }
     // The old file is renamed to `<name>-<time>-size<ending>`, with the time in UTC.
     let (start, ending) = name_parts(path);
-    fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))?;
+    fs::rename(
+        path,
+        path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))),
+    )?;
     let new = append(path)?;
     // An error is ignored: it only leaves too many old files.
     prune(path, settings).ok();
@@ -57,7 +60,9 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// The parts of an old file's name before and after the time.
 fn name_parts(path: &Path) -> (String, String) {
     let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
+    let ending = path
+        .extension()
+        .map(|ending| format!(".{}", ending.to_string_lossy()));
     (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
 }
 
@@ -88,8 +93,17 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
 fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
     let model = "2006-01-02T15-04-05.000";
     let (time, rest) = rest.split_at_checked(model.len())?;
-    let matches_model = |(a, b): (char, char)| if b.is_ascii_digit() { a.is_ascii_digit() } else { a == b };
-    let unpacked = [".zst", ".gz"].into_iter().find_map(|packed| rest.strip_suffix(packed)).unwrap_or(rest);
+    let matches_model = |(a, b): (char, char)| {
+        if b.is_ascii_digit() {
+            a.is_ascii_digit()
+        } else {
+            a == b
+        }
+    };
+    let unpacked = [".zst", ".gz"]
+        .into_iter()
+        .find_map(|packed| rest.strip_suffix(packed))
+        .unwrap_or(rest);
     let reason = unpacked.strip_suffix(ending)?;
     let is_time = time.chars().zip(model.chars()).all(matches_model);
     (is_time && matches!(reason, "" | "-size" | "-time")).then_some(time)
@@ -114,15 +128,25 @@ mod tests {
     fn a_large_file_is_renamed_with_its_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/cni.log");
-        let settings = Log { max_size: 1, max_count: 2, ..Log::default() };
-        open(&path, &settings).unwrap().write_all(&vec![b'x'; MEGABYTE as usize]).unwrap();
+        let settings = Log {
+            max_size: 1,
+            max_count: 2,
+            ..Log::default()
+        };
+        open(&path, &settings)
+            .unwrap()
+            .write_all(&vec![b'x'; MEGABYTE as usize])
+            .unwrap();
         open(&path, &settings).unwrap().write_all(b"new\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
 
         let parent = path.parent().unwrap();
         let found = names(parent);
         let [old, _] = &found[..] else { panic!("{found:?}") };
-        assert!(old.ends_with("-size.log") && stamp_of(&old["cni-".len()..], ".log").is_some(), "{found:?}");
+        assert!(
+            old.ends_with("-size.log") && stamp_of(&old["cni-".len()..], ".log").is_some(),
+            "{found:?}"
+        );
         assert_eq!(fs::metadata(parent.join(old)).unwrap().len(), MEGABYTE);
     }
 
@@ -139,15 +163,29 @@ mod tests {
         for name in others {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        for (number, end) in [".log", "-size.log.zst", ".log.gz", "-size.log"].into_iter().enumerate() {
+        for (number, end) in [".log", "-size.log.zst", ".log.gz", "-size.log"]
+            .into_iter()
+            .enumerate()
+        {
             let name = format!("cni-2026-01-01T00-00-0{number}.000{end}");
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();
-        open(&path, &Log { max_size: 1, max_count: 2, ..Log::default() }).unwrap();
+        open(
+            &path,
+            &Log {
+                max_size: 1,
+                max_count: 2,
+                ..Log::default()
+            },
+        )
+        .unwrap();
         let found = names(folder.path());
         assert_eq!(found.len(), 2 + others.len() + 1, "{found:?}");
-        assert!(found.contains(&"cni-2026-01-01T00-00-03.000-size.log".to_owned()), "{found:?}");
+        assert!(
+            found.contains(&"cni-2026-01-01T00-00-03.000-size.log".to_owned()),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -157,7 +195,16 @@ mod tests {
         fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();
         let other = File::open(&path).unwrap();
         flock(&other, FlockOperation::LockExclusive).unwrap();
-        open(&path, &Log { max_size: 1, ..Log::default() }).unwrap().write_all(b"y").unwrap();
+        open(
+            &path,
+            &Log {
+                max_size: 1,
+                ..Log::default()
+            },
+        )
+        .unwrap()
+        .write_all(b"y")
+        .unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), MEGABYTE + 1);
     }
 }

@@ -34,15 +34,31 @@ impl Arguments {
     pub fn read(text: &str) -> Result<Self, CniError> {
         let pairs = pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;
-        let last = |wanted: &str| pairs.iter().rev().find(|pair| pair.key == wanted).map(|pair| pair.value);
-        let ip = pairs.iter().filter(|pair| pair.key == IP).map(address).try_fold(None, |_, ip| ip)?;
+        let last = |wanted: &str| {
+            pairs
+                .iter()
+                .rev()
+                .find(|pair| pair.key == wanted)
+                .map(|pair| pair.value)
+        };
+        let ip = pairs
+            .iter()
+            .filter(|pair| pair.key == IP)
+            .map(address)
+            .try_fold(None, |_, ip| ip)?;
         let pod = match (last(POD_NAMESPACE).unwrap_or(""), last(POD_NAME).unwrap_or("")) {
             ("", _) | (_, "") => None,
             (namespace, name) => Some((namespace.to_owned(), name.to_owned())),
         };
-        let test_namespace = refuse_unknown(&pairs, TEST_KEYS).ok().and_then(|()| last(TEST_NAMESPACE));
+        let test_namespace = refuse_unknown(&pairs, TEST_KEYS)
+            .ok()
+            .and_then(|()| last(TEST_NAMESPACE));
         let test_namespace = test_namespace.filter(|text| !text.is_empty()).map(str::to_owned);
-        Ok(Self { ip, pod, test_namespace })
+        Ok(Self {
+            ip,
+            pod,
+            test_namespace,
+        })
     }
 
     /// Refuses keys that ADD does not accept when it looks for a requested address.
@@ -78,14 +94,20 @@ fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
     if ignored || unknown.is_empty() {
         return Ok(());
     }
-    Err(CniError::internal(format!("ARGS: unknown args [{}]", unknown.join(" "))))
+    Err(CniError::internal(format!(
+        "ARGS: unknown args [{}]",
+        unknown.join(" ")
+    )))
 }
 
 fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
     match pair.value.to_lowercase().as_str() {
         "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
-        other => Err(bad(pair, &format!("boolean unmarshal error: invalid input {other}"))),
+        other => Err(bad(
+            pair,
+            &format!("boolean unmarshal error: invalid input {other}"),
+        )),
     }
 }
 
@@ -102,7 +124,10 @@ fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
 }
 
 fn bad(pair: &Pair<'_>, reason: &str) -> CniError {
-    CniError::internal(format!("ARGS: error parsing value of pair {:?}: {reason}", pair.text))
+    CniError::internal(format!(
+        "ARGS: error parsing value of pair {:?}: {reason}",
+        pair.text
+    ))
 }
 
 #[cfg(test)]
@@ -116,7 +141,10 @@ mod tests {
         assert_eq!(pod, Some(("ns".into(), "web-0".into())));
         assert_eq!(read("K8S_POD_NAME=web-0"), Arguments::default());
         assert_eq!(read("K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=").pod, None);
-        assert_eq!(read("IgnoreUnknown=1;CNI_TEST_NAMESPACE=t").test_namespace, Some("t".into()));
+        assert_eq!(
+            read("IgnoreUnknown=1;CNI_TEST_NAMESPACE=t").test_namespace,
+            Some("t".into())
+        );
         assert_eq!(read("IP=fd00::1").ip, Some("fd00::1".parse().unwrap()));
         assert_eq!(read("IP=::ffff:10.0.0.1").ip, Some("10.0.0.1".parse().unwrap()));
         assert_eq!(read("IP=").ip, None);
@@ -129,12 +157,21 @@ mod tests {
             ("a", "ARGS: invalid pair \"a\""),
             ("a=b=c", "ARGS: invalid pair \"a=b=c\""),
             ("IP=10.0.0.1;", "ARGS: invalid pair \"\""),
-            ("K8S_POD_UID=x;a=b", "ARGS: unknown args [\"K8S_POD_UID=x\" \"a=b\"]"),
+            (
+                "K8S_POD_UID=x;a=b",
+                "ARGS: unknown args [\"K8S_POD_UID=x\" \"a=b\"]",
+            ),
             ("ip=10.0.0.1", "ARGS: unknown args [\"ip=10.0.0.1\"]"),
         ] {
             assert_eq!(Arguments::read(text).unwrap_err(), CniError::internal(expected));
         }
-        for text in ["IP=10.0.0.3/24", "IP=10.0.0.03", "IP=x", "IgnoreUnknown=yes", "IgnoreUnknown="] {
+        for text in [
+            "IP=10.0.0.3/24",
+            "IP=10.0.0.03",
+            "IP=x",
+            "IgnoreUnknown=yes",
+            "IgnoreUnknown=",
+        ] {
             assert!(Arguments::read(text).is_err(), "{text}");
         }
         let error = Arguments::read("IP=10.0.0.3/24").unwrap_err();

@@ -16,7 +16,14 @@ pub enum Command {
 }
 
 impl Command {
-    const ALL: [Self; 6] = [Self::Add, Self::Check, Self::Del, Self::Gc, Self::Status, Self::Version];
+    const ALL: [Self; 6] = [
+        Self::Add,
+        Self::Check,
+        Self::Del,
+        Self::Gc,
+        Self::Status,
+        Self::Version,
+    ];
 
     pub fn text(self) -> &'static str {
         match self {
@@ -88,11 +95,18 @@ impl Environment {
     /// If a variable that the command needs is malformed. Otherwise, if any are missing; the error lists them.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
-        let (missing, set): (Vec<&str>, Vec<&str>) =
-            command.needs().iter().copied().partition(|name| value(name).is_empty());
-        set.into_iter().try_for_each(|name| check_form(name, &value(name)))?;
+        let (missing, set): (Vec<&str>, Vec<&str>) = command
+            .needs()
+            .iter()
+            .copied()
+            .partition(|name| value(name).is_empty());
+        set.into_iter()
+            .try_for_each(|name| check_form(name, &value(name)))?;
         if !missing.is_empty() {
-            return Err(invalid(format!("required env variables [{}] missing", missing.join(","))));
+            return Err(invalid(format!(
+                "required env variables [{}] missing",
+                missing.join(",")
+            )));
         }
         Ok(Self {
             container: value(CONTAINER_ID),
@@ -134,7 +148,10 @@ fn check_form(name: &str, value: &str) -> Result<(), CniError> {
 
 fn check_interface(name: &str) -> Result<(), CniError> {
     if name.len() > INTERFACE_LENGTH {
-        let details = format!("interface name should be less than {} characters", INTERFACE_LENGTH + 1);
+        let details = format!(
+            "interface name should be less than {} characters",
+            INTERFACE_LENGTH + 1
+        );
         return Err(invalid("interface name is too long").with_details(details));
     }
     if name == "." || name == ".." {
@@ -152,14 +169,20 @@ mod tests {
     use super::*;
 
     fn variables(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-        entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        entries
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
     fn all_missing_variables_are_named_in_order() {
         let read = |command, entries: &[(&str, &str)]| Environment::read(command, &variables(entries));
         let error = read(Command::Add, &[(NAMESPACE, "x")]).unwrap_err();
-        assert_eq!(error.msg, "required env variables [CNI_CONTAINERID,CNI_IFNAME,CNI_PATH] missing");
+        assert_eq!(
+            error.msg,
+            "required env variables [CNI_CONTAINERID,CNI_IFNAME,CNI_PATH] missing"
+        );
         assert_eq!(error.code.number(), 4);
         let error = read(Command::Del, &[(CONTAINER_ID, "x"), (INTERFACE, "y")]).unwrap_err();
         assert_eq!(error.msg, "required env variables [CNI_PATH] missing");
@@ -177,13 +200,19 @@ mod tests {
         assert!(check("a1_b.c-d", "eth0").is_ok() && check("0", "a23456789012345").is_ok());
         for container in ["-a", "a/b", "a b", "ü", ".a", "a\n"] {
             let error = check(container, "eth0").unwrap_err();
-            assert_eq!((error.code, error.details.as_str()), (Code::InvalidEnvironment, container));
+            assert_eq!(
+                (error.code, error.details.as_str()),
+                (Code::InvalidEnvironment, container)
+            );
         }
         for interface in ["a234567890123456", ".", "..", "a/b", "a:b", "a b", "a\t"] {
             assert!(check("a", interface).is_err(), "{interface:?}");
         }
         let both = check("-a", "").unwrap_err();
-        assert_eq!(both.msg, "invalid characters in containerID", "malformed ones come before missing ones");
+        assert_eq!(
+            both.msg, "invalid characters in containerID",
+            "malformed ones come before missing ones"
+        );
         let unused = [(CONTAINER_ID, "-a"), (PATH, "x")];
         assert!(Environment::read(Command::Gc, &variables(&unused)).is_ok());
     }
@@ -207,7 +236,10 @@ mod tests {
                 && Command::Status.check_version(Version::V1_1_0).is_ok()
         );
         let error = Command::Check.check_version(Version::V0_3_1).unwrap_err();
-        assert_eq!(error, CniError::new(Code::IncompatibleVersion, "config version does not allow CHECK"));
+        assert_eq!(
+            error,
+            CniError::new(Code::IncompatibleVersion, "config version does not allow CHECK")
+        );
         assert!(Command::Gc.check_version(Version::V1_0_0).is_err());
     }
 }

@@ -47,7 +47,11 @@ pub struct CniError {
 
 impl CniError {
     pub fn new(code: Code, msg: impl Into<String>) -> Self {
-        Self { code, msg: msg.into(), details: String::new() }
+        Self {
+            code,
+            msg: msg.into(),
+            details: String::new(),
+        }
     }
 
     pub fn internal(msg: impl Into<String>) -> Self {

@@ -20,11 +20,17 @@ pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
         let is_own = |address: &&IpNet| address.addr().is_ipv4() == is_v4;
         let address = *added.addresses.iter().find(is_own).filter(|_| by_family)?;
         let routes = added.is_routed.then_some(Route { dst: address });
-        Some(OfFamily { ip: address, routes: routes.into_iter().collect() })
+        Some(OfFamily {
+            ip: address,
+            routes: routes.into_iter().collect(),
+        })
     };
     let ip = |address: &IpNet| {
         let version = if address.addr().is_ipv4() { "4" } else { "6" };
-        Ip { version: with_versions.then_some(version), address: *address }
+        Ip {
+            version: with_versions.then_some(version),
+            address: *address,
+        }
     };
     let listed = || added.addresses.iter().filter(|_| !by_family);
     Ok(to_json(&Printed {
@@ -32,7 +38,10 @@ pub fn print(added: &Added, version: Version) -> Result<Vec<u8>, CniError> {
         ip4: of_family(true),
         ip6: of_family(false),
         ips: listed().map(ip).collect(),
-        routes: listed().filter(|_| added.is_routed).map(|address| Route { dst: *address }).collect(),
+        routes: listed()
+            .filter(|_| added.is_routed)
+            .map(|address| Route { dst: *address })
+            .collect(),
         dns: with_versions.then_some(Empty {}),
     }))
 }
@@ -89,7 +98,10 @@ mod tests {
     fn result() -> Added {
         let address = |ip: &str, prefix| IpNet::new(ip.parse().unwrap(), prefix).unwrap();
         let addresses = vec![address("10.7.0.2", 29), address("fd00:7::1", 125)];
-        Added { addresses, is_routed: true }
+        Added {
+            addresses,
+            is_routed: true,
+        }
     }
 
     fn printed(result: &Added, version: Version) -> Value {
@@ -119,21 +131,36 @@ mod tests {
 
     #[test]
     fn empty_fields_are_left_out() {
-        let nothing = Added { addresses: Vec::new(), is_routed: false };
+        let nothing = Added {
+            addresses: Vec::new(),
+            is_routed: false,
+        };
         assert_eq!(printed(&nothing, Version::V1_0_0), json!({"cniVersion": "1.0.0"}));
         let expected = json!({"cniVersion": "0.3.1", "dns": {}});
         assert_eq!(printed(&nothing, Version::V0_3_1), expected);
-        let target = Added { is_routed: false, ..result() };
+        let target = Added {
+            is_routed: false,
+            ..result()
+        };
         assert_eq!(printed(&target, Version::V1_0_0)["routes"], Value::Null);
-        assert_eq!(printed(&target, Version::V0_2_0)["ip4"], json!({"ip": "10.7.0.2/29"}));
+        assert_eq!(
+            printed(&target, Version::V0_2_0)["ip4"],
+            json!({"ip": "10.7.0.2/29"})
+        );
     }
 
     #[test]
     fn the_text_is_calicos() {
-        let one = Added { addresses: vec!["10.7.0.2/32".parse().unwrap()], is_routed: true };
+        let one = Added {
+            addresses: vec!["10.7.0.2/32".parse().unwrap()],
+            is_routed: true,
+        };
         let text = String::from_utf8(print(&one, Version::V0_3_1).unwrap()).unwrap();
         let start =
             "{\n    \"cniVersion\": \"0.3.1\",\n    \"ips\": [\n        {\n            \"version\": \"4\",";
-        assert!(text.starts_with(start) && text.ends_with("\"dns\": {}\n}"), "{text}");
+        assert!(
+            text.starts_with(start) && text.ends_with("\"dns\": {}\n}"),
+            "{text}"
+        );
     }
 }

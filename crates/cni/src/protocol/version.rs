@@ -17,8 +17,15 @@ pub enum Version {
 }
 
 impl Version {
-    pub const ALL: [Self; 7] =
-        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    pub const ALL: [Self; 7] = [
+        Self::V0_1_0,
+        Self::V0_2_0,
+        Self::V0_3_0,
+        Self::V0_3_1,
+        Self::V0_4_0,
+        Self::V1_0_0,
+        Self::V1_1_0,
+    ];
     pub const NEWEST: Self = Self::V1_1_0;
 
     pub fn text(self) -> &'static str {
@@ -67,7 +74,11 @@ mod tests {
             let error = Version::parse_configuration(text).unwrap_err();
             let expected = (Code::IncompatibleVersion, "incompatible CNI versions");
             assert_eq!((error.code, error.msg.as_str()), expected);
-            assert!(error.details.contains(text) && error.details.contains("0.4.0"), "{}", error.details);
+            assert!(
+                error.details.contains(text) && error.details.contains("0.4.0"),
+                "{}",
+                error.details
+            );
         }
     }
 }

@@ -36,27 +36,40 @@ impl Client {
         fields.retain(|field, _| !["cniVersion", "name"].contains(&field.as_str()));
         let list = json!({"cniVersion": version, "name": "net", "plugins": [network]});
         fs::write(folder.path().join("net.conflist"), list.to_string()).unwrap();
-        Self { program: find(Tool::CniClient).unwrap(), folder }
+        Self {
+            program: find(Tool::CniClient).unwrap(),
+            folder,
+        }
     }
 
     /// The output of the client; `None` if it failed.
     fn call(&self, command: &str, container: &str) -> Option<Value> {
         let folder = self.folder.path();
         let mut client = Command::new(&self.program);
-        client.arg(command).arg(folder.join("net.conflist")).arg(folder.join("plugins"));
+        client
+            .arg(command)
+            .arg(folder.join("net.conflist"))
+            .arg(folder.join("plugins"));
         client.arg(folder.join("cache")).arg(container).env_clear();
-        client.env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0");
+        client.env(
+            "CNI_ARGS",
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0",
+        );
         let output = client.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         // Exit code 2 would mean that the arguments of the client are wrong.
-        assert!([Some(0), Some(1)].contains(&output.status.code()), "{command}: {error}");
+        assert!(
+            [Some(0), Some(1)].contains(&output.status.code()),
+            "{command}: {error}"
+        );
         let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
         output.status.success().then_some(printed)
     }
 
     #[track_caller]
     fn succeed(&self, command: &str, container: &str) -> Value {
-        self.call(command, container).unwrap_or_else(|| panic!("{command} of {container} failed"))
+        self.call(command, container)
+            .unwrap_or_else(|| panic!("{command} of {container} failed"))
     }
 }
 

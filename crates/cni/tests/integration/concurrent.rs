@@ -102,7 +102,11 @@ async fn live(
         _ => Duration::from_secs(60),
     };
     let assigned = timeout(patience(random), allocator.auto_assign(&request)).await;
-    count(if assigned.is_ok() { &calls.added } else { &calls.killed_adding });
+    count(if assigned.is_ok() {
+        &calls.added
+    } else {
+        &calls.killed_adding
+    });
     if let Ok(assigned) = assigned {
         let assigned = match assigned {
             Ok(assigned) => assigned,
@@ -119,7 +123,10 @@ async fn live(
     loop {
         match timeout(patience(random), allocator.release_by_handle_fully(handle)).await {
             Ok(Ok(()) | Err(calipam_assign::Error::NoHandle(_))) => return count(&calls.deleted),
-            Ok(Err(error)) => assert!(matches!(error, calipam_assign::Error::TooManyConflicts), "{error}"),
+            Ok(Err(error)) => assert!(
+                matches!(error, calipam_assign::Error::TooManyConflicts),
+                "{error}"
+            ),
             Err(_) => count(&calls.killed_deleting),
         }
     }

@@ -58,7 +58,10 @@ fn shares_a_connection(world: &World) {
 /// Runs all calls in the life of a container, for each version.
 fn conforms(world: &World, versions: &[&str]) {
     for version in versions {
-        let runtime = world.runtime().with("cniVersion", *version).with_ipam("assign_ipv6", "true");
+        let runtime = world
+            .runtime()
+            .with("cniVersion", *version)
+            .with_ipam("assign_ipv6", "true");
         life(world, &runtime, version);
     }
     collects_garbage(world);
@@ -72,7 +75,10 @@ fn life(world: &World, runtime: &Runtime, version: &str) {
     let again = addresses(&runtime.call("ADD", "c1", POD).success());
     assert!(first.len() == 2 && again.len() == 2 && first.iter().all(|address| !again.contains(address)));
     let held = world.allocated();
-    assert!(held.len() == 4 && held.iter().all(|(_, handle)| handle == "net.c1"), "{held:?}");
+    assert!(
+        held.len() == 4 && held.iter().all(|(_, handle)| handle == "net.c1"),
+        "{held:?}"
+    );
 
     check(runtime, version, &result, 0);
     assert_eq!(runtime.call("DEL", "c1", POD).success(), Value::Null);
@@ -98,11 +104,17 @@ fn assert_shape(result: &Value, version: &str) {
         "0.1.0" | "0.2.0" => {
             assert!(result["ip4"]["ip"].as_str().unwrap().ends_with("/28"), "{result}");
             assert_eq!(result["ip4"]["routes"][0]["dst"], result["ip4"]["ip"]);
-            assert!(result["ip6"]["ip"].as_str().unwrap().ends_with("/124"), "{result}");
+            assert!(
+                result["ip6"]["ip"].as_str().unwrap().ends_with("/124"),
+                "{result}"
+            );
             assert_eq!((&result["dns"], &result["ips"]), (&json!({}), &Value::Null));
         }
         "0.3.0" | "0.3.1" | "0.4.0" => {
-            assert_eq!((&first("ips")["version"], &result["dns"]), (&json!("4"), &json!({})));
+            assert_eq!(
+                (&first("ips")["version"], &result["dns"]),
+                (&json!("4"), &json!({}))
+            );
             assert_eq!(first("routes")["dst"], first("ips")["address"]);
             assert_eq!(result["ips"][1]["version"], "6");
         }
@@ -123,7 +135,10 @@ fn collects_garbage(world: &World) {
     elsewhere.call("ADD", "elsewhere", POD).success();
     assert_eq!(runtime.call("STATUS", "", "").success(), Value::Null);
     let valid = json!([{"containerID": "alive", "ifname": "eth0"}]);
-    let gc = world.runtime().with("cniVersion", "1.1.0").with("cni.dev/valid-attachments", valid);
+    let gc = world
+        .runtime()
+        .with("cniVersion", "1.1.0")
+        .with("cni.dev/valid-attachments", valid);
     assert_eq!(gc.call("GC", "", "").success(), Value::Null);
     let handles: Vec<String> = world.allocated().into_iter().map(|(_, handle)| handle).collect();
     assert!(handles.len() == 2 && handles.contains(&"net.alive".into()));

@@ -21,7 +21,10 @@ const TAKEN: usize = 64;
 /// All blocks of the pool, each with `taken` allocated addresses.
 fn blocks(taken: usize) -> Vec<TakenBlock> {
     let pool: IpNet = POOL.parse().unwrap();
-    pool.subnets(26).unwrap().map(|cidr| TakenBlock { cidr, taken }).collect()
+    pool.subnets(26)
+        .unwrap()
+        .map(|cidr| TakenBlock { cidr, taken })
+        .collect()
 }
 
 /// Adds the pool and `blocks` to a cluster. Also returns a runtime whose calls use only this pool, and a relay that
@@ -84,7 +87,11 @@ fn calls_read_ranges_of_a_node_a_pool_or_a_network() {
         number % 10 != 0
     });
     let full: IpNet = "10.9.0.0/16".parse().unwrap();
-    all.extend(full.subnets(26).unwrap().map(|cidr| TakenBlock { cidr, taken: TAKEN }));
+    all.extend(
+        full.subnets(26)
+            .unwrap()
+            .map(|cidr| TakenBlock { cidr, taken: TAKEN }),
+    );
     world.put_blocks(&all);
     let asked = Asked::of(world.keys()).unwrap();
     let on = |node: &str| Runtime::on_etcd(&asked.url()).with("nodename", node);
@@ -102,7 +109,10 @@ fn calls_read_ranges_of_a_node_a_pool_or_a_network() {
         node.call(call, container, POD);
         let ranges = asked.take();
         let unbounded: Vec<_> = ranges.iter().filter(|range| !range.is_bounded()).collect();
-        assert!(!ranges.is_empty() && unbounded.is_empty(), "{what}: {unbounded:#?}");
+        assert!(
+            !ranges.is_empty() && unbounded.is_empty(),
+            "{what}: {unbounded:#?}"
+        );
     }
 }
 
@@ -136,14 +146,21 @@ fn the_blocks_of_an_exhausted_pool_are_read_once() {
         };
         let refused = || {
             let (code, text) = add("c1").error();
-            assert!(code == 999 && text.contains("No IPs available in pools"), "{text}");
+            assert!(
+                code == 999 && text.contains("No IPs available in pools"),
+                "{text}"
+            );
         };
         refused();
         relay.take_bytes();
         let begun = Instant::now();
         refused();
         // On a busy machine, the notes about full blocks may have expired by then.
-        let most = if begun.elapsed() < Duration::from_secs(2) { 20 } else { MOST_OF_ALL };
+        let most = if begun.elapsed() < Duration::from_secs(2) {
+            20
+        } else {
+            MOST_OF_ALL
+        };
         assert_read(&relay, most, "refused again at once");
         thread::sleep(Duration::from_millis(5_100));
         refused();

@@ -20,7 +20,15 @@ use crate::world::World;
 
 /// All system calls that change a folder or its files, except for file creation. A kill after a file was created is
 /// tested as a kill before the next change.
-const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
+const CHANGES: [&str; 7] = [
+    "renameat2",
+    "rename",
+    "unlink",
+    "copy_file_range",
+    "write",
+    "fchmod",
+    "fsync",
+];
 
 #[test]
 fn it_replaces_calicos_plugin_and_restores_it() {
@@ -28,7 +36,11 @@ fn it_replaces_calicos_plugin_and_restores_it() {
     let said = node.succeed("install");
     assert!(said.contains("Calico's, which is kept"), "{said}");
     node.assert_installed(30);
-    let version = Command::new(node.path("calico-ipam")).arg("-v").output().unwrap().stdout;
+    let version = Command::new(node.path("calico-ipam"))
+        .arg("-v")
+        .output()
+        .unwrap()
+        .stdout;
     assert!(version.starts_with(b"calipam "), "{version:?}");
 
     node.succeed("install");
@@ -78,10 +90,18 @@ fn without_an_installation_nothing_is_removed() {
 fn on_a_full_disk_nothing_is_left() {
     let node = Node::with_calico(30);
     let mut shell = Command::new("sh");
-    shell.args(["-c", r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#]).arg(PLUGIN);
-    let full = shell.args(["install", "--no-check", "--bin-dir"]).arg(node.folder.path()).output();
+    shell
+        .args(["-c", r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#])
+        .arg(PLUGIN);
+    let full = shell
+        .args(["install", "--no-check", "--bin-dir"])
+        .arg(node.folder.path())
+        .output();
     let full = Outcome::from(full.unwrap());
-    assert!(full.code == Some(1) && full.stderr.contains("cannot write "), "{full:?}");
+    assert!(
+        full.code == Some(1) && full.stderr.contains("cannot write "),
+        "{full:?}"
+    );
     node.assert_calicos(30);
 }
 
@@ -91,8 +111,12 @@ fn a_broken_plugin_is_replaced_by_the_original() {
     let broken = || {
         let whole = fs::read("/bin/sh").unwrap();
         node.write("calico-ipam", &whole[..whole.len() - 100]);
-        let file = fs::File::options().write(true).open(node.path("calico-ipam")).unwrap();
-        file.set_modified(SystemTime::now() - Duration::from_mins(2)).unwrap();
+        let file = fs::File::options()
+            .write(true)
+            .open(node.path("calico-ipam"))
+            .unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_mins(2))
+            .unwrap();
     };
     broken();
     // There is no original.
@@ -125,7 +149,11 @@ fn another_version_of_itself_is_not_kept_as_calicos() {
     let mut other = fs::read(PLUGIN).unwrap();
     other.extend_from_slice(b"another version");
     node.write("other", &other);
-    assert!(Place::new(node.folder.path(), &node.path("other")).install().is_ok());
+    assert!(
+        Place::new(node.folder.path(), &node.path("other"))
+            .install()
+            .is_ok()
+    );
     fs::remove_file(node.path("other")).unwrap();
     let said = node.succeed("install");
     assert!(said.contains("another version of itself"), "{said}");
@@ -179,9 +207,11 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
         }
         node
     };
-    for (order, installed, overwritten) in
-        [("install", false, false), ("install", true, true), ("uninstall", true, false)]
-    {
+    for (order, installed, overwritten) in [
+        ("install", false, false),
+        ("install", true, true),
+        ("uninstall", true, false),
+    ] {
         let newest = if overwritten { 31 } else { 30 };
         let least = if order == "install" { 8 } else { 2 };
         let mut killed = 0;
@@ -191,10 +221,15 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
                 let node = begin(installed, overwritten);
                 let mut strace = Command::new("strace");
                 strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={change}")]);
-                strace.args(["-e", &format!("inject={change}:signal=SIGKILL:when={step}")]).arg(PLUGIN);
+                strace
+                    .args(["-e", &format!("inject={change}:signal=SIGKILL:when={step}")])
+                    .arg(PLUGIN);
                 strace.arg(order).arg("--bin-dir").arg(node.folder.path());
-                let status =
-                    strace.args((order == "install").then_some("--no-check")).output().unwrap().status;
+                let status = strace
+                    .args((order == "install").then_some("--no-check"))
+                    .output()
+                    .unwrap()
+                    .status;
                 if status.success() {
                     break;
                 }
@@ -230,8 +265,11 @@ pub(crate) fn configuration(world: &World) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let network = json!({"name": "net", "cniVersion": "0.3.1", "plugins": [world.runtime().configuration, {"type": "portmap"}]});
     fs::write(folder.path().join("10-calico.conflist"), network.to_string()).unwrap();
-    fs::write(folder.path().join("00-other.conf"), json!({"name": "x", "type": "bridge"}).to_string())
-        .unwrap();
+    fs::write(
+        folder.path().join("00-other.conf"),
+        json!({"name": "x", "type": "bridge"}).to_string(),
+    )
+    .unwrap();
     pipe(&folder.path().join("01-pipe.conf"));
     folder
 }
@@ -243,12 +281,22 @@ fn it_is_not_installed_if_it_could_not_assign() {
     let install = |node: &Node| {
         let mut command = Command::new(PLUGIN);
         command.arg("install").arg("--bin-dir").arg(node.folder.path());
-        Outcome::from(command.arg("--conf-dir").arg(folder.path()).env_clear().output().unwrap())
+        Outcome::from(
+            command
+                .arg("--conf-dir")
+                .arg(folder.path())
+                .env_clear()
+                .output()
+                .unwrap(),
+        )
     };
     let node = Node::with_calico(30);
     world.put_information("v3.99.0");
     let refused = install(&node);
-    assert!(refused.code != Some(0) && refused.stderr.contains("Calico v3.99.0 is newer"), "{refused:?}");
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("Calico v3.99.0 is newer"),
+        "{refused:?}"
+    );
     assert!(refused.stderr.contains("hint: "), "{refused:?}");
     node.assert_calicos(30);
 
@@ -263,6 +311,9 @@ fn it_is_not_installed_if_it_could_not_assign() {
     node.run(&["uninstall"]);
     let refused = install(&node);
     let said = "cannot assign addresses on this node";
-    assert!(refused.code != Some(0) && refused.stderr.contains(said), "{refused:?}");
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains(said),
+        "{refused:?}"
+    );
     node.assert_calicos(30);
 }

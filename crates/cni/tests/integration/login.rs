@@ -16,7 +16,10 @@ fn left(noted: &Path) -> Vec<String> {
         // A killed process without a parent can be a zombie.
         !state.is_empty() && !state.contains(") Z ")
     };
-    text.lines().filter(|id| is_running(id)).map(str::to_owned).collect()
+    text.lines()
+        .filter(|id| is_running(id))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The client runs the plugin a second time if the first run fails.

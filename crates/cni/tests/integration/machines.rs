@@ -58,11 +58,21 @@ fn a_machine_keeps_its_addresses() {
     start_pod(server, "virt-launcher-vm-2", &json!({}));
     let second = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).success();
     assert_eq!(addresses(&second), addresses(&first));
-    assert!(second["ips"][0]["address"].as_str().unwrap().ends_with("/32"), "{second}");
+    assert!(
+        second["ips"][0]["address"].as_str().unwrap().ends_with("/32"),
+        "{second}"
+    );
     // The target of a migration has the same address, without routes.
-    start_pod(server, "virt-launcher-vm-3", &json!({"kubevirt.io/migrationJobUID": "m"}));
+    start_pod(
+        server,
+        "virt-launcher-vm-3",
+        &json!({"kubevirt.io/migrationJobUID": "m"}),
+    );
     let target = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
-    assert_eq!((addresses(&target), &target["routes"]), (addresses(&first), &Value::Null));
+    assert_eq!(
+        (addresses(&target), &target["routes"]),
+        (addresses(&first), &Value::Null)
+    );
     let attribute = owners(server);
     assert_eq!(attribute["secondary"]["pod"], "virt-launcher-vm-2");
     assert_eq!(attribute["alternateOwnerAttrs"]["pod"], "virt-launcher-vm-3");
@@ -79,10 +89,16 @@ fn a_machine_keeps_its_addresses() {
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     // A pod without its instance gets no address, because the addresses belong to the next instance.
     let (code, text) = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).error();
-    assert!(code == 999 && text.contains("virtualmachineinstances.kubevirt.io \"vm\" not found"), "{text}");
+    assert!(
+        code == 999 && text.contains("virtualmachineinstances.kubevirt.io \"vm\" not found"),
+        "{text}"
+    );
     delete(server, &format!("{PODS}/virt-launcher-vm-3"));
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
-    assert_eq!(runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0, 999);
+    assert_eq!(
+        runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0,
+        999
+    );
 }
 
 /// The first owner record in the only block.
@@ -99,7 +115,11 @@ fn without_persistence_a_launcher_is_any_pod() {
     start_machine(server);
     runtime.call("ADD", "c1", &args("virt-launcher-vm-1")).success();
     assert_eq!(world.allocated()[0].1, "net.c1");
-    start_pod(server, "virt-launcher-vm-2", &json!({"kubevirt.io/migrationJobUID": "m"}));
+    start_pod(
+        server,
+        "virt-launcher-vm-2",
+        &json!({"kubevirt.io/migrationJobUID": "m"}),
+    );
     let (code, text) = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).error();
     assert!(code == 999 && text.contains("migration target"), "{text}");
     runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
@@ -120,7 +140,9 @@ fn without_persistence_a_launcher_is_any_pod() {
 
 /// Sets whether machines keep their addresses.
 fn set_persistence(world: &World, persistence: &str) {
-    world.edit(&Key::IpamConfig, |config| config["kubeVirtVMAddressPersistence"] = persistence.into());
+    world.edit(&Key::IpamConfig, |config| {
+        config["kubeVirtVMAddressPersistence"] = persistence.into()
+    });
 }
 
 /// A pod whose instance was replaced by another one of the same name gets no address. The machine keeps its addresses.
@@ -133,13 +155,19 @@ fn pods_of_replaced_instances_get_nothing(world: &World) {
     create(server, INSTANCES, &[instance]).unwrap();
     let (code, text) = runtime.call("ADD", "c5", &args("virt-launcher-vm-4")).error();
     assert!(code == 999 && text.contains("VMI UID mismatch"), "{text}");
-    let check = world.runtime().with("cniVersion", "1.0.0").call("CHECK", "c4", &args("virt-launcher-vm-4"));
+    let check = world
+        .runtime()
+        .with("cniVersion", "1.0.0")
+        .call("CHECK", "c4", &args("virt-launcher-vm-4"));
     assert_eq!(check.error(), (code, text));
     runtime.call("DEL", "c4", &args("virt-launcher-vm-4")).success();
 
     // The address still belongs to the machine, although no pod has it now.
     let held = world.allocated();
-    assert!(held.len() == 2 && held.iter().any(|(_, handle)| handle == "net.vmi.ns.vm"), "{held:?}");
+    assert!(
+        held.len() == 2 && held.iter().any(|(_, handle)| handle == "net.vmi.ns.vm"),
+        "{held:?}"
+    );
     start_pod(server, "virt-launcher-vm-5", &json!({}));
     runtime.call("ADD", "c5", &args("virt-launcher-vm-5")).success();
     assert_eq!(world.allocated(), held);

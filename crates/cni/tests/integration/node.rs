@@ -18,7 +18,9 @@ pub(crate) struct Node {
 impl Node {
     /// A node on which Calico has installed its plugin of a version.
     pub(crate) fn with_calico(version: u32) -> Self {
-        let node = Self { folder: tempfile::tempdir().unwrap() };
+        let node = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
         node.calico_installs(version);
         node
     }
@@ -44,7 +46,12 @@ impl Node {
 
     pub(crate) fn order(&self, words: &[&str]) -> Command {
         let mut command = Command::new(PLUGIN);
-        command.args(words).arg("--bin-dir").arg(self.folder.path()).arg("--no-check").env_clear();
+        command
+            .args(words)
+            .arg("--bin-dir")
+            .arg(self.folder.path())
+            .arg("--no-check")
+            .env_clear();
         command
     }
 
@@ -87,8 +94,18 @@ impl Node {
     pub(crate) fn assert_installed(&self, version: u32) {
         self.assert_files(&["calico-ipam", "calico-ipam.calico"]);
         assert_eq!(self.place().plugin().unwrap(), Program::This);
-        assert_eq!(fs::metadata(self.path("calico-ipam")).unwrap().permissions().mode() & 0o7777, 0o755);
-        assert_eq!(fs::read(self.path("calico-ipam.calico")).unwrap(), calicos(version));
+        assert_eq!(
+            fs::metadata(self.path("calico-ipam"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o7777,
+            0o755
+        );
+        assert_eq!(
+            fs::read(self.path("calico-ipam.calico")).unwrap(),
+            calicos(version)
+        );
     }
 
     /// Asserts that Calico's plugin of a version is in place, next to a backup of version `kept`.

@@ -27,14 +27,29 @@ fn the_program_does_what_the_outlook_predicts() {
     let (mut given, mut refused) = (0, 0);
     for seed in 0..CLUSTERS {
         put_cluster(&world, &mut Rng::new(seed));
-        for (node, family) in [("a", Family::V4), ("b", Family::V4), ("a", Family::V6), ("b", Family::V6)] {
+        for (node, family) in [
+            ("a", Family::V4),
+            ("b", Family::V4),
+            ("a", Family::V6),
+            ("b", Family::V6),
+        ] {
             let snapshot = world.observe();
             let request = NextAddress::new(node, family, &[]);
             let outlook = Outlook::new(&snapshot).expect("all is known");
             let predicted = outlook.next(&request).outcome;
-            let of_node = snapshot.nodes.iter().find(|stored| stored.value.name == node).unwrap();
-            let remembered = outlook.refusal(&of_node.value, family, &[]).expect("all is known");
-            assert_eq!(remembered.is_none(), predicted.is_ok(), "{seed} {node} {family:?}");
+            let of_node = snapshot
+                .nodes
+                .iter()
+                .find(|stored| stored.value.name == node)
+                .unwrap();
+            let remembered = outlook
+                .refusal(&of_node.value, family, &[])
+                .expect("all is known");
+            assert_eq!(
+                remembered.is_none(),
+                predicted.is_ok(),
+                "{seed} {node} {family:?}"
+            );
 
             let wants = |wanted: Family| if wanted == family { "true" } else { "false" };
             let runtime = world
@@ -107,6 +122,10 @@ fn put_block(world: &World, cidr: IpNet, owner: &str, taken: usize) {
     let records = vec![json!({"handle_id": "others"}); taken];
     let value = values::block(&cidr.to_string(), format!("host:{owner}"), records);
     world.create(&Key::Block(cidr), &value);
-    let key = AffinityKey { kind: AffinityType::Host, node: owner.to_owned(), cidr };
+    let key = AffinityKey {
+        kind: AffinityType::Host,
+        node: owner.to_owned(),
+        cidr,
+    };
     world.create(&Key::Affinity(key), &json!({"state": "confirmed"}));
 }

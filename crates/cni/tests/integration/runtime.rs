@@ -59,10 +59,17 @@ impl Outcome {
 
 /// The addresses in a result of any version, without their prefix lengths.
 pub(crate) fn addresses(result: &Value) -> Vec<String> {
-    let listed = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
+    let listed = result["ips"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|ip| &ip["address"]);
     let by_family = ["ip4", "ip6"].into_iter().map(|family| &result[family]["ip"]);
     let texts = listed.chain(by_family).filter_map(Value::as_str);
-    texts.filter_map(|text| text.split('/').next()).map(str::to_owned).collect()
+    texts
+        .filter_map(|text| text.split('/').next())
+        .map(str::to_owned)
+        .collect()
 }
 
 impl Runtime {
@@ -77,7 +84,11 @@ impl Runtime {
         for (name, value) in datastore.as_object().into_iter().flatten() {
             configuration[name] = value.clone();
         }
-        Self { configuration, variables: BTreeMap::new(), folder }
+        Self {
+            configuration,
+            variables: BTreeMap::new(),
+            folder,
+        }
     }
 
     pub(crate) fn on_etcd(endpoints: &str) -> Self {
@@ -152,8 +163,16 @@ impl Runtime {
 /// Runs the plugin with no other environment variables than `variables`.
 pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)], stdin: Stdio) -> Outcome {
     let mut plugin = Command::new(PLUGIN);
-    plugin.args(arguments).env_clear().envs(variables.iter().copied()).stdin(stdin);
-    let child = plugin.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the plugin starts");
+    plugin
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .stdin(stdin);
+    let child = plugin
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the plugin starts");
     wait(child)
 }
 
@@ -164,6 +183,10 @@ pub(crate) fn wait(child: Child) -> Outcome {
 impl From<Output> for Outcome {
     fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the plugin writes text");
-        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 }

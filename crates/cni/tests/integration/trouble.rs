@@ -22,7 +22,10 @@ fn a_dead_etcd_is_an_error_that_may_pass() {
     for command in ["ADD", "DEL", "CHECK"] {
         let runtime = Runtime::on_etcd("http://127.0.0.1:1,http://127.0.0.1:2").with("cniVersion", "1.0.0");
         let (code, text) = runtime.call(command, "c", "").error();
-        assert!(code == 11 && text.contains("connection refused"), "{command}: {code} {text}");
+        assert!(
+            code == 11 && text.contains("connection refused"),
+            "{command}: {code} {text}"
+        );
     }
 }
 
@@ -35,7 +38,10 @@ fn a_paused_etcd_is_an_error_that_may_pass() {
             let runtime = Runtime::on_etcd(&etcd.endpoint());
             scope.spawn(move || {
                 let (code, text) = runtime.call(command, "c", "").error();
-                assert!(code == 11 && text.contains("no answer within 4 s"), "{command}: {code} {text}");
+                assert!(
+                    code == 11 && text.contains("no answer within 4 s"),
+                    "{command}: {code} {text}"
+                );
             });
         }
     });
@@ -59,12 +65,19 @@ fn another_endpoint_is_used_if_one_does_not_answer() {
 fn del_finds_a_borrowed_address_by_the_result_of_add() {
     let world = World::etcd();
     // Node b owns the block.
-    world.runtime().with("nodename", "b").call("ADD", "other", "IP=10.7.0.1").success();
+    world
+        .runtime()
+        .with("nodename", "b")
+        .call("ADD", "other", "IP=10.7.0.1")
+        .success();
     let runtime = world.runtime().with("cniVersion", "1.0.0");
     let result = runtime.call("ADD", "c1", "IP=10.7.0.2").success();
     world.delete(&handle("net.c1"));
     runtime.call_after("DEL", "c1", "", &result).success();
-    assert_eq!(world.allocated(), [("10.7.0.1".to_owned(), "net.other".to_owned())]);
+    assert_eq!(
+        world.allocated(),
+        [("10.7.0.1".to_owned(), "net.other".to_owned())]
+    );
     // If a wrong result contains the address of another container, the address is kept.
     let wrong = json!({"cniVersion": "1.0.0", "ips": [{"address": "10.7.0.1/32"}]});
     runtime.call_after("DEL", "c1", "", &wrong).success();
@@ -78,7 +91,10 @@ fn del_passes_over_objects_that_cannot_be_changed_safely() {
     for damage in [json!([0, 1]), json!("none")] {
         for state in ["sound", "missing", "undecodable"] {
             let world = World::etcd();
-            let runtime = world.runtime().with_ipam("assign_ipv6", "true").with("cniVersion", "1.0.0");
+            let runtime = world
+                .runtime()
+                .with_ipam("assign_ipv6", "true")
+                .with("cniVersion", "1.0.0");
             let result = runtime.call("ADD", "c1", "").success();
             runtime.call("ADD", "c2", "").success();
             let (key, mut block) = block_in(&world, "/assignment/ipv4/");
@@ -126,7 +142,10 @@ fn del_tidies_up_handles_in_any_state() {
 
     // A handle that counts too much is removed. A crash after the first of the two writes of an ADD leaves this handle.
     runtime.call("ADD", "c1", "").success();
-    world.create(&handle("net.crashed"), &json!({"block": {"10.7.0.0/28": 1}, "deleted": false}));
+    world.create(
+        &handle("net.crashed"),
+        &json!({"block": {"10.7.0.0/28": 1}, "deleted": false}),
+    );
     runtime.call("DEL", "crashed", "").success();
     runtime.call("DEL", "c1", "").success();
     world.assert_empty();
@@ -136,7 +155,10 @@ fn del_tidies_up_handles_in_any_state() {
     let (key, mut block) = block_in(&world, "/assignment/");
     block["attributes"][0]["handle_id"] = "ns.web-0".into();
     world.create(&key, &block);
-    world.create(&handle("ns.web-0"), &json!({"block": {block["cidr"].as_str().unwrap(): 1}}));
+    world.create(
+        &handle("ns.web-0"),
+        &json!({"block": {block["cidr"].as_str().unwrap(): 1}}),
+    );
     world.delete(&handle("net.c1"));
     runtime.call("DEL", "c1", POD).success();
     world.assert_empty();
@@ -145,15 +167,24 @@ fn del_tidies_up_handles_in_any_state() {
 /// The key and value of the only block with `part` in its key.
 fn block_in(world: &World, part: &str) -> (Key, Value) {
     let entries = world.keys().entries().unwrap();
-    let (key, (value, _)) = entries.iter().find(|(key, _)| key.contains(part)).expect("a block");
-    (Key::parse(key).unwrap().unwrap(), serde_json::from_slice(value).unwrap())
+    let (key, (value, _)) = entries
+        .iter()
+        .find(|(key, _)| key.contains(part))
+        .expect("a block");
+    (
+        Key::parse(key).unwrap().unwrap(),
+        serde_json::from_slice(value).unwrap(),
+    )
 }
 
 #[test]
 fn a_family_that_fails_leaves_nothing_of_the_other() {
     let world = World::etcd();
-    let small =
-        |runtime: Runtime| runtime.with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["small"]));
+    let small = |runtime: Runtime| {
+        runtime
+            .with_ipam("assign_ipv6", "true")
+            .with_ipam("ipv6_pools", json!(["small"]))
+    };
     world.put_pool("small", json!({"cidr": "fd00:8::/128", "blockSize": 128}));
     small(world.runtime()).call("ADD", "first", "").success();
     let (code, text) = small(world.runtime()).call("ADD", "second", "").error();
@@ -161,10 +192,16 @@ fn a_family_that_fails_leaves_nothing_of_the_other() {
     assert!(code == 999 && text.starts_with(expected), "{text}");
     // If the second family has no pool at all, the allocator fails. Calico's plugin would leave the IPv4 address
     // allocated.
-    let none =
-        world.runtime().with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["fd00:9::/64"]));
+    let none = world
+        .runtime()
+        .with_ipam("assign_ipv6", "true")
+        .with_ipam("ipv6_pools", json!(["fd00:9::/64"]));
     assert_eq!(none.call("ADD", "third", "").error().0, 999);
-    assert!(world.allocated().iter().all(|(_, handle)| handle == "net.first"), "{:?}", world.allocated());
+    assert!(
+        world.allocated().iter().all(|(_, handle)| handle == "net.first"),
+        "{:?}",
+        world.allocated()
+    );
     small(world.runtime()).call("DEL", "first", "").success();
     world.assert_empty();
 }
@@ -180,7 +217,10 @@ fn without_a_lock_the_work_goes_on() {
         let runtime = runtime.with("ipam_lock_file", place.display().to_string());
         let outcome = runtime.call("ADD", "c", "");
         outcome.success();
-        assert!(outcome.stderr.contains("continuing without the lock"), "{outcome:?}");
+        assert!(
+            outcome.stderr.contains("continuing without the lock"),
+            "{outcome:?}"
+        );
         runtime.call("DEL", "c", "").success();
         runtime
     });
@@ -214,23 +254,38 @@ fn the_log_goes_to_stderr_and_to_a_file_and_never_to_stdout() {
     let runtime = world.runtime();
     let outcome = runtime.call("ADD", "c", "");
     outcome.success();
-    assert!(outcome.stderr.contains("[INFO]") && outcome.stderr.contains("assigned 10.7.0."), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("[INFO]") && outcome.stderr.contains("assigned 10.7.0."),
+        "{outcome:?}"
+    );
     let quiet = world.runtime().with("log_level", "error").call("DEL", "c", "");
-    assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(
+        (quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()),
+        (Some(0), "", "")
+    );
 
     let path = runtime.folder().join("new/cni.log");
     let runtime = runtime.with("log_file_path", path.display().to_string());
     runtime.add_and_delete("c", "");
     let log = fs::read_to_string(&path).unwrap();
-    assert!(log.contains("assigned 10.7.0.") && log.contains("released"), "{log}");
+    assert!(
+        log.contains("assigned 10.7.0.") && log.contains("released"),
+        "{log}"
+    );
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
     // A log that cannot be written is not an error.
-    runtime.with("log_file_path", "/proc/none/cni.log").add_and_delete("c", "");
+    runtime
+        .with("log_file_path", "/proc/none/cni.log")
+        .add_and_delete("c", "");
 }
 
 /// The last log line of a call, without the numbers.
 fn last_line(call: &Outcome) -> String {
-    let line = call.stderr.lines().find(|line| line.contains(" milliseconds=")).expect("a last line");
+    let line = call
+        .stderr
+        .lines()
+        .find(|line| line.contains(" milliseconds="))
+        .expect("a last line");
     let (_, line) = line.split_once(": ").unwrap();
     let field = |field: &str| match field.split_once('=') {
         Some(("requests", "0")) | None => field.to_owned(),
@@ -252,20 +307,41 @@ fn every_call_logs_its_subject_and_cost_at_its_end() {
         |block: &str| format!(r#"container="c" pod="ns/web-0" node="a" block="{block}" milliseconds"#);
 
     let add = runtime.call("ADD", "c", POD);
-    let block = block_in(&world, "/assignment/").1["cidr"].as_str().unwrap().to_owned();
+    let block = block_in(&world, "/assignment/").1["cidr"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(last_line(&add), format!("ADD done {} requests", about(&block)));
-    assert_eq!(last_line(&runtime.call("CHECK", "c", POD)), format!("CHECK done {} requests", about("")));
+    assert_eq!(
+        last_line(&runtime.call("CHECK", "c", POD)),
+        format!("CHECK done {} requests", about(""))
+    );
     let taken = format!("{POD};IP={}", addresses(&add.success())[0]);
-    assert_eq!(last_line(&runtime.call("ADD", "c", &taken)), format!("ADD failed {} requests", about("")));
-    assert_eq!(last_line(&runtime.call("DEL", "c", POD)), format!("DEL done {} requests", about(&block)));
+    assert_eq!(
+        last_line(&runtime.call("ADD", "c", &taken)),
+        format!("ADD failed {} requests", about(""))
+    );
+    assert_eq!(
+        last_line(&runtime.call("DEL", "c", POD)),
+        format!("DEL done {} requests", about(&block))
+    );
     let dead = Runtime::on_etcd("http://127.0.0.1:1,http://127.0.0.1:2").call("ADD", "c", POD);
     assert_eq!(last_line(&dead), format!("ADD failed {} requests=0", about("")));
 
     let of_node = r#"container="" pod="" node="a" block="" milliseconds"#;
-    assert_eq!(last_line(&runtime.call("STATUS", "", "")), format!("STATUS done {of_node} requests"));
-    assert_eq!(last_line(&runtime.call("GC", "", "")), format!("GC failed {of_node} requests=0"));
+    assert_eq!(
+        last_line(&runtime.call("STATUS", "", "")),
+        format!("STATUS done {of_node} requests")
+    );
+    assert_eq!(
+        last_line(&runtime.call("GC", "", "")),
+        format!("GC failed {of_node} requests=0")
+    );
     let runtime = runtime.with("cni.dev/valid-attachments", json!([]));
-    assert_eq!(last_line(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
+    assert_eq!(
+        last_line(&runtime.call("GC", "", "")),
+        format!("GC done {of_node} requests")
+    );
 }
 
 /// A pipe without a reader, a folder or a link can be at the path of one of the plugin's files.
@@ -280,9 +356,17 @@ fn unusual_files_next_to_the_lock_do_not_block() {
     let runtime = runtime.with("nodename_file", at("nodename").display().to_string());
     let runtime = runtime.with("log_file_path", at("cni.log").display().to_string());
 
-    for name in ["cni/ipam_upgraded", "calipam_labelled", "calipam_full_ipv4", "nodename", "cni.log"] {
+    for name in [
+        "cni/ipam_upgraded",
+        "calipam_labelled",
+        "calipam_full_ipv4",
+        "nodename",
+        "cni.log",
+    ] {
         for kind in ["pipe", "folder", "link to nothing", "link"] {
-            fs::remove_file(at(name)).or_else(|_| fs::remove_dir(at(name))).ok();
+            fs::remove_file(at(name))
+                .or_else(|_| fs::remove_dir(at(name)))
+                .ok();
             match kind {
                 "pipe" => mknodat(CWD, at(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
                 "folder" => fs::create_dir(at(name)).unwrap(),
@@ -303,7 +387,10 @@ fn unusual_files_next_to_the_lock_do_not_block() {
 #[test]
 fn calls_for_one_container_at_the_same_time_leave_nothing() {
     let world = World::etcd();
-    let runtime = world.runtime().with("cniVersion", "1.1.0").with("cni.dev/valid-attachments", json!([]));
+    let runtime = world
+        .runtime()
+        .with("cniVersion", "1.1.0")
+        .with("cni.dev/valid-attachments", json!([]));
     let stdin = runtime.configuration.to_string();
     for _ in 0..3 {
         let commands = ["ADD", "DEL", "GC", "ADD", "ADD", "CHECK", "DEL", "GC", "ADD"];
@@ -311,10 +398,16 @@ fn calls_for_one_container_at_the_same_time_leave_nothing() {
         for (command, child) in running {
             let ended = wait(child);
             // CHECK may find no address.
-            assert!(ended.code == Some(0) || command == "CHECK", "{command}: {ended:?}");
+            assert!(
+                ended.code == Some(0) || command == "CHECK",
+                "{command}: {ended:?}"
+            );
         }
         let held = world.allocated();
-        assert!(held.len() <= 4 && held.iter().all(|(_, handle)| handle == "net.c"), "{held:?}");
+        assert!(
+            held.len() <= 4 && held.iter().all(|(_, handle)| handle == "net.c"),
+            "{held:?}"
+        );
         runtime.call("DEL", "c", "").success();
         world.assert_empty();
     }
@@ -333,7 +426,9 @@ fn a_requested_address_has_the_prefix_of_a_single_address() {
 fn prefixed_variables_override_the_configuration() {
     let world = World::etcd();
     let mut runtime = world.runtime();
-    runtime.variables.insert("CALICO_ETCD_ENDPOINTS".into(), "http://127.0.0.1:1".into());
+    runtime
+        .variables
+        .insert("CALICO_ETCD_ENDPOINTS".into(), "http://127.0.0.1:1".into());
     assert_eq!(runtime.call("ADD", "c", "").error().0, 11);
     world.assert_empty();
 }
@@ -343,7 +438,10 @@ fn prefixed_variables_override_the_configuration() {
 fn a_proxy_that_is_not_used_is_not_an_error() {
     let world = World::kubernetes(Flavour::Classic);
     let mut runtime = world.runtime();
-    for (name, value) in [("HTTPS_PROXY", "http://u:hunter2@:1"), ("NO_PROXY", "10.0.0.0/8, ;,,:80,")] {
+    for (name, value) in [
+        ("HTTPS_PROXY", "http://u:hunter2@:1"),
+        ("NO_PROXY", "10.0.0.0/8, ;,,:80,"),
+    ] {
         runtime.variables.insert(name.into(), value.into());
     }
     runtime.add_and_delete("c", "");
@@ -362,7 +460,11 @@ fn an_error_names_the_proxy_in_between() {
     let through = "https://api.invalid:6443 through the proxy http://127.0.0.1:1: ";
     for (proxy, code, expected) in [
         ("http://u:hunter2@127.0.0.1:1", 11, through),
-        ("http://u:hunter2@", 999, "cannot use HTTPS_PROXY: it is not the URL of a proxy"),
+        (
+            "http://u:hunter2@",
+            999,
+            "cannot use HTTPS_PROXY: it is not the URL of a proxy",
+        ),
     ] {
         runtime.variables.insert("HTTPS_PROXY".into(), proxy.into());
         let (found, text) = runtime.call("ADD", "c", "").error();

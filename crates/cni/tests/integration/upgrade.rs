@@ -76,13 +76,22 @@ fn a_failure_half_way_starts_the_cluster_again() {
     assert!(reason.contains("lock"), "{reason}");
     let after = cluster(&world);
     assert_eq!(after["spec"]["datastoreReady"], true);
-    assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    assert_ne!(
+        after["metadata"]["resourceVersion"],
+        before["metadata"]["resourceVersion"]
+    );
 }
 
 /// Creates a running pod on node `a` with these addresses, the first of which is its `podIP`.
 fn pod_with(world: &World, addresses: &[&str]) {
     let spec = json!({"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
-    world.create(&Key::Pod { namespace: "ns".into(), name: "web-0".into() }, &json!({"spec": spec}));
+    world.create(
+        &Key::Pod {
+            namespace: "ns".into(),
+            name: "web-0".into(),
+        },
+        &json!({"spec": spec}),
+    );
     let all: Vec<Value> = addresses.iter().map(|address| json!({"ip": address})).collect();
     edit(world.server(), "/api/v1/namespaces/ns/pods/web-0/status", |pod| {
         pod["status"] = json!({"podIP": addresses[0], "podIPs": all, "phase": "Running"});
@@ -118,7 +127,11 @@ impl Node {
 
     fn migrate(&self, world: &World) -> Result<(), String> {
         let (addresses, plugins) = (self.networks(), vec![self.plugin()]);
-        let files = NodeFiles { addresses, plugins, wait: Duration::ZERO };
+        let files = NodeFiles {
+            addresses,
+            plugins,
+            wait: Duration::ZERO,
+        };
         block_on(migrate(&world.settings(), "a", &files)).map_err(|error| error.to_string())
     }
 }

@@ -28,10 +28,16 @@ struct Watcher {
 
 impl Watcher {
     fn start(mut command: Command) -> Self {
-        command.args(["--watch", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
+        command
+            .args(["--watch", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let line = lines.find(|line| line.contains("serving /metrics")).expect("it serves");
+        let mut lines = BufReader::new(child.stderr.take().unwrap())
+            .lines()
+            .map(Result::unwrap);
+        let line = lines
+            .find(|line| line.contains("serving /metrics"))
+            .expect("it serves");
         let address = line.rsplit(' ').next().unwrap().to_owned();
         // Continues to read the installer's log, so that the installer does not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
@@ -85,7 +91,9 @@ fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     // before the plugin is back, or while it is put there.
     let replaced = || {
         let metrics = watcher.get("/metrics");
-        let line = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
         line.unwrap().parse::<u32>().unwrap()
     };
     for version in 21..=28 {
@@ -105,7 +113,9 @@ fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
     // Calico's installer may first remove the plugin, as older versions did. A second run of `calico-ipam install` is
     // refused.
     fs::remove_file(node.path("calico-ipam")).unwrap();
-    wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
+    wait_until("a missing plugin is put there", || {
+        node.path("calico-ipam").exists()
+    });
     let error = node.fail("install");
     assert!(error.contains("is running"), "{error}");
 
@@ -151,19 +161,33 @@ fn the_node_records_which_plugin_it_uses() {
     let folder = configuration(&world);
     let annotation = || {
         let node = world.get(&Key::Node("a".into())).unwrap();
-        node["metadata"]["annotations"]["calipam.io/cni-plugin"].as_str().map(str::to_owned)
+        node["metadata"]["annotations"]["calipam.io/cni-plugin"]
+            .as_str()
+            .map(str::to_owned)
     };
     let calico_is = |version: &str| {
         let information = Key::ClusterInformation("default".into());
-        world.edit(&information, |cluster| cluster["spec"]["calicoVersion"] = version.into());
+        world.edit(&information, |cluster| {
+            cluster["spec"]["calicoVersion"] = version.into()
+        });
     };
     let node = Node::with_calico(30);
     let mut command = Command::new(PLUGIN);
-    command.args(["install", "--node", "a"]).arg("--bin-dir").arg(node.folder.path());
-    command.arg("--conf-dir").arg(folder.path()).env_clear().env("KUBECONFIG", world.server().kubeconfig());
+    command
+        .args(["install", "--node", "a"])
+        .arg("--bin-dir")
+        .arg(node.folder.path());
+    command
+        .arg("--conf-dir")
+        .arg(folder.path())
+        .env_clear()
+        .env("KUBECONFIG", world.server().kubeconfig());
     let mut watcher = Watcher::start(command);
     wait_until("the node is annotated", || annotation().is_some());
-    assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        annotation().unwrap(),
+        format!("calipam {}", env!("CARGO_PKG_VERSION"))
+    );
     node.assert_installed(30);
 
     // If Calico is updated to a version that calipam does not support, Calico's plugin is left in place.
@@ -176,7 +200,9 @@ fn the_node_records_which_plugin_it_uses() {
     wait_until("the node is annotated again", || annotation().is_some());
     node.assert_installed(31);
     node.calico_installs(30);
-    wait_until("a known version is replaced", || watcher.has("calipam_cni_replacements_total 3"));
+    wait_until("a known version is replaced", || {
+        watcher.has("calipam_cni_replacements_total 3")
+    });
     assert_eq!(watcher.end(), Some(0));
     assert_eq!(annotation(), None);
     node.assert_calicos(30);

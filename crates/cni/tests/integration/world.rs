@@ -47,12 +47,18 @@ impl World {
     pub(crate) fn kubernetes(flavour: Flavour) -> Self {
         let world = Self(Server::kubernetes(flavour));
         for name in ["a", "b"] {
-            world.create(&Key::Node(name.into()), &json!({"spec": {"podCIDR": "10.7.0.64/26"}}));
+            world.create(
+                &Key::Node(name.into()),
+                &json!({"spec": {"podCIDR": "10.7.0.64/26"}}),
+            );
         }
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
         create(world.server(), "/api/v1/namespaces", &[namespace]).unwrap();
         world.put_pools();
-        world.create(&Key::IpamConfig, &json!({"strictAffinity": false, "autoAllocateBlocks": true}));
+        world.create(
+            &Key::IpamConfig,
+            &json!({"strictAffinity": false, "autoAllocateBlocks": true}),
+        );
         world.put_information("v3.32.1");
         world
     }
@@ -70,7 +76,10 @@ impl World {
 
     /// Creates a node of Calico.
     pub(crate) fn put_node(&self, name: &str, labels: &Value) {
-        self.create(&Key::Node(name.into()), &json!({"metadata": {"labels": labels}, "spec": {}}));
+        self.create(
+            &Key::Node(name.into()),
+            &json!({"metadata": {"labels": labels}, "spec": {}}),
+        );
     }
 
     pub(crate) fn put_information(&self, version: &str) {
@@ -91,7 +100,10 @@ impl World {
     pub(crate) fn relayed(&self) -> (Runtime, Relay) {
         if let Server::Etcd(etcd) = &self.0 {
             let relay = Relay::to(etcd.port);
-            return (Runtime::on_etcd(&format!("http://127.0.0.1:{}", relay.port)), relay);
+            return (
+                Runtime::on_etcd(&format!("http://127.0.0.1:{}", relay.port)),
+                relay,
+            );
         }
         let (server, runtime) = (self.server(), self.runtime());
         let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
@@ -100,7 +112,10 @@ impl World {
         let kubeconfig = runtime.folder().join("kubeconfig");
         let text = text.replace(&format!(":{port}"), &format!(":{}", relay.port));
         std::fs::write(&kubeconfig, text).unwrap();
-        (runtime.with("kubernetes", json!({"kubeconfig": kubeconfig})), relay)
+        (
+            runtime.with("kubernetes", json!({"kubeconfig": kubeconfig})),
+            relay,
+        )
     }
 
     /// A runtime on node `a`.
@@ -116,7 +131,11 @@ impl World {
     /// An allocator with a connection of its own.
     pub(crate) async fn allocator(&self) -> Allocator<AllocatorStore> {
         let consent = Consent::from_runtime("a test");
-        Allocator::new(AllocatorStore::connect(&self.settings(), Selecting::All, consent).await.unwrap())
+        Allocator::new(
+            AllocatorStore::connect(&self.settings(), Selecting::All, consent)
+                .await
+                .unwrap(),
+        )
     }
 
     /// All data, as calipam's datastore code reads it.
@@ -135,28 +154,45 @@ impl World {
     pub(crate) fn assert_empty(&self) {
         let snapshot = self.observe();
         assert_eq!(allocated(&snapshot), []);
-        let handles: Vec<String> =
-            snapshot.handles.iter().map(|handle| handle.value.id().to_string()).collect();
+        let handles: Vec<String> = snapshot
+            .handles
+            .iter()
+            .map(|handle| handle.value.id().to_string())
+            .collect();
         assert!(handles.is_empty(), "{handles:?}");
         let report = calipam_check::check(&snapshot, &Options::default());
-        let findings: Vec<_> = report.findings.iter().map(|finding| format!("{finding:?}")).collect();
+        let findings: Vec<_> = report
+            .findings
+            .iter()
+            .map(|finding| format!("{finding:?}"))
+            .collect();
         assert!(findings.is_empty(), "{findings:#?}");
     }
 }
 
 /// Runs async work on a runtime of its own.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
 }
 
 /// The allocated addresses with their handles, ascending.
 fn allocated(snapshot: &Snapshot) -> Vec<(String, String)> {
-    let blocks = snapshot.blocks.iter().map(|block| block.value.content.sound().expect("a sound block"));
+    let blocks = snapshot
+        .blocks
+        .iter()
+        .map(|block| block.value.content.sound().expect("a sound block"));
     let records = blocks.flat_map(|block| block.allocations()).map(|held| {
         let handle = held.attribute.handle().map(|handle| handle.to_string());
         (held.address, handle.unwrap_or_default())
     });
     let mut records: Vec<_> = records.collect();
     records.sort();
-    records.into_iter().map(|(address, handle)| (address.to_string(), handle)).collect()
+    records
+        .into_iter()
+        .map(|(address, handle)| (address.to_string(), handle))
+        .collect()
 }

@@ -67,7 +67,11 @@ pub struct AllocatorStore {
 
 impl AllocatorStore {
     pub(crate) fn new(records: Box<dyn Records>, consent: Consent) -> Self {
-        Self { records, changed: Mutex::default(), _consent: consent }
+        Self {
+            records,
+            changed: Mutex::default(),
+            _consent: consent,
+        }
     }
 
     /// The client, if the datastore is Kubernetes.
@@ -93,9 +97,13 @@ impl AllocatorStore {
             None => Key::IpamConfiguration(DEFAULT.to_owned()),
         };
         let found = self.read(&[Query::Get(key)]).await?;
-        let mut configs =
-            found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));
-        Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
+        let mut configs = found
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Option::<IpamConfig>::from(entry.record));
+        Ok(configs
+            .next()
+            .is_none_or(|config| config.keeps_addresses_of_machines()))
     }
 
     /// The cluster's resource ClusterInformation, with the version of Calico; `None` if there is none.

@@ -18,7 +18,10 @@ pub(crate) struct Span {
 
 impl Span {
     fn of(text: String) -> Self {
-        Self { first: text.clone(), last: text }
+        Self {
+            first: text.clone(),
+            last: text,
+        }
     }
 }
 
@@ -27,7 +30,9 @@ pub(crate) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {
             let several = net.subnets(SHARED_V4.max(net.prefix_len())).into_iter().flatten();
-            several.map(|net| Span::of(beginning(&net.network().to_string()))).collect()
+            several
+                .map(|net| Span::of(beginning(&net.network().to_string())))
+                .collect()
         }
         IpNet::V6(net) => v6(net.network(), net.broadcast()),
     }
@@ -39,7 +44,10 @@ pub(crate) fn beginnings(pool: IpNet) -> Vec<String> {
     match pool {
         IpNet::V4(pool) => {
             let numbers = if pool.prefix_len() <= 8 { 1 } else { 2 };
-            let subnets = pool.subnets(pool.prefix_len().max(8 * numbers)).into_iter().flatten();
+            let subnets = pool
+                .subnets(pool.prefix_len().max(8 * numbers))
+                .into_iter()
+                .flatten();
             let beginning = subnets.map(|net| {
                 let first = net.network().octets().into_iter().take(numbers.into());
                 first.map(|number| format!("{number}.")).collect()
@@ -49,7 +57,12 @@ pub(crate) fn beginnings(pool: IpNet) -> Vec<String> {
         IpNet::V6(pool) => {
             // The text of an address abbreviates zeros differently, depending on the numbers after them.
             let shared = usize::from(pool.prefix_len() / 16);
-            let numbers = pool.network().segments().into_iter().take(shared).take_while(|number| *number > 0);
+            let numbers = pool
+                .network()
+                .segments()
+                .into_iter()
+                .take(shared)
+                .take_while(|number| *number > 0);
             vec![numbers.map(|number| format!("{number:x}:")).collect()]
         }
     }
@@ -57,20 +70,30 @@ pub(crate) fn beginnings(pool: IpNet) -> Vec<String> {
 
 /// Returns an IPv4 address up to and including its last dot.
 fn beginning(address: &str) -> String {
-    address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
+    address
+        .rsplit_once('.')
+        .map_or(address, |(begin, _)| begin)
+        .to_owned()
+        + "."
 }
 
 /// The spans of an IPv6 block, whose addresses differ only in the last number.
 fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     if first.segments()[7] != 0 {
-        return vec![Span { first: format!("{first}-"), last: format!("{last}-") }];
+        return vec![Span {
+            first: format!("{first}-"),
+            last: format!("{last}-"),
+        }];
     }
     let mut spans = vec![Span::of(format!("{first}-"))];
     if first != last {
         // The text of an address abbreviates its zeros differently if its last number is 0.
         let one = Ipv6Addr::from(u128::from(first) + 1).to_string();
         let shared = one.trim_end_matches('1').to_owned();
-        spans.push(Span { first: format!("{shared}1"), last: format!("{shared}f") });
+        spans.push(Span {
+            first: format!("{shared}1"),
+            last: format!("{shared}f"),
+        });
     }
     spans
 }
@@ -90,7 +113,11 @@ mod tests {
 
     /// The blocks of all sizes in `around`, which is a /20 or a /116.
     fn blocks(around: IpNet) -> impl Iterator<Item = IpNet> {
-        let prefixes = if around.addr().is_ipv4() { 20..=32 } else { 116..=128 };
+        let prefixes = if around.addr().is_ipv4() {
+            20..=32
+        } else {
+            116..=128
+        };
         prefixes.flat_map(move |prefix| around.subnets(prefix).unwrap())
     }
 
@@ -118,7 +145,10 @@ mod tests {
                 let form = |text: &str| text.replace(['.', ':'], "-");
                 let other: Vec<Span> = spans
                     .iter()
-                    .map(|span| Span { first: form(&span.first), last: form(&span.last) })
+                    .map(|span| Span {
+                        first: form(&span.first),
+                        last: form(&span.last),
+                    })
                     .collect();
                 let is_found_there = beyond.contains(&block) || has(&other, &form(&dashed(block)));
                 assert!(is_found && is_found_there, "{block} in {net}: {spans:?}");
@@ -149,7 +179,10 @@ mod tests {
             for far in net.subnets(size).unwrap() {
                 let block = IpNet::new(far.broadcast(), smallest).unwrap().trunc();
                 let key = dashed(block);
-                assert!(found.iter().any(|begin| key.starts_with(begin)), "{key} in {pool}");
+                assert!(
+                    found.iter().any(|begin| key.starts_with(begin)),
+                    "{key} in {pool}"
+                );
             }
         }
     }
@@ -160,10 +193,18 @@ mod tests {
         assert_eq!(of("10.7.4.64/26"), [Span::of("10.7.4.".into())]);
         let v6 = of("fd00::7:abc0/122");
         let pool: IpNet = "fd00::7:0/112".parse().unwrap();
-        let keys = pool.subnets(122).unwrap().filter(|block| has(&v6, &dashed(*block))).count();
+        let keys = pool
+            .subnets(122)
+            .unwrap()
+            .filter(|block| has(&v6, &dashed(*block)))
+            .count();
         assert_eq!(keys, 1);
         let small = of("fd00::7:40/122");
-        let keys = pool.subnets(122).unwrap().filter(|block| has(&small, &dashed(*block))).count();
+        let keys = pool
+            .subnets(122)
+            .unwrap()
+            .filter(|block| has(&small, &dashed(*block)))
+            .count();
         assert!((1..300).contains(&keys), "{keys}");
     }
 }

@@ -82,7 +82,9 @@ impl Attempt {
                 if let Some(inner) = io.get_ref().and_then(|inner| self.cause(inner)) {
                     return Some(inner);
                 }
-                found = found.or_else(|| self.alert_text(&io.to_string())).or_else(|| self.io(io));
+                found = found
+                    .or_else(|| self.alert_text(&io.to_string()))
+                    .or_else(|| self.io(io));
             } else if source.to_string().starts_with("dns error") {
                 return Some(Cause::NameNotResolved);
             }
@@ -115,7 +117,9 @@ impl Attempt {
     /// connection.
     fn alert_text(self, text: &str) -> Option<Cause> {
         let (_, name) = text.split_once("received fatal alert: ")?;
-        let known = REFUSALS.into_iter().chain([AlertDescription::CertificateRequired]);
+        let known = REFUSALS
+            .into_iter()
+            .chain([AlertDescription::CertificateRequired]);
         let alert = known.into_iter().find(|alert| format!("{alert:?}") == name);
         let unknown = || Cause::Tls(format!("the server answered with the alert {name}"));
         Some(alert.map_or_else(unknown, |alert| self.alert(alert)))
@@ -173,7 +177,11 @@ mod tests {
     use super::*;
 
     fn attempt(has_certificate: bool) -> Attempt {
-        Attempt { timeout: 60, connect: 5, has_certificate }
+        Attempt {
+            timeout: 60,
+            connect: 5,
+            has_certificate,
+        }
     }
 
     #[test]
@@ -187,7 +195,10 @@ mod tests {
         assert_eq!(cause(wrapped), Some(Cause::ClientCertificateRefused));
         let text = io::Error::other("received fatal alert: UnknownCA");
         assert_eq!(cause(text), Some(Cause::ClientCertificateRefused));
-        assert_eq!(cause(io::ErrorKind::ConnectionRefused.into()), Some(Cause::Refused));
+        assert_eq!(
+            cause(io::ErrorKind::ConnectionRefused.into()),
+            Some(Cause::Refused)
+        );
         assert_eq!(cause(io::ErrorKind::TimedOut.into()), Some(Cause::TimedOut(5)));
         assert_eq!(cause(io::Error::other("no idea")), None);
     }
@@ -196,9 +207,18 @@ mod tests {
     fn an_alert_refuses_the_certificate_or_asks_for_one() {
         let cause =
             |alert, has_certificate| attempt(has_certificate).tls(&rustls::Error::AlertReceived(alert));
-        assert_eq!(cause(AlertDescription::BadCertificate, true), Cause::ClientCertificateRefused);
-        assert_eq!(cause(AlertDescription::BadCertificate, false), Cause::ClientCertificateRequired);
-        assert_eq!(cause(AlertDescription::CertificateRequired, true), Cause::ClientCertificateRequired);
+        assert_eq!(
+            cause(AlertDescription::BadCertificate, true),
+            Cause::ClientCertificateRefused
+        );
+        assert_eq!(
+            cause(AlertDescription::BadCertificate, false),
+            Cause::ClientCertificateRequired
+        );
+        assert_eq!(
+            cause(AlertDescription::CertificateRequired, true),
+            Cause::ClientCertificateRequired
+        );
         let other = Cause::Tls("the server answered with the alert ProtocolVersion".into());
         assert_eq!(cause(AlertDescription::ProtocolVersion, true), other);
     }

@@ -90,8 +90,10 @@ impl Failure {
 
     /// True if the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
-        let is_busy =
-            matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_) | Self::NoSpace);
+        let is_busy = matches!(
+            self,
+            Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_) | Self::NoSpace
+        );
         is_busy || self.is_transient() || self.is_given_up()
     }
 
@@ -112,5 +114,9 @@ impl Failure {
 }
 
 fn after_colon(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(": {text}") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(": {text}")
+    }
 }

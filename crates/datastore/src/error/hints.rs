@@ -94,10 +94,21 @@ fn weight(failure: &Failure) -> u8 {
 
 /// The ClusterRole rules that grant the permissions, as YAML, with a line for each rule.
 fn rules(permissions: &[Permission]) -> String {
-    let line = |Rule { group, resources, verbs }: &Rule<'_>| {
-        format!("- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}", verbs.join(", "))
+    let line = |Rule {
+                    group,
+                    resources,
+                    verbs,
+                }: &Rule<'_>| {
+        format!(
+            "- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}",
+            verbs.join(", ")
+        )
     };
-    Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
+    Permission::rules(permissions)
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Suggests reading a snapshot of an etcd that cannot be read itself.
@@ -141,9 +152,10 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
             "is etcd running there, and is the port right (usually 2379)? Set the endpoints with ETCD_ENDPOINTS or {}",
             [Call::connected(ENDPOINTS)],
         ),
-        Cause::NameNotResolved => {
-            Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::connected(ENDPOINTS)])
-        }
+        Cause::NameNotResolved => Hint::new(
+            "check the host names in ETCD_ENDPOINTS or {}",
+            [Call::connected(ENDPOINTS)],
+        ),
         Cause::Broken(_) => "retry; if it happens again, see etcd's log".into(),
         Cause::ServerWantsTls => Hint::new(
             "write the endpoint as https://…, and give the CA certificate with ETCD_CA_CERT_FILE (field \
@@ -226,12 +238,20 @@ mod tests {
     use crate::error::Tried;
 
     fn connect(failures: &[Failure]) -> Error {
-        let tried = |failure: &Failure| Tried { endpoint: "https://a:2379".into(), failure: failure.clone() };
+        let tried = |failure: &Failure| Tried {
+            endpoint: "https://a:2379".into(),
+            failure: failure.clone(),
+        };
         Error::Connect(failures.iter().map(tried).collect())
     }
 
     fn request(server: Server, failure: Failure) -> Error {
-        Error::Request { server, endpoint: String::new(), what: String::new(), failure }
+        Error::Request {
+            server,
+            endpoint: String::new(),
+            what: String::new(),
+            failure,
+        }
     }
 
     #[test]
@@ -243,7 +263,12 @@ mod tests {
 
     #[test]
     fn the_same_cause_has_another_hint_for_each_server() {
-        let text = |server| request(server, Cause::CertificateNotTrusted.into()).hint().unwrap().text;
+        let text = |server| {
+            request(server, Cause::CertificateNotTrusted.into())
+                .hint()
+                .unwrap()
+                .text
+        };
         assert!(text(Server::Etcd).contains("ETCD_CA_CERT_FILE"));
         assert!(text(Server::Kubernetes).contains("certificate-authority"));
     }
@@ -252,20 +277,58 @@ mod tests {
     fn a_write_that_is_denied_needs_another_permission_than_a_read() {
         let denied = || Failure::PermissionDenied(String::new());
         let (endpoint, what) = (String::new(), String::new());
-        let write = Error::Write { server: Server::Etcd, endpoint, what, failure: denied() };
+        let write = Error::Write {
+            server: Server::Etcd,
+            endpoint,
+            what,
+            failure: denied(),
+        };
         assert!(write.hint().unwrap().text.contains("readwrite"));
-        assert!(!request(Server::Etcd, denied()).hint().unwrap().text.contains("readwrite"));
+        assert!(
+            !request(Server::Etcd, denied())
+                .hint()
+                .unwrap()
+                .text
+                .contains("readwrite")
+        );
     }
 
     #[test]
     fn missing_permissions_become_rules_of_a_role() {
-        let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
+        let pods = |verb| Permission {
+            group: String::new(),
+            resource: "pods".into(),
+            verb,
+        };
         let group = "crd.projectcalico.org";
-        let blocks = |verb| Permission { group: group.into(), resource: "ipamblocks".into(), verb };
-        let pools = Permission { group: group.into(), resource: "ippools".into(), verb: "list" };
-        let handles = Permission { group: group.into(), resource: "ipamhandles".into(), verb: "list" };
-        let missing = vec![pods("get"), pods("list"), blocks("get"), blocks("list"), handles, pools];
-        let error = Error::Permission { endpoint: "e".into(), user: Some("jane".into()), missing };
+        let blocks = |verb| Permission {
+            group: group.into(),
+            resource: "ipamblocks".into(),
+            verb,
+        };
+        let pools = Permission {
+            group: group.into(),
+            resource: "ippools".into(),
+            verb: "list",
+        };
+        let handles = Permission {
+            group: group.into(),
+            resource: "ipamhandles".into(),
+            verb: "list",
+        };
+        let missing = vec![
+            pods("get"),
+            pods("list"),
+            blocks("get"),
+            blocks("list"),
+            handles,
+            pools,
+        ];
+        let error = Error::Permission {
+            endpoint: "e".into(),
+            user: Some("jane".into()),
+            missing,
+        };
         let said = "e: the user jane lacks permissions: get, list pods; get, list ipamblocks (crd.projectcalico.org); \
             list ipamhandles, ippools (crd.projectcalico.org)";
         assert_eq!(error.to_string(), said);
@@ -281,7 +344,9 @@ mod tests {
     fn errors_that_operators_meet_have_hints() {
         let file = |kind| Error::File(calipam_files::Error::new("backup.db", kind));
         for error in [
-            Error::NoCalico { location: String::new() },
+            Error::NoCalico {
+                location: String::new(),
+            },
             file(FileError::Empty),
             file(FileError::UnknownKind(String::new())),
             file(FileError::SnapshotCut(String::new())),

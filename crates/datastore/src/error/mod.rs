@@ -115,14 +115,23 @@ impl Permission {
     /// The rules that grant the given permissions, ordered by group.
     pub fn rules(permissions: &[Self]) -> Vec<Rule<'_>> {
         let mut verbs: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for Self { group, resource, verb } in permissions {
+        for Self {
+            group,
+            resource,
+            verb,
+        } in permissions
+        {
             verbs.entry((group, resource)).or_default().push(verb);
         }
         let mut rules: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
         for ((group, resource), verbs) in verbs {
             rules.entry((group, verbs)).or_default().push(resource);
         }
-        let rule = |((group, verbs), resources)| Rule { group, resources, verbs };
+        let rule = |((group, verbs), resources)| Rule {
+            group,
+            resources,
+            verbs,
+        };
         rules.into_iter().map(rule).collect()
     }
 }
@@ -130,7 +139,10 @@ impl Permission {
 impl Error {
     /// Any other reason, with what helps.
     pub(crate) fn other(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
-        Self::Other { message: message.into(), hint: hint.into() }
+        Self::Other {
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 
     /// True if the user must change the command line or the settings, which leads to exit code 2. All other errors lead
@@ -152,7 +164,10 @@ impl Error {
     pub fn may_pass(&self) -> bool {
         match self {
             // Only a proxy rejects reads in this way, and may accept them later.
-            Self::Request { failure: Failure::Conflict(_) | Failure::Refused { .. }, .. } => true,
+            Self::Request {
+                failure: Failure::Conflict(_) | Failure::Refused { .. },
+                ..
+            } => true,
             Self::Request { failure, .. } | Self::Write { failure, .. } => failure.may_pass(),
             _ => false,
         }
@@ -201,13 +216,26 @@ impl Error {
 }
 
 fn tries(tried: &[Tried]) -> String {
-    joined(tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure)), "; ")
+    joined(
+        tried
+            .iter()
+            .map(|tried| format!("{}: {}", tried.endpoint, tried.failure)),
+        "; ",
+    )
 }
 
 /// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
 fn missing_rules(permissions: &[Permission]) -> String {
-    let rule = |Rule { group, resources, verbs }: &Rule<'_>| {
-        let group = if group.is_empty() { String::new() } else { format!(" ({group})") };
+    let rule = |Rule {
+                    group,
+                    resources,
+                    verbs,
+                }: &Rule<'_>| {
+        let group = if group.is_empty() {
+            String::new()
+        } else {
+            format!(" ({group})")
+        };
         format!("{} {}{group}", verbs.join(", "), resources.join(", "))
     };
     joined(Permission::rules(permissions).iter().map(rule), "; ")
@@ -219,7 +247,10 @@ mod tests {
 
     #[test]
     fn all_endpoints_are_named_and_only_settings_are_usage_errors() {
-        let tried = |endpoint: &str, failure| Tried { endpoint: endpoint.into(), failure };
+        let tried = |endpoint: &str, failure| Tried {
+            endpoint: endpoint.into(),
+            failure,
+        };
         let error = Error::Connect(vec![
             tried("https://a:2379", Cause::Refused.into()),
             tried("https://b:2379", Failure::WrongPassword),

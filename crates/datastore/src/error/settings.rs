@@ -28,18 +28,28 @@ pub enum SettingsErrorKind {
 
 impl SettingsError {
     pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
-        Self { kind: SettingsErrorKind::Invalid, message: message.into(), hint: hint.into() }
+        Self {
+            kind: SettingsErrorKind::Invalid,
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 
     pub(crate) fn unreadable(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
-        Self { kind: SettingsErrorKind::Unreadable, ..Self::invalid(message, hint) }
+        Self {
+            kind: SettingsErrorKind::Unreadable,
+            ..Self::invalid(message, hint)
+        }
     }
 
     pub(crate) fn unknown_datastore(name: &str) -> Self {
         let hint =
             "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x";
         let kind = SettingsErrorKind::UnknownDatastore(name.to_owned());
-        Self { kind, ..Self::invalid(format!("unknown datastore type {name:?}"), hint) }
+        Self {
+            kind,
+            ..Self::invalid(format!("unknown datastore type {name:?}"), hint)
+        }
     }
 
     pub fn no_endpoints() -> Self {
@@ -47,7 +57,10 @@ impl SettingsError {
             "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",
             [Call::connected(ENDPOINTS)],
         );
-        Self { kind: SettingsErrorKind::NoEndpoints, ..Self::invalid("no etcd endpoints are set", hint) }
+        Self {
+            kind: SettingsErrorKind::NoEndpoints,
+            ..Self::invalid("no etcd endpoints are set", hint)
+        }
     }
 
     /// The error for a context without the kubeconfig that would define it.
@@ -56,7 +69,10 @@ impl SettingsError {
             "name the kubeconfig that has it with KUBECONFIG or {}",
             [Call::connected(["--kubeconfig", "FILE"])],
         );
-        Self::invalid(format!("the context {context:?} is named, but no kubeconfig is"), hint)
+        Self::invalid(
+            format!("the context {context:?} is named, but no kubeconfig is"),
+            hint,
+        )
     }
 
     pub fn hint(&self) -> Hint {

@@ -34,14 +34,20 @@ pub(crate) struct EtcdStore {
 
 impl EtcdStore {
     pub(crate) fn new(client: Arc<EtcdClient>) -> Self {
-        Self { connection: Connection::new(&client) }
+        Self {
+            connection: Connection::new(&client),
+        }
     }
 
     /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many unwanted
     /// keys.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
-        Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
+        Ok(all
+            .iter()
+            .filter_map(|answer| decode(query, answer))
+            .flatten()
+            .collect())
     }
 
     /// Reads ranges. Retries temporary failures at any endpoint that answers. Does not retry after a timeout if there
@@ -64,7 +70,11 @@ impl EtcdStore {
     }
 
     fn refused(&self, reason: &str) -> StoreError {
-        unavailable(self.connection.current().write_error("a record", Failure::Other(reason.to_owned())))
+        unavailable(
+            self.connection
+                .current()
+                .write_error("a record", Failure::Other(reason.to_owned())),
+        )
     }
 }
 
@@ -86,7 +96,10 @@ impl Records for EtcdStore {
         let mut answers = answers.iter();
         for (query, ranges) in queries.iter().zip(ranges) {
             let answers = answers.by_ref().take(ranges.len());
-            match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
+            match answers
+                .map(|answer| decode(query, answer))
+                .collect::<Option<Vec<_>>>()
+            {
                 Some(entries) => found.push(entries.concat()),
                 None => found.push(self.filtered(query).await?),
             }
@@ -123,7 +136,9 @@ impl Records for EtcdStore {
         let write = |client: Arc<EtcdClient>| async move { client.write(transaction, &path).await };
         let response = self.connection.ask(write).await.map_err(unavailable)?;
         if response.succeeded() {
-            return Ok(Revision::Etcd(response.header().map_or(0, |header| header.revision())));
+            return Ok(Revision::Etcd(
+                response.header().map_or(0, |header| header.revision()),
+            ));
         }
         let is_there =
             |answer: &TxnOpResponse| matches!(answer, TxnOpResponse::Get(found) if !found.kvs().is_empty());
@@ -143,7 +158,9 @@ fn ranges(query: &Query) -> Vec<Range> {
         Query::BlockKey(_) => Range::key(path).keys_only(),
         Query::BlockKeys(pools) | Query::BlockRevisions(pools) => {
             let beginnings: BTreeSet<String> = pools.iter().flat_map(|pool| beginnings(*pool)).collect();
-            let inside = beginnings.into_iter().map(|begin| Range::prefix(&format!("{path}{begin}")));
+            let inside = beginnings
+                .into_iter()
+                .map(|begin| Range::prefix(&format!("{path}{begin}")));
             let outside = pools.iter().flat_map(|pool| blocks_holding_elsewhere(*pool));
             let outside = outside.map(|larger| Range::key(Key::Block(larger).to_string()));
             return inside.chain(outside).map(Range::keys_only).collect();
@@ -171,7 +188,10 @@ fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {
         let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;
         let record = query.decode(&key, entry.value)?;
-        Some(Entry { record, revision: Revision::Etcd(entry.mod_revision) })
+        Some(Entry {
+            record,
+            revision: Revision::Etcd(entry.mod_revision),
+        })
     });
     (!answer.more()).then(|| records.collect())
 }

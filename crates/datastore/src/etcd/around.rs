@@ -28,16 +28,39 @@ pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<
 }
 
 async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
-    let mut reader = Reader { client, snapshot: Snapshot::default(), revision: 0, known: BTreeSet::new() };
-    reader.read(configuration().into_iter().chain(lookup.first_keys().iter().filter_map(range_of))).await?;
+    let mut reader = Reader {
+        client,
+        snapshot: Snapshot::default(),
+        revision: 0,
+        known: BTreeSet::new(),
+    };
+    reader
+        .read(
+            configuration()
+                .into_iter()
+                .chain(lookup.first_keys().iter().filter_map(range_of)),
+        )
+        .await?;
     let taken_at = crate::clock::now();
     let blocks = lookup.blocks(&reader.snapshot);
     reader.read(blocks.iter().filter_map(range_of)).await?;
 
     let named = lookup.named(&reader.snapshot);
-    reader.read(named.keys.iter().filter_map(range_of).chain(named_endpoints(&named))).await?;
+    reader
+        .read(
+            named
+                .keys
+                .iter()
+                .filter_map(range_of)
+                .chain(named_endpoints(&named)),
+        )
+        .await?;
 
-    let Reader { mut snapshot, revision, .. } = reader;
+    let Reader {
+        mut snapshot,
+        revision,
+        ..
+    } = reader;
     snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_read(ETCD_SOURCES);
     snapshot.mark_partial(PARTLY_READ_SOURCES);
@@ -54,7 +77,9 @@ struct Reader<'c> {
 
 impl Reader<'_> {
     async fn read(&mut self, ranges: impl Iterator<Item = Range>) -> Result<()> {
-        let ranges: Vec<Range> = ranges.filter(|range| self.known.insert(range.start.clone())).collect();
+        let ranges: Vec<Range> = ranges
+            .filter(|range| self.known.insert(range.start.clone()))
+            .collect();
         for some in ranges.chunks(MAX_OPERATIONS) {
             let found = match self.revision {
                 0 => self.client.get(some, "the related objects").await?,
@@ -66,7 +91,9 @@ impl Reader<'_> {
             if self.revision == 0 {
                 self.revision = found.revision;
             }
-            found.entries().for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
+            found
+                .entries()
+                .for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
         }
         Ok(())
     }
@@ -80,12 +107,19 @@ pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
         nodes.iter().map(move |node| {
             // The endpoint's name up to the pod.
             let name = endpoint_name(node, "k8s", "", "");
-            Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{}", name.trim_end_matches('-')))
+            Range::prefix(&format!(
+                "{ENDPOINT_PREFIX}{namespace}/{}",
+                name.trim_end_matches('-')
+            ))
         })
     });
     let is_among_them =
         |pod: &&PodOnNode| named.namespaces.contains(&pod.namespace) && nodes.contains(&pod.node.as_str());
-    let others = named.endpoints.iter().filter(|pod| !is_among_them(pod)).map(endpoints_of);
+    let others = named
+        .endpoints
+        .iter()
+        .filter(|pod| !is_among_them(pod))
+        .map(endpoints_of);
     of_nodes.chain(others).collect()
 }
 
@@ -118,7 +152,11 @@ mod tests {
 
     #[test]
     fn endpoints_of_a_pod_have_its_escaped_name() {
-        let pod = PodOnNode { namespace: "ns".into(), pod: "p-1".into(), node: "node-2".into() };
+        let pod = PodOnNode {
+            namespace: "ns".into(),
+            pod: "p-1".into(),
+            node: "node-2".into(),
+        };
         assert!(endpoints_of(&pod).start.ends_with(b"ns/node--2-k8s-p--1-"));
     }
 }

@@ -22,8 +22,13 @@ pub(crate) fn range() -> Range {
 
 /// Rejects etcd versions that may report the end of the changes too early (etcd issue 15220).
 pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WholeReadReason> {
-    let version = client.version().await.map_err(|error| WholeReadReason::CannotWatch(error.to_string()))?;
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let version = client
+        .version()
+        .await
+        .map_err(|error| WholeReadReason::CannotWatch(error.to_string()))?;
+    let mut numbers = version
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or_default());
     let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
     let is_exact = match (major, minor) {
         (3, 4) => patch >= 25,
@@ -43,7 +48,10 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WholeReadRe
 /// history is the same.
 pub(crate) async fn since(
     client: &EtcdClient,
-    Position { revision: reached, last }: Position,
+    Position {
+        revision: reached,
+        last,
+    }: Position,
     newest: i64,
 ) -> Result<Vec<Change>, Broken> {
     let is_another = |reason: String| Err(Broken::Lost(WholeReadReason::AnotherHistory(reason)));
@@ -55,14 +63,22 @@ pub(crate) async fn since(
     if from > newest {
         return Ok(Vec::new());
     }
-    let mut changes = match client.changes(&[range()], (from, newest), &Due::new(), "the changes").await {
-        Err(Error::Request { failure: Failure::Compacted, .. }) => {
+    let mut changes = match client
+        .changes(&[range()], (from, newest), &Due::new(), "the changes")
+        .await
+    {
+        Err(Error::Request {
+            failure: Failure::Compacted,
+            ..
+        }) => {
             return Err(Broken::Lost(WholeReadReason::Compacted));
         }
         changes => changes?,
     };
     if let Some((revision, own)) = last
-        && !changes.iter().any(|change| change.revision == revision && sum(change) == own)
+        && !changes
+            .iter()
+            .any(|change| change.revision == revision && sum(change) == own)
     {
         return is_another(format!("revision {revision} has other content than before"));
     }
@@ -82,7 +98,10 @@ pub(super) async fn begin(client: &Arc<EtcdClient>, from: Positions) -> Result<B
         return Err(client.error("its changes", Failure::Other(why.to_string())));
     }
     let position = from.get(KIND).copied().unwrap_or_default();
-    Ok(Box::new(EtcdChanges { client: Arc::clone(client), position }))
+    Ok(Box::new(EtcdChanges {
+        client: Arc::clone(client),
+        position,
+    }))
 }
 
 #[async_trait]
@@ -96,12 +115,18 @@ impl Changes for EtcdChanges {
             changed?;
             sleep(GROUPING_INTERVAL).await;
         }
-        let asked: Answers = self.client.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
+        let asked: Answers = self
+            .client
+            .get(&[Range::key(PROBE).keys_only()], "its newest revision")
+            .await?;
         if Position::at(asked.revision) == from {
             return Ok(Reported::default());
         }
         let changes = since(&self.client, from, asked.revision).await?;
         self.position = Position::at(asked.revision);
-        Ok(Reported { reached: [(KIND.to_owned(), asked.revision)].into(), changes })
+        Ok(Reported {
+            reached: [(KIND.to_owned(), asked.revision)].into(),
+            changes,
+        })
     }
 }

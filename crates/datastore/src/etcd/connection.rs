@@ -17,7 +17,10 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(client: &Arc<EtcdClient>) -> Arc<Self> {
-        Arc::new(Self { current: Mutex::new(Arc::clone(client)), connecting: tokio::sync::Mutex::default() })
+        Arc::new(Self {
+            current: Mutex::new(Arc::clone(client)),
+            connecting: tokio::sync::Mutex::default(),
+        })
     }
 
     pub(crate) fn current(&self) -> Arc<EtcdClient> {

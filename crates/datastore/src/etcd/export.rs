@@ -41,7 +41,10 @@ pub(crate) async fn export(
         let revision = start.revision.to_string();
         let mut header = Header::new(DatastoreKind::Etcd, &start.endpoint, &revision, start.taken_at);
         header.guid = start.first.guid();
-        header.coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
+        header.coverage = ETCD_SOURCES
+            .into_iter()
+            .map(|source| (source, Coverage::Read))
+            .collect();
         Ok(Writer::create(path, &header)?)
     };
     let read = observe_etcd(client, None, &Extent::Whole, collect, progress).await?;

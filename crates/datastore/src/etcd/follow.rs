@@ -78,7 +78,9 @@ impl Feed for EtcdFeed {
     }
 
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
-        self.news.take().map_or_else(Changed::default, |news| news.apply(snapshot, &mut self.followed))
+        self.news
+            .take()
+            .map_or_else(Changed::default, |news| news.apply(snapshot, &mut self.followed))
     }
 }
 
@@ -102,7 +104,10 @@ impl Point {
         let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
         } else if now.raft_term < self.raft_term {
-            format!("its raft term was {}, but is now {}", self.raft_term, now.raft_term)
+            format!(
+                "its raft term was {}, but is now {}",
+                self.raft_term, now.raft_term
+            )
         } else {
             return Ok(());
         };
@@ -124,13 +129,22 @@ impl News {
     fn new(before: &Point, changes: Vec<Change>, mut followed: Point, taken_at: Timestamp) -> Self {
         let last = changes.last().map(|change| (change.revision, sum(change)));
         followed.position.last = last.or(before.position.last);
-        let values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> =
-            changes.into_iter().map(|change| (change.key, (change.revision, change.value))).collect();
+        let values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> = changes
+            .into_iter()
+            .map(|change| (change.key, (change.revision, change.value)))
+            .collect();
         let mut fresh = Snapshot::default();
         for (key, (revision, value)) in &values {
-            value.iter().for_each(|value| fresh.add_entry(key, value, *revision));
+            value
+                .iter()
+                .for_each(|value| fresh.add_entry(key, value, *revision));
         }
-        Self { keys: values.into_keys().collect(), fresh, followed, taken_at }
+        Self {
+            keys: values.into_keys().collect(),
+            fresh,
+            followed,
+            taken_at,
+        }
     }
 
     /// Updates the followed snapshot to the current data.
@@ -139,7 +153,10 @@ impl News {
         snapshot.revision = self.followed.revision().to_string();
         snapshot.taken_at = self.taken_at;
         *followed = self.followed;
-        Changed { before, now: self.fresh }
+        Changed {
+            before,
+            now: self.fresh,
+        }
     }
 }
 
@@ -154,7 +171,10 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     let mut followed = Point {
         identity: (start.first.cluster_id, snapshot.guid().to_owned()),
         raft_term: start.first.raft_term,
-        position: Position { revision: start.revision, ..last },
+        position: Position {
+            revision: start.revision,
+            ..last
+        },
     };
     snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
@@ -163,7 +183,14 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }
-    Ok((snapshot, EtcdFeed { client: Arc::clone(client), followed, news: None }))
+    Ok((
+        snapshot,
+        EtcdFeed {
+            client: Arc::clone(client),
+            followed,
+            news: None,
+        },
+    ))
 }
 
 /// Reads the changes after `followed`, or returns the reason why everything must be read again.
@@ -189,9 +216,9 @@ async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeR
         Ok(Ok(changes)) => Ok(changes),
         Ok(Err(Broken::Lost(why))) => Err(why),
         Ok(Err(Broken::Failed(error))) => Err(WholeReadReason::CannotWatch(error.to_string())),
-        Err(_) => {
-            Err(WholeReadReason::CannotWatch("etcd does not confirm that these are all changes".to_owned()))
-        }
+        Err(_) => Err(WholeReadReason::CannotWatch(
+            "etcd does not confirm that these are all changes".to_owned(),
+        )),
     }
 }
 
@@ -210,9 +237,18 @@ impl Collector for CollectorWithLastWrite {
     }
 
     fn add(chunk: &mut Self, entry: RawEntry<'_>) {
-        let RawEntry { key, value, mod_revision: revision, .. } = entry;
+        let RawEntry {
+            key,
+            value,
+            mod_revision: revision,
+            ..
+        } = entry;
         if revision > chunk.last.revision {
-            chunk.last.note(&Change { revision, key: key.to_vec(), value: Some(value.to_vec()) });
+            chunk.last.note(&Change {
+                revision,
+                key: key.to_vec(),
+                value: Some(value.to_vec()),
+            });
         }
         chunk.snapshot.add_entry(key, value, revision);
     }
@@ -233,7 +269,11 @@ mod tests {
     const HANDLE: &str = "/calico/ipam/v2/handle/net.a";
 
     fn change(revision: i64, key: &str, value: Option<&str>) -> Change {
-        Change { revision, key: key.into(), value: value.map(Into::into) }
+        Change {
+            revision,
+            key: key.into(),
+            value: value.map(Into::into),
+        }
     }
 
     #[test]
@@ -255,8 +295,17 @@ mod tests {
         ];
         let last = sum(&changes[5]);
         let news = News::new(&at(7), changes, at(14), Timestamp::UNIX_EPOCH);
-        assert_eq!(news.keys, [odd, HANDLE, deleted].map(|key| key.as_bytes().to_vec()));
-        assert_eq!(news.followed.position, Position { revision: 14, last: Some((14, last)) });
+        assert_eq!(
+            news.keys,
+            [odd, HANDLE, deleted].map(|key| key.as_bytes().to_vec())
+        );
+        assert_eq!(
+            news.followed.position,
+            Position {
+                revision: 14,
+                last: Some((14, last))
+            }
+        );
         let mut whole = Snapshot::default();
         whole.add_entry(odd.as_bytes(), b"kept as it is", 14);
         whole.add_entry(HANDLE.as_bytes(), block.as_bytes(), 11);

@@ -47,7 +47,10 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
 
 async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
     let found = parts(keys, begin, '/').await?;
-    Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
+    Ok(found
+        .into_iter()
+        .map(|folder| folder.trim_end_matches('/').to_owned())
+        .collect())
 }
 
 /// If a family has more blocks than this, a sample of its blocks is read before handles and endpoints.
@@ -62,9 +65,14 @@ const MANY: usize = 16;
 /// first. If many of their handles match, returns some of these handles, and the first matching IDs that sort before
 /// and after the common prefix of these handles.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
-    let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
+    let keys = Keys {
+        client,
+        folder: HANDLE_PREFIX.to_owned(),
+    };
     let sample = sample(client).await?;
-    let ids = sound(&sample).flat_map(|block| block.handles()).map(|(_, id)| id.to_string());
+    let ids = sound(&sample)
+        .flat_map(|block| block.handles())
+        .map(|(_, id)| id.to_string());
     let known: BTreeSet<String> = ids.filter(|id| id.starts_with(begin)).collect();
     if known.len() < MANY {
         return some(&keys, begin).await;
@@ -82,11 +90,15 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
 /// Reads the namespaces that begin with `begin`. In a large cluster, the endpoints of all namespaces are too many to be
 /// counted, so the namespaces in a few blocks are taken, and only the keys between their endpoints are read.
 async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
-    let keys = Keys { client, folder: ENDPOINT_PREFIX.to_owned() };
+    let keys = Keys {
+        client,
+        folder: ENDPOINT_PREFIX.to_owned(),
+    };
     let sample = sample(client).await?;
     let namespaces = sound(&sample).flat_map(|block| block.allocations());
-    let namespaces =
-        namespaces.filter_map(|held| held.attribute.get("namespace")).map(|name| name.to_string());
+    let namespaces = namespaces
+        .filter_map(|held| held.attribute.get("namespace"))
+        .map(|name| name.to_string());
     let mut found: BTreeSet<String> = namespaces.filter(|name| name.starts_with(begin)).collect();
     if found.is_empty() {
         return folders(&keys, begin).await;
@@ -101,7 +113,11 @@ async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<St
     gaps.push(keys.range(&start, &prefix_end(begin.as_bytes()), MOST));
     for part in gaps.chunks(MAX_OPERATIONS) {
         let between = keys.names(part).await?;
-        found.extend(between.iter().filter_map(|key| Some(key.split_once('/')?.0.to_owned())));
+        found.extend(
+            between
+                .iter()
+                .filter_map(|key| Some(key.split_once('/')?.0.to_owned())),
+        );
     }
     Ok(found)
 }
@@ -114,28 +130,40 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
         return Ok(namespaces.into_iter().map(|name| format!("{name}/")).collect());
     };
     let sample = sample(client).await?;
-    let recorded = sound(&sample).flat_map(|block| block.allocations()).filter_map(|held| {
-        let [namespace, pod] = ["namespace", "pod"].map(|name| held.attribute.get(name));
-        Some(format!("{}/{}", namespace?, pod?))
-    });
+    let recorded = sound(&sample)
+        .flat_map(|block| block.allocations())
+        .filter_map(|held| {
+            let [namespace, pod] = ["namespace", "pod"].map(|name| held.attribute.get(name));
+            Some(format!("{}/{}", namespace?, pod?))
+        });
     let recorded: BTreeSet<String> = recorded.collect();
     if !recorded.is_empty() {
         return Ok(recorded);
     }
-    let keys = Keys { client, folder: format!("{ENDPOINT_PREFIX}{namespace}/") };
+    let keys = Keys {
+        client,
+        folder: format!("{ENDPOINT_PREFIX}{namespace}/"),
+    };
     let endpoints = keys.from(b"", &[0], 10 * MOST).await?;
     let pods = endpoints
         .iter()
         .filter_map(|name| EndpointName::parse(name))
         .filter(|name| name.orchestrator == "k8s");
-    Ok(pods.map(|name| format!("{namespace}/{}", name.workload)).collect())
+    Ok(pods
+        .map(|name| format!("{namespace}/{}", name.workload))
+        .collect())
 }
 
 /// A sample of the blocks; empty if the cluster has few.
 async fn sample(client: &Arc<EtcdClient>) -> Result<Snapshot> {
     let mut blocks = BTreeSet::new();
     for folder in Family::BOTH.map(folder_of) {
-        let keys = Keys { client, folder: folder.clone() }.from(b"", &[0], FEW_BLOCKS + 1).await?;
+        let keys = Keys {
+            client,
+            folder: folder.clone(),
+        }
+        .from(b"", &[0], FEW_BLOCKS + 1)
+        .await?;
         if keys.len() > FEW_BLOCKS {
             let apart = keys.iter().step_by(keys.len() / SAMPLE);
             blocks.extend(apart.filter_map(|key| Key::parse(&format!("{folder}{key}")).ok()?));
@@ -145,7 +173,10 @@ async fn sample(client: &Arc<EtcdClient>) -> Result<Snapshot> {
 }
 
 fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
-    snapshot.blocks.iter().filter_map(|block| block.value.content.sound())
+    snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound())
 }
 
 /// The prefix of the keys of a family's blocks.
@@ -177,7 +208,11 @@ impl Keys<'_> {
     fn range(&self, start: &[u8], end: &[u8], most: usize) -> Range {
         let at = |place: &[u8]| [self.folder.as_bytes(), place].concat();
         // `[0]` is the end of the empty prefix, so the range ends after all keys of the folder.
-        let end = if end == [0] { prefix_end(self.folder.as_bytes()) } else { at(end) };
+        let end = if end == [0] {
+            prefix_end(self.folder.as_bytes())
+        } else {
+            at(end)
+        };
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
         Range::between(at(start), end).with_limit(limit).keys_only()
     }
@@ -197,12 +232,27 @@ struct Cluster<'c>(&'c Arc<EtcdClient>);
 impl Blocks for Cluster<'_> {
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
         let folder = folder_of(family);
-        let keys = some(&Keys { client: self.0, folder: folder.clone() }, begin).await?;
+        let keys = some(
+            &Keys {
+                client: self.0,
+                folder: folder.clone(),
+            },
+            begin,
+        )
+        .await?;
         Ok(keys.iter().filter_map(|key| block(&folder, key)).collect())
     }
 
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {
-        parts(&Keys { client: self.0, folder: folder_of(Family::V4) }, begin, '.').await
+        parts(
+            &Keys {
+                client: self.0,
+                folder: folder_of(Family::V4),
+            },
+            begin,
+            '.',
+        )
+        .await
     }
 
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {

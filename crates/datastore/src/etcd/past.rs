@@ -31,7 +31,11 @@ pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> 
     let mut retries = Retries::new(&WHOLE_READS);
     loop {
         match past_once(client, of).await {
-            Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
+            Err(Error::Request {
+                failure: Failure::Compacted,
+                endpoint,
+                ..
+            }) => {
                 if !retries.pause().await {
                     return Err(always_compacted(&endpoint));
                 }
@@ -50,8 +54,14 @@ pub(crate) async fn recent(client: &EtcdClient, snapshot: &Snapshot, address: Ip
         read_at: snapshot.taken_at,
         ..Past::default()
     };
-    for block in snapshot.blocks.iter().filter(|block| block.value.key.contains(&address)) {
-        let Revision::Etcd(newest) = block.revision else { continue };
+    for block in snapshot
+        .blocks
+        .iter()
+        .filter(|block| block.value.key.contains(&address))
+    {
+        let Revision::Etcd(newest) = block.revision else {
+            continue;
+        };
         let key = Key::Block(block.value.key).to_string();
         past.add_last_versions(client, key.as_bytes(), newest).await?;
     }
@@ -68,10 +78,15 @@ impl Past {
         let mut versions = Vec::new();
         while versions.len() < RECENT && !is_first {
             let found = match client.get(&[Range::key(key).at(at)], "past revisions").await {
-                Err(Error::Request { failure: Failure::Compacted, .. }) => break,
+                Err(Error::Request {
+                    failure: Failure::Compacted,
+                    ..
+                }) => break,
                 found => found?,
             };
-            let Some(entry) = found.entries().next() else { break };
+            let Some(entry) = found.entries().next() else {
+                break;
+            };
             is_first = entry.version == 1;
             at = entry.mod_revision - 1;
             versions.push(entry.to_owned());
@@ -104,7 +119,12 @@ async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
         read_at: crate::clock::now(),
         ..Past::default()
     };
-    let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
+    let mut reading = Reading {
+        client,
+        past,
+        last: Vec::new(),
+        known: BTreeSet::new(),
+    };
     let mut ranges = reading.unknown(of.first_ranges());
     let mut is_searched = false;
     while !ranges.is_empty() {
@@ -129,7 +149,8 @@ async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
         ranges = reading.unknown(of.named(&reading));
     }
     let mut past = reading.past;
-    past.changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    past.changes
+        .sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
     past.changes.dedup();
     Ok(past)
 }
@@ -171,10 +192,19 @@ impl Reading<'_> {
                     let blocks = self.client.get(&[blocks], "blocks").await?;
                     let is_wanted = |entry: &RawEntry<'_>| {
                         snapshot_of(entry).blocks.iter().any(|block| {
-                            block.value.content.sound().is_some_and(|block| names_pod(block, pod))
+                            block
+                                .value
+                                .content
+                                .sound()
+                                .is_some_and(|block| names_pod(block, pod))
                         })
                     };
-                    found.extend(blocks.entries().filter(is_wanted).map(|entry| Range::key(entry.key)));
+                    found.extend(
+                        blocks
+                            .entries()
+                            .filter(is_wanted)
+                            .map(|entry| Range::key(entry.key)),
+                    );
                 }
                 _ => {}
             }
@@ -194,7 +224,12 @@ impl Reading<'_> {
                 let mut endpoints = snapshot_of(entry).endpoints.into_iter();
                 endpoints.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
             };
-            users.extend(found.entries().filter(is_wanted).map(|entry| Range::key(entry.key)));
+            users.extend(
+                found
+                    .entries()
+                    .filter(is_wanted)
+                    .map(|entry| Range::key(entry.key)),
+            );
         }
         Ok(users)
     }
@@ -202,7 +237,12 @@ impl Reading<'_> {
     /// Reads the values at the oldest and newest revision, and adds to `due` the changes that a watch in between must
     /// report.
     async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
-        let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
+        let at = |revision: i64| {
+            ranges
+                .iter()
+                .map(|range| range.clone().at(revision))
+                .collect::<Vec<_>>()
+        };
         for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
             for entry in self.client.get(part, "past revisions").await?.entries() {
                 due.insert(entry.key.to_vec(), None);
@@ -226,7 +266,9 @@ impl Reading<'_> {
     async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
         if self.past.newest > self.past.oldest {
             let span = (self.past.oldest + 1, self.past.newest);
-            self.past.changes.extend(self.client.changes(ranges, span, due, "past revisions").await?);
+            self.past
+                .changes
+                .extend(self.client.changes(ranges, span, due, "past revisions").await?);
         }
         Ok(())
     }
@@ -287,8 +329,15 @@ impl PastSubject {
                 let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
                 held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
                 // A deletion has a key, but no value.
-                for change in reading.past.changes.iter().filter(|change| change.value.is_none()) {
-                    let key = std::str::from_utf8(&change.key).ok().and_then(|path| Key::parse(path).ok()?);
+                for change in reading
+                    .past
+                    .changes
+                    .iter()
+                    .filter(|change| change.value.is_none())
+                {
+                    let key = std::str::from_utf8(&change.key)
+                        .ok()
+                        .and_then(|path| Key::parse(path).ok()?);
                     if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {
                         cidrs.insert(cidr, Key::Block(cidr));
                     }
@@ -313,7 +362,11 @@ fn ranges(keys: &[Key]) -> Vec<Range> {
 /// The workload endpoints of the pods in any past record of an address or handle.
 fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
     let named = lookup.named(all);
-    named.endpoints.iter().map(|pod: &PodOnNode| endpoints_of(pod)).collect()
+    named
+        .endpoints
+        .iter()
+        .map(|pod: &PodOnNode| endpoints_of(pod))
+        .collect()
 }
 
 /// The affinities of all past owners of blocks.

@@ -20,7 +20,12 @@ pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawK
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
     let mut cluster = Cluster::default();
     for node in nodes {
-        let Node { key, value, modified_index: index, .. } = node;
+        let Node {
+            key,
+            value,
+            modified_index: index,
+            ..
+        } = node;
         let of_host = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/'));
         if let Some(rest) = of_host {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
@@ -41,7 +46,11 @@ pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawK
             found.insert(key, (value, *index));
         }
     }
-    found.extend(hosts.iter().map(|(name, host)| (Key::Node(name.clone()).to_string(), host.entry(name))));
+    found.extend(
+        hosts
+            .iter()
+            .map(|(name, host)| (Key::Node(name.clone()).to_string(), host.entry(name))),
+    );
     found.extend(cluster.entry());
     let entry = |(key, (value, index)): (String, (String, i64))| RawKv {
         key: key.into_bytes(),
@@ -93,10 +102,16 @@ impl<'n> Host<'n> {
             // Calico 2.x uses the same name for a host and its Kubernetes node.
             _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
         };
-        let address =
-            self.tunnel.and_then(|node| node.value.as_deref()).map(str::trim).filter(|text| !text.is_empty());
+        let address = self
+            .tunnel
+            .and_then(|node| node.value.as_deref())
+            .map(str::trim)
+            .filter(|text| !text.is_empty());
         let spec = json!({"bgp": {"ipv4IPIPTunnelAddr": address}, "orchRefs": references});
-        (resource(name, &spec), self.tunnel.map_or(self.index, |node| node.modified_index))
+        (
+            resource(name, &spec),
+            self.tunnel.map_or(self.index, |node| node.modified_index),
+        )
     }
 }
 
@@ -117,7 +132,9 @@ struct RawPool {
 
 /// Converts a pool. `rest` is the part of its path after `/calico/v1/ipam`.
 fn pool(rest: &str, value: &str) -> Option<(String, String)> {
-    let name = rest.strip_prefix("/v4/pool/").or_else(|| rest.strip_prefix("/v6/pool/"))?;
+    let name = rest
+        .strip_prefix("/v4/pool/")
+        .or_else(|| rest.strip_prefix("/v6/pool/"))?;
     let name = name.split('/').next()?;
     let converted = decode(value).map(|pool: RawPool| {
         let spec = json!({
@@ -128,7 +145,10 @@ fn pool(rest: &str, value: &str) -> Option<(String, String)> {
         });
         resource(name, &spec)
     });
-    Some((Key::Pool(name.to_owned()).to_string(), converted.unwrap_or_else(|text| text)))
+    Some((
+        Key::Pool(name.to_owned()).to_string(),
+        converted.unwrap_or_else(|text| text),
+    ))
 }
 
 #[derive(Default, Deserialize)]
@@ -141,7 +161,11 @@ struct RawEndpoint {
 
 fn endpoint(workload: &Workload, value: &str) -> String {
     let converted = decode(value).map(|raw: RawEndpoint| {
-        let networks: Vec<String> = [raw.ipv4_nets, raw.ipv6_nets].into_iter().flatten().flatten().collect();
+        let networks: Vec<String> = [raw.ipv4_nets, raw.ipv6_nets]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
         let mut spec = json!({
             "node": workload.host,
             "orchestrator": workload.orchestrator,
@@ -176,7 +200,11 @@ impl Cluster {
             _ => return,
         };
         let is_ready = key == READY;
-        let value = if is_ready { Value::Bool(value.trim() == "true") } else { value.trim().into() };
+        let value = if is_ready {
+            Value::Bool(value.trim() == "true")
+        } else {
+            value.trim().into()
+        };
         // The version is that of the flag `Ready`, the only part of this object that calipam writes.
         if is_ready || !self.known.contains("datastoreReady") {
             self.index = index;
@@ -207,7 +235,9 @@ mod tests {
         };
         let nodes: Vec<Node> = entries.iter().enumerate().map(node).collect();
         let mut snapshot = Snapshot::default();
-        convert(&nodes).iter().for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
+        convert(&nodes)
+            .iter()
+            .for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
         snapshot
     }
 
@@ -216,16 +246,25 @@ mod tests {
         let found = snapshot(&[
             ("/calico/ipam/v2/host/n1/ipv4/block/192.168.106.64-26", Some("{}")),
             ("/calico/ipam/v2/host/n1/ipv6/block", None),
-            ("/calico/ipam/v2/handle/kube-system.web-0", Some(r#"{"block":{"192.168.106.64/26":1}}"#)),
+            (
+                "/calico/ipam/v2/handle/kube-system.web-0",
+                Some(r#"{"block":{"192.168.106.64/26":1}}"#),
+            ),
             (
                 "/calico/v1/ipam/v4/pool/192.168.0.0-16",
                 Some(
                     r#"{"cidr":"192.168.0.0/16","ipip":"tunl0","ipip_mode":"always","masquerade":true,"ipam":true,"disabled":false}"#,
                 ),
             ),
-            ("/calico/v1/ipam/v4/pool/10.0.0.0-16", Some(r#"{"cidr":"10.0.0.0/16"}"#)),
+            (
+                "/calico/v1/ipam/v4/pool/10.0.0.0-16",
+                Some(r#"{"cidr":"10.0.0.0/16"}"#),
+            ),
             ("/calico/v1/host/n1", None),
-            ("/calico/v1/host/n1/config/IpInIpTunnelAddr", Some("192.168.106.64")),
+            (
+                "/calico/v1/host/n1/config/IpInIpTunnelAddr",
+                Some("192.168.106.64"),
+            ),
             (
                 "/calico/v1/host/n1/workload/k8s/kube-system.web-0/endpoint/eth0",
                 Some(
@@ -237,12 +276,21 @@ mod tests {
             ("/calico/v1/config/ClusterGUID", Some("0f0e")),
         ]);
         assert_eq!(found.defects, []);
-        assert_eq!(found.affinities[0].value.state, calipam_model::affinity::AffinityState::Confirmed);
-        let pools: Vec<_> =
-            found.pools.iter().map(|p| (p.value.name.as_str(), p.value.is_enabled())).collect();
+        assert_eq!(
+            found.affinities[0].value.state,
+            calipam_model::affinity::AffinityState::Confirmed
+        );
+        let pools: Vec<_> = found
+            .pools
+            .iter()
+            .map(|p| (p.value.name.as_str(), p.value.is_enabled()))
+            .collect();
         assert_eq!(pools, [("10.0.0.0-16", false), ("192.168.0.0-16", true)]);
-        let nodes: Vec<_> =
-            found.nodes.iter().map(|n| (n.value.name.as_str(), n.value.tunnels.len())).collect();
+        let nodes: Vec<_> = found
+            .nodes
+            .iter()
+            .map(|n| (n.value.name.as_str(), n.value.tunnels.len()))
+            .collect();
         assert_eq!(nodes, [("n1", 1), ("n2", 0)]);
         let endpoint = &found.endpoints[0].value;
         assert!(
@@ -250,7 +298,10 @@ mod tests {
         );
         assert_eq!(endpoint.addresses().next().unwrap().to_string(), "192.168.106.67");
         let cluster = found.cluster.unwrap();
-        assert_eq!((cluster.guid.as_str(), cluster.datastore_ready), ("0f0e", Some(true)));
+        assert_eq!(
+            (cluster.guid.as_str(), cluster.datastore_ready),
+            ("0f0e", Some(true))
+        );
     }
 
     #[test]

@@ -64,10 +64,15 @@ impl Backend for Arc<EtcdV2Client> {
     async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
         let tree = whole::read(self).await?;
         let expected = tree.entries.len() as u64;
-        progress(Progress { read: expected, expected });
+        progress(Progress {
+            read: expected,
+            expected,
+        });
         let header = Header::of_snapshot(&tree.snapshot(|_| true));
         let mut writer = Writer::create(path, &header)?;
-        tree.entries.iter().try_for_each(|kv| writer.entry(&kv.as_entry()))?;
+        tree.entries
+            .iter()
+            .try_for_each(|kv| writer.entry(&kv.as_entry()))?;
         Ok((writer.finish()?, Positions::new()))
     }
 

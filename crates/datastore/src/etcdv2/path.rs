@@ -76,8 +76,10 @@ impl Workload {
 
     /// Namespace and pod, if the workload is a pod.
     pub(super) fn pod(&self) -> Option<(&str, &str)> {
-        let named =
-            self.workload.split_once('.').filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());
+        let named = self
+            .workload
+            .split_once('.')
+            .filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());
         named.filter(|_| self.orchestrator == KUBERNETES)
     }
 
@@ -88,7 +90,10 @@ impl Workload {
         let is_told = !format!("{namespace}{name}").contains('/')
             && endpoint_path(namespace, &name).is_some_and(|path| path.ends_with(&format!("{HOSTS}/{rest}")));
         if is_told {
-            Key::Endpoint { namespace: namespace.to_owned(), name }
+            Key::Endpoint {
+                namespace: namespace.to_owned(),
+                name,
+            }
         } else {
             Key::Endpoint {
                 namespace: NO_NAMESPACE.to_owned(),
@@ -100,13 +105,27 @@ impl Workload {
 
 fn endpoint_path(namespace: &str, name: &str) -> Option<String> {
     if let Some(encoded) = name.strip_prefix(BY_PATH) {
-        return Some(format!("{HOSTS}/{}", percent_decode_str(encoded).decode_utf8().ok()?));
+        return Some(format!(
+            "{HOSTS}/{}",
+            percent_decode_str(encoded).decode_utf8().ok()?
+        ));
     }
-    let EndpointName { node, orchestrator, workload, endpoint } = EndpointName::parse(name)?;
-    let workload = if orchestrator == KUBERNETES { format!("{namespace}.{workload}") } else { workload };
+    let EndpointName {
+        node,
+        orchestrator,
+        workload,
+        endpoint,
+    } = EndpointName::parse(name)?;
+    let workload = if orchestrator == KUBERNETES {
+        format!("{namespace}.{workload}")
+    } else {
+        workload
+    };
     let [node, orchestrator, workload, endpoint] =
         [node, orchestrator, workload, endpoint].map(|part| escape(&part));
-    Some(format!("{HOSTS}/{node}/workload/{orchestrator}/{workload}/endpoint/{endpoint}"))
+    Some(format!(
+        "{HOSTS}/{node}/workload/{orchestrator}/{workload}/endpoint/{endpoint}"
+    ))
 }
 
 /// Escapes a name for a path, as Calico 2.x does.
@@ -125,20 +144,35 @@ mod tests {
     #[test]
     fn the_path_of_an_endpoint_can_be_told_from_its_key() {
         for (rest, name) in [
-            ("node-1/workload/k8s/kube-system.web-0/endpoint/eth0", "kube-system/node--1-k8s-web--0-eth0"),
+            (
+                "node-1/workload/k8s/kube-system.web-0/endpoint/eth0",
+                "kube-system/node--1-k8s-web--0-eth0",
+            ),
             (
                 "node-1/workload/libnetwork/libnetwork/endpoint/0a1b",
                 "default/node--1-libnetwork-libnetwork-0a1b",
             ),
-            ("node-1/workload/cni/default.x/endpoint/eth0", "default/node--1-cni-default.x-eth0"),
+            (
+                "node-1/workload/cni/default.x/endpoint/eth0",
+                "default/node--1-cni-default.x-eth0",
+            ),
             ("node-1/workload/k8s/no-namespace/endpoint/eth0", "default/path:"),
             ("node-1/workload/k8s/a.b%2Fc/endpoint/eth0", "default/path:"),
             ("node-1/workload/k8s/a.b%2fc/endpoint/eth0", "default/path:"),
             ("-/workload/-/-/endpoint/-", "default/path:"),
         ] {
             let key = Workload::parse(rest).unwrap().key(rest);
-            let Key::Endpoint { namespace, name: found } = &key else { panic!("{key:?}") };
-            assert!(format!("{namespace}/{found}").starts_with(name), "{namespace}/{found}");
+            let Key::Endpoint {
+                namespace,
+                name: found,
+            } = &key
+            else {
+                panic!("{key:?}")
+            };
+            assert!(
+                format!("{namespace}/{found}").starts_with(name),
+                "{namespace}/{found}"
+            );
             assert_eq!(path(&key).unwrap(), format!("{HOSTS}/{rest}"));
             assert!(!found.contains('/'));
         }

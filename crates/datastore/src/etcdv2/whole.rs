@@ -37,8 +37,13 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
     for _ in 0..ATTEMPTS {
         let [a, b, c, d, e] = PARTS;
         let taken_at = crate::clock::now();
-        let (a, b, c, d, e) =
-            tokio::try_join!(client.read(a), client.read(b), client.read(c), client.read(d), client.read(e))?;
+        let (a, b, c, d, e) = tokio::try_join!(
+            client.read(a),
+            client.read(b),
+            client.read(c),
+            client.read(d),
+            client.read(e)
+        )?;
         let parts = [a, b, c, d, e];
         let index = parts[0].index;
         if parts.iter().all(|part| part.index == index) {
@@ -51,26 +56,37 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
 }
 
 fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: &[Found]) -> Result<Tree> {
-    let (endpoint, entries) =
-        (client.endpoint(), convert(parts.iter().filter_map(|part| part.node.as_ref())));
+    let (endpoint, entries) = (
+        client.endpoint(),
+        convert(parts.iter().filter_map(|part| part.node.as_ref())),
+    );
     if entries.is_empty() {
         return Err(Error::NoCalico { location: endpoint });
     }
-    Ok(Tree { endpoint, index, taken_at, entries })
+    Ok(Tree {
+        endpoint,
+        index,
+        taken_at,
+        entries,
+    })
 }
 
 /// Reads all data that a check needs.
 pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -> Result<Snapshot> {
     let tree = read(client).await?;
-    progress(Progress { read: tree.entries.len() as u64, expected: tree.entries.len() as u64 });
+    progress(Progress {
+        read: tree.entries.len() as u64,
+        expected: tree.entries.len() as u64,
+    });
     Ok(tree.snapshot(|_| true))
 }
 
 /// Reads everything again at one new index, and returns the objects with these keys. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
-    let mut snapshot =
-        read(client).await?.snapshot(|key| std::str::from_utf8(key).is_ok_and(|key| wanted.contains(key)));
+    let mut snapshot = read(client)
+        .await?
+        .snapshot(|key| std::str::from_utf8(key).is_ok_and(|key| wanted.contains(key)));
     snapshot.mark_all_partial();
     Ok(snapshot)
 }
@@ -112,14 +128,19 @@ fn coverage() -> BTreeMap<Source, Coverage> {
             Coverage::Skipped(WhySkipped::NotInCalico2)
         }
     };
-    ETCD_SOURCES.into_iter().map(|source| (source, coverage(source))).collect()
+    ETCD_SOURCES
+        .into_iter()
+        .map(|source| (source, coverage(source)))
+        .collect()
 }
 
 /// The index of each handle's last change, by its ID.
 pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
     let mut indices = HashMap::new();
     for kv in entries {
-        let id = std::str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(HANDLE_PREFIX));
+        let id = std::str::from_utf8(&kv.key)
+            .ok()
+            .and_then(|key| key.strip_prefix(HANDLE_PREFIX));
         if let (Some(id), Ok(index)) = (id, u64::try_from(kv.mod_revision)) {
             indices.insert(id, index);
         }

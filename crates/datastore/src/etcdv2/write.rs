@@ -33,7 +33,10 @@ pub(super) struct EtcdV2Objects {
 
 impl EtcdV2Objects {
     pub(super) fn new(client: &Arc<EtcdV2Client>) -> Self {
-        Self { client: Arc::clone(client), own: OwnHandles::default() }
+        Self {
+            client: Arc::clone(client),
+            own: OwnHandles::default(),
+        }
     }
 }
 
@@ -45,7 +48,12 @@ impl Objects for EtcdV2Objects {
 
     /// Allows one changed key per batch.
     fn limits(&self) -> Limits {
-        Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: true }
+        Limits {
+            changes: 1,
+            conditions: 128,
+            bytes: 1_500_000,
+            affinity_first: true,
+        }
     }
 
     /// Retries temporary failures. The client itself chooses the member to ask.
@@ -56,10 +64,19 @@ impl Objects for EtcdV2Objects {
     /// Converts the values to Calico 2.x's form.
     fn converted(&self, batch: Batch) -> Batch {
         let change = |change: Change| {
-            let value = change.value().and_then(|value| calico2::value(change.key(), value));
-            if let Some(value) = value { change.with_value(value) } else { change }
+            let value = change
+                .value()
+                .and_then(|value| calico2::value(change.key(), value));
+            if let Some(value) = value {
+                change.with_value(value)
+            } else {
+                change
+            }
         };
-        Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
+        Batch {
+            changes: batch.changes.into_iter().map(change).collect(),
+            ..batch
+        }
     }
 
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
@@ -73,20 +90,25 @@ impl Objects for EtcdV2Objects {
             other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
         };
         if only.value().is_none() && replaced.is_none() {
-            return Err(refused(unsendable(format!("{} cannot be deleted: it does not exist", only.key()))));
+            return Err(refused(unsendable(format!(
+                "{} cannot be deleted: it does not exist",
+                only.key()
+            ))));
         }
 
         let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
         if !are_expected(&read(&self.client, &self.own, &keys).await?, &batch.evidence) {
             return Ok(Swap::Conflict);
         }
-        Ok(match self.client.write(&path, value.as_deref(), replaced).await? {
-            Some(index) => {
-                self.own.note(only, index);
-                Swap::Done(vec![Some(Revision::Etcd(index))])
-            }
-            None => Swap::Conflict,
-        })
+        Ok(
+            match self.client.write(&path, value.as_deref(), replaced).await? {
+                Some(index) => {
+                    self.own.note(only, index);
+                    Swap::Done(vec![Some(Revision::Etcd(index))])
+                }
+                None => Swap::Conflict,
+            },
+        )
     }
 }
 
@@ -114,9 +136,17 @@ impl OwnHandles {
             own.remove(id);
             return;
         };
-        let first =
-            own.get(id).filter(|own| own.after == Some(*replaced)).map_or(*replaced, |own| own.before);
-        own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
+        let first = own
+            .get(id)
+            .filter(|own| own.after == Some(*replaced))
+            .map_or(*replaced, |own| own.before);
+        own.insert(
+            id.clone(),
+            Own {
+                before: first,
+                after: change.value().map(|_| written),
+            },
+        );
     }
 
     /// The index that serves as the sequence number of a handle's addresses. `now` is the handle's current index. If
@@ -168,7 +198,9 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
         nodes.extend(client.read(&path).await?.node);
     }
     let wanted = key.to_string();
-    let entry = convert(&nodes).into_iter().find(|entry| entry.key == wanted.as_bytes());
+    let entry = convert(&nodes)
+        .into_iter()
+        .find(|entry| entry.key == wanted.as_bytes());
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
 }
 
@@ -198,14 +230,26 @@ mod tests {
         assert_eq!(own.number("default.web-0", Some(5)), Some(5));
         own.note(&Change::update(key(), Revision::Etcd(5), "{}"), 7);
         assert_eq!(own.number("default.web-0", Some(7)), Some(5));
-        assert_eq!(own.number("default.web-0", Some(5)), Some(5), "a read that is older");
+        assert_eq!(
+            own.number("default.web-0", Some(5)),
+            Some(5),
+            "a read that is older"
+        );
         assert_eq!(own.number("default.web-0", Some(8)), Some(8), "another wrote it");
         assert_eq!(own.number("default.web-1", Some(7)), Some(7));
 
         own.note(&Change::update(key(), Revision::Etcd(7), "{}"), 9);
-        assert_eq!(own.number("default.web-0", Some(9)), Some(5), "both writes are its own");
+        assert_eq!(
+            own.number("default.web-0", Some(9)),
+            Some(5),
+            "both writes are its own"
+        );
         own.note(&Change::update(key(), Revision::Etcd(11), "{}"), 12);
-        assert_eq!(own.number("default.web-0", Some(12)), Some(11), "another wrote it between");
+        assert_eq!(
+            own.number("default.web-0", Some(12)),
+            Some(11),
+            "another wrote it between"
+        );
         own.note(&Change::delete(key(), Revision::Etcd(12)), 13);
         assert_eq!(own.number("default.web-0", None), Some(11));
         own.note(&Change::create(key(), "{}"), 14);

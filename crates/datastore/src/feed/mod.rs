@@ -119,14 +119,19 @@ impl Followed {
 
     /// The current time, by the clock of the snapshot.
     pub fn now(&self) -> Timestamp {
-        self.feeds.first().map_or_else(crate::clock::now, |feed| feed.now())
+        self.feeds
+            .first()
+            .map_or_else(crate::clock::now, |feed| feed.now())
     }
 
     /// The time up to which all changes are known. If only etcd is followed, this is `taken_at`, the time of the
     /// snapshot. With Kubernetes, it is the time of the last [`Self::confirm_current`], or of the whole read if that
     /// was not called.
     pub fn confirmed_until(&self, taken_at: Timestamp) -> Timestamp {
-        self.feeds.iter().find_map(|feed| feed.confirmed_until()).unwrap_or(taken_at)
+        self.feeds
+            .iter()
+            .find_map(|feed| feed.confirmed_until())
+            .unwrap_or(taken_at)
     }
 
     pub(crate) fn resume(&mut self, etcd: &Arc<EtcdClient>) {

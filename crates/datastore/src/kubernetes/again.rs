@@ -45,12 +45,19 @@ pub(crate) async fn fetch(
     let mut wanted: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
     for key in keys {
         if let Some((kind, path)) = locate(client, &key) {
-            wanted.entry(kind.path.clone()).or_insert_with(|| (kind, Vec::new())).1.push(path);
+            wanted
+                .entry(kind.path.clone())
+                .or_insert_with(|| (kind, Vec::new()))
+                .1
+                .push(path);
         }
     }
     let mut single = Vec::new();
     for (kind, paths) in wanted.into_values() {
-        snapshot.coverage.entry(kind.known.source).or_insert(Coverage::Partial);
+        snapshot
+            .coverage
+            .entry(kind.known.source)
+            .or_insert(Coverage::Partial);
         if paths.len() > MOST_ONE_BY_ONE {
             snapshot.absorb(list(client, &kind).await?.taken);
         } else {
@@ -59,7 +66,11 @@ pub(crate) async fn fetch(
     }
     let reads = single.into_iter().map(|(kind, path)| {
         let client = Arc::clone(client);
-        async move { read_one(&client, &kind, &path).await.map(|read| read.map(|(snapshot, _)| snapshot)) }
+        async move {
+            read_one(&client, &kind, &path)
+                .await
+                .map(|read| read.map(|(snapshot, _)| snapshot))
+        }
     });
     let read = tasks::all(IN_FLIGHT, reads).await?;
     read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
@@ -76,20 +87,31 @@ pub(crate) async fn read_one(
     kind: &Kind,
     path: &str,
 ) -> Result<Option<(Snapshot, Bytes)>> {
-    let read = client.get_whole(path, kind.known.accept, kind.known.plural).await?;
-    let Some((body, encoding)) = read else { return Ok(None) };
+    let read = client
+        .get_whole(path, kind.known.accept, kind.known.plural)
+        .await?;
+    let Some((body, encoding)) = read else {
+        return Ok(None);
+    };
     let object = match encoding {
         Encoding::Json => Some(&*body),
         Encoding::Protobuf => protobuf::object(&body),
     };
     let mut snapshot = Snapshot::default();
-    kind.known.add(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
+    kind.known.add(
+        &mut snapshot,
+        object.ok_or_else(|| incomplete(client, kind))?,
+        encoding,
+    );
     Ok(Some((snapshot, body)))
 }
 
 /// The error for an answer that was cut off.
 pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
-    client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()))
+    client.error(
+        kind.known.plural,
+        Failure::Incomplete("the object is not complete".into()),
+    )
 }
 
 /// The kind and path of the object with this key; `None` for keys without an object in Kubernetes.

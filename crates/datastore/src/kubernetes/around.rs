@@ -27,14 +27,20 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     let mut snapshot = start(client);
     let first = lookup.first_keys();
     let mut known: BTreeSet<Key> = first.iter().cloned().collect();
-    let (read, fetched) =
-        tokio::join!(configuration(client), fetch(client, &mut snapshot, first.into_iter()));
+    let (read, fetched) = tokio::join!(
+        configuration(client),
+        fetch(client, &mut snapshot, first.into_iter())
+    );
     fetched?;
     let mut read = read?;
     snapshot.coverage.append(&mut read.coverage);
     // The time by the server's clock, or by this machine's if the server does not report a time.
     let known_clock = read.taken_at != Timestamp::default();
-    snapshot.taken_at = if known_clock { read.taken_at } else { crate::clock::now() };
+    snapshot.taken_at = if known_clock {
+        read.taken_at
+    } else {
+        crate::clock::now()
+    };
     snapshot.absorb(read);
 
     let mut blocks = lookup.blocks(&snapshot);
@@ -50,7 +56,10 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     fetch(client, &mut snapshot, named.into_iter()).await?;
 
     // Services are read only if a record names them.
-    snapshot.coverage.entry(Source::Services).or_insert(Coverage::Partial);
+    snapshot
+        .coverage
+        .entry(Source::Services)
+        .or_insert(Coverage::Partial);
     skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
     skip(&mut snapshot, Source::Machines, no_kubevirt());
     Ok(snapshot)
@@ -64,15 +73,26 @@ pub(crate) async fn add_users(
     snapshot: &mut Snapshot,
     lookup: &Lookup,
 ) -> Result<()> {
-    let Lookup::Address(address) = lookup else { return Ok(()) };
-    let Ok(pods) = kinds::find(client.api(), Source::Pods) else { return Ok(()) };
+    let Lookup::Address(address) = lookup else {
+        return Ok(());
+    };
+    let Ok(pods) = kinds::find(client.api(), Source::Pods) else {
+        return Ok(());
+    };
     let named = lookup.named(snapshot);
-    let by_node = named.nodes().into_iter().map(|node| format!("spec.nodeName={node}"));
+    let by_node = named
+        .nodes()
+        .into_iter()
+        .map(|node| format!("spec.nodeName={node}"));
     let selectors = by_node.chain([format!("status.podIP={address}")]);
 
     let lists = selectors.map(|selector| {
         let mut some = pods.clone();
-        some.path = format!("{}?fieldSelector={}", pods.path, utf8_percent_encode(&selector, UNRESERVED));
+        some.path = format!(
+            "{}?fieldSelector={}",
+            pods.path,
+            utf8_percent_encode(&selector, UNRESERVED)
+        );
         let client = Arc::clone(client);
         async move { list::<Snapshot>(&client, &some).await }
     });
@@ -94,9 +114,11 @@ async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
         match kinds::find(client.api(), source) {
             Ok(kind) => {
                 let client = Arc::clone(client);
-                lists.push(
-                    async move { list(&client, &kind).await.map(|listed| (kind.known.source, listed)) },
-                );
+                lists.push(async move {
+                    list(&client, &kind)
+                        .await
+                        .map(|listed| (kind.known.source, listed))
+                });
             }
             Err((source, reason)) => skip(&mut snapshot, source, reason),
         }

@@ -33,8 +33,9 @@ impl Take for Exported {
         };
         self.lines.push(&entry.as_entry());
         if kind.known.source == Source::ClusterInformation {
-            self.guid =
-                ClusterInformation::parse(&entry.value).map(|cluster| cluster.guid).unwrap_or_default();
+            self.guid = ClusterInformation::parse(&entry.value)
+                .map(|cluster| cluster.guid)
+                .unwrap_or_default();
         }
     }
 }
@@ -47,13 +48,23 @@ pub(crate) async fn export(
     progress: &ProgressFn,
 ) -> Result<(u64, Positions)> {
     let plan = plan(client, &Extent::Whole).await?;
-    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let reader = Lists {
+        client: Arc::clone(client),
+        counter: Counter::new(progress),
+    };
     let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
     let begin = lists.first();
-    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now);
-    let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
+    let taken_at = begin
+        .and_then(|listed| listed.date)
+        .unwrap_or_else(crate::clock::now);
+    let revision = begin
+        .map(|listed| listed.resource_version.clone())
+        .unwrap_or_default();
     let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), &revision, taken_at);
-    let guid = lists.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
+    let guid = lists
+        .iter()
+        .map(|listed| &listed.taken.guid)
+        .find(|guid| !guid.is_empty());
     header.guid = guid.cloned().unwrap_or_default();
 
     header.coverage = plan.coverage.coverage;

@@ -84,7 +84,11 @@ impl KubeFeed {
             watches,
             lost: None,
             reported: Vec::new(),
-            latest: LatestChanges { blocks, at, ..LatestChanges::default() },
+            latest: LatestChanges {
+                blocks,
+                at,
+                ..LatestChanges::default()
+            },
             clock: Clock { at, since: begin },
             confirmed_until: at,
         }
@@ -145,7 +149,9 @@ impl Feed for KubeFeed {
             Ok(false) => {}
             Err(_) => {
                 let failure = Cause::TimedOut(TIME_LIMIT.as_secs()).into();
-                return Err(self.client.error("the confirmation that all changes were reported", failure));
+                return Err(self
+                    .client
+                    .error("the confirmation that all changes were reported", failure));
             }
         }
         Ok(())
@@ -171,12 +177,20 @@ impl Feed for KubeFeed {
             }
         }
         self.latest.at = self.clock.now();
-        Ok(self.lost.clone().map_or_else(|| Ok(self.latest.changes.len()), Err))
+        Ok(self
+            .lost
+            .clone()
+            .map_or_else(|| Ok(self.latest.changes.len()), Err))
     }
 
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
         let mut now = Snapshot::default();
-        for (known, change) in self.latest.changes.values().filter(|(_, change)| !change.is_deleted) {
+        for (known, change) in self
+            .latest
+            .changes
+            .values()
+            .filter(|(_, change)| !change.is_deleted)
+        {
             known.add(&mut now, &change.object, Encoding::Json);
         }
         let changed: BTreeSet<objects::Changed> = take(&mut self.latest.changes).into_keys().collect();
@@ -206,7 +220,15 @@ impl LatestChanges {
         let source = known.source;
         let name = change.name.clone();
         let uid = change.uid.clone();
-        self.changes.insert(objects::Changed { plural, source, name, uid }, (known, change));
+        self.changes.insert(
+            objects::Changed {
+                plural,
+                source,
+                name,
+                uid,
+            },
+            (known, change),
+        );
     }
 
     fn reach(&mut self, kind: &'static str, version: i64) {
@@ -226,7 +248,10 @@ pub(super) async fn start(
         return Ok(Err(why));
     }
     let begin = Instant::now();
-    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let reader = Lists {
+        client: Arc::clone(client),
+        counter: Counter::new(progress),
+    };
     let lists = lists_in_order::<Snapshot>(&reader, &plan).await?;
     let positions = positions(&plan.kinds, &lists);
     let mut snapshot = assemble(client, plan.coverage, lists);

@@ -28,7 +28,9 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
         NameKind::Services => Source::Services,
         NameKind::Pods => Source::Pods,
     };
-    let Some(objects) = Objects::of(client, source) else { return Ok(BTreeSet::new()) };
+    let Some(objects) = Objects::of(client, source) else {
+        return Ok(BTreeSet::new());
+    };
     match kind {
         NameKind::Handles => {
             let ids = objects.ids(some(&objects, &handle_name(begin)).await?).await?;
@@ -71,7 +73,10 @@ fn dashed(text: &str) -> String {
 }
 
 fn cidrs(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
-    names.into_iter().filter_map(|name| cidr_of_block(&name)).map(|cidr| cidr.to_string())
+    names
+        .into_iter()
+        .filter_map(|name| cidr_of_block(&name))
+        .map(|cidr| cidr.to_string())
 }
 
 /// The objects of a kind, by name; pods, and services of type LoadBalancer, by `namespace/name`.
@@ -86,7 +91,12 @@ impl<'c> Objects<'c> {
     /// Returns the objects of a source; `None` if the cluster has no such kind.
     fn of(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
         let kind = kinds::find(client.api(), source).ok()?;
-        Some(Self { client, path: kind.path.clone(), what: kind.known.plural, source })
+        Some(Self {
+            client,
+            path: kind.path.clone(),
+            what: kind.known.plural,
+            source,
+        })
     }
 
     /// The IDs of handles. They are read from the objects, because object names are in lower case.
@@ -114,9 +124,10 @@ impl Names for Objects<'_> {
         let page: Option<Page> = self.client.get_json(&path, Accept::Names, self.what).await?;
         let page = page.unwrap_or_default();
         Ok(match self.source {
-            Source::Services | Source::Pods => {
-                page.all().map(|one| format!("{}/{}", one.namespace, one.name)).collect()
-            }
+            Source::Services | Source::Pods => page
+                .all()
+                .map(|one| format!("{}/{}", one.namespace, one.name))
+                .collect(),
             _ => page.names().collect(),
         })
     }
@@ -125,13 +136,22 @@ impl Names for Objects<'_> {
 impl Blocks for Objects<'_> {
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
         let found = some(self, &dashed(begin)).await?;
-        Ok(cidrs(found).filter(|cidr| cidr.contains(':') == (family == Family::V6)).collect())
+        Ok(cidrs(found)
+            .filter(|cidr| cidr.contains(':') == (family == Family::V6))
+            .collect())
     }
 
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {
         let parts = parts(self, &dashed(begin), '-').await?;
-        let is_v4 = |part: &String| part.split_terminator('-').all(|octet| octet.parse::<u8>().is_ok());
-        Ok(parts.into_iter().filter(is_v4).map(|part| part.replace('-', ".")).collect())
+        let is_v4 = |part: &String| {
+            part.split_terminator('-')
+                .all(|octet| octet.parse::<u8>().is_ok())
+        };
+        Ok(parts
+            .into_iter()
+            .filter(is_v4)
+            .map(|part| part.replace('-', "."))
+            .collect())
     }
 
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {
@@ -146,7 +166,10 @@ mod tests {
     #[test]
     fn the_node_comes_before_the_block() {
         assert_eq!(holder("node-1-10-244-1-0-26").as_deref(), Some("node-1"));
-        assert_eq!(holder("a-10-0-0-0-26-10-244-1-0-26").as_deref(), Some("a-10-0-0-0-26"));
+        assert_eq!(
+            holder("a-10-0-0-0-26-10-244-1-0-26").as_deref(),
+            Some("a-10-0-0-0-26")
+        );
         assert_eq!(holder("n-fd00-10-244---122").as_deref(), Some("n"));
         assert_eq!(holder("node-1"), None);
     }

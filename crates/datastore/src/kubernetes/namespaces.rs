@@ -13,7 +13,10 @@ use crate::kubernetes::client::{KubeClient, kinds};
 /// Adds the namespaces if they are needed and the user may list them. They are needed if a pool selects namespaces, a
 /// pod waits for an address, or changes are followed, since a pod may wait later.
 pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot, is_followed: bool) {
-    let selects = snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty());
+    let selects = snapshot
+        .pools
+        .iter()
+        .any(|pool| !pool.value.namespace_selector.is_empty());
     if !selects && !is_followed && !snapshot.pods.iter().any(|pod| pod.value.waits()) {
         return;
     }
@@ -31,6 +34,8 @@ pub(crate) async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot, is_fo
 }
 
 pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Listed<T>> {
-    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Listed::default()) };
+    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else {
+        return Ok(Listed::default());
+    };
     list::list(client, &kind).await
 }

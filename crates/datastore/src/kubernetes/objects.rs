@@ -26,15 +26,33 @@ pub(super) struct Changed {
 macro_rules! each_list {
     ($do:ident) => {
         $do!(blocks, Source::Blocks, |block| block_name(block.key));
-        $do!(handles, Source::Handles, |handle| handle_name(&handle.id().to_string()));
-        $do!(affinities, Source::Affinities, |affinity| affinity_name(&affinity.key));
+        $do!(handles, Source::Handles, |handle| handle_name(
+            &handle.id().to_string()
+        ));
+        $do!(affinities, Source::Affinities, |affinity| affinity_name(
+            &affinity.key
+        ));
         $do!(pools, Source::Pools, |pool| pool.name.clone());
-        $do!(reservations, Source::Reservations, |reservation| reservation.name.clone());
+        $do!(reservations, Source::Reservations, |reservation| {
+            reservation.name.clone()
+        });
         $do!(nodes, Source::Nodes, |node| node.name.clone());
-        $do!(kubernetes_nodes, Source::KubernetesNodes, |node| node.name.clone());
-        $do!(pods, Source::Pods, |pod| format!("{}/{}", pod.namespace(), pod.name()));
-        $do!(services, Source::Services, |service| name_in_kind(&service.namespace, &service.name));
-        $do!(machines, Source::Machines, |machine| name_in_kind(&machine.namespace, &machine.name));
+        $do!(kubernetes_nodes, Source::KubernetesNodes, |node| node
+            .name
+            .clone());
+        $do!(pods, Source::Pods, |pod| format!(
+            "{}/{}",
+            pod.namespace(),
+            pod.name()
+        ));
+        $do!(services, Source::Services, |service| name_in_kind(
+            &service.namespace,
+            &service.name
+        ));
+        $do!(machines, Source::Machines, |machine| name_in_kind(
+            &machine.namespace,
+            &machine.name
+        ));
     };
 }
 
@@ -53,8 +71,10 @@ pub(super) fn sort(snapshot: &mut Snapshot) {
 /// Returns the old objects.
 pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut fresh: Snapshot) -> Snapshot {
     let mut gone = Snapshot::default();
-    let places: Vec<(Source, String)> =
-        changed.iter().map(|changed| (changed.source, place_of(changed, &snapshot.defects))).collect();
+    let places: Vec<(Source, String)> = changed
+        .iter()
+        .map(|changed| (changed.source, place_of(changed, &snapshot.defects)))
+        .collect();
     macro_rules! change {
         ($list:ident, $source:expr, $name:expr) => {
             let of_source = places.iter().filter(|(source, _)| *source == $source);
@@ -70,8 +90,11 @@ pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut f
     }
     each_list!(change);
 
-    let has =
-        |source: Source| changed.iter().any(|changed| changed.source == source && changed.name == DEFAULT);
+    let has = |source: Source| {
+        changed
+            .iter()
+            .any(|changed| changed.source == source && changed.name == DEFAULT)
+    };
     if has(Source::IpamConfig) {
         gone.ipam_config = std::mem::replace(&mut snapshot.ipam_config, fresh.ipam_config);
     }
@@ -84,7 +107,10 @@ pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut f
     }
 
     let read_again: HashSet<String> = changed.iter().map(path_of_defect).collect();
-    gone.defects = snapshot.defects.extract_if(.., |defect| read_again.contains(&defect.path)).collect();
+    gone.defects = snapshot
+        .defects
+        .extract_if(.., |defect| read_again.contains(&defect.path))
+        .collect();
     snapshot.defects.append(&mut fresh.defects);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.newest_creation = snapshot.newest_creation.max(fresh.newest_creation);

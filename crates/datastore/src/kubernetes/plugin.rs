@@ -63,7 +63,11 @@ impl KubeClient {
     /// If the server fails, rejects the request, or does not answer in time, as for all queries.
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
         let found: Option<Object> = self
-            .get_json(&format!("/api/v1/namespaces/{}", segment(name)), Accept::Json, "namespaces")
+            .get_json(
+                &format!("/api/v1/namespaces/{}", segment(name)),
+                Accept::Json,
+                "namespaces",
+            )
             .await?;
         Ok(found.map(|namespace| namespace.metadata.labels))
     }
@@ -75,7 +79,11 @@ impl KubeClient {
         let Some(found) = self.get_json::<Object>(&path, Accept::Json, "pods").await? else {
             return Ok(None);
         };
-        let Metadata { labels, owner_references, .. } = found.metadata;
+        let Metadata {
+            labels,
+            owner_references,
+            ..
+        } = found.metadata;
         let migration = labels.get(MIGRATION).filter(|uid| !uid.is_empty()).cloned();
         let mut owners = owner_references.into_iter();
         let instance = owners.find(|owner| is_kubevirt(owner, "VirtualMachineInstance") && owner.controller);
@@ -103,8 +111,10 @@ impl KubeClient {
             format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}");
         let found: Option<Object> = self.get_json(&path, Accept::Json, plural).await?;
         Ok(found.map(|Object { metadata, .. }| {
-            let owner =
-                metadata.owner_references.into_iter().find(|owner| is_kubevirt(owner, "VirtualMachine"));
+            let owner = metadata
+                .owner_references
+                .into_iter()
+                .find(|owner| is_kubevirt(owner, "VirtualMachine"));
             VirtualMachine {
                 uid: metadata.uid,
                 is_being_deleted: metadata.deletion_timestamp.is_some(),
@@ -121,13 +131,18 @@ impl KubeClient {
             #[serde(rename = "podCIDR")]
             pod_cidr: String,
         }
-        let found: Option<Object<Spec>> =
-            self.get_json(&format!("/api/v1/nodes/{}", segment(name)), Accept::Json, "nodes").await?;
-        Ok(found.map(|Object { mut metadata, spec, .. }| NodeAddresses {
-            pod_cidr: spec.pod_cidr,
-            tunnel: metadata.annotations.remove(IPIP).filter(|text| !text.is_empty()),
-            version: metadata.resource_version,
-        }))
+        let found: Option<Object<Spec>> = self
+            .get_json(&format!("/api/v1/nodes/{}", segment(name)), Accept::Json, "nodes")
+            .await?;
+        Ok(found.map(
+            |Object {
+                 mut metadata, spec, ..
+             }| NodeAddresses {
+                pod_cidr: spec.pod_cidr,
+                tunnel: metadata.annotations.remove(IPIP).filter(|text| !text.is_empty()),
+                version: metadata.resource_version,
+            },
+        ))
     }
 
     /// Writes the IPIP tunnel address to a node that has not changed since it was read; returns false if it has. The
@@ -152,27 +167,40 @@ impl KubeClient {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));
         let written = self.write(Method::PATCH, &path, &change).await;
-        written.map(drop).map_err(|failure| self.write_error("nodes", failure))
+        written
+            .map(drop)
+            .map_err(|failure| self.write_error("nodes", failure))
     }
 
     /// The addresses of a node's pods in both families.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<PodAddress>> {
         let selector = format!("spec.nodeName={node}");
         let selector = utf8_percent_encode(&selector, UNRESERVED);
-        let found: Option<List<Pod>> =
-            self.get_json(&format!("/api/v1/pods?fieldSelector={selector}"), Accept::Json, "pods").await?;
+        let found: Option<List<Pod>> = self
+            .get_json(
+                &format!("/api/v1/pods?fieldSelector={selector}"),
+                Accept::Json,
+                "pods",
+            )
+            .await?;
 
         let addresses = |Pod { metadata, status, .. }: Pod| {
             let all = status.addresses.into_iter().map(|address| address.ip);
-            let parsed: BTreeSet<IpAddr> =
-                all.chain([status.address]).filter_map(|text| text.parse().ok()).collect();
+            let parsed: BTreeSet<IpAddr> = all
+                .chain([status.address])
+                .filter_map(|text| text.parse().ok())
+                .collect();
             parsed.into_iter().map(move |address| PodAddress {
                 namespace: metadata.namespace.clone(),
                 name: metadata.name.clone(),
                 address,
             })
         };
-        Ok(found.into_iter().flat_map(|pods| pods.items).flat_map(addresses).collect())
+        Ok(found
+            .into_iter()
+            .flat_map(|pods| pods.items)
+            .flat_map(addresses)
+            .collect())
     }
 
     /// Locks or unlocks the datastore for the plugins of all nodes, with the field `datastoreReady` of the cluster
@@ -181,7 +209,10 @@ impl KubeClient {
         const WHAT: &str = "clusterinformations";
         let path = format!("{}/default", self.api().calico_path(WHAT));
         let missing = || self.error(WHAT, Failure::NotFound);
-        let mut object: Value = self.get_json(&path, Accept::Json, WHAT).await?.ok_or_else(missing)?;
+        let mut object: Value = self
+            .get_json(&path, Accept::Json, WHAT)
+            .await?
+            .ok_or_else(missing)?;
         if object["spec"]["datastoreReady"] == ready {
             return Ok(true);
         }

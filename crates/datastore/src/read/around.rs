@@ -20,8 +20,13 @@ pub enum Lookup {
 }
 
 /// The sources that are read from etcd only in part.
-pub(crate) const PARTLY_READ_SOURCES: [Source; 5] =
-    [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
+pub(crate) const PARTLY_READ_SOURCES: [Source; 5] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Nodes,
+    Source::Endpoints,
+];
 
 /// The objects that blocks and their records name.
 #[derive(Debug, Default)]
@@ -65,13 +70,19 @@ impl Lookup {
     /// The keys to read last: the objects that the blocks and their records name.
     pub(crate) fn named(&self, snapshot: &Snapshot) -> NamedKeys {
         let mut named = NamedKeys::default();
-        for block in snapshot.blocks.iter().filter_map(|block| block.value.content.sound()) {
+        for block in snapshot
+            .blocks
+            .iter()
+            .filter_map(|block| block.value.content.sound())
+        {
             named.add_owner(block);
             if let Self::Address(_) = self {
                 let namespaces = block.allocations().filter_map(|a| a.attribute.get("namespace"));
-                named
-                    .namespaces
-                    .extend(namespaces.map(|name| name.to_string()).filter(|name| !name.is_empty()));
+                named.namespaces.extend(
+                    namespaces
+                        .map(|name| name.to_string())
+                        .filter(|name| !name.is_empty()),
+                );
             }
             for record in self.records(block) {
                 named.add_record(block, record.attribute);
@@ -86,7 +97,10 @@ impl Lookup {
             Self::Address(address) => block.allocation_of(*address).into_iter().collect(),
             Self::Handle(id) => {
                 let has_handle = |record: &Allocation<'_>| {
-                    record.attribute.clean_handle().is_some_and(|handle| handle == *id.as_str())
+                    record
+                        .attribute
+                        .clean_handle()
+                        .is_some_and(|handle| handle == *id.as_str())
                 };
                 block.allocations().filter(has_handle).collect()
             }
@@ -107,17 +121,23 @@ pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> 
     };
     // Calico 2 records a pod without attributes, with this handle ID.
     let legacy = format!("{namespace}.{name}");
-    block.allocations().any(|Allocation { attribute: record, .. }| {
-        names_it(record.owner())
-            || record.alternate().is_some_and(names_it)
-            || record.owner().is_empty() && record.clean_handle().is_some_and(|handle| handle == *legacy)
-    })
+    block.allocations().any(
+        |Allocation {
+             attribute: record, ..
+         }| {
+            names_it(record.owner())
+                || record.alternate().is_some_and(names_it)
+                || record.owner().is_empty() && record.clean_handle().is_some_and(|handle| handle == *legacy)
+        },
+    )
 }
 
 impl NamedKeys {
     /// Adds the node of a block, and the affinity that should exist for it.
     fn add_owner(&mut self, block: &Block) {
-        let key = block.owner().and_then(|owner| AffinityKey::of_owner(owner, block.cidr()));
+        let key = block
+            .owner()
+            .and_then(|owner| AffinityKey::of_owner(owner, block.cidr()));
         if let Some(key) = &key
             && key.kind == AffinityType::Host
         {
@@ -130,7 +150,13 @@ impl NamedKeys {
     pub(crate) fn nodes(&self) -> Vec<&str> {
         self.keys
             .iter()
-            .filter_map(|key| if let Key::Node(node) = key { Some(node.as_str()) } else { None })
+            .filter_map(|key| {
+                if let Key::Node(node) = key {
+                    Some(node.as_str())
+                } else {
+                    None
+                }
+            })
             .collect()
     }
 
@@ -138,7 +164,9 @@ impl NamedKeys {
         // A handle whose ID has a carriage return is stored under the full ID, or under the part before the carriage
         // return.
         let handles = [record.handle(), record.clean_handle()].into_iter().flatten();
-        let handles = handles.map(|handle| handle.to_string()).filter(|handle| !handle.is_empty());
+        let handles = handles
+            .map(|handle| handle.to_string())
+            .filter(|handle| !handle.is_empty());
         self.keys.extend(handles.map(Key::Handle));
 
         self.add_user(record.owner());
@@ -147,27 +175,38 @@ impl NamedKeys {
         }
 
         // `<namespace>.<pod>`, the form of Calico 2, does not name a node. The block's owner is the best guess.
-        let legacy =
-            record.clean_handle().map(|handle| handle.to_string()).filter(|_| record.owner().is_empty());
+        let legacy = record
+            .clean_handle()
+            .map(|handle| handle.to_string())
+            .filter(|_| record.owner().is_empty());
         if let Some((namespace, pod)) = legacy.as_deref().and_then(|handle| handle.split_once('.')) {
             self.add_pod(namespace, pod, block.host());
         }
     }
 
     fn add_user(&mut self, owner: OwnerMap<'_>) {
-        let text = |key| owner.get(key).map(|text| text.to_string()).filter(|text| !text.is_empty());
+        let text = |key| {
+            owner
+                .get(key)
+                .map(|text| text.to_string())
+                .filter(|text| !text.is_empty())
+        };
         let node = text("node");
         if let Some(namespace) = text("namespace") {
             if let Some(pod) = text("pod") {
                 self.add_pod(&namespace, &pod, node.as_deref());
             }
-            self.keys.extend(text("service").map(|name| Key::Service { namespace, name }));
+            self.keys
+                .extend(text("service").map(|name| Key::Service { namespace, name }));
         }
         self.keys.extend(node.map(Key::Node));
     }
 
     fn add_pod(&mut self, namespace: &str, pod: &str, node: Option<&str>) {
-        self.keys.insert(Key::Pod { namespace: namespace.to_owned(), name: pod.to_owned() });
+        self.keys.insert(Key::Pod {
+            namespace: namespace.to_owned(),
+            name: pod.to_owned(),
+        });
         let on = |node: &str| PodOnNode {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
@@ -185,10 +224,16 @@ mod tests {
     fn blocks_of_every_legal_size() {
         let keys = Lookup::Address("10.244.1.7".parse().unwrap()).first_keys();
         assert_eq!(keys.len(), 13);
-        assert_eq!(keys[6].to_string(), "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26");
+        assert_eq!(
+            keys[6].to_string(),
+            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26"
+        );
         let keys = Lookup::Address("fd00::1:7".parse().unwrap()).first_keys();
         assert_eq!(keys.len(), 13);
-        assert_eq!(keys[12].to_string(), "/calico/ipam/v2/assignment/ipv6/block/fd00::1:7-128");
+        assert_eq!(
+            keys[12].to_string(),
+            "/calico/ipam/v2/assignment/ipv6/block/fd00::1:7-128"
+        );
     }
 
     #[test]
@@ -207,17 +252,24 @@ mod tests {
         let found = Lookup::Address("10.0.0.0".parse().unwrap()).named(&snapshot);
         let keys: Vec<String> = found.keys.iter().map(ToString::to_string).collect();
         assert!(
-            keys.iter().any(|key| key == "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-30"),
+            keys.iter()
+                .any(|key| key == "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-30"),
             "{keys:?}"
         );
         for key in ["handle/a.b\r\neth0", "handle/a.b", "nodes/node-1", "nodes/node-2"] {
             assert!(keys.iter().any(|found| found.ends_with(key)), "{key}");
         }
-        assert!(found.keys.contains(&Key::Pod { namespace: "ns".into(), name: "p-1".into() }));
+        assert!(found.keys.contains(&Key::Pod {
+            namespace: "ns".into(),
+            name: "p-1".into()
+        }));
         assert_eq!(found.endpoints, [pod("ns", "p-1", "node-2")].into());
 
         let found = Lookup::Handle("default.web-0".into()).named(&snapshot);
-        assert!(found.keys.contains(&Key::Pod { namespace: "default".into(), name: "web-0".into() }));
+        assert!(found.keys.contains(&Key::Pod {
+            namespace: "default".into(),
+            name: "web-0".into()
+        }));
         assert_eq!(found.endpoints, [pod("default", "web-0", "node-1")].into());
         assert!(!found.keys.contains(&Key::Node("node-2".into())));
     }

@@ -79,7 +79,9 @@ fn file() -> impl Strategy<Value = Vec<u8>> {
 
 fn environment() -> impl Strategy<Value = BTreeMap<String, String>> {
     let names = FIELDS.iter().filter_map(|field| field.variable);
-    let names: Vec<String> = names.flat_map(|name| [name.to_owned(), format!("CALICO_{name}")]).collect();
+    let names: Vec<String> = names
+        .flat_map(|name| [name.to_owned(), format!("CALICO_{name}")])
+        .collect();
     btree_map(select(names), text(), 0..6)
 }
 

@@ -21,7 +21,9 @@ pub(super) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsE
         return Err(bad("its scheme is neither http nor https"));
     }
     if host.contains('@') {
-        return Err(bad("user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
+        return Err(bad(
+            "user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD",
+        ));
     }
     let uri: Uri = format!("{scheme}://{host}")
         .parse()
@@ -51,7 +53,14 @@ mod tests {
         ] {
             assert_eq!(normalise(endpoint, usual).as_deref(), Ok(url));
         }
-        for endpoint in ["", "ftp://x:1", "https://", "http://x:port", "http://x:1/path", "http://x y"] {
+        for endpoint in [
+            "",
+            "ftp://x:1",
+            "https://",
+            "http://x:port",
+            "http://x:1/path",
+            "http://x y",
+        ] {
             assert!(normalise(endpoint, "http").is_err(), "{endpoint:?}");
         }
         let error = normalise("https://root:s3cret@etcd:2379", "http").unwrap_err();

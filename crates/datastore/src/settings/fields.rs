@@ -23,15 +23,27 @@ pub(super) struct Field {
 }
 
 const fn text(name: &'static str, variable: &'static str) -> Field {
-    Field { name, variable: Some(variable), kind: Kind::Text }
+    Field {
+        name,
+        variable: Some(variable),
+        kind: Kind::Text,
+    }
 }
 
 const fn inline(name: &'static str) -> Field {
-    Field { name, variable: None, kind: Kind::Text }
+    Field {
+        name,
+        variable: None,
+        kind: Kind::Text,
+    }
 }
 
 const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field {
-    Field { name, variable: Some(variable), kind }
+    Field {
+        name,
+        variable: Some(variable),
+        kind,
+    }
 }
 
 /// The environment variable with the API server's token. The unusual name comes from a mistake in Calico's source. The
@@ -57,7 +69,11 @@ pub(super) const FIELDS: [Field; 25] = [
     text("k8sCertFile", "K8S_CERT_FILE"),
     text("k8sCAFile", "K8S_CA_FILE"),
     text("k8sAPIToken", API_TOKEN_VARIABLE),
-    typed("k8sInsecureSkipTLSVerify", "K8S_INSECURE_SKIP_TLS_VERIFY", Kind::Bool),
+    typed(
+        "k8sInsecureSkipTLSVerify",
+        "K8S_INSECURE_SKIP_TLS_VERIFY",
+        Kind::Bool,
+    ),
     typed("k8sDisableNodePoll", "K8S_DISABLE_NODE_POLL", Kind::Bool),
     typed("usePodCIDR", "USE_POD_CIDR", Kind::Bool),
     typed("k8sClientQPS", "K8S_CLIENT_QPS", Kind::Number),
@@ -73,7 +89,10 @@ pub(super) struct Values(BTreeMap<&'static str, String>);
 impl Values {
     /// The text of a field; `None` if it is not set or empty, since Calico treats both alike.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .filter(|text| !text.is_empty())
     }
 
     /// The text of a field; empty if it is not set.
@@ -102,8 +121,10 @@ impl Values {
             let prefixed = format!("CALICO_{variable}");
             let bare = Some(variable).filter(|v| *v != API_TOKEN_VARIABLE);
             let names = [Some(prefixed.as_str()), bare];
-            let Some((name, value)) =
-                names.into_iter().flatten().find_map(|n| environment.get(n).map(|value| (n, value)))
+            let Some((name, value)) = names
+                .into_iter()
+                .flatten()
+                .find_map(|n| environment.get(n).map(|value| (n, value)))
             else {
                 continue;
             };
@@ -133,7 +154,12 @@ pub(super) fn similar(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     FIELDS
         .iter()
-        .map(|field| (strsim::levenshtein(&lower, &field.name.to_ascii_lowercase()), field.name))
+        .map(|field| {
+            (
+                strsim::levenshtein(&lower, &field.name.to_ascii_lowercase()),
+                field.name,
+            )
+        })
         .min()
         .filter(|(distance, name)| *distance <= name.len() / 4)
         .map(|(_, name)| name)
@@ -144,27 +170,54 @@ mod tests {
     use super::*;
 
     fn environment(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-        entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        entries
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     #[test]
     fn the_prefixed_variable_wins_even_when_empty() {
         let read = |entries| Values::from_environment(&environment(entries)).unwrap();
-        let both = [("ETCD_ENDPOINTS", "http://a:1"), ("CALICO_ETCD_ENDPOINTS", "http://b:1")];
+        let both = [
+            ("ETCD_ENDPOINTS", "http://a:1"),
+            ("CALICO_ETCD_ENDPOINTS", "http://b:1"),
+        ];
         assert_eq!(read(&both).text("etcdEndpoints"), Some("http://b:1"));
         let empty = [("ETCD_ENDPOINTS", "http://a:1"), ("CALICO_ETCD_ENDPOINTS", "")];
         assert_eq!(read(&empty).text("etcdEndpoints"), None);
-        assert_eq!(read(&[("K8SAPITOKEN", "x"), ("K8S_API_TOKEN", "x")]).text("k8sAPIToken"), None);
-        assert_eq!(read(&[("CALICO_K8SAPITOKEN", "x")]).text("k8sAPIToken"), Some("x"));
-        assert_eq!(read(&[("CALICO_CALICO_API_GROUP", "g")]).text("calicoAPIGroup"), Some("g"));
-        assert_eq!(read(&[("CALICO_API_GROUP", "g")]).text("calicoAPIGroup"), Some("g"));
+        assert_eq!(
+            read(&[("K8SAPITOKEN", "x"), ("K8S_API_TOKEN", "x")]).text("k8sAPIToken"),
+            None
+        );
+        assert_eq!(
+            read(&[("CALICO_K8SAPITOKEN", "x")]).text("k8sAPIToken"),
+            Some("x")
+        );
+        assert_eq!(
+            read(&[("CALICO_CALICO_API_GROUP", "g")]).text("calicoAPIGroup"),
+            Some("g")
+        );
+        assert_eq!(
+            read(&[("CALICO_API_GROUP", "g")]).text("calicoAPIGroup"),
+            Some("g")
+        );
     }
 
     #[test]
     fn an_empty_switch_or_number_is_an_error() {
-        for (name, value) in [("USE_POD_CIDR", ""), ("CALICO_K8S_CLIENT_QPS", ""), ("USE_POD_CIDR", "yes")] {
-            let error = Values::from_environment(&environment(&[(name, value)])).err().unwrap();
-            assert!(error.to_string().contains(&format!("variable {name} must be")), "{error}");
+        for (name, value) in [
+            ("USE_POD_CIDR", ""),
+            ("CALICO_K8S_CLIENT_QPS", ""),
+            ("USE_POD_CIDR", "yes"),
+        ] {
+            let error = Values::from_environment(&environment(&[(name, value)]))
+                .err()
+                .unwrap();
+            assert!(
+                error.to_string().contains(&format!("variable {name} must be")),
+                "{error}"
+            );
         }
         let values = Values::from_environment(&environment(&[("USE_POD_CIDR", "T")])).unwrap();
         assert!(values.flag("usePodCIDR") && !values.flag("k8sDisableNodePoll"));

@@ -18,7 +18,9 @@ const KIND: &str = "CalicoAPIConfig";
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| bad(path, &reason);
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
-    let Value::Mapping(document) = document else { return Err(bad("it has no fields".into())) };
+    let Value::Mapping(document) = document else {
+        return Err(bad("it has no fields".into()));
+    };
     let mut version = None;
     let mut kind = None;
     let mut spec = None;
@@ -33,7 +35,10 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     }
     for (field, expected, found) in [("apiVersion", API_VERSION, version), ("kind", KIND, kind)] {
         if found != Some(expected) {
-            return Err(bad(format!("`{field}` must be {expected}, not {:?}", found.unwrap_or_default())));
+            return Err(bad(format!(
+                "`{field}` must be {expected}, not {:?}",
+                found.unwrap_or_default()
+            )));
         }
     }
     match spec {
@@ -72,7 +77,11 @@ fn named<'m>(
     bad: &impl Fn(String) -> SettingsError,
 ) -> Result<Vec<(&'m str, &'m Value)>, SettingsError> {
     let entry = |(name, value): (&'m Value, &'m Value)| Some((name.as_str()?, value));
-    mapping.iter().map(entry).collect::<Option<_>>().ok_or_else(|| bad("a field name is not text".into()))
+    mapping
+        .iter()
+        .map(entry)
+        .collect::<Option<_>>()
+        .ok_or_else(|| bad("a field name is not text".into()))
 }
 
 fn bad(path: &Path, reason: &str) -> SettingsError {
@@ -126,7 +135,9 @@ mod tests {
         let error = read("  etcdEndpoint: http://a:1\n").err().unwrap();
         assert_eq!(error.to_string(), "calicoctl.cfg: unknown field `etcdEndpoint`");
         assert_eq!(error.hint().text, "did you mean `etcdEndpoints`?");
-        let error = parse(Path::new("x"), b"apiVersion: projectcalico.org/v3\nspecs: {}\n").err().unwrap();
+        let error = parse(Path::new("x"), b"apiVersion: projectcalico.org/v3\nspecs: {}\n")
+            .err()
+            .unwrap();
         assert_eq!(error.to_string(), "x: unknown field `specs`");
     }
 

@@ -143,7 +143,10 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: CONNECT_TIMEOUT, request: REQUEST_TIMEOUT }
+        Self {
+            connect: CONNECT_TIMEOUT,
+            request: REQUEST_TIMEOUT,
+        }
     }
 }
 
@@ -222,7 +225,9 @@ impl KubernetesSettings {
     /// True if the cluster is named by context, name or URL. A kubeconfig alone does not name a cluster, since its
     /// current context may be any cluster.
     pub fn names_cluster(&self) -> bool {
-        let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
+        let named = [&self.context, &self.api_endpoint]
+            .into_iter()
+            .any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
     }
 
@@ -278,7 +283,11 @@ impl Settings {
         {
             return Err(SettingsError::context_alone(context));
         }
-        Ok(Self { target, kubernetes, shown_as: overrides.shown_as.clone() })
+        Ok(Self {
+            target,
+            kubernetes,
+            shown_as: overrides.shown_as.clone(),
+        })
     }
 
     /// Like [`Self::resolve`], but uses only the environment, without a settings file. Used by the CNI plugin.
@@ -290,7 +299,11 @@ impl Settings {
         let none = Overrides::default();
         let kubernetes = kubernetes(&values, &none, environment);
         let target = server(&values, &none, files)?;
-        Ok(Self { target, kubernetes, shown_as: None })
+        Ok(Self {
+            target,
+            kubernetes,
+            shown_as: None,
+        })
     }
 }
 
@@ -325,7 +338,10 @@ fn load(
             "give another file, {}, or none to use the environment",
             [Call::connected(["--config", "FILE"])],
         );
-        SettingsError::unreadable(format!("cannot read the settings file {}: {error}", path.display()), hint)
+        SettingsError::unreadable(
+            format!("cannot read the settings file {}: {error}", path.display()),
+            hint,
+        )
     })?;
     file::parse(path, &text)
 }
@@ -333,8 +349,11 @@ fn load(
 /// The server that holds the data: the one on the command line, or the one in the settings, or etcd v3 if endpoints are
 /// set, or else Kubernetes.
 fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Target, SettingsError> {
-    let kind = match (overrides.datastore.as_deref(), &overrides.etcd_endpoints, values.text("datastoreType"))
-    {
+    let kind = match (
+        overrides.datastore.as_deref(),
+        &overrides.etcd_endpoints,
+        values.text("datastoreType"),
+    ) {
         (Some(kind), ..) => kind,
         // Endpoints on the command line imply etcd; the settings may name its version.
         (None, Some(_), kind) => kind.filter(|kind| *kind == "etcdv2").unwrap_or("etcd"),
@@ -352,11 +371,21 @@ fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<
 
 fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<EtcdSettings, SettingsError> {
     let tls = tls(values, overrides, files)?;
-    let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
-    let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
+    let srv = values
+        .text("etcdDiscoverySrv")
+        .filter(|_| overrides.etcd_endpoints.is_none());
+    let list = overrides
+        .etcd_endpoints
+        .as_deref()
+        .or(values.text("etcdEndpoints"))
+        .unwrap_or_default();
     // Calico's client always has a TLS configuration, so etcd's client uses TLS for endpoints without a scheme.
     // Endpoints on the command line are read as in etcdctl.
-    let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() { "http" } else { "https" };
+    let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() {
+        "http"
+    } else {
+        "https"
+    };
     let endpoints = list
         .split(',')
         .filter(|e| !e.trim().is_empty())
@@ -377,7 +406,12 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
         (Some(user), Some(password)) => Some((user.to_owned(), Secret::new(password))),
         _ => None,
     };
-    Ok(EtcdSettings { endpoints, user, tls, timeouts: Timeouts::new(overrides) })
+    Ok(EtcdSettings {
+        endpoints,
+        user,
+        tls,
+        timeouts: Timeouts::new(overrides),
+    })
 }
 
 /// The error if the endpoints can only be found by a discovery domain.
@@ -395,7 +429,12 @@ fn kubernetes(
     overrides: &Overrides,
     environment: &BTreeMap<String, String>,
 ) -> KubernetesSettings {
-    let from_environment = || environment.get("CALICO_KUBECONFIG").or(environment.get("KUBECONFIG")).cloned();
+    let from_environment = || {
+        environment
+            .get("CALICO_KUBECONFIG")
+            .or(environment.get("KUBECONFIG"))
+            .cloned()
+    };
     let kubeconfig = overrides
         .kubeconfig
         .clone()
@@ -405,8 +444,15 @@ fn kubernetes(
     let inline = values.owned("kubeconfigInline");
     KubernetesSettings {
         kubeconfig,
-        kubeconfig_inline: Secret::new(if overrides.kubeconfig.is_some() { String::new() } else { inline }),
-        context: overrides.context.clone().unwrap_or_else(|| values.owned("k8sCurrentContext")),
+        kubeconfig_inline: Secret::new(if overrides.kubeconfig.is_some() {
+            String::new()
+        } else {
+            inline
+        }),
+        context: overrides
+            .context
+            .clone()
+            .unwrap_or_else(|| values.owned("k8sCurrentContext")),
         api_endpoint: values.owned("k8sAPIEndpoint"),
         key_file: values.owned("k8sKeyFile"),
         cert_file: values.owned("k8sCertFile"),

@@ -68,13 +68,19 @@ fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
         return PrivateKeyDer::from_pem_slice(text).map(drop).map_err(reason);
     }
     let mut blocks = CertificateDer::pem_slice_iter(text);
-    blocks.next().unwrap_or(Err(pem::Error::NoItemsFound)).map_err(reason)?;
+    blocks
+        .next()
+        .unwrap_or(Err(pem::Error::NoItemsFound))
+        .map_err(reason)?;
     blocks.try_for_each(|block| block.map(drop).map_err(reason))
 }
 
 fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
     let unreadable = |reason: String| {
-        SettingsError::unreadable(format!("cannot read the {what} {}: {reason}", path.display()), PEM)
+        SettingsError::unreadable(
+            format!("cannot read the {what} {}: {reason}", path.display()),
+            PEM,
+        )
     };
     let bytes = files.read(path).map_err(|e| unreadable(e.to_string()))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".into()))

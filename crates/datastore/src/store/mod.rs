@@ -58,17 +58,25 @@ impl Datastore {
 
     /// The datastore behind an etcd client, without an API server.
     pub fn of_etcd(client: EtcdClient) -> Self {
-        Self { backend: Arc::new(Arc::new(client)), beside: None }
+        Self {
+            backend: Arc::new(Arc::new(client)),
+            beside: None,
+        }
     }
 
     /// The Kubernetes datastore behind a client.
     pub fn of_kubernetes(client: Arc<KubeClient>) -> Self {
-        Self { backend: Arc::new(client), beside: None }
+        Self {
+            backend: Arc::new(client),
+            beside: None,
+        }
     }
 
     /// False if an API server is read in addition to etcd, and the operator named only its kubeconfig, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
-        self.beside.as_ref().is_none_or(|kubernetes| kubernetes.names_cluster())
+        self.beside
+            .as_ref()
+            .is_none_or(|kubernetes| kubernetes.names_cluster())
     }
 
     /// The cluster's API server, which is either the datastore or read in addition to etcd.
@@ -78,12 +86,16 @@ impl Datastore {
 
     /// The Kubernetes API of the cluster; `None` if none is known, or the data is a file.
     pub fn workloads(&self) -> Option<Workloads> {
-        self.kubernetes().map(|client| Workloads { client: Arc::clone(client) })
+        self.kubernetes().map(|client| Workloads {
+            client: Arc::clone(client),
+        })
     }
 
     /// Returns etcd, or an error for a datastore without revisions.
     pub fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
-        self.backend.revisions().ok_or_else(|| Error::NoRevisions { location: self.location() })
+        self.backend.revisions().ok_or_else(|| Error::NoRevisions {
+            location: self.location(),
+        })
     }
 
     /// The location of the data, without secrets: an endpoint, or the path of a file.
@@ -112,7 +124,11 @@ impl Datastore {
     /// Passes the progress of this run to the connections, since it determines the time for which they wait for a server.
     pub fn enter(&self, phase: Phase) {
         let beside = self.beside.as_ref().map(|client| KubeClient::budget(client));
-        self.backend.budget().into_iter().chain(beside).for_each(|budget| budget.enter(phase));
+        self.backend
+            .budget()
+            .into_iter()
+            .chain(beside)
+            .for_each(|budget| budget.enter(phase));
     }
 
     /// True if the data can change, so a second read may differ.

@@ -70,7 +70,9 @@ impl Datastore {
 
     /// Reads some keys again, in etcd at one new revision. `None` if the datastore cannot change.
     pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
-        let Some(kubernetes) = &self.beside else { return self.backend.reread(keys).await };
+        let Some(kubernetes) = &self.beside else {
+            return self.backend.reread(keys).await;
+        };
         let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
             keys.iter().cloned().partition(is_in_kubernetes);
         let mut snapshot = self.backend.reread(&in_etcd).await?;
@@ -102,7 +104,9 @@ impl Datastore {
     /// a watch of past revisions, and reads only the keys of these blocks in etcd. `None` if the datastore keeps no
     /// history.
     pub async fn recent(&self, snapshot: &Snapshot, address: IpAddr) -> Result<Option<Past>> {
-        let Some(client) = self.backend.revisions() else { return Ok(None) };
+        let Some(client) = self.backend.revisions() else {
+            return Ok(None);
+        };
         past::recent(client, snapshot, address).await.map(Some)
     }
 

@@ -24,7 +24,10 @@ impl Datastore {
     fn objects(&self) -> Result<Arc<dyn Objects>> {
         let own = self.backend.objects(self.beside.is_some())?;
         Ok(match &self.beside {
-            Some(kubernetes) => Arc::new(Both { etcd: own, kubernetes: Arc::clone(kubernetes) }),
+            Some(kubernetes) => Arc::new(Both {
+                etcd: own,
+                kubernetes: Arc::clone(kubernetes),
+            }),
             None => own,
         })
     }
@@ -61,10 +64,16 @@ impl AllocatorStore {
             Target::Etcd(etcd) => {
                 // The first request shows if a single endpoint answers.
                 let probe = etcd.endpoints.len() > 1;
-                Box::new(EtcdStore::new(EtcdClient::connect_first(etcd, probe).await?.into()))
+                Box::new(EtcdStore::new(
+                    EtcdClient::connect_first(etcd, probe).await?.into(),
+                ))
             }
             Target::EtcdV2(etcd) => {
-                let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
+                let location = etcd
+                    .endpoints
+                    .first()
+                    .map(|url| redact_url(url))
+                    .unwrap_or_default();
                 return Err(not_for_calico_2(&location, ASSIGN));
             }
             Target::Kubernetes => {

@@ -22,7 +22,11 @@ pub struct Question {
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cluster = if self.cluster.is_empty() { "without GUID" } else { &self.cluster };
+        let cluster = if self.cluster.is_empty() {
+            "without GUID"
+        } else {
+            &self.cluster
+        };
         let kinds = [
             (self.addresses, "address", "addresses"),
             (self.blocks, "block", "blocks"),
@@ -35,8 +39,16 @@ impl fmt::Display for Question {
             .map(|(number, one, many)| format!("{number} {}", if number == 1 { one } else { many }))
             .collect();
         let last = parts.pop().unwrap_or_else(|| "nothing".into());
-        let first = if parts.is_empty() { String::new() } else { parts.join(", ") + " and " };
-        write!(f, "Change {first}{last} of cluster {cluster} at {}?", self.location)
+        let first = if parts.is_empty() {
+            String::new()
+        } else {
+            parts.join(", ") + " and "
+        };
+        write!(
+            f,
+            "Change {first}{last} of cluster {cluster} at {}?",
+            self.location
+        )
     }
 }
 
@@ -53,20 +65,35 @@ impl Consent {
     /// else, even an empty line, is not consent.
     pub fn from_answer(question: Question, answer: &str) -> Option<Self> {
         let agreed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
-        agreed.then_some(Self { question, was_typed: true })
+        agreed.then_some(Self {
+            question,
+            was_typed: true,
+        })
     }
 
     /// Consent in advance by an option; `None` without the option.
     pub fn from_option(question: Question, yes: bool) -> Option<Self> {
-        yes.then_some(Self { question, was_typed: false })
+        yes.then_some(Self {
+            question,
+            was_typed: false,
+        })
     }
 
     /// Consent by the call of a container runtime, which the operator has set up. It covers one change of one address
     /// at `location`.
     pub fn from_runtime(location: impl Into<String>) -> Self {
         let location = location.into();
-        let question = Question { location, addresses: 1, blocks: 1, handles: 1, ..Question::default() };
-        Self { question, was_typed: false }
+        let question = Question {
+            location,
+            addresses: 1,
+            blocks: 1,
+            handles: 1,
+            ..Question::default()
+        };
+        Self {
+            question,
+            was_typed: false,
+        }
     }
 
     /// The question that the operator agreed to.
@@ -99,7 +126,10 @@ mod tests {
     #[test]
     fn only_a_clear_yes_is_consent() {
         for answer in ["y", "yes", " YES\n", "Y\r\n"] {
-            assert!(Consent::from_answer(question(), answer).is_some_and(|c| c.was_typed()), "{answer:?}");
+            assert!(
+                Consent::from_answer(question(), answer).is_some_and(|c| c.was_typed()),
+                "{answer:?}"
+            );
         }
         for answer in ["", "\n", "n", "no", "yess", "ja", "true"] {
             assert!(Consent::from_answer(question(), answer).is_none(), "{answer:?}");
@@ -111,10 +141,28 @@ mod tests {
     #[test]
     fn the_question_names_cluster_place_and_numbers() {
         let place = "of cluster 0f0e1d2c at https://10.0.0.5:2379?";
-        assert_eq!(question().to_string(), format!("Change 12 addresses, 3 blocks and 11 handles {place}"));
-        let lock = Question { addresses: 0, blocks: 0, handles: 0, others: 1, ..question() };
+        assert_eq!(
+            question().to_string(),
+            format!("Change 12 addresses, 3 blocks and 11 handles {place}")
+        );
+        let lock = Question {
+            addresses: 0,
+            blocks: 0,
+            handles: 0,
+            others: 1,
+            ..question()
+        };
         assert_eq!(lock.to_string(), format!("Change 1 other object {place}"));
-        let undo = Question { addresses: 0, blocks: 1, handles: 1, others: 2, ..question() };
-        assert_eq!(undo.to_string(), format!("Change 1 block, 1 handle and 2 other objects {place}"));
+        let undo = Question {
+            addresses: 0,
+            blocks: 1,
+            handles: 1,
+            others: 2,
+            ..question()
+        };
+        assert_eq!(
+            undo.to_string(),
+            format!("Change 1 block, 1 handle and 2 other objects {place}")
+        );
     }
 }

@@ -41,7 +41,13 @@ impl Stored {
     /// Creates the state from the value under `key` in etcd.
     pub(crate) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
         let object = Object::parse(key, &raw).ok().flatten();
-        Self { revision, raw, whole: None, object, user: None }
+        Self {
+            revision,
+            raw,
+            whole: None,
+            object,
+            user: None,
+        }
     }
 
     /// The state of the object, in the form that conditions on evidence check.
@@ -73,33 +79,57 @@ pub struct Change {
 impl Change {
     /// Creates a missing object from its value in etcd's form.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None, is_again: false }
+        Self {
+            key,
+            expect: Precondition::Absent,
+            value: Some(value.into()),
+            whole: None,
+            is_again: false,
+        }
     }
 
     /// Replaces one version of an object with a value in etcd's form.
     pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
-        Self { value: Some(value.into()), ..Self::delete(key, version) }
+        Self {
+            value: Some(value.into()),
+            ..Self::delete(key, version)
+        }
     }
 
     /// Deletes one version of an object.
     pub fn delete(key: Key, version: Revision) -> Self {
-        Self { key, expect: Precondition::At(version), value: None, whole: None, is_again: false }
+        Self {
+            key,
+            expect: Precondition::At(version),
+            value: None,
+            whole: None,
+            is_again: false,
+        }
     }
 
     /// Writes an object again as it was read. Writes that expect the version that was read fail afterwards.
     pub fn again(key: Key, read: &Stored) -> Self {
-        Self { is_again: true, ..Self::update(key, read.revision.clone(), read.raw.clone()).of(read) }
+        Self {
+            is_again: true,
+            ..Self::update(key, read.revision.clone(), read.raw.clone()).of(read)
+        }
     }
 
     /// Adds the object that was read just before. On Kubernetes, its other fields then need not be read again.
     #[must_use]
     pub fn of(self, read: &Stored) -> Self {
-        Self { whole: read.whole.clone(), ..self }
+        Self {
+            whole: read.whole.clone(),
+            ..self
+        }
     }
 
     /// The same change with another value.
     pub(crate) fn with_value(self, value: impl Into<Bytes>) -> Self {
-        Self { value: Some(value.into()), ..self }
+        Self {
+            value: Some(value.into()),
+            ..self
+        }
     }
 
     pub fn key(&self) -> &Key {
@@ -139,7 +169,10 @@ impl Batch {
     pub(crate) fn only(&self) -> Result<&Change, Failure> {
         match self.changes.as_slice() {
             [only] => Ok(only),
-            several => Err(unsendable(format!("{} changes cannot be made in one write", several.len()))),
+            several => Err(unsendable(format!(
+                "{} changes cannot be made in one write",
+                several.len()
+            ))),
         }
     }
 }
@@ -147,11 +180,14 @@ impl Batch {
 /// True if the objects that were read as evidence are in the expected state. Ignores [`Precondition::NoBlockSince`],
 /// which only etcd v3 compares.
 pub(crate) fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
-    found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
-        (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
-        (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
-        _ => false,
-    })
+    found
+        .iter()
+        .zip(evidence)
+        .all(|(found, (_, expect))| match (found, expect) {
+            (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
+            (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
+            _ => false,
+        })
 }
 
 /// True if both are the same version of the same object, regardless of labels.
@@ -195,7 +231,10 @@ pub(crate) fn not_writable(location: &str) -> Error {
 pub(crate) fn not_for_calico_2(location: &str, what: &str) -> Error {
     let message =
         format!("{location}: Calico 2.x data (etcd v2) can be read and repaired, but not used to {what}");
-    Error::other(message, "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x")
+    Error::other(
+        message,
+        "`release`, `rebuild` and `undo` repair it; for everything else use calicoctl 1.x",
+    )
 }
 
 /// The limits of one batch.
@@ -249,7 +288,10 @@ pub struct Writer {
 
 impl Writer {
     pub(crate) fn new(objects: Arc<dyn Objects>, consent: Consent) -> Self {
-        Self { objects, consent: Arc::new(consent) }
+        Self {
+            objects,
+            consent: Arc::new(consent),
+        }
     }
 
     pub fn consent(&self) -> &Consent {
@@ -268,7 +310,11 @@ impl Writer {
 
     /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
     pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        if keys.is_empty() { Ok(Vec::new()) } else { self.objects.read(keys).await }
+        if keys.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.objects.read(keys).await
+        }
     }
 
     /// Converts a batch to the values that will be stored, if they differ from those of etcd v3. A journal records the
@@ -284,6 +330,10 @@ impl Writer {
     /// write; a read of the objects shows whether they did. A batch above [`Self::limits`] is rejected before it is
     /// sent.
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        if batch.changes.is_empty() { Ok(Swap::Done(Vec::new())) } else { self.objects.commit(batch).await }
+        if batch.changes.is_empty() {
+            Ok(Swap::Done(Vec::new()))
+        } else {
+            self.objects.commit(batch).await
+        }
     }
 }

@@ -10,12 +10,31 @@ use calipam_testkit::servers::{Tool, left_out};
 
 async fn open_calico2(calico: &Calico2) -> Datastore {
     let datastore = Some("etcdv2".to_owned());
-    open(Overrides { datastore, ..datastore::etcd(calico.etcd.endpoint()) }).await
+    open(Overrides {
+        datastore,
+        ..datastore::etcd(calico.etcd.endpoint())
+    })
+    .await
 }
 
 fn counts(found: &Snapshot) -> [usize; 6] {
-    let Snapshot { blocks, affinities, handles, nodes, endpoints, pools, .. } = found;
-    [blocks.len(), affinities.len(), handles.len(), nodes.len(), endpoints.len(), pools.len()]
+    let Snapshot {
+        blocks,
+        affinities,
+        handles,
+        nodes,
+        endpoints,
+        pools,
+        ..
+    } = found;
+    [
+        blocks.len(),
+        affinities.len(),
+        handles.len(),
+        nodes.len(),
+        endpoints.len(),
+        pools.len(),
+    ]
 }
 
 #[tokio::test]
@@ -27,7 +46,10 @@ async fn a_lookup_reads_everything() {
     let store = open_calico2(&calico).await;
     let mut all = observe(&store).await;
     assert_eq!(counts(&all), [2, 2, 6, 2, 6, 1]);
-    let found = store.lookup(&Lookup::Address("192.168.1.2".parse().unwrap())).await.unwrap();
+    let found = store
+        .lookup(&Lookup::Address("192.168.1.2".parse().unwrap()))
+        .await
+        .unwrap();
     all.taken_at = found.taken_at;
     assert_eq!(found, all);
 }

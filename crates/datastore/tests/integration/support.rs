@@ -8,7 +8,9 @@ use calipam_testkit::datastore;
 
 /// Settings from command-line options and environment variables.
 pub(crate) fn resolve(overrides: &Overrides, environment: &[(&str, &str)]) -> Settings {
-    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let environment = environment
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::resolve(overrides, &environment.collect(), &LocalFiles).unwrap()
 }
 

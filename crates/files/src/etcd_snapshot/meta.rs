@@ -38,7 +38,8 @@ impl Meta {
     pub(super) fn read(file: &mut File) -> FileResult<Self> {
         let mut head = Vec::new();
         file.seek(SeekFrom::Start(0))?;
-        file.take(u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]) + 4096).read_to_end(&mut head)?;
+        file.take(u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]) + 4096)
+            .read_to_end(&mut head)?;
         if head.is_empty() {
             return Err(FileError::Empty);
         }
@@ -46,7 +47,9 @@ impl Meta {
             return Err(FileError::UnknownKind(String::new()));
         }
         let offsets = std::iter::once(0).chain(PAGE_SIZES.iter().map(|size| *size as usize));
-        let found = offsets.filter_map(|at| Self::parse(&head, at)).max_by_key(|meta| meta.transaction);
+        let found = offsets
+            .filter_map(|at| Self::parse(&head, at))
+            .max_by_key(|meta| meta.transaction);
         if found.is_none() && head.len() < PAGE_SIZES[0] as usize {
             return Err(FileError::SnapshotCut("it ends within its first page".into()));
         }
@@ -78,7 +81,7 @@ pub(crate) fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
+    })
 }

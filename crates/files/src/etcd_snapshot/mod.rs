@@ -55,7 +55,9 @@ pub(super) fn read(
     mut sink: impl FnMut(&RawEntry<'_>) + Send,
 ) -> Result<SnapshotInfo> {
     let add = |part: &mut Vec<RawKv>, entry: &RawEntry<'_>| part.push((*entry).to_owned());
-    read_in_parts(path, &wanted, Vec::new, add, |part, _| part.iter().for_each(|kv| sink(&kv.as_entry())))
+    read_in_parts(path, &wanted, Vec::new, add, |part, _| {
+        part.iter().for_each(|kv| sink(&kv.as_entry()))
+    })
 }
 
 /// Reads an etcd snapshot on all cores: `fresh` creates parts, `add` fills them in parallel, and `take` receives them
@@ -86,7 +88,11 @@ pub(crate) fn read_in_parts<P: Send>(
             },
         )?;
         // The checksum is not known yet.
-        Ok(SnapshotInfo { revision: survey.newest.revision, entries, verified: false })
+        Ok(SnapshotInfo {
+            revision: survey.newest.revision,
+            entries,
+            verified: false,
+        })
     });
     read.map_err(|kind| Error::new(path, kind))
 }
@@ -157,7 +163,11 @@ impl Survey {
             },
             |seen| newest.add(seen),
         )?;
-        Ok(Self { pages, subtrees, newest })
+        Ok(Self {
+            pages,
+            subtrees,
+            newest,
+        })
     }
 
     /// Passes the live entries of a part of the tree to `sink`; returns their number.
@@ -190,11 +200,13 @@ fn find_key_bucket(pages: &Pages, root: u64) -> FileResult<u64> {
         Ok(())
     })?;
     match found {
-        Some(0) => {
-            Err(FileError::SnapshotDamaged("its key bucket is inline, which etcd never writes".into()))
-        }
+        Some(0) => Err(FileError::SnapshotDamaged(
+            "its key bucket is inline, which etcd never writes".into(),
+        )),
         Some(root) => Ok(root),
-        None => Err(FileError::SnapshotDamaged("it is a bbolt database without etcd's key bucket".into())),
+        None => Err(FileError::SnapshotDamaged(
+            "it is a bbolt database without etcd's key bucket".into(),
+        )),
     }
 }
 
@@ -213,14 +225,21 @@ impl<'a> Version<'a> {
             let bytes: [u8; 8] = element.key.get(range)?.try_into().ok()?;
             Some(i64::from_be_bytes(bytes))
         };
-        let revision = (number(0..8).ok_or_else(damaged)?, number(9..17).ok_or_else(damaged)?);
+        let revision = (
+            number(0..8).ok_or_else(damaged)?,
+            number(9..17).ok_or_else(damaged)?,
+        );
         let deleted = match &element.key[17..] {
             [] => false,
             b"t" => true,
             _ => return Err(damaged()),
         };
         let entry = read_key_value(element.value).ok_or_else(damaged)?;
-        Ok(Self { revision, deleted, entry })
+        Ok(Self {
+            revision,
+            deleted,
+            entry,
+        })
     }
 }
 
@@ -248,7 +267,8 @@ impl Seen {
     fn note(&mut self, version: &Version<'_>, hashers: &Hashers, wanted: &impl Fn(&[u8]) -> bool) {
         self.revision = self.revision.max(version.revision.0);
         if wanted(version.entry.key) {
-            self.versions.push((hashers.identity(version.entry.key), version.revision));
+            self.versions
+                .push((hashers.identity(version.entry.key), version.revision));
         }
     }
 }
@@ -288,7 +308,11 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     match len % u64::from(page_size) {
         0 => return Ok(false),
         DIGEST => {}
-        rest => return Err(FileError::SnapshotCut(format!("{rest} bytes follow its last complete page"))),
+        rest => {
+            return Err(FileError::SnapshotCut(format!(
+                "{rest} bytes follow its last complete page"
+            )));
+        }
     }
     let mut hasher = Context::new(&SHA256);
     let mut left = len - DIGEST;
@@ -301,5 +325,9 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     }
     let mut stated = [0; DIGEST as usize];
     file.read_exact(&mut stated)?;
-    if hasher.finish().as_ref() == stated { Ok(true) } else { Err(FileError::SnapshotChecksum) }
+    if hasher.finish().as_ref() == stated {
+        Ok(true)
+    } else {
+        Err(FileError::SnapshotChecksum)
+    }
 }

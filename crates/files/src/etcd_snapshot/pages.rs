@@ -42,9 +42,16 @@ impl Pages {
         let len = file.metadata()?.len();
         let needed = meta.pages.saturating_mul(page_size);
         if len < needed {
-            return Err(FileError::SnapshotCut(format!("it has only {len} of {needed} bytes")));
+            return Err(FileError::SnapshotCut(format!(
+                "it has only {len} of {needed} bytes"
+            )));
         }
-        Ok(Self { file, page_size, count: meta.pages, read: AtomicU64::new(0) })
+        Ok(Self {
+            file,
+            page_size,
+            count: meta.pages,
+            read: AtomicU64::new(0),
+        })
     }
 
     /// Visits every element of the tree below page `root`, in order.
@@ -53,7 +60,11 @@ impl Pages {
         root: u64,
         visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>,
     ) -> FileResult<()> {
-        Walk { pages: self, bytes: Vec::new() }.descend(root, 0, visit)
+        Walk {
+            pages: self,
+            bytes: Vec::new(),
+        }
+        .descend(root, 0, visit)
     }
 
     /// Parts of the tree below page `root`, in order, small enough to share the work among threads. If all leaves have
@@ -132,14 +143,19 @@ impl Walk<'_> {
         match kind(&self.bytes) {
             BRANCH => {
                 let children = children(page, &self.bytes)?;
-                children.into_iter().try_for_each(|child| self.descend(child, depth + 1, visit))
+                children
+                    .into_iter()
+                    .try_for_each(|child| self.descend(child, depth + 1, visit))
             }
             LEAF => (0..elements(&self.bytes)).try_for_each(|i| {
                 let element = leaf_element(&self.bytes, i)
                     .ok_or_else(|| damaged(page, "has an element outside the page"))?;
                 visit(&element)
             }),
-            flags => Err(damaged(page, &format!("is neither branch nor leaf (flags {flags:#x})"))),
+            flags => Err(damaged(
+                page,
+                &format!("is neither branch nor leaf (flags {flags:#x})"),
+            )),
         }
     }
 }
@@ -168,7 +184,11 @@ fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {
     let end = value_at.checked_add(part(12)?)?;
     let key = bytes.get(key_at..value_at)?;
     let value = bytes.get(value_at..end)?;
-    Some(Element { is_bucket: part(0)? & 1 != 0, key, value })
+    Some(Element {
+        is_bucket: part(0)? & 1 != 0,
+        key,
+        value,
+    })
 }
 
 /// The root page of a bucket, from the value of its element; 0 if the bucket is inline.

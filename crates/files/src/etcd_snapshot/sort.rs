@@ -11,8 +11,12 @@ use calipam_model::snapshot::Snapshot;
 const HEAD: usize = 48;
 
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
-    snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
-    snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
+    snapshot
+        .blocks
+        .sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
+    snapshot
+        .affinities
+        .sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
     let handles = &mut snapshot.handles;
     let endpoints = &mut snapshot.endpoints;
     thread::scope(|scope| {
@@ -25,7 +29,9 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     });
     snapshot.nodes.sort_by(|a, b| a.value.name.cmp(&b.value.name));
     snapshot.pools.sort_by(|a, b| a.value.name.cmp(&b.value.name));
-    snapshot.reservations.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot
+        .reservations
+        .sort_by(|a, b| a.value.name.cmp(&b.value.name));
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
@@ -41,8 +47,10 @@ fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
         head[..len].copy_from_slice(&key.as_bytes()[..len]);
         head
     };
-    let mut order: Vec<([u8; HEAD], u32)> =
-        (0..).zip(items.iter()).map(|(place, item)| (head_of(item), place)).collect();
+    let mut order: Vec<([u8; HEAD], u32)> = (0..)
+        .zip(items.iter())
+        .map(|(place, item)| (head_of(item), place))
+        .collect();
     let whole = |place: u32| {
         let mut key = String::new();
         write_key(&items[place as usize], &mut key);
@@ -53,7 +61,11 @@ fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
         other => other,
     });
     let mut old: Vec<Option<T>> = std::mem::take(items).into_iter().map(Some).collect();
-    items.extend(order.into_iter().filter_map(|(_, place)| old[place as usize].take()));
+    items.extend(
+        order
+            .into_iter()
+            .filter_map(|(_, place)| old[place as usize].take()),
+    );
 }
 
 #[cfg(test)]
@@ -66,7 +78,12 @@ mod tests {
         let mut items: Vec<(String, u32)> = ["b", "", "a", "ab", "b"]
             .into_iter()
             .map(str::to_owned)
-            .chain([format!("{long}b"), long.clone(), format!("{long}a"), format!("{long}\0")])
+            .chain([
+                format!("{long}b"),
+                long.clone(),
+                format!("{long}a"),
+                format!("{long}\0"),
+            ])
             .zip(0..)
             .collect();
         let mut expected = items.clone();

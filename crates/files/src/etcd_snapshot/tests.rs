@@ -20,7 +20,11 @@ impl Database {
     }
 
     fn header(page: usize, flags: u32, count: usize, overflow: usize) -> Vec<u8> {
-        [longs([page as u64]), words([flags | (count as u32) << 16, overflow as u32])].concat()
+        [
+            longs([page as u64]),
+            words([flags | (count as u32) << 16, overflow as u32]),
+        ]
+        .concat()
     }
 
     /// Writes a leaf, with as many overflow pages as it needs.
@@ -39,7 +43,8 @@ impl Database {
         bytes.extend(elements);
         bytes.extend(data);
         bytes.resize((overflow + 1) * PAGE, 0);
-        self.0.resize(self.0.len().max(page + overflow + 1), vec![0; PAGE]);
+        self.0
+            .resize(self.0.len().max(page + overflow + 1), vec![0; PAGE]);
         for (i, part) in bytes.chunks(PAGE).enumerate() {
             self.0[page + i] = part.to_vec();
         }
@@ -99,8 +104,22 @@ fn example() -> Database {
     let long = "x".repeat(3 * PAGE);
     database.branch(3, &[4, 5]);
     let [a, b, other, c] = ["/calico/a", "/calico/b", "/other", "/calico/c"];
-    database.leaf(4, &[version(2, a, Some("1")), version(3, b, Some("1")), version(4, other, Some("1"))]);
-    database.leaf(5, &[version(5, a, Some(&long)), version(6, b, None), version(7, c, Some("3"))]);
+    database.leaf(
+        4,
+        &[
+            version(2, a, Some("1")),
+            version(3, b, Some("1")),
+            version(4, other, Some("1")),
+        ],
+    );
+    database.leaf(
+        5,
+        &[
+            version(5, a, Some(&long)),
+            version(6, b, None),
+            version(7, c, Some("3")),
+        ],
+    );
     database
 }
 
@@ -117,7 +136,10 @@ fn read_file(path: &Path) -> Result<(SnapshotInfo, BTreeMap<String, RawKv>)> {
         path,
         |key| key.starts_with(b"/calico/"),
         |entry| {
-            found.insert(String::from_utf8_lossy(entry.key).into_owned(), (*entry).to_owned());
+            found.insert(
+                String::from_utf8_lossy(entry.key).into_owned(),
+                (*entry).to_owned(),
+            );
         },
     )?;
     Ok((info, found))
@@ -133,9 +155,19 @@ fn kind(bytes: &[u8]) -> FileError {
 #[test]
 fn the_newest_live_versions_come_out() {
     let (info, found) = read_bytes(&example().bytes()).unwrap();
-    assert_eq!(info, SnapshotInfo { revision: 7, entries: 2, verified: false });
+    assert_eq!(
+        info,
+        SnapshotInfo {
+            revision: 7,
+            entries: 2,
+            verified: false
+        }
+    );
     assert_eq!(found.keys().collect::<Vec<_>>(), ["/calico/a", "/calico/c"]);
-    assert_eq!((found["/calico/a"].value.len(), found["/calico/a"].mod_revision), (3 * PAGE, 5));
+    assert_eq!(
+        (found["/calico/a"].value.len(), found["/calico/a"].mod_revision),
+        (3 * PAGE, 5)
+    );
 }
 
 #[test]
@@ -152,13 +184,19 @@ fn the_checksum_is_verified() {
     let damaged = looped.bytes();
     let with = |checksum: &[u8]| kind(&[&damaged, checksum].concat());
     assert!(matches!(with(&sha256(&damaged)), FileError::SnapshotDamaged(_)));
-    assert!(matches!(with(&[0; 32]), FileError::SnapshotChecksum), "it explains all other damage");
+    assert!(
+        matches!(with(&[0; 32]), FileError::SnapshotChecksum),
+        "it explains all other damage"
+    );
 }
 
 #[test]
 fn cut_files_and_other_files_are_errors() {
     let whole = example().bytes();
-    for len in (0..whole.len()).step_by(509).chain([1, 16, 79, PAGE - 1, PAGE, PAGE + 1]) {
+    for len in (0..whole.len())
+        .step_by(509)
+        .chain([1, 16, 79, PAGE - 1, PAGE, PAGE + 1])
+    {
         assert!(read_bytes(&whole[..len]).is_err(), "cut at {len}");
     }
     assert!(matches!(kind(b""), FileError::Empty));

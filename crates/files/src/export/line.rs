@@ -39,11 +39,21 @@ impl<'a> Line<'a> {
         let value = as_json(entry.value);
         let bytes = value.is_none().then(|| STANDARD.encode(entry.value));
         let revision = Some(entry.mod_revision.to_string().into());
-        Self { key, key_bytes, revision, value, bytes, entries: None }
+        Self {
+            key,
+            key_bytes,
+            revision,
+            value,
+            bytes,
+            entries: None,
+        }
     }
 
     pub(super) fn footer(entries: u64) -> Self {
-        Self { entries: Some(entries), ..Self::default() }
+        Self {
+            entries: Some(entries),
+            ..Self::default()
+        }
     }
 
     /// Passes the entry in the line to `sink`.
@@ -60,9 +70,15 @@ impl<'a> Line<'a> {
             _ => return Err("it needs one of `value` and `bytes`".into()),
         };
         let revision = self.revision.as_deref().unwrap_or("0");
-        let mod_revision =
-            revision.parse().map_err(|_| format!("the revision {revision:?} is not a number"))?;
-        sink(&RawEntry { key: &key, value: &value, mod_revision, ..RawEntry::default() });
+        let mod_revision = revision
+            .parse()
+            .map_err(|_| format!("the revision {revision:?} is not a number"))?;
+        sink(&RawEntry {
+            key: &key,
+            value: &value,
+            mod_revision,
+            ..RawEntry::default()
+        });
         Ok(())
     }
 }

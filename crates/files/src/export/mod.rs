@@ -63,10 +63,20 @@ impl Header {
 
     /// Creates the header for an export of a snapshot.
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
-        let Snapshot { datastore, location, revision, taken_at, .. } = snapshot;
+        let Snapshot {
+            datastore,
+            location,
+            revision,
+            taken_at,
+            ..
+        } = snapshot;
         let guid = snapshot.guid().to_owned();
         let coverage = snapshot.coverage.clone();
-        Self { guid, coverage, ..Self::new(*datastore, location, revision, *taken_at) }
+        Self {
+            guid,
+            coverage,
+            ..Self::new(*datastore, location, revision, *taken_at)
+        }
     }
 }
 

@@ -78,8 +78,10 @@ fn read_header(lines: &mut Lines) -> FileResult<Header> {
     }
     match value["version"].as_u64() {
         Some(version) if version != VERSION => Err(FileError::ExportVersion(version)),
-        _ => serde_json::from_value(value)
-            .map_err(|e| FileError::ExportLine { line: 1, reason: e.to_string() }),
+        _ => serde_json::from_value(value).map_err(|e| FileError::ExportLine {
+            line: 1,
+            reason: e.to_string(),
+        }),
     }
 }
 
@@ -92,7 +94,10 @@ pub struct Export {
 impl Export {
     pub fn open(path: &Path) -> FileResult<Self> {
         let mut lines = Lines::open(path)?;
-        Ok(Self { header: read_header(&mut lines)?, lines })
+        Ok(Self {
+            header: read_header(&mut lines)?,
+            lines,
+        })
     }
 
     /// The next lines; `None` at the end of the file.
@@ -176,7 +181,10 @@ fn decode_line(
     // line.
     let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
     match line {
-        Ok(Line { entries: Some(stated), .. }) => Some(End::Footer(stated)),
+        Ok(Line {
+            entries: Some(stated),
+            ..
+        }) => Some(End::Footer(stated)),
         Ok(line) => {
             let mut wanted = |entry: &RawEntry<'_>| {
                 if is_wanted(entry.key) {
@@ -204,7 +212,10 @@ impl Tally {
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;
-        let wrong = |reason: String| FileError::ExportLine { line: self.lines + 1, reason };
+        let wrong = |reason: String| FileError::ExportLine {
+            line: self.lines + 1,
+            reason,
+        };
         match decoded.end {
             None => ControlFlow::Continue(()),
             Some(End::Footer(stated)) if stated == self.entries => ControlFlow::Break(Ok(())),
@@ -219,7 +230,9 @@ impl Tally {
 
     /// The error for an export that ends here.
     pub fn cut(&self) -> FileError {
-        FileError::ExportCut { entries: self.entries }
+        FileError::ExportCut {
+            entries: self.entries,
+        }
     }
 }
 
@@ -241,13 +254,22 @@ impl Lines {
         } else {
             Box::new(file)
         };
-        Ok(Self { input, packed, text: Vec::new(), failed: None })
+        Ok(Self {
+            input,
+            packed,
+            text: Vec::new(),
+            failed: None,
+        })
     }
 
     /// Reads the next line into `text`; returns false at the end.
     fn next(&mut self) -> FileResult<bool> {
         self.text.clear();
-        let read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.text);
+        let read = self
+            .input
+            .by_ref()
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut self.text);
         let len = read.map_err(|error| self.failure(error))?;
         Ok(len > 0)
     }
@@ -264,7 +286,10 @@ impl Lines {
         }
         if let Err(error) = read {
             // The lines before the error are still passed on, since they could end the export or be invalid.
-            let whole = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+            let whole = piece
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |place| place + 1);
             piece.truncate(whole);
             if piece.is_empty() {
                 return Err(self.failure(error));
@@ -276,6 +301,10 @@ impl Lines {
 
     /// Converts an I/O error, which zstd also reports for invalid data.
     fn failure(&self, error: std::io::Error) -> FileError {
-        if self.packed { FileError::Unpack(error.to_string()) } else { FileError::Io(error) }
+        if self.packed {
+            FileError::Unpack(error.to_string())
+        } else {
+            FileError::Io(error)
+        }
     }
 }

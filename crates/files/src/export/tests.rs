@@ -8,11 +8,17 @@ use crate::export::*;
 use crate::raw::{RawEntry, RawKv};
 
 fn entries() -> Vec<RawKv> {
-    let entry =
-        |key: &[u8], value: &[u8]| RawKv { key: key.to_vec(), value: value.to_vec(), mod_revision: 7 };
+    let entry = |key: &[u8], value: &[u8]| RawKv {
+        key: key.to_vec(),
+        value: value.to_vec(),
+        mod_revision: 7,
+    };
     vec![
         entry(b"/calico/ipam/v2/config", b"{}"),
-        entry(b"/calico/ipam/v2/handle/a", br#"{"block": {"10.0.0.0/26":1}, "x":18446744073709551615}"#),
+        entry(
+            b"/calico/ipam/v2/handle/a",
+            br#"{"block": {"10.0.0.0/26":1}, "x":18446744073709551615}"#,
+        ),
         entry(b"/calico/ipam/v2/handle/a\r\neth0", b"{\"block\":\n{}}"),
         entry(b"/calico/ipam/v2/host/n/ipv4/block/10.0.0.0-26", b""),
         entry(b"/calico/ipam/v2/handle/\xFF\xFE", b"\x00\xFF"),
@@ -26,7 +32,9 @@ fn write(path: &Path) -> Header {
     let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
     let mut header = Header::new(DatastoreKind::Etcd, "https://10.0.0.5:2379", "48250", taken_at);
     header.coverage.insert(Source::Blocks, Coverage::Read);
-    header.coverage.insert(Source::Pods, Coverage::Skipped(WhySkipped::NoKubeconfig));
+    header
+        .coverage
+        .insert(Source::Pods, Coverage::Skipped(WhySkipped::NoKubeconfig));
     let mut writer = Writer::create(path, &header).unwrap();
     for kv in entries() {
         writer.entry(&kv.as_entry()).unwrap();
@@ -51,8 +59,15 @@ fn every_byte_comes_back_compressed_or_not() {
         assert_eq!(read_all(&path).unwrap(), (header, entries()), "{name}");
     }
     let coverage = read_all(&folder.path().join("x.jsonl")).unwrap().0.coverage;
-    assert_eq!(coverage[&Source::Pods], Coverage::Skipped(WhySkipped::NoKubeconfig));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
+    assert_eq!(
+        coverage[&Source::Pods],
+        Coverage::Skipped(WhySkipped::NoKubeconfig)
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        2,
+        "no temporary file is left"
+    );
 }
 
 /// Reads the entries that `wanted` accepts.
@@ -90,7 +105,10 @@ fn a_changed_byte_of_a_compressed_export_is_found_out() {
         std::fs::write(&path, &changed).unwrap();
         // Some bits in the frame header have no meaning, so a change of such a bit is harmless.
         if let Ok(read) = read_all(&path) {
-            assert!(place < checksum && read == (header.clone(), entries()), "byte {place}");
+            assert!(
+                place < checksum && read == (header.clone(), entries()),
+                "byte {place}"
+            );
         }
     }
 }

@@ -51,7 +51,11 @@ impl Writer {
             } else {
                 Output::Plain(file)
             };
-            let mut writer = Self { path: path.to_owned(), output, entries: 0 };
+            let mut writer = Self {
+                path: path.to_owned(),
+                output,
+                entries: 0,
+            };
             writer.line(header)?;
             Ok(writer)
         };
@@ -60,12 +64,16 @@ impl Writer {
 
     pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
         self.entries += 1;
-        self.line(&Line::new(entry)).map_err(|e| Error::new(&self.path, e))
+        self.line(&Line::new(entry))
+            .map_err(|e| Error::new(&self.path, e))
     }
 
     pub fn lines(&mut self, lines: &Lines) -> Result<()> {
         self.entries += lines.entries;
-        self.output.as_write().write_all(&lines.text).map_err(|e| Error::new(&self.path, e))
+        self.output
+            .as_write()
+            .write_all(&lines.text)
+            .map_err(|e| Error::new(&self.path, e))
     }
 
     /// Writes the footer and gives the file its final name. Returns the number of entries.

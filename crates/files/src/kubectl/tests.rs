@@ -70,7 +70,14 @@ fn affinities_of_the_aggregated_api_have_no_type() {
     ]);
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
     let kinds: Vec<&AffinityType> = snapshot.affinities.iter().map(|a| &a.value.key.kind).collect();
-    assert_eq!(kinds, [&AffinityType::Virtual, &AffinityType::Virtual, &AffinityType::Host]);
+    assert_eq!(
+        kinds,
+        [
+            &AffinityType::Virtual,
+            &AffinityType::Virtual,
+            &AffinityType::Host
+        ]
+    );
     assert!(!snapshot.is_native, "the blocks are of the classic group");
 }
 
@@ -81,8 +88,17 @@ fn the_first_block_of_an_export_tells_its_api_group() {
         let mut object = block("10-0-0-0-31", "10.0.0.0/31");
         object["apiVersion"] = format!("{group}/v1").into();
         add_exported(&mut snapshot, b"ippools/p", pool().to_string().as_bytes());
-        add_exported(&mut snapshot, b"ipamblocks/10-0-0-0-31", object.to_string().as_bytes());
-        assert_eq!((snapshot.pools.len(), snapshot.blocks.len()), (1, 1), "{:?}", snapshot.defects);
+        add_exported(
+            &mut snapshot,
+            b"ipamblocks/10-0-0-0-31",
+            object.to_string().as_bytes(),
+        );
+        assert_eq!(
+            (snapshot.pools.len(), snapshot.blocks.len()),
+            (1, 1),
+            "{:?}",
+            snapshot.defects
+        );
         snapshot.is_native
     };
     assert!(is_native("projectcalico.org") && !is_native("crd.projectcalico.org"));
@@ -109,7 +125,11 @@ fn instances_without_their_machines_say_nothing_about_machines() {
 #[test]
 fn lists_of_all_kinds_and_single_objects() {
     let folder = tempfile::tempdir().unwrap();
-    let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), json!({"kind": "Secret"})];
+    let items = [
+        block("10-0-0-0-31", "10.0.0.0/31"),
+        pod(Some("Pod")),
+        json!({"kind": "Secret"}),
+    ];
     let whole =
         json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
     write(&folder, "a.json", &serde_json::to_string_pretty(&whole).unwrap());
@@ -125,9 +145,15 @@ fn lists_of_all_kinds_and_single_objects() {
     assert_eq!(files.len(), 3);
     let snapshot = read(folder.path(), &files).unwrap();
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
-    assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 2));
+    assert_eq!(
+        (snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()),
+        (1, 1, 2)
+    );
     assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
-    assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped(WhySkipped::NotInFile));
+    assert_eq!(
+        snapshot.coverage[&Source::Handles],
+        Coverage::Skipped(WhySkipped::NotInFile)
+    );
 }
 
 #[test]
@@ -135,7 +161,10 @@ fn the_kind_of_a_long_list_may_follow_its_items() {
     let block = |number: usize| {
         let (high, low) = (number >> 8, number & 255);
         let mut block = block(&format!("10-{high}-{low}-0-31"), &format!("10.{high}.{low}.0/31"));
-        block.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+        block
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "kind" && name != "apiVersion");
         block
     };
     let items: Vec<Value> = (0..2000).map(block).collect();
@@ -155,7 +184,11 @@ fn an_empty_list_of_a_kind_says_that_there_is_none() {
     let empty = |kind: &str, version: &str| json!({"apiVersion": version, "items": [], "kind": kind, "metadata": {"resourceVersion": "7"}});
     let files = [
         write(&folder, "a.json", &list(&[pool()])),
-        write(&folder, "b.json", &empty("IPAMBlockList", "crd.projectcalico.org/v1").to_string()),
+        write(
+            &folder,
+            "b.json",
+            &empty("IPAMBlockList", "crd.projectcalico.org/v1").to_string(),
+        ),
         write(&folder, "c.json", &empty("List", "v1").to_string()),
         write(&folder, "d.json", &empty("PodList", "example.com/v1").to_string()),
     ];
@@ -191,9 +224,13 @@ fn the_first_page_of_a_list_is_not_the_list() {
     let page = |kind: &str, metadata: Value| {
         let page =
             json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": kind, "metadata": metadata});
-        let files =
-            [write(&folder, "a.json", &pool().to_string()), write(&folder, "pods.json", &page.to_string())];
-        read(folder.path(), &files).map(|snapshot| snapshot.pods.len()).map_err(|error| error.to_string())
+        let files = [
+            write(&folder, "a.json", &pool().to_string()),
+            write(&folder, "pods.json", &page.to_string()),
+        ];
+        read(folder.path(), &files)
+            .map(|snapshot| snapshot.pods.len())
+            .map_err(|error| error.to_string())
     };
     for kind in ["PodList", "List"] {
         let error = page(kind, json!({"continue": "abc", "remainingItemCount": 17})).unwrap_err();
@@ -201,9 +238,16 @@ fn the_first_page_of_a_list_is_not_the_list() {
         assert!(error.contains("17 more objects"), "{error}");
         assert!(page(kind, json!({"continue": "abc"})).is_err());
         assert!(page(kind, json!({"remainingItemCount": 1})).is_err());
-        assert_eq!(page(kind, json!({"continue": "", "remainingItemCount": 0})), Ok(1));
+        assert_eq!(
+            page(kind, json!({"continue": "", "remainingItemCount": 0})),
+            Ok(1)
+        );
     }
-    assert_eq!(page("SecretList", json!({"continue": "abc"})), Ok(1), "not what a check reads");
+    assert_eq!(
+        page("SecretList", json!({"continue": "abc"})),
+        Ok(1),
+        "not what a check reads"
+    );
 }
 
 #[test]
@@ -215,7 +259,16 @@ fn truncated_files_and_files_without_calicos_objects_are_errors() {
     let machines = json!({"apiVersion": "kubevirt.io/v1", "items": [], "kind": "VirtualMachineList"});
     for text in [list(&[pod(Some("Pod"))]), machines.to_string()] {
         let error = read_text(&text).unwrap_err();
-        assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error {
+                    kind: FileError::NoObjects,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
     let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}});
     assert!(read_text(&other.to_string()).is_err());
@@ -233,23 +286,37 @@ fn an_export_keeps_what_a_check_needs_and_no_secrets() {
         add_exported(&mut again, entry.key, entry.value);
     })
     .unwrap();
-    assert!(!lines.contains("hunter2") && lines.contains("10.0.0.1"), "{lines}");
+    assert!(
+        !lines.contains("hunter2") && lines.contains("10.0.0.1"),
+        "{lines}"
+    );
     let first = read(folder.path(), &files).unwrap();
-    assert_eq!((again.blocks, again.pods, again.pools), (first.blocks, first.pods, first.pools));
+    assert_eq!(
+        (again.blocks, again.pods, again.pools),
+        (first.blocks, first.pods, first.pools)
+    );
     assert!(!is_exported(b"/calico/ipam/v2/config") && !is_exported(b"secrets/default/x"));
 }
 
 #[test]
 fn an_ipam_configuration_that_is_not_called_default_is_named() {
     let config = |kind: &str, group: &str, name: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": {"strictAffinity": true}});
-    for (kind, group) in
-        [("IPAMConfig", "crd.projectcalico.org/v1"), ("IPAMConfiguration", "projectcalico.org/v3")]
-    {
+    for (kind, group) in [
+        ("IPAMConfig", "crd.projectcalico.org/v1"),
+        ("IPAMConfiguration", "projectcalico.org/v3"),
+    ] {
         let snapshot = read_list(&[config(kind, group, "rancher-config"), pool()]);
         let expected = (None, &["rancher-config".to_owned()][..]);
         assert_eq!((snapshot.ipam_config, &snapshot.ignored_configs[..]), expected);
-        let both = [config(kind, group, "default"), config(kind, group, "rancher-config"), pool()];
+        let both = [
+            config(kind, group, "default"),
+            config(kind, group, "rancher-config"),
+            pool(),
+        ];
         let snapshot = read_list(&both);
-        assert!(snapshot.ipam_config.is_some_and(|config| config.strict_affinity), "{kind}");
+        assert!(
+            snapshot.ipam_config.is_some_and(|config| config.strict_affinity),
+            "{kind}"
+        );
     }
 }

@@ -12,9 +12,16 @@ use super::pod::{FAMILIES, V4_POOLS, V6_POOLS, annotations};
 use super::wire::decode;
 use super::{Added, Result, export, to_json};
 
-const OF_MACHINE: Wanted = Wanted { labels: Labels::None, annotations: &[], owners: true };
-const OF_NAMESPACE: Wanted =
-    Wanted { labels: Labels::All, annotations: &[V4_POOLS, V6_POOLS, FAMILIES], owners: false };
+const OF_MACHINE: Wanted = Wanted {
+    labels: Labels::None,
+    annotations: &[],
+    owners: true,
+};
+const OF_NAMESPACE: Wanted = Wanted {
+    labels: Labels::All,
+    annotations: &[V4_POOLS, V6_POOLS, FAMILIES],
+    owners: false,
+};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -47,28 +54,49 @@ fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding, is_in
         name: meta.name.to_string(),
         uid: meta.uid.to_string(),
         is_instance,
-        is_owned: meta.owner_references.iter().any(|owner| *owner.kind == *"VirtualMachine"),
+        is_owned: meta
+            .owner_references
+            .iter()
+            .any(|owner| *owner.kind == *"VirtualMachine"),
     };
-    snapshot.machines.push(Versioned { value, revision: meta.revision() });
+    snapshot.machines.push(Versioned {
+        value,
+        revision: meta.revision(),
+    });
     Ok(Vec::new())
 }
 
 /// Reduces a machine to the part that an export keeps.
 pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
-    to_json(&Bare { metadata: Bare::read(object, encoding, OF_MACHINE)?.metadata.for_export(OF_MACHINE) })
+    to_json(&Bare {
+        metadata: Bare::read(object, encoding, OF_MACHINE)?
+            .metadata
+            .for_export(OF_MACHINE),
+    })
 }
 
 pub(crate) fn add_namespace(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     let Bare { metadata } = Bare::read(object, encoding, OF_NAMESPACE)?;
     let annotations = annotations(&metadata);
-    let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
-    let namespace = Namespace { labels: labels.collect(), annotations };
-    snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), namespace);
+    let labels = metadata
+        .labels
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.into()));
+    let namespace = Namespace {
+        labels: labels.collect(),
+        annotations,
+    };
+    snapshot
+        .namespaces
+        .get_or_insert_default()
+        .insert(metadata.name.into(), namespace);
     Ok(Vec::new())
 }
 
 /// Reduces a namespace to the part that an export keeps.
 pub(crate) fn export_namespace(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
-    let metadata = Bare::read(object, encoding, OF_NAMESPACE)?.metadata.for_export(OF_NAMESPACE);
+    let metadata = Bare::read(object, encoding, OF_NAMESPACE)?
+        .metadata
+        .for_export(OF_NAMESPACE);
     export("Namespace", Bare { metadata })
 }

@@ -68,9 +68,10 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
     }
     let statuses = Option::<Vec<Status<'_>>>::deserialize(deserializer)?.unwrap_or_default();
     let container = |status: Status<'_>| match status.state {
-        Some(State { terminated: Some(ended), .. }) => {
-            Container::Ended(ended.finished_at.as_deref().and_then(parse_time))
-        }
+        Some(State {
+            terminated: Some(ended),
+            ..
+        }) => Container::Ended(ended.finished_at.as_deref().and_then(parse_time)),
         Some(State { running: Some(_), .. }) => Container::Running,
         _ => Container::Waiting,
     };
@@ -123,9 +124,13 @@ mod tests {
         assert_eq!(read(&json!([late, early])), last);
         assert_eq!(read(&json!([waiting, late])), last);
         assert_eq!(read(&json!([late, {"name": "no state"}])), last);
-        for unknown in
-            [json!([]), json!(null), json!([waiting]), json!([late, running]), json!([late, unseen])]
-        {
+        for unknown in [
+            json!([]),
+            json!(null),
+            json!([waiting]),
+            json!([late, running]),
+            json!([late, unseen]),
+        ] {
             assert_eq!(read(&unknown), None, "{unknown}");
         }
         let ended = Container::Ended("2026-05-01T11:00:00Z".parse().ok());

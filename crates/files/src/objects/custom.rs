@@ -58,7 +58,10 @@ pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Ad
         Some(named) => (named, Vec::new()),
         None => (stated, wrong_name(&meta.name, &expected)),
     };
-    snapshot.blocks.push(Versioned { value: StoredBlock { key, content }, revision: meta.revision() });
+    snapshot.blocks.push(Versioned {
+        value: StoredBlock { key, content },
+        revision: meta.revision(),
+    });
     Ok(defects)
 }
 
@@ -87,14 +90,20 @@ pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> A
     let (meta, spec) = CustomResource::read(json)?;
     let handle = Handle::parse_spec(spec)?;
     let defects = wrong_name(&meta.name, &handle_name(&handle.id().to_string()));
-    snapshot.handles.push(Versioned { value: handle, revision: meta.revision() });
+    snapshot.handles.push(Versioned {
+        value: handle,
+        revision: meta.revision(),
+    });
     Ok(defects)
 }
 
 /// `spec.handleID` of a handle.
 pub(super) fn id_in_spec(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
-    value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
+    value["spec"]["handleID"]
+        .as_str()
+        .map(str::to_owned)
+        .filter(|id| !id.is_empty())
 }
 
 /// A BlockAffinity's `spec`.
@@ -117,7 +126,10 @@ pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) ->
     let (meta, spec) = CustomResource::read(json)?;
     let affinity = affinity(spec, &meta)?;
     let defects = wrong_name(&meta.name, &affinity_name(&affinity.key));
-    snapshot.affinities.push(Versioned { value: affinity, revision: meta.revision_with_labels() });
+    snapshot.affinities.push(Versioned {
+        value: affinity,
+        revision: meta.revision_with_labels(),
+    });
     Ok(defects)
 }
 
@@ -125,8 +137,10 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     let spec: AffinitySpec<'_> = serde_json::from_slice(spec)?;
     let key = affinity_key(&spec, meta)?;
     let state = spec.state.as_deref().unwrap_or_default();
-    let mut affinity =
-        Affinity { is_unstated: state.is_empty(), ..Affinity::new(key, AffinityState::parse(state)) };
+    let mut affinity = Affinity {
+        is_unstated: state.is_empty(),
+        ..Affinity::new(key, AffinityState::parse(state))
+    };
     affinity.deleted = match &spec.deleted {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,
@@ -136,7 +150,10 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
             .and_then(parse_go_bool)
             .ok_or_else(|| DecodeError(format!("`deleted` is {other}, which is neither true nor false")))?,
     };
-    let unknown = spec.unknown.iter().map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
+    let unknown = spec
+        .unknown
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
     let unknown: Unknown = unknown.collect::<serde_json::Result<_>>()?;
     affinity.unknown = (!unknown.is_empty()).then(|| Box::new(unknown));
     Ok(affinity)
@@ -147,10 +164,18 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
     let text = spec.cidr.as_deref().ok_or_else(|| DecodeError::missing("cidr"))?;
     let cidr = parse_cidr(text).ok_or_else(|| DecodeError::not_a_cidr("cidr", text))?;
-    let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or_else(|| DecodeError::missing("node"))?;
+    let node = spec
+        .node
+        .as_deref()
+        .filter(|n| !n.is_empty())
+        .ok_or_else(|| DecodeError::missing("node"))?;
     let stated = spec.kind.as_deref().filter(|kind| !kind.is_empty());
     let kind = AffinityType::parse(stated.or_else(|| meta.label(AFFINITY_TYPE)).unwrap_or_default());
-    Ok(AffinityKey { kind, node: node.to_owned(), cidr })
+    Ok(AffinityKey {
+        kind,
+        node: node.to_owned(),
+        cidr,
+    })
 }
 
 pub(super) fn affinity_in_spec(json: &[u8]) -> Option<AffinityKey> {
@@ -209,7 +234,17 @@ fn resource<T>(
     parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
 ) -> Result<(Versioned<T>, Vec<FieldDefect>)> {
     let (meta, _) = CustomResource::read(json)?;
-    let Parsed { value, defects, created } = parse(&meta.name, json)?;
+    let Parsed {
+        value,
+        defects,
+        created,
+    } = parse(&meta.name, json)?;
     snapshot.newest_creation = snapshot.newest_creation.max(created);
-    Ok((Versioned { value, revision: meta.revision() }, defects))
+    Ok((
+        Versioned {
+            value,
+            revision: meta.revision(),
+        },
+        defects,
+    ))
 }

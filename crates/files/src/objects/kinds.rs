@@ -27,7 +27,11 @@ impl Flavour {
     /// Reads the group from settings: native for `projectcalico.org/v3`, classic for any other value, even
     /// an empty one.
     pub fn configured(text: &str) -> Self {
-        if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
+        if text.eq_ignore_ascii_case("projectcalico.org/v3") {
+            Self::Native
+        } else {
+            Self::Classic
+        }
     }
 
     pub fn group(self) -> &'static str {
@@ -108,16 +112,35 @@ const fn core(
     add: AddObject,
     export: ExportObject,
 ) -> KnownKind {
-    KnownKind { plural, name, source, accept: Accept::Protobuf, add, group: Group::Core, export }
+    KnownKind {
+        plural,
+        name,
+        source,
+        accept: Accept::Protobuf,
+        add,
+        group: Group::Core,
+        export,
+    }
 }
 
 const fn calico(plural: &'static str, name: &'static str, source: Source, add: AddObject) -> KnownKind {
     let export = custom::export_custom;
-    KnownKind { plural, name, source, accept: Accept::Json, add, group: Group::Calico, export }
+    KnownKind {
+        plural,
+        name,
+        source,
+        accept: Accept::Json,
+        add,
+        group: Group::Calico,
+        export,
+    }
 }
 
 const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
-    KnownKind { group: Group::Only(flavour), ..kind }
+    KnownKind {
+        group: Group::Only(flavour),
+        ..kind
+    }
 }
 
 /// Creates a kind for virtual machines, of which only `metadata` is needed.
@@ -136,15 +159,43 @@ const fn kubevirt(plural: &'static str, name: &'static str, add: AddObject) -> K
 pub static KINDS: [KnownKind; 15] = [
     calico("ipamblocks", "IPAMBlock", Source::Blocks, custom::add_block),
     calico("ipamhandles", "IPAMHandle", Source::Handles, custom::add_handle),
-    calico("blockaffinities", "BlockAffinity", Source::Affinities, custom::add_affinity),
+    calico(
+        "blockaffinities",
+        "BlockAffinity",
+        Source::Affinities,
+        custom::add_affinity,
+    ),
     calico("ippools", "IPPool", Source::Pools, custom::add_pool),
-    calico("ipreservations", "IPReservation", Source::Reservations, custom::add_reservation),
-    only(Flavour::Classic, calico("ipamconfigs", "IPAMConfig", Source::IpamConfig, custom::add_ipam_config)),
+    calico(
+        "ipreservations",
+        "IPReservation",
+        Source::Reservations,
+        custom::add_reservation,
+    ),
+    only(
+        Flavour::Classic,
+        calico(
+            "ipamconfigs",
+            "IPAMConfig",
+            Source::IpamConfig,
+            custom::add_ipam_config,
+        ),
+    ),
     only(
         Flavour::Native,
-        calico("ipamconfigurations", "IPAMConfiguration", Source::IpamConfig, custom::add_ipam_config),
+        calico(
+            "ipamconfigurations",
+            "IPAMConfiguration",
+            Source::IpamConfig,
+            custom::add_ipam_config,
+        ),
     ),
-    calico("clusterinformations", "ClusterInformation", Source::ClusterInformation, custom::add_cluster),
+    calico(
+        "clusterinformations",
+        "ClusterInformation",
+        Source::ClusterInformation,
+        custom::add_cluster,
+    ),
     calico(
         "kubecontrollersconfigurations",
         "KubeControllersConfiguration",
@@ -153,23 +204,49 @@ pub static KINDS: [KnownKind; 15] = [
     ),
     core("nodes", "Node", Source::Nodes, node::add_node, node::export_node),
     core("pods", "Pod", Source::Pods, pod::add_pod, pod::export_pod),
-    core("services", "Service", Source::Services, service::add_service, service::export_service),
+    core(
+        "services",
+        "Service",
+        Source::Services,
+        service::add_service,
+        service::export_service,
+    ),
     kubevirt("virtualmachines", "VirtualMachine", bare::add_virtual_machine),
-    kubevirt("virtualmachineinstances", "VirtualMachineInstance", bare::add_instance),
+    kubevirt(
+        "virtualmachineinstances",
+        "VirtualMachineInstance",
+        bare::add_instance,
+    ),
     KnownKind {
         accept: Accept::Metadata,
-        ..core("namespaces", "Namespace", Source::Namespaces, bare::add_namespace, bare::export_namespace)
+        ..core(
+            "namespaces",
+            "Namespace",
+            Source::Namespaces,
+            bare::add_namespace,
+            bare::export_namespace,
+        )
     },
 ];
 
 /// Blocks with [the records of borrowers](calipam_model::block::RecordDetail::Borrowers).
-pub static REDUCED_BLOCKS: KnownKind =
-    calico("ipamblocks", "IPAMBlock", Source::Blocks, custom::add_reduced_block);
+pub static REDUCED_BLOCKS: KnownKind = calico(
+    "ipamblocks",
+    "IPAMBlock",
+    Source::Blocks,
+    custom::add_reduced_block,
+);
 
 /// Nodes, of which only names and creation times are read.
 pub static NODE_NAMES: KnownKind = KnownKind {
     accept: Accept::Metadata,
-    ..core("nodes", "Node", Source::KubernetesNodes, node::add_node_name, node::export_node)
+    ..core(
+        "nodes",
+        "Node",
+        Source::KubernetesNodes,
+        node::add_node_name,
+        node::export_node,
+    )
 };
 
 impl KnownKind {
@@ -212,7 +289,11 @@ impl KnownKind {
             Ok(json) => json?,
             Err(_) => object.to_vec(),
         };
-        Some(RawKv { key: path(self.plural, &namespace, &name).into_bytes(), value, mod_revision: 0 })
+        Some(RawKv {
+            key: path(self.plural, &namespace, &name).into_bytes(),
+            value,
+            mod_revision: 0,
+        })
     }
 }
 
@@ -226,9 +307,9 @@ pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
     let is_in = |kind: &KnownKind| match kind.group {
         Group::Core => group.is_empty(),
         Group::KubeVirt => group == KUBEVIRT_GROUP,
-        Group::Calico | Group::Only(_) => {
-            [Flavour::Classic, Flavour::Native].map(Flavour::group).contains(&group)
-        }
+        Group::Calico | Group::Only(_) => [Flavour::Classic, Flavour::Native]
+            .map(Flavour::group)
+            .contains(&group),
     };
     KINDS.iter().find(|kind| kind.name == name && is_in(kind))
 }

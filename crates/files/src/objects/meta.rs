@@ -29,10 +29,18 @@ pub struct Meta<'a> {
     #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
     /// Only those in [`Wanted::labels`] are read from protobuf.
-    #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        deserialize_with = "pairs",
+        serialize_with = "map",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub labels: Pairs<'a>,
     /// Only those in [`Wanted::annotations`] are read from protobuf.
-    #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        deserialize_with = "pairs",
+        serialize_with = "map",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub annotations: Pairs<'a>,
     /// Read from protobuf only if [`Wanted::owners`] is set.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
@@ -44,7 +52,10 @@ pub struct Meta<'a> {
 
 /// The parts of a Kubernetes object that are read: `metadata`, `spec` and `status`.
 #[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
+#[serde(
+    default,
+    bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")
+)]
 pub(super) struct Parts<'a, S, T> {
     #[serde(borrow)]
     pub metadata: Meta<'a>,
@@ -127,23 +138,33 @@ impl<'a> Meta<'a> {
     }
 
     pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
-        self.annotations.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+        self.annotations
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_ref())
     }
 
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
-        self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+        self.labels
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_ref())
     }
 
     pub(crate) fn created_at(&self) -> Option<Timestamp> {
-        let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        let of_seconds = self
+            .created_seconds
+            .and_then(|seconds| Timestamp::from_second(seconds).ok());
         of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
     }
 
     /// Reduces the metadata to the part that an export keeps.
     pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
-        self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
-        self.labels.retain(|(name, _)| wanted.labels.contain(name.as_bytes()));
+        self.annotations
+            .retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
+        self.labels
+            .retain(|(name, _)| wanted.labels.contain(name.as_bytes()));
         if !wanted.owners {
             self.owner_references.clear();
         }
@@ -177,9 +198,15 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
         #[serde(borrow)]
         metadata: Option<Meta<'a>>,
     }
-    let none = Wanted { labels: Labels::None, annotations: &[], owners: false };
+    let none = Wanted {
+        labels: Labels::None,
+        annotations: &[],
+        owners: false,
+    };
     match encoding {
-        Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
+        Encoding::Json => serde_json::from_slice::<Object<'_>>(object)
+            .ok()
+            .and_then(|o| o.metadata),
         Encoding::Protobuf => {
             let mut meta = None;
             // The fields after the metadata could be malformed.
@@ -237,7 +264,11 @@ fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>)> {
 }
 
 fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
-    Cow::Owned(Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default())
+    Cow::Owned(
+        Timestamp::from_second(seconds)
+            .map(|time| time.to_string())
+            .unwrap_or_default(),
+    )
 }
 
 /// Reads the seconds in a `Time`, which are its first field.

@@ -46,7 +46,11 @@ struct Exported<T> {
 }
 
 fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>> {
-    to_json(&Exported { api_version: "v1", kind, object })
+    to_json(&Exported {
+        api_version: "v1",
+        kind,
+        object,
+    })
 }
 
 fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
@@ -55,10 +59,18 @@ fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
 
 /// `<plural>/[<namespace>/]<name>`, the name of an object in findings.
 pub fn path(plural: &str, namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { format!("{plural}/{name}") } else { format!("{plural}/{namespace}/{name}") }
+    if namespace.is_empty() {
+        format!("{plural}/{name}")
+    } else {
+        format!("{plural}/{namespace}/{name}")
+    }
 }
 
 /// `[<namespace>/]<name>`, by which the objects of a kind are sorted.
 pub fn name_in_kind(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
 }

@@ -20,7 +20,9 @@ pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
     let separators = [".", ":"].into_iter();
     let texts = separators.map(|separator| format!("{}/{prefix}", address.replace('-', separator)));
-    texts.filter_map(|text| cidr::parse_cidr(&text)).find(|cidr| block_name(*cidr) == name)
+    texts
+        .filter_map(|text| cidr::parse_cidr(&text))
+        .find(|cidr| block_name(*cidr) == name)
 }
 
 /// An affinity's name: the names of its holder and its block, shortened if too long.
@@ -71,7 +73,11 @@ mod tests {
     use super::*;
 
     fn affinity(node: &str, cidr: &str) -> AffinityKey {
-        AffinityKey { kind: AffinityType::Host, node: node.into(), cidr: cidr.parse().unwrap() }
+        AffinityKey {
+            kind: AffinityType::Host,
+            node: node.into(),
+            cidr: cidr.parse().unwrap(),
+        }
     }
 
     #[test]
@@ -80,15 +86,24 @@ mod tests {
             ("10.244.1.0/26", "10-244-1-0-26"),
             ("fd00:10:244::/122", "fd00-10-244---122"),
             ("::/122", "---122"),
-            ("fd00:10:244:0:ba7e:3418:63ba:b980/122", "fd00-10-244-0-ba7e-3418-63ba-b980-122"),
+            (
+                "fd00:10:244:0:ba7e:3418:63ba:b980/122",
+                "fd00-10-244-0-ba7e-3418-63ba-b980-122",
+            ),
         ] {
             let cidr: IpNet = cidr.parse().unwrap();
             assert_eq!(block_name(cidr), name);
             assert_eq!(cidr_of_block(name), Some(cidr));
         }
-        for name in
-            ["", "x", "10-244-1-0", "10-244-1-7-26", "10-244-1-0-99", "FD00---122", "node-1-10-0-0-0-26"]
-        {
+        for name in [
+            "",
+            "x",
+            "10-244-1-0",
+            "10-244-1-7-26",
+            "10-244-1-0-99",
+            "FD00---122",
+            "node-1-10-0-0-0-26",
+        ] {
             assert_eq!(cidr_of_block(name), None, "{name}");
         }
     }
@@ -99,19 +114,28 @@ mod tests {
         assert_eq!(object_name(&block), "IPAMBlock 10-244-1-0-26");
         let key = Key::Affinity(affinity("node-1", "10.244.1.0/26"));
         assert_eq!(object_name(&key), "BlockAffinity node-1-10-244-1-0-26");
-        assert_eq!(object_name(&Key::Handle("k8s-pod-network.Ab".into())), "IPAMHandle k8s-pod-network.ab");
+        assert_eq!(
+            object_name(&Key::Handle("k8s-pod-network.Ab".into())),
+            "IPAMHandle k8s-pod-network.ab"
+        );
         assert_eq!(object_name(&Key::Node("a".into())), "Node a");
     }
 
     #[test]
     fn names_of_affinities_stay_legal() {
-        assert_eq!(affinity_name(&affinity("node-1", "10.244.1.0/29")), "node-1-10-244-1-0-29");
+        assert_eq!(
+            affinity_name(&affinity("node-1", "10.244.1.0/29")),
+            "node-1-10-244-1-0-29"
+        );
         let fits = affinity_name(&affinity(&"n".repeat(238), "10.244.1.0/26"));
         assert_eq!(fits.len(), 252);
         assert!(fits.ends_with("n-10-244-1-0-26"));
         let long = affinity_name(&affinity(&"n".repeat(239), "10.244.1.0/26"));
         assert_eq!(long.len(), 252);
-        assert!(long.starts_with(&"n".repeat(226)) && !long.starts_with(&"n".repeat(227)), "{long}");
+        assert!(
+            long.starts_with(&"n".repeat(226)) && !long.starts_with(&"n".repeat(227)),
+            "{long}"
+        );
         assert_ne!(long, affinity_name(&affinity(&"n".repeat(240), "10.244.1.0/26")));
         let cut = affinity_name(&affinity(&format!("x{}", "ä".repeat(200)), "10.244.1.0/26"));
         assert_eq!(cut.len(), 252 - 1, "no character is cut in two");

@@ -23,7 +23,10 @@ const WIREGUARD_V6: &str = "projectcalico.org/IPv6WireguardInterfaceAddr";
 const LABELS: &str = "projectcalico.org/labels";
 
 /// The annotations with the WireGuard public keys for IPv4 and IPv6.
-const KEYS: [&str; 2] = ["projectcalico.org/WireguardPublicKey", "projectcalico.org/WireguardPublicKeyV6"];
+const KEYS: [&str; 2] = [
+    "projectcalico.org/WireguardPublicKey",
+    "projectcalico.org/WireguardPublicKeyV6",
+];
 
 /// The annotations with tunnel addresses, in the order of [`TunnelKind::ALL`].
 const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
@@ -78,8 +81,16 @@ pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: En
     if let Ok(node) = NodeObject::read(object, encoding, WANTED) {
         let name = node.metadata.name.to_string();
         let created = node.metadata.created_at();
-        let value = Node { kubernetes_name: Some(name.clone()), created, name, ..Node::default() };
-        snapshot.kubernetes_nodes.push(Versioned { value, revision: node.metadata.revision() });
+        let value = Node {
+            kubernetes_name: Some(name.clone()),
+            created,
+            name,
+            ..Node::default()
+        };
+        snapshot.kubernetes_nodes.push(Versioned {
+            value,
+            revision: node.metadata.revision(),
+        });
     }
     Ok(Vec::new())
 }
@@ -95,12 +106,18 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
     let name = meta.name.to_string();
     let mut defects = Vec::new();
-    let mut node = Node { kubernetes_name: Some(name.clone()), name, ..Node::default() };
+    let mut node = Node {
+        kubernetes_name: Some(name.clone()),
+        name,
+        ..Node::default()
+    };
     node.created = meta.created_at();
     node.labels = labels(meta, &mut defects);
     node.plugin = meta.annotation(INSTALLED).map(str::to_owned);
     for (kind, annotation) in TunnelKind::ALL.into_iter().zip(TUNNELS) {
-        let Some(text) = meta.annotation(annotation).filter(|text| !text.is_empty()) else { continue };
+        let Some(text) = meta.annotation(annotation).filter(|text| !text.is_empty()) else {
+            continue;
+        };
         let v6 = kind.is_v6();
         match parse_address(text).filter(|address| matches!(address, IpAddr::V6(_)) == v6) {
             Some(address) => node.tunnels.push((kind, address)),
@@ -114,16 +131,26 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     node.wireguard_keys = KEYS.map(|key| meta.annotation(key).is_some_and(|key| !key.is_empty()));
     let mut taints = object.spec.taints.iter().flatten();
     node.tainted = taints.any(|taint| KEEPS_AWAY.contains(&&*taint.effect));
-    let ranges = object.spec.pod_cidrs.as_deref().unwrap_or(std::slice::from_ref(&object.spec.pod_cidr));
+    let ranges = object
+        .spec
+        .pod_cidrs
+        .as_deref()
+        .unwrap_or(std::slice::from_ref(&object.spec.pod_cidr));
     node.pod_cidrs = ranges.iter().filter_map(|text| parse_cidr(text)).collect();
-    for text in OWN.into_iter().filter_map(|annotation| meta.annotation(annotation)) {
+    for text in OWN
+        .into_iter()
+        .filter_map(|annotation| meta.annotation(annotation))
+    {
         node.add_address("CalicoNodeIP", text);
     }
     for NodeAddress { address, kind } in object.status.addresses.iter().flatten() {
         node.add_address(kind, address);
     }
     snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
-    snapshot.nodes.push(Versioned { value: node, revision: meta.revision() });
+    snapshot.nodes.push(Versioned {
+        value: node,
+        revision: meta.revision(),
+    });
     defects
 }
 
@@ -133,11 +160,18 @@ fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, S
         None => BTreeMap::new(),
         Some(Ok(labels)) => labels,
         Some(Err(error)) => {
-            defects.push(FieldDefect::new(LABELS, format!("no JSON object of strings: {error}")));
+            defects.push(FieldDefect::new(
+                LABELS,
+                format!("no JSON object of strings: {error}"),
+            ));
             BTreeMap::new()
         }
     };
-    labels.extend(meta.labels.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+    labels.extend(
+        meta.labels
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string())),
+    );
     labels
 }
 
@@ -152,7 +186,12 @@ mod tests {
 
     #[test]
     fn ranges_of_pods_and_keys_of_wireguard_are_read_from_both_encodings() {
-        let ranges = [field(1, b"10.2.0.0/24"), field(7, b"10.2.0.0/24"), field(7, b"fd00::/112")].concat();
+        let ranges = [
+            field(1, b"10.2.0.0/24"),
+            field(7, b"10.2.0.0/24"),
+            field(7, b"fd00::/112"),
+        ]
+        .concat();
         let key = field(12, &[field(1, KEYS[1].as_bytes()), field(2, b"YooZ")].concat());
         let metadata = [field(1, b"node-1"), key].concat();
         let protobuf = [field(1, &metadata), field(2, &ranges)].concat();

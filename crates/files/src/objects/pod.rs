@@ -99,7 +99,9 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
     // Only the end of the last container is kept, and only if no container could be running.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
-    pod.status.conditions.retain(|condition| condition.is_networked() || condition.lacks_sandbox());
+    pod.status
+        .conditions
+        .retain(|condition| condition.is_networked() || condition.lacks_sandbox());
     export("Pod", pod)
 }
 
@@ -131,7 +133,10 @@ impl PodObject<'_> {
         };
         let (pod, defects) = Pod::new(&parts);
         snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
-        snapshot.pods.push(Versioned { value: pod, revision: meta.revision() });
+        snapshot.pods.push(Versioned {
+            value: pod,
+            revision: meta.revision(),
+        });
         defects
     }
 
@@ -145,7 +150,11 @@ impl PodObject<'_> {
 
     /// The controlling owner reference to a VirtualMachineInstance.
     fn instance(&self) -> Option<&OwnerReference<'_>> {
-        let mut controlling = self.metadata.owner_references.iter().filter(|owner| owner.controller);
+        let mut controlling = self
+            .metadata
+            .owner_references
+            .iter()
+            .filter(|owner| owner.controller);
         controlling.find(|owner| *owner.kind == *"VirtualMachineInstance")
     }
 
@@ -156,8 +165,10 @@ impl PodObject<'_> {
         });
         PodRequest {
             annotations: annotations(meta),
-            machine: launcher
-                .map(|owner| MachineReference { name: owner.name.to_string(), uid: owner.uid.to_string() }),
+            machine: launcher.map(|owner| MachineReference {
+                name: owner.name.to_string(),
+                uid: owner.uid.to_string(),
+            }),
             migration: meta.label(MIGRATION).unwrap_or_default().to_owned(),
         }
     }
@@ -179,8 +190,11 @@ pub(super) fn annotations(meta: &Meta<'_>) -> Annotations {
 
 impl Status<'_> {
     fn ended_at(&self) -> Option<Timestamp> {
-        let kinds =
-            [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
+        let kinds = [
+            &self.container_statuses,
+            &self.init_container_statuses,
+            &self.ephemeral_container_statuses,
+        ];
         all_ended_at(kinds.into_iter().flatten())
     }
 }

@@ -53,8 +53,10 @@ impl Spec<'_> {
 
     /// The cluster IPs. In a service without cluster IPs, the field is `None` or empty.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
-        let all =
-            [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);
+        let all = [&self.cluster_ip]
+            .into_iter()
+            .filter(|_| self.cluster_ips.is_empty())
+            .chain(&self.cluster_ips);
         all.filter_map(|text| text.parse().ok())
     }
 
@@ -78,7 +80,11 @@ impl Spec<'_> {
 /// Adds a service, if it is of type `LoadBalancer` or has a cluster IP.
 pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     let service = ServiceObject::read(object, encoding, WANTED)?;
-    Ok(if service.spec.is_wanted() { add(snapshot, &service) } else { Vec::new() })
+    Ok(if service.spec.is_wanted() {
+        add(snapshot, &service)
+    } else {
+        Vec::new()
+    })
 }
 
 /// Reduces a service to the part that an export keeps. `None` if its type is not `LoadBalancer` and it has no cluster
@@ -101,7 +107,11 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
         uid: meta.uid.to_string(),
         created: meta.created_at(),
         deleting: meta.deleted.is_some(),
-        request: if object.spec.is_load_balancer() { request_of(object) } else { ServiceRequest::default() },
+        request: if object.spec.is_load_balancer() {
+            request_of(object)
+        } else {
+            ServiceRequest::default()
+        },
         ingress: Vec::new(),
         has_hostname: ingress.iter().any(|entry| !entry.hostname.is_empty()),
         is_internal: !object.spec.is_load_balancer(),
@@ -119,7 +129,10 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
         }
     }
     snapshot.newest_creation = snapshot.newest_creation.max(service.created);
-    snapshot.services.push(Versioned { value: service, revision: meta.revision() });
+    snapshot.services.push(Versioned {
+        value: service,
+        revision: meta.revision(),
+    });
     defects
 }
 
@@ -149,14 +162,22 @@ mod tests {
 
     fn field(number: u64, content: &[u8]) -> Vec<u8> {
         let tag = number << 3 | 2;
-        let tag = if tag < 128 { vec![tag as u8] } else { vec![tag as u8 | 128, (tag >> 7) as u8] };
+        let tag = if tag < 128 {
+            vec![tag as u8]
+        } else {
+            vec![tag as u8 | 128, (tag >> 7) as u8]
+        };
         [&tag[..], &[content.len() as u8], content].concat()
     }
 
     #[test]
     fn addresses_in_the_cluster_are_read_of_every_service() {
-        let spec =
-            [field(3, b"10.96.0.1"), field(4, b"ClusterIP"), field(18, b"10.96.0.1"), field(18, b"fd00::1")];
+        let spec = [
+            field(3, b"10.96.0.1"),
+            field(4, b"ClusterIP"),
+            field(18, b"10.96.0.1"),
+            field(18, b"fd00::1"),
+        ];
         let metadata = [field(1, b"kubernetes"), field(3, b"default")].concat();
         let protobuf = [field(1, &metadata), field(2, &spec.concat())].concat();
         let mut snapshot = Snapshot::default();
@@ -168,8 +189,11 @@ mod tests {
         let headless = br#"{"metadata": {"name": "db"}, "spec": {"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}}"#;
         add_service(&mut snapshot, headless, Encoding::Json).unwrap();
         assert_eq!(export_service(headless, Encoding::Json).unwrap(), None);
-        let counts: Vec<usize> =
-            snapshot.services.iter().map(|service| service.value.cluster_ips.len()).collect();
+        let counts: Vec<usize> = snapshot
+            .services
+            .iter()
+            .map(|service| service.value.cluster_ips.len())
+            .collect();
         assert_eq!((&counts[..], &snapshot.defects[..]), (&[2, 2, 1][..], &[][..]));
         assert!(snapshot.services.iter().all(|service| service.value.is_internal));
         let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
@@ -191,10 +215,14 @@ mod tests {
         let object = object.to_string();
         let mut snapshot = Snapshot::default();
         add_service(&mut snapshot, object.as_bytes(), Encoding::Json).unwrap();
-        let exported = export_service(object.as_bytes(), Encoding::Json).unwrap().unwrap();
+        let exported = export_service(object.as_bytes(), Encoding::Json)
+            .unwrap()
+            .unwrap();
         assert!(!String::from_utf8(exported.clone()).unwrap().contains("other"));
         add_service(&mut snapshot, &exported, Encoding::Json).unwrap();
-        let [read, of_export] = &snapshot.services[..] else { panic!() };
+        let [read, of_export] = &snapshot.services[..] else {
+            panic!()
+        };
         assert_eq!(read.value, of_export.value);
         let request = ServiceRequest {
             class: Some("calico".into()),
@@ -222,6 +250,9 @@ mod tests {
         };
         assert_eq!(families(""), [true, false, false]);
         assert_eq!(families(r#", "clusterIP": "fd00::7""#), [false, true, false]);
-        assert_eq!(families(r#", "clusterIPs": ["fd00::7", "10.96.0.9"]"#), [true, true, true]);
+        assert_eq!(
+            families(r#", "clusterIPs": ["fd00::7", "10.96.0.9"]"#),
+            [true, true, true]
+        );
     }
 }

@@ -42,7 +42,14 @@ impl Changes {
         let codec = Codec::new(BTreeMap::new()).map_err(failed)?;
         let header = Header::default();
         let file = BufReader::with_capacity(1 << 18, file);
-        let mut changes = Self { header, path: path.clone(), file, codec, end: 0, length };
+        let mut changes = Self {
+            header,
+            path: path.clone(),
+            file,
+            codec,
+            end: 0,
+            length,
+        };
         let (head, frame) = changes.frame()?.ok_or_else(|| changes.damaged())?;
         let text = head.unpack(&frame).map_err(|_| changes.damaged())?;
         changes.header = serde_json::from_slice(&text).map_err(|_| changes.damaged())?;
@@ -51,14 +58,21 @@ impl Changes {
             return Err(changes.damaged());
         }
         if changes.header.version != VERSION {
-            return Err(Error::new(&path, FileError::ChangesVersion(changes.header.version)));
+            return Err(Error::new(
+                &path,
+                FileError::ChangesVersion(changes.header.version),
+            ));
         }
         if changes.header.guid != export.guid {
             let guids = [export.guid.clone(), changes.header.guid.clone()];
             return Err(Error::new(&path, FileError::OtherCluster { guids }));
         }
         changes.codec.positions = changes.header.positions.clone();
-        load(&export.path, &|key| has_deltas(key) && is_wanted(key), &mut changes.codec)?;
+        load(
+            &export.path,
+            &|key| has_deltas(key) && is_wanted(key),
+            &mut changes.codec,
+        )?;
         Ok(Some(changes))
     }
 
@@ -68,13 +82,18 @@ impl Changes {
     /// # Errors
     /// If the group is damaged. Nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
-        let Some((head, frame)) = self.frame()? else { return Ok(None) };
+        let Some((head, frame)) = self.frame()? else {
+            return Ok(None);
+        };
         let text = match head.unpack_with_dictionary(&self.codec.known, &frame) {
             Ok(text) => text,
             Err(_) if self.is_torn(&frame) => return Ok(None),
             Err(_) => return Err(self.damaged()),
         };
-        let group = self.codec.decode(&text, is_wanted).ok_or_else(|| self.damaged())?;
+        let group = self
+            .codec
+            .decode(&text, is_wanted)
+            .ok_or_else(|| self.damaged())?;
         self.end += (HEAD + frame.len()) as u64;
         Ok(Some(group))
     }
@@ -93,7 +112,11 @@ impl Changes {
         }
         self.file.read_exact(&mut bytes).map_err(failed)?;
         let Some(head) = Head::read(&bytes) else {
-            return if self.is_torn(&bytes) { Ok(None) } else { Err(self.damaged()) };
+            return if self.is_torn(&bytes) {
+                Ok(None)
+            } else {
+                Err(self.damaged())
+            };
         };
         if self.end + HEAD as u64 + u64::from(head.length) > self.length {
             return Ok(None);
@@ -107,7 +130,10 @@ impl Changes {
     /// filled.
     fn is_torn(&mut self, read: &[u8]) -> bool {
         let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
-        let rest = self.file.stream_position().map_or(0, |place| self.length.saturating_sub(place));
+        let rest = self
+            .file
+            .stream_position()
+            .map_or(0, |place| self.length.saturating_sub(place));
         let zeros = read.iter().rev().take_while(|byte| **byte == 0).count() as u64;
         zeros > 0 && zeros + rest >= 4 && self.file.by_ref().take(rest).bytes().all(is_zero)
     }

@@ -26,7 +26,9 @@ const LEVEL: i32 = 1;
 /// True for keys whose values often change in a few places. Their changes are recorded as differences if that is
 /// shorter. Most other objects are written once and later deleted.
 pub(super) fn has_deltas(key: &[u8]) -> bool {
-    [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"].iter().any(|prefix| key.starts_with(prefix))
+    [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
 }
 
 /// The data from earlier groups that the next group depends on.
@@ -43,13 +45,24 @@ pub(super) struct Codec {
 impl Codec {
     /// Creates a codec without the values of the full state.
     pub(super) fn new(positions: Positions) -> io::Result<Self> {
-        Ok(Self { values: Values::new()?, known: vec![0], positions, revision: 0 })
+        Ok(Self {
+            values: Values::new()?,
+            known: vec![0],
+            positions,
+            revision: 0,
+        })
     }
 
     pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        push_number(&mut text, group.time.as_millisecond().try_into().unwrap_or_default());
-        push_number(&mut text, group.set_back.as_millis().try_into().unwrap_or_default());
+        push_number(
+            &mut text,
+            group.time.as_millisecond().try_into().unwrap_or_default(),
+        );
+        push_number(
+            &mut text,
+            group.set_back.as_millis().try_into().unwrap_or_default(),
+        );
         push_number(&mut text, group.reached.len() as u64);
         for (kind, revision) in &group.reached {
             push_sized(&mut text, kind.as_bytes());
@@ -67,7 +80,10 @@ impl Codec {
         let kind = text.len();
         text.push(WHOLE);
         push_sized(text, key);
-        push_number(text, zigzag(revision.wrapping_sub(std::mem::replace(&mut self.revision, *revision))));
+        push_number(
+            text,
+            zigzag(revision.wrapping_sub(std::mem::replace(&mut self.revision, *revision))),
+        );
         let Some(value) = value else {
             text[kind] = DELETED;
             self.values.remove(key);
@@ -92,7 +108,11 @@ impl Codec {
         let mut rest = Fields::new(text);
         let time = Timestamp::from_millisecond(rest.varint()?.cast_signed()).ok()?;
         let set_back = SignedDuration::from_millis(rest.varint()?.cast_signed());
-        let mut group = Group { time, set_back, ..Group::default() };
+        let mut group = Group {
+            time,
+            set_back,
+            ..Group::default()
+        };
         for _ in 0..rest.varint()? {
             let kind = String::from_utf8(rest.sized()?.to_vec()).ok()?;
             group.reached.insert(kind, rest.varint()?.cast_signed());
@@ -113,7 +133,11 @@ impl Codec {
                 Some(_) => {}
                 None => self.values.remove(&key),
             }
-            group.changes.push(Change { key, revision: self.revision, value });
+            group.changes.push(Change {
+                key,
+                revision: self.revision,
+                value,
+            });
         }
         self.reach(&group);
         self.remember(text);
@@ -164,7 +188,10 @@ pub(super) struct Values {
 
 impl Values {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { packed: HashMap::new(), compressor: Compressor::new(LEVEL)? })
+        Ok(Self {
+            packed: HashMap::new(),
+            compressor: Compressor::new(LEVEL)?,
+        })
     }
 
     pub(super) fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {

@@ -40,7 +40,11 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
 fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     let mut edits = Vec::new();
     loop {
-        let same = before.iter().zip(after).take_while(|(before, after)| before == after).count();
+        let same = before
+            .iter()
+            .zip(after)
+            .take_while(|(before, after)| before == after)
+            .count();
         (before, after) = (&before[same..], &after[same..]);
         if before.is_empty() && after.is_empty() {
             return Some(edits);
@@ -56,8 +60,15 @@ fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
 /// The numbers of parts to skip in `before` and `after` until they agree again. Tries a single replaced part first.
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     let goes_on = |&(gone, new): &(usize, usize)| {
-        let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else { return false };
-        let alike = before.iter().zip(after).take(RUN).take_while(|(before, after)| before == after).count();
+        let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else {
+            return false;
+        };
+        let alike = before
+            .iter()
+            .zip(after)
+            .take(RUN)
+            .take_while(|(before, after)| before == after)
+            .count();
         alike == RUN || (alike == before.len() && alike == after.len())
     };
     let all = (1..=MOST).flat_map(|sum| (0..=sum).map(move |gone| (gone, sum - gone)));
@@ -96,16 +107,25 @@ mod tests {
         let released = block(&numbers, &[2], &[0, 1, 3, 4, 5, 6, 7], 9);
         let made = delta(before.as_bytes(), released.as_bytes()).unwrap();
         assert!(made.len() < 100, "{}", made.len());
-        assert_eq!(apply(before.as_bytes(), &made).as_deref(), Some(released.as_bytes()));
+        assert_eq!(
+            apply(before.as_bytes(), &made).as_deref(),
+            Some(released.as_bytes())
+        );
 
         numbers[2] = Some(7);
         let assigned = block(&numbers, &[], &[0, 1, 3, 4, 5, 6, 7, 9], 10);
         let made = delta(released.as_bytes(), assigned.as_bytes()).unwrap();
         // Two differences that are close together become one.
         assert!(made.len() < record(9).len() + 120, "{}", made.len());
-        assert_eq!(apply(released.as_bytes(), &made).as_deref(), Some(assigned.as_bytes()));
+        assert_eq!(
+            apply(released.as_bytes(), &made).as_deref(),
+            Some(assigned.as_bytes())
+        );
         for cut in 0..made.len() {
-            assert_ne!(apply(released.as_bytes(), &made[..cut]).as_deref(), Some(assigned.as_bytes()));
+            assert_ne!(
+                apply(released.as_bytes(), &made[..cut]).as_deref(),
+                Some(assigned.as_bytes())
+            );
         }
     }
 

@@ -33,7 +33,9 @@ pub struct Known {
 
 impl Known {
     pub(super) fn has(&self, kind: &str, revision: i64) -> bool {
-        self.positions.get(kind).is_some_and(|known| revision <= known.revision)
+        self.positions
+            .get(kind)
+            .is_some_and(|known| revision <= known.revision)
     }
 
     /// Opens the changes after an export; `None` if there are none, or if the beginning of their file is damaged.
@@ -53,7 +55,10 @@ impl Known {
             self.positions.clear();
         }
         let has_all = |header: &Header| {
-            header.positions.iter().all(|(kind, position)| self.has(kind, position.revision))
+            header
+                .positions
+                .iter()
+                .all(|(kind, position)| self.has(kind, position.revision))
         };
         let from = self.not_before(export.taken_at);
         let reached = Reached {

@@ -79,7 +79,10 @@ pub fn sum(change: &Change) -> u32 {
 /// The kind to which a key's revisions belong.
 pub fn kind_of(key: &[u8]) -> &str {
     let end = key.iter().position(|byte| *byte == b'/').unwrap_or_default();
-    std::str::from_utf8(&key[..end]).ok().filter(|plural| !plural.is_empty()).unwrap_or("etcd")
+    std::str::from_utf8(&key[..end])
+        .ok()
+        .filter(|plural| !plural.is_empty())
+        .unwrap_or("etcd")
 }
 
 /// Changes that became durable together.

@@ -61,7 +61,12 @@ impl States {
             for (key, (mod_revision, value)) in state {
                 add(
                     &mut snapshot,
-                    &RawEntry { key, value, mod_revision: *mod_revision, ..RawEntry::default() },
+                    &RawEntry {
+                        key,
+                        value,
+                        mod_revision: *mod_revision,
+                        ..RawEntry::default()
+                    },
                 );
             }
             describe(&export.path, &mut snapshot, &header);
@@ -136,7 +141,12 @@ pub fn each_version(
         take(Version::Exported(&reached));
         known.each_group(changes, &mut reached, is_wanted, |group| {
             for Change { key, revision, value } in &group.changes {
-                let entry = |value| RawEntry { key, value, mod_revision: *revision, ..RawEntry::default() };
+                let entry = |value| RawEntry {
+                    key,
+                    value,
+                    mod_revision: *revision,
+                    ..RawEntry::default()
+                };
                 match value {
                     Some(value) => take(Version::Of(&entry(value), Some(group.time))),
                     None => take(Version::Deleted(key, group.time)),
@@ -184,7 +194,12 @@ pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> 
         let (Some(mod_revision), Some(value)) = (mod_revision, values.get(key).map_err(failed)?) else {
             return Ok(());
         };
-        writer.entry(&RawEntry { key, value: &value, mod_revision, ..RawEntry::default() })
+        writer.entry(&RawEntry {
+            key,
+            value: &value,
+            mod_revision,
+            ..RawEntry::default()
+        })
     };
     read_some(&export.path, &|_| true, |entry| {
         let mut one = || -> Result<()> {

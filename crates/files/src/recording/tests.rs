@@ -41,7 +41,9 @@ impl Random {
     }
 
     fn hex(&mut self, digits: usize) -> String {
-        let text: String = (0..digits.div_ceil(16)).map(|_| format!("{:016x}", self.next())).collect();
+        let text: String = (0..digits.div_ceil(16))
+            .map(|_| format!("{:016x}", self.next()))
+            .collect();
         text[..digits].to_owned()
     }
 }
@@ -91,7 +93,11 @@ impl World {
             Some(value) => drop(self.state.insert(key.clone(), (self.revision, value.clone()))),
             None => drop(self.state.remove(&key)),
         }
-        Change { key, revision: self.revision, value }
+        Change {
+            key,
+            revision: self.revision,
+            value,
+        }
     }
 
     fn put_block(&mut self, block: usize) -> Change {
@@ -113,7 +119,9 @@ impl World {
         let app = ["web", "api", "batch", "cache"][self.random.below(4)];
         let pod = format!("{app}-{}-{}", &self.random.hex(10), &self.random.hex(5));
         let (node, handle) = (format!("node-{block}"), format!("k8s-pod-network.{container}"));
-        let at = time(seconds).strftime("%Y-%m-%d %H:%M:%S.%N +0000 UTC").to_string();
+        let at = time(seconds)
+            .strftime("%Y-%m-%d %H:%M:%S.%N +0000 UTC")
+            .to_string();
         let owner = [
             ("namespace", "shop"),
             ("node", node.as_str()),
@@ -122,7 +130,9 @@ impl World {
         ];
         let record = Attribute::new(Some(&handle), owner);
         let ordinal = self.blocks[block].free()[0];
-        self.blocks[block].update(|update| update.assign(ordinal, &record)).unwrap();
+        self.blocks[block]
+            .update(|update| update.assign(ordinal, &record))
+            .unwrap();
         let cidr = self.blocks[block].cidr();
         let address = calipam_model::cidr::address_at(cidr, ordinal);
 
@@ -138,7 +148,12 @@ impl World {
         });
         let handle_value = format!(r#"{{"block":{{"{cidr}":1}},"deleted":false}}"#);
         let endpoint_key = format!("{ENDPOINTS}shop/{name}");
-        self.pods.push(Pod { block, ordinal, handle: handle.clone(), endpoint: endpoint_key.clone() });
+        self.pods.push(Pod {
+            block,
+            ordinal,
+            handle: handle.clone(),
+            endpoint: endpoint_key.clone(),
+        });
         vec![
             self.change(format!("{HANDLES}{handle}"), Some(handle_value.into_bytes())),
             self.put_block(block),
@@ -149,7 +164,12 @@ impl World {
     /// Stops a random pod, and releases its address.
     fn stop(&mut self) -> Vec<Change> {
         let place = self.random.below(self.pods.len());
-        let Pod { block, ordinal, handle, endpoint } = self.pods.swap_remove(place);
+        let Pod {
+            block,
+            ordinal,
+            handle,
+            endpoint,
+        } = self.pods.swap_remove(place);
         self.blocks[block].update(|update| update.release(&[ordinal]));
         vec![
             self.put_block(block),
@@ -176,7 +196,11 @@ fn begin_empty(folder: &Path) -> (Recorder, Journal) {
 
 /// A group of one change of the handle `id`, which is deleted if there is no value.
 fn change(id: &str, revision: i64, value: Option<&str>) -> Vec<Change> {
-    vec![Change { key: format!("{HANDLES}{id}").into(), revision, value: value.map(Into::into) }]
+    vec![Change {
+        key: format!("{HANDLES}{id}").into(),
+        revision,
+        value: value.map(Into::into),
+    }]
 }
 
 /// Begins a recording of another history. `last` is the time of the last change in the previous recording.
@@ -193,12 +217,22 @@ fn begin_history(
     let mut writer = Writer::create(&adding.path(), &header).unwrap();
     // The order in an export is arbitrary.
     for (key, (mod_revision, value)) in state.iter().rev() {
-        let entry = RawEntry { key, value, mod_revision: *mod_revision, ..RawEntry::default() };
+        let entry = RawEntry {
+            key,
+            value,
+            mod_revision: *mod_revision,
+            ..RawEntry::default()
+        };
         writer.entry(&entry).unwrap();
     }
     let entries = writer.finish().unwrap();
     let positions = Positions::from([("etcd".to_owned(), Position::at(revision))]);
-    Journal::create(&adding.finish_last(entries, last).unwrap(), positions, last.is_some()).unwrap()
+    Journal::create(
+        &adding.finish_last(entries, last).unwrap(),
+        positions,
+        last.is_some(),
+    )
+    .unwrap()
 }
 
 /// Reads the exports in a folder with their changes. Returns the time and revision of each state, in order, and the
@@ -212,8 +246,9 @@ fn recorded_states(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
         }
     };
     let exports = archive.exports().iter();
-    let reached =
-        exports.map(|export| states.pass_states(export, &|_| true, &mut take).unwrap().unwrap()).collect();
+    let reached = exports
+        .map(|export| states.pass_states(export, &|_| true, &mut take).unwrap().unwrap())
+        .collect();
     (told, reached)
 }
 
@@ -271,9 +306,16 @@ fn every_state_comes_back_byte_for_byte() {
     let recorder = Recorder::open(folder.path()).unwrap();
     let journal = recorder.resume(GUID).unwrap().unwrap();
     let positions = journal.positions().clone();
-    let (last, odd) = (positions["etcd"].last.unwrap(), format!("{HANDLES}odd-30").into_bytes());
+    let (last, odd) = (
+        positions["etcd"].last.unwrap(),
+        format!("{HANDLES}odd-30").into_bytes(),
+    );
     assert!(positions["etcd"].revision > last.0);
-    let change = |value: &[u8]| Change { key: odd.clone(), revision: last.0, value: Some(value.into()) };
+    let change = |value: &[u8]| Change {
+        key: odd.clone(),
+        revision: last.0,
+        value: Some(value.into()),
+    };
     assert_eq!(last.1, sum(&change(&[0xFF, 0, b'\n'])));
     assert_ne!(last.1, sum(&change(b"another value")));
     let renewed = journal.renew(recorder.begin().unwrap()).unwrap();
@@ -282,7 +324,10 @@ fn every_state_comes_back_byte_for_byte() {
     assert!(found == states[30].0);
     let (told, reached) = recorded_states(folder.path());
     assert!(reached[1].continues && told.len() > 150, "{}", told.len());
-    assert!(told.is_sorted() && told.last().unwrap().0 == time(30), "what has come to be is not told again");
+    assert!(
+        told.is_sorted() && told.last().unwrap().0 == time(30),
+        "what has come to be is not told again"
+    );
 }
 
 #[test]
@@ -303,7 +348,11 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         let zeros = vec![0; 64 + (states[4].1 - length) as usize];
         fs::write(export.changes(), [&whole[..length as usize], &zeros].concat()).unwrap();
         let (found, reached) = state_at(&export, None);
-        assert!(found == states[3].0 && reached.damage.is_none(), "{length}: {:?}", reached.damage);
+        assert!(
+            found == states[3].0 && reached.damage.is_none(),
+            "{length}: {:?}",
+            reached.damage
+        );
     }
 
     // The next run cuts off an incomplete end, even one of zeros, and continues.
@@ -312,11 +361,17 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         let recorder = Recorder::open(folder.path()).unwrap();
         let mut journal = recorder.resume(GUID).unwrap().unwrap();
         assert_eq!((journal.last(), journal.length()), (time(3), states[3].1));
-        let change =
-            Change { key: b"/calico/ipam/v2/config".to_vec(), revision: 999, value: Some(b"{}".to_vec()) };
+        let change = Change {
+            key: b"/calico/ipam/v2/config".to_vec(),
+            revision: 999,
+            value: Some(b"{}".to_vec()),
+        };
         journal.append(time(9), BTreeMap::new(), vec![change]).unwrap();
         let (mut found, reached) = state_at(&export, None);
-        assert_eq!(found.remove(&b"/calico/ipam/v2/config"[..]), Some((999, b"{}".to_vec())));
+        assert_eq!(
+            found.remove(&b"/calico/ipam/v2/config"[..]),
+            Some((999, b"{}".to_vec()))
+        );
         assert!(found == states[3].0 && reached.until == time(9));
     }
 }
@@ -337,11 +392,20 @@ fn a_flipped_bit_is_named_with_its_place_and_ends_what_is_known() {
         let (found, reached) = state_at(&export, None);
         let damage = reached.damage.unwrap().to_string();
         let at = known.map_or(0, |known| states[known].1);
-        assert!(damage.contains(&format!(": damaged at byte {at}:")), "{place}: {damage}");
+        assert!(
+            damage.contains(&format!(": damaged at byte {at}:")),
+            "{place}: {damage}"
+        );
         assert!(found == states[known.unwrap_or_default()].0, "{place}");
         // Nothing is appended after damage.
         if place % 50 == 0 {
-            assert!(Recorder::open(folder.path()).unwrap().resume(GUID).unwrap().is_none());
+            assert!(
+                Recorder::open(folder.path())
+                    .unwrap()
+                    .resume(GUID)
+                    .unwrap()
+                    .is_none()
+            );
         }
     }
 }
@@ -353,10 +417,21 @@ fn one_run_records_one_cluster_in_a_folder() {
     let recorder = Recorder::open(folder.path()).unwrap();
     let busy = Recorder::open(folder.path()).unwrap_err().to_string();
     assert!(busy.contains("another run is writing to this archive"), "{busy}");
-    let Err(other) = recorder.resume("another") else { panic!("it is of another cluster") };
-    assert!(other.to_string().contains(GUID) && other.to_string().contains("another"), "{other}");
+    let Err(other) = recorder.resume("another") else {
+        panic!("it is of another cluster")
+    };
+    assert!(
+        other.to_string().contains(GUID) && other.to_string().contains("another"),
+        "{other}"
+    );
     drop(recorder);
-    assert!(Recorder::open(folder.path()).unwrap().resume(GUID).unwrap().is_some());
+    assert!(
+        Recorder::open(folder.path())
+            .unwrap()
+            .resume(GUID)
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[test]
@@ -368,8 +443,14 @@ fn an_object_may_be_larger_than_a_frame_usually_is() {
     for (revision, length) in [(2, 5 << 20), (3, 9 << 20)] {
         let value = vec![b'a'; length];
         state.insert(key.clone(), (revision, value.clone()));
-        let change = Change { key: key.clone(), revision, value: Some(value) };
-        journal.append(time(revision), BTreeMap::new(), vec![change]).unwrap();
+        let change = Change {
+            key: key.clone(),
+            revision,
+            value: Some(value),
+        };
+        journal
+            .append(time(revision), BTreeMap::new(), vec![change])
+            .unwrap();
     }
     assert!(state_at(&only(folder.path()), None).0 == state);
 }

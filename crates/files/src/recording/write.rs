@@ -35,7 +35,10 @@ impl Recorder {
     /// # Errors
     /// If another run is writing to the folder, or it cannot be written.
     pub fn open(folder: &Path) -> Result<Self> {
-        Ok(Self { folder: folder.to_owned(), lock: Lock::take(folder)? })
+        Ok(Self {
+            folder: folder.to_owned(),
+            lock: Lock::take(folder)?,
+        })
     }
 
     pub fn folder(&self) -> &Path {
@@ -97,10 +100,21 @@ impl Journal {
             let mut file = NamedTempFile::new_in(regular::folder_of(&path))?;
             file.write_all(&frame)?;
             file.as_file().sync_all()?;
-            Ok((file.persist(&path).map_err(|error| error.error)?, frame.len() as u64))
+            Ok((
+                file.persist(&path).map_err(|error| error.error)?,
+                frame.len() as u64,
+            ))
         };
         let (file, length) = begin().map_err(failed)?;
-        Ok(Self { last: export.taken_at, export, file, codec, packer, length, path })
+        Ok(Self {
+            last: export.taken_at,
+            export,
+            file,
+            codec,
+            packer,
+            length,
+            path,
+        })
     }
 
     /// Continues an existing journal; `None` if there is none or it is damaged.
@@ -124,11 +138,21 @@ impl Journal {
         let failed = |error: io::Error| Error::new(&path, error);
         let mut file = regular::open_own(&path, OpenOptions::new().write(true)).map_err(failed)?;
         let length = changes.end();
-        file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).map_err(failed)?;
+        file.set_len(length)
+            .and_then(|()| file.seek(SeekFrom::Start(length)))
+            .map_err(failed)?;
         let packer = Packer::new().map_err(failed)?;
         let export = export.clone();
         let codec = changes.codec;
-        Ok(Some(Self { export, file, codec, packer, last, length, path }))
+        Ok(Some(Self {
+            export,
+            file,
+            codec,
+            packer,
+            last,
+            length,
+            path,
+        }))
     }
 
     pub fn positions(&self) -> &Positions {
@@ -164,7 +188,10 @@ impl Journal {
         let frames = self.frames(time, set_back, reached, changes);
         let failed = |error| Error::new(&self.path, error);
         let frames = frames.map_err(failed)?;
-        self.file.write_all(&frames).and_then(|()| self.file.sync_data()).map_err(failed)?;
+        self.file
+            .write_all(&frames)
+            .and_then(|()| self.file.sync_data())
+            .map_err(failed)?;
         self.length += frames.len() as u64;
         self.last = time;
         Ok(())
@@ -178,7 +205,11 @@ impl Journal {
         reached: BTreeMap<String, i64>,
         changes: Vec<Change>,
     ) -> io::Result<Vec<u8>> {
-        let empty = || Group { time, set_back, ..Group::default() };
+        let empty = || Group {
+            time,
+            set_back,
+            ..Group::default()
+        };
         let mut groups = Vec::new();
         let mut last = empty();
         let mut size = 0;

@@ -74,7 +74,10 @@ pub(crate) fn compare_addresses<'s>(
         match region.pair() {
             Some((old, _)) if !scope.has_network(old.cidr()) => {}
             Some((old, new)) if old == new => {
-                let held = old.allocations().map(|allocation| AddressRecord { block: old, allocation });
+                let held = old.allocations().map(|allocation| AddressRecord {
+                    block: old,
+                    allocation,
+                });
                 held.for_each(|held| comparer.count([Some(held); 2], None));
             }
             Some((old, new)) => {
@@ -105,12 +108,20 @@ impl<'s> Comparer<'s, '_> {
                 }
             }
         }
-        addresses.into_values().flat_map(pairs).for_each(|states| self.compare(states));
+        addresses
+            .into_values()
+            .flat_map(pairs)
+            .for_each(|states| self.compare(states));
     }
 
     fn compare(&mut self, states: [Option<AddressRecord<'s>>; 2]) {
         // Windows reservations are created and deleted with their block, so they do not count as separate changes.
-        let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
+        let is_reserved = || {
+            states
+                .iter()
+                .flatten()
+                .any(|held| held.record().is_windows_reserved())
+        };
         let change = block_change::of_address(states)
             .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
         self.count(states, change);
@@ -119,8 +130,13 @@ impl<'s> Comparer<'s, '_> {
     /// Counts an address and keeps its change, if the address is in the scope.
     fn count(&mut self, states: [Option<AddressRecord<'s>>; 2], change: Option<Change>) {
         let [before, after] = states;
-        let Some(address) = before.or(after).map(AddressRecord::address) else { return };
-        let is_wanted = states.iter().flatten().any(|held| held.node_name().is_in(self.scope));
+        let Some(address) = before.or(after).map(AddressRecord::address) else {
+            return;
+        };
+        let is_wanted = states
+            .iter()
+            .flatten()
+            .any(|held| held.node_name().is_in(self.scope));
         if !is_wanted || !self.scope.has_network(address.into()) {
             return;
         }
@@ -133,7 +149,13 @@ impl<'s> Comparer<'s, '_> {
         self.comparison.sums.count(change, allocated(old), allocated(new));
         if let Some(change) = change {
             let pool = new.or(old).and_then(|(_, pool)| pool);
-            self.comparison.changes.push(AddressChange { address, change, pool, before, after });
+            self.comparison.changes.push(AddressChange {
+                address,
+                change,
+                pool,
+                before,
+                after,
+            });
         }
     }
 }
@@ -144,7 +166,10 @@ fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<Ad
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();
     for held in before {
-        match after.iter().position(|other| is_same_owner(&held.record(), &other.record())) {
+        match after
+            .iter()
+            .position(|other| is_same_owner(&held.record(), &other.record()))
+        {
             Some(place) => found.push([Some(held), Some(after.remove(place))]),
             None => alone.push(held),
         }
@@ -157,6 +182,10 @@ fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<Ad
 
 /// The handles in the records of the changed addresses, as packed bytes ([`TextRef::packed`]).
 pub(crate) fn handles_of<'s>(changes: &[AddressChange<'s>]) -> BTreeSet<&'s [u8]> {
-    let held = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
-    held.filter_map(|held| held.record().clean_handle()).map(TextRef::packed).collect()
+    let held = changes
+        .iter()
+        .flat_map(|change| change.before.iter().chain(&change.after));
+    held.filter_map(|held| held.record().clean_handle())
+        .map(TextRef::packed)
+        .collect()
 }

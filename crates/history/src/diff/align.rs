@@ -4,7 +4,12 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
 /// The sources of pods and other users of addresses. If only one snapshot had such a source, findings would differ
 /// although the cluster has not changed.
-const USERS: [Source; 4] = [Source::Endpoints, Source::Pods, Source::Services, Source::Machines];
+const USERS: [Source; 4] = [
+    Source::Endpoints,
+    Source::Pods,
+    Source::Services,
+    Source::Machines,
+];
 
 /// Removes a source of address users from one snapshot if it was not read in the other one. This must happen before the
 /// snapshots are checked.

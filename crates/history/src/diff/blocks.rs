@@ -25,7 +25,12 @@ pub struct BlockChange {
 
 impl BlockChange {
     fn new(cidr: IpNet, change: Change, [before, after]: [Vec<BlockState>; 2]) -> Self {
-        Self { cidr, change, before, after }
+        Self {
+            cidr,
+            change,
+            before,
+            after,
+        }
     }
 }
 
@@ -47,7 +52,10 @@ impl BlockState {
         Self {
             cidr: stored.cidr,
             owner: stored.owner.cloned(),
-            claimed_at: stored.block.and_then(|block| block.claim_time()).map(str::to_owned),
+            claimed_at: stored
+                .block
+                .and_then(|block| block.claim_time())
+                .map(str::to_owned),
             allocated: stored.block.map(|block| block.allocated()),
         }
     }
@@ -67,12 +75,18 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     let old = cidrs(&region.old);
     let new = cidrs(&region.new);
     let only = |side: &[Stored<'_>], other: &BTreeSet<IpNet>| -> Vec<BlockState> {
-        side.iter().filter(|stored| !other.contains(&stored.cidr)).map(BlockState::of).collect()
+        side.iter()
+            .filter(|stored| !other.contains(&stored.cidr))
+            .map(BlockState::of)
+            .collect()
     };
     let released = only(&region.old, &new);
     let claimed = only(&region.new, &old);
-    let mut found: Vec<BlockChange> =
-        region.old.iter().flat_map(|old| region.new.iter().filter_map(|new| of_owner(old, new))).collect();
+    let mut found: Vec<BlockChange> = region
+        .old
+        .iter()
+        .flat_map(|old| region.new.iter().filter_map(|new| of_owner(old, new)))
+        .collect();
     match released.iter().chain(&claimed).map(|state| state.cidr).min() {
         Some(cidr) if !released.is_empty() && !claimed.is_empty() => {
             found.push(BlockChange::new(cidr, Change::Size, [released, claimed]));
@@ -93,5 +107,9 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
 /// Compares the owners and claim times of a block that is sound in both snapshots.
 fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     let change = block_change::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
-    Some(BlockChange::new(old.cidr, change, [old, new].map(|stored| vec![BlockState::of(stored)])))
+    Some(BlockChange::new(
+        old.cidr,
+        change,
+        [old, new].map(|stored| vec![BlockState::of(stored)]),
+    ))
 }

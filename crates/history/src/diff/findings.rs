@@ -20,7 +20,12 @@ impl FindingSummary {
         let code = finding.code;
         let severity = finding.severity;
         let subject = finding.subject.clone();
-        Self { code, severity, subject, message: finding.message() }
+        Self {
+            code,
+            severity,
+            subject,
+            message: finding.message(),
+        }
     }
 }
 
@@ -36,7 +41,14 @@ pub(crate) fn changes(old: &Report, new: &Report, scope: &Scope) -> FindingChang
     let only = |of: &Report, other: &Report| -> Vec<FindingSummary> {
         let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();
         let is_only = |f: &&Finding| !known.contains(&f.key_ref()) && scope.has(f);
-        of.findings.iter().filter(is_only).map(FindingSummary::of).collect()
+        of.findings
+            .iter()
+            .filter(is_only)
+            .map(FindingSummary::of)
+            .collect()
     };
-    FindingChanges { new: only(new, old), gone: only(old, new) }
+    FindingChanges {
+        new: only(new, old),
+        gone: only(old, new),
+    }
 }

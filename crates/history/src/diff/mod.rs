@@ -78,7 +78,10 @@ impl<'s> Unchecked<'s> {
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(&old, &new, scope);
-        let is_unknown = difference.not_compared.iter().any(|left_out| left_out.kind != Uncompared::Source);
+        let is_unknown = difference
+            .not_compared
+            .iter()
+            .any(|left_out| left_out.kind != Uncompared::Source);
         difference.same = !is_unknown && difference.is_empty();
         difference
     }
@@ -99,14 +102,24 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
         blocks = blocks::changes(&regions, scope);
         not_compared.extend(uncompared::blocks(&regions, scope));
     }
-    let addresses::AddressComparison { changes: addresses, sums } = comparison;
+    let addresses::AddressComparison {
+        changes: addresses,
+        sums,
+    } = comparison;
 
     let [pools, reservations, nodes, configuration] = objects::changes(before, after, &hidden, scope);
     Unchecked(Difference {
         same: false,
         not_compared,
         sums: sums.finish(),
-        handles: owned::handles(before, after, &hidden, &addresses, scope, both_read(Source::Handles)),
+        handles: owned::handles(
+            before,
+            after,
+            &hidden,
+            &addresses,
+            scope,
+            both_read(Source::Handles),
+        ),
         addresses,
         blocks,
         affinities: owned::affinities(before, after, &hidden, scope, both_read(Source::Affinities)),

@@ -74,7 +74,13 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     };
     for pool in snapshot.pools.iter().map(|pool| &pool.value) {
         if scope.nodes.is_empty() && scope.has_network(pool.cidr) {
-            add(0, &pool.name, Source::Pools, Key::Pool(pool.name.clone()), pool_fields(pool));
+            add(
+                0,
+                &pool.name,
+                Source::Pools,
+                Key::Pool(pool.name.clone()),
+                pool_fields(pool),
+            );
         }
     }
     for Reservation { name, cidrs, .. } in snapshot.reservations.iter().map(|reservation| &reservation.value)
@@ -82,12 +88,24 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
         let is_near = || cidrs.iter().any(|cidr| scope.has_network(*cidr));
         if scope.is_everything() || scope.nodes.is_empty() && is_near() {
             let fields = fields([("reservedCIDRs", joined(cidrs, ", "))]);
-            add(1, name, Source::Reservations, Key::Reservation(name.clone()), fields);
+            add(
+                1,
+                name,
+                Source::Reservations,
+                Key::Reservation(name.clone()),
+                fields,
+            );
         }
     }
     for node in snapshot.nodes.iter().map(|node| &node.value) {
         if scope.networks.is_empty() && scope.has_node(&node.name) {
-            add(2, &node.name, Source::Nodes, Key::Node(node.name.clone()), node_fields(node));
+            add(
+                2,
+                &node.name,
+                Source::Nodes,
+                Key::Node(node.name.clone()),
+                node_fields(node),
+            );
         }
     }
     if !scope.is_everything() {
@@ -97,19 +115,43 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     let default = || "default".to_owned();
     if let Some(cluster) = &snapshot.cluster {
         let key = Key::ClusterInformation(default());
-        add(3, "ClusterInformation", Source::ClusterInformation, key, cluster_fields(cluster));
+        add(
+            3,
+            "ClusterInformation",
+            Source::ClusterInformation,
+            key,
+            cluster_fields(cluster),
+        );
     }
     if let Some(config) = &snapshot.ipam_config {
-        add(3, "IPAMConfig", Source::IpamConfig, Key::IpamConfig, config_fields(config));
+        add(
+            3,
+            "IPAMConfig",
+            Source::IpamConfig,
+            Key::IpamConfig,
+            config_fields(config),
+        );
     }
     if let Some(config) = &snapshot.ipam_configuration {
         let key = Key::IpamConfiguration(default());
-        add(3, "IPAMConfiguration", Source::IpamConfiguration, key, config_fields(config));
+        add(
+            3,
+            "IPAMConfiguration",
+            Source::IpamConfiguration,
+            key,
+            config_fields(config),
+        );
     }
     if let Some(controllers) = &snapshot.kube_controllers {
         let source = Source::KubeControllersConfiguration;
         let key = Key::KubeControllersConfiguration(default());
-        add(3, "KubeControllersConfiguration", source, key, controllers_fields(controllers));
+        add(
+            3,
+            "KubeControllersConfiguration",
+            source,
+            key,
+            controllers_fields(controllers),
+        );
     }
     all
 }
@@ -138,19 +180,39 @@ fn pool_fields(pool: &Pool) -> Fields {
         ("nodeSelector", pool.node_selector.clone()),
         ("namespaceSelector", pool.namespace_selector.clone()),
         ("allowedUses", joined(uses, ", ")),
-        ("assignmentMode", if pool.automatic { "Automatic" } else { "Manual" }.to_owned()),
-        ("deletionTimestamp", if pool.deleting { "set" } else { "" }.to_owned()),
+        (
+            "assignmentMode",
+            if pool.automatic { "Automatic" } else { "Manual" }.to_owned(),
+        ),
+        (
+            "deletionTimestamp",
+            if pool.deleting { "set" } else { "" }.to_owned(),
+        ),
         ("Allocatable", pool.not_allocatable.is_none().to_string()),
     ])
 }
 
 fn node_fields(node: &Node) -> Fields {
-    let mut all = fields([("orchRefs.nodeName", node.kubernetes_name.clone().unwrap_or_default())]);
-    all.extend(node.labels.iter().map(|(name, value)| (format!("labels.{name}"), value.clone())));
+    let mut all = fields([(
+        "orchRefs.nodeName",
+        node.kubernetes_name.clone().unwrap_or_default(),
+    )]);
+    all.extend(
+        node.labels
+            .iter()
+            .map(|(name, value)| (format!("labels.{name}"), value.clone())),
+    );
     let tainted = if node.tainted { "yes" } else { "" }.to_owned();
-    all.extend(fields([("addresses", joined(&node.addresses, ", ")), ("tainted", tainted)]));
+    all.extend(fields([
+        ("addresses", joined(&node.addresses, ", ")),
+        ("tainted", tainted),
+    ]));
     all.extend(fields([("plugin", node.plugin.clone().unwrap_or_default())]));
-    all.extend(node.tunnels.iter().map(|(kind, address)| (kind.field().to_owned(), address.to_string())));
+    all.extend(
+        node.tunnels
+            .iter()
+            .map(|(kind, address)| (kind.field().to_owned(), address.to_string())),
+    );
     all
 }
 
@@ -159,7 +221,13 @@ fn cluster_fields(cluster: &ClusterInformation) -> Fields {
         ("clusterGUID", cluster.guid.clone()),
         ("clusterType", cluster.cluster_type.clone()),
         ("calicoVersion", cluster.calico_version.clone()),
-        ("datastoreReady", cluster.datastore_ready.map(|ready| ready.to_string()).unwrap_or_default()),
+        (
+            "datastoreReady",
+            cluster
+                .datastore_ready
+                .map(|ready| ready.to_string())
+                .unwrap_or_default(),
+        ),
     ])
 }
 
@@ -171,7 +239,11 @@ fn config_fields(config: &IpamConfig) -> Fields {
         config.kubevirt_persistence.map(IpamSetting::Kubevirt),
         Some(IpamSetting::Cooldown(config.cooldown_seconds)),
     ];
-    settings.into_iter().flatten().map(|setting| (setting.name().to_owned(), setting.to_string())).collect()
+    settings
+        .into_iter()
+        .flatten()
+        .map(|setting| (setting.name().to_owned(), setting.to_string()))
+        .collect()
 }
 
 fn controllers_fields(configuration: &KubeControllersConfiguration) -> Fields {

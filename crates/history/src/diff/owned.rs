@@ -47,7 +47,11 @@ pub(crate) fn affinities(
     }
     let mut all: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
     for (side, snapshot) in [old, new].into_iter().enumerate() {
-        let live = snapshot.affinities.iter().map(|a| &a.value).filter(|affinity| !affinity.deleted);
+        let live = snapshot
+            .affinities
+            .iter()
+            .map(|a| &a.value)
+            .filter(|affinity| !affinity.deleted);
         live.for_each(|affinity| all.entry(&affinity.key).or_default()[side] = Some(affinity));
     }
     let is_wanted = |key: &AffinityKey| {
@@ -62,7 +66,14 @@ pub(crate) fn affinities(
             let node = key.node.clone();
             let cidr = key.cidr;
             let kind = key.kind.to_string();
-            Some(AffinityChange { node, cidr, kind, change, before, after })
+            Some(AffinityChange {
+                node,
+                cidr,
+                kind,
+                change,
+                before,
+                after,
+            })
         })
         .collect()
 }
@@ -112,12 +123,15 @@ pub(crate) fn handles<'s>(
     }
     let named = (!scope.is_everything()).then(|| handles_of(addresses));
     let is_wanted = |id: TextRef<'_>| {
-        let is_named =
-            named.as_ref().is_none_or(|named| named.contains(id.cut_at_carriage_return().packed()));
+        let is_named = named
+            .as_ref()
+            .is_none_or(|named| named.contains(id.cut_at_carriage_return().packed()));
         is_named && (hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string())))
     };
-    let mut before: FastMap<&[u8], (usize, &Handle)> =
-        live(old).enumerate().map(|(place, handle)| (handle.id().packed(), (place, handle))).collect();
+    let mut before: FastMap<&[u8], (usize, &Handle)> = live(old)
+        .enumerate()
+        .map(|(place, handle)| (handle.id().packed(), (place, handle)))
+        .collect();
     let mut changed = Vec::new();
     let mut added = Vec::new();
     for handle in live(new) {
@@ -129,14 +143,28 @@ pub(crate) fn handles<'s>(
     }
     let mut gone: Vec<(usize, &Handle)> = before.into_values().collect();
     gone.sort_unstable_by_key(|(place, _)| *place);
-    let gone = gone.into_iter().map(|(_, handle)| (Change::Gone, [Some(handle), None]));
-    let all = gone.chain(changed).chain(added).filter_map(|(change, [before, after])| {
-        let id = after.or(before)?.id();
-        is_wanted(id).then_some(HandleChange { id, change, before, after })
-    });
+    let gone = gone
+        .into_iter()
+        .map(|(_, handle)| (Change::Gone, [Some(handle), None]));
+    let all = gone
+        .chain(changed)
+        .chain(added)
+        .filter_map(|(change, [before, after])| {
+            let id = after.or(before)?.id();
+            is_wanted(id).then_some(HandleChange {
+                id,
+                change,
+                before,
+                after,
+            })
+        });
     all.collect()
 }
 
 fn live(snapshot: &Snapshot) -> impl Iterator<Item = &Handle> {
-    snapshot.handles.iter().map(|handle| &handle.value).filter(|handle| !handle.is_deleted())
+    snapshot
+        .handles
+        .iter()
+        .map(|handle| &handle.value)
+        .filter(|handle| !handle.is_deleted())
 }

@@ -46,13 +46,16 @@ impl<'s> Region<'s> {
             }
         }
         raws.retain(|_, [old, new]| old != new || !matches!(old, Some(Some(_))));
-        raws.into_iter().map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some()))).collect()
+        raws.into_iter()
+            .map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some())))
+            .collect()
     }
 
     /// True if `cidr` is inside a block, of either snapshot, whose allocations are unknown.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
-        both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))
+        both.filter(|stored| stored.block.is_none())
+            .any(|stored| stored.cidr.contains(&cidr))
     }
 }
 
@@ -69,17 +72,28 @@ pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     for (stored, is_new) in all {
         if widest.is_none_or(|widest| !widest.contains(&stored.cidr)) {
             widest = Some(stored.cidr);
-            regions.push(Region { old: Vec::new(), new: Vec::new() });
+            regions.push(Region {
+                old: Vec::new(),
+                new: Vec::new(),
+            });
         }
         if let Some(region) = regions.last_mut() {
-            if is_new { region.new.push(stored) } else { region.old.push(stored) }
+            if is_new {
+                region.new.push(stored)
+            } else {
+                region.old.push(stored)
+            }
         }
     }
     regions
 }
 
 fn stored(snapshot: &Snapshot) -> Vec<Stored<'_>> {
-    let live = snapshot.blocks.iter().map(|b| &b.value).filter(|stored| !stored.content.is_deleted());
+    let live = snapshot
+        .blocks
+        .iter()
+        .map(|b| &b.value)
+        .filter(|stored| !stored.content.is_deleted());
     let decoded = live.map(|stored| Stored {
         cidr: stored.key,
         block: stored.content.sound().filter(|block| block.cidr() == stored.key),
@@ -89,6 +103,11 @@ fn stored(snapshot: &Snapshot) -> Vec<Stored<'_>> {
         },
         owner: stored.content.owner(),
     });
-    let hidden = snapshot.hidden_blocks().map(|cidr| Stored { cidr, block: None, raw: None, owner: None });
+    let hidden = snapshot.hidden_blocks().map(|cidr| Stored {
+        cidr,
+        block: None,
+        raw: None,
+        owner: None,
+    });
     decoded.chain(hidden).collect()
 }

@@ -67,7 +67,11 @@ impl<'s> Tally<'s> {
         let moved = usize::from(matches!(change, Some(Moved | Renewed)));
         let Self { total, pools, nodes } = self;
         if let Some((node, pool)) = before {
-            for sum in [&mut *total, nodes.entry(node).or_default(), pools.entry(pool).or_default()] {
+            for sum in [
+                &mut *total,
+                nodes.entry(node).or_default(),
+                pools.entry(pool).or_default(),
+            ] {
                 sum.before += 1;
                 sum.released += usize::from(change == Some(Released));
                 sum.moved += moved;
@@ -75,7 +79,11 @@ impl<'s> Tally<'s> {
         }
         if let Some((node, pool)) = after {
             let is_before = before.map(|(old_node, old_pool)| [true, old_node == node, old_pool == pool]);
-            let sums = [total, nodes.entry(node).or_default(), pools.entry(pool).or_default()];
+            let sums = [
+                total,
+                nodes.entry(node).or_default(),
+                pools.entry(pool).or_default(),
+            ];
             for (sum, is_counted) in sums.into_iter().zip(is_before.unwrap_or_default()) {
                 sum.after += 1;
                 sum.assigned += usize::from(change == Some(Assigned));
@@ -106,7 +114,10 @@ fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum
         all.moved += sum.moved;
     }
     named.retain(|_, sum| sum.assigned + sum.released + sum.moved > 0);
-    named.into_iter().map(|(name, sum)| NamedSum { name, sum }).collect()
+    named
+        .into_iter()
+        .map(|(name, sum)| NamedSum { name, sum })
+        .collect()
 }
 
 /// The pools of the old or the new snapshot.
@@ -119,8 +130,11 @@ pub(crate) struct Pools<'s> {
 
 impl<'s> Pools<'s> {
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
-        let mut pools: Vec<(IpNet, &'s str)> =
-            snapshot.pools.iter().map(|pool| (pool.value.cidr, pool.value.name.as_str())).collect();
+        let mut pools: Vec<(IpNet, &'s str)> = snapshot
+            .pools
+            .iter()
+            .map(|pool| (pool.value.cidr, pool.value.name.as_str()))
+            .collect();
         pools.sort_by_key(|(cidr, name)| (std::cmp::Reverse(cidr.prefix_len()), *name));
         Self { pools, last: None }
     }
@@ -130,9 +144,17 @@ impl<'s> Pools<'s> {
         if let Some((_, pool)) = self.last.filter(|(last, _)| *last == block) {
             return pool;
         }
-        let around =
-            |cidr: IpNet| self.pools.iter().find(|(pool, _)| pool.contains(&cidr)).map(|(_, name)| *name);
-        if self.pools.iter().any(|(pool, _)| *pool != block && block.contains(pool)) {
+        let around = |cidr: IpNet| {
+            self.pools
+                .iter()
+                .find(|(pool, _)| pool.contains(&cidr))
+                .map(|(_, name)| *name)
+        };
+        if self
+            .pools
+            .iter()
+            .any(|(pool, _)| *pool != block && block.contains(pool))
+        {
             return around(address.into());
         }
         let pool = around(block);

@@ -28,14 +28,19 @@ fn record(handle: &str, node: &str, pod: &str) -> Value {
 fn block(owner: &str, held: &[(usize, Value, u64)]) -> Value {
     let records = held.iter().map(|(ordinal, record, _)| (*ordinal, record.clone()));
     let mut block = values::block("10.0.0.0/29", owner, values::sparse(records));
-    let sequences = held.iter().map(|(ordinal, _, sequence)| (ordinal.to_string(), (*sequence).into()));
+    let sequences = held
+        .iter()
+        .map(|(ordinal, _, sequence)| (ordinal.to_string(), (*sequence).into()));
     block["sequenceNumberForAllocation"] = Value::Object(sequences.collect());
     block["sequenceNumber"] = 100.into();
     block
 }
 
 fn cluster(entries: &[(&str, Value)]) -> Snapshot {
-    let mut snapshot = Snapshot { taken_at: "2026-05-02T10:00:00Z".parse().unwrap(), ..Snapshot::default() };
+    let mut snapshot = Snapshot {
+        taken_at: "2026-05-02T10:00:00Z".parse().unwrap(),
+        ..Snapshot::default()
+    };
     let pool = json!({"metadata": {"name": "main"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 29}});
     if entries.iter().all(|(key, _)| *key != POOL) {
         snapshot.add_entry(POOL.as_bytes(), pool.to_string().as_bytes(), 1);
@@ -59,7 +64,11 @@ fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'
 }
 
 fn changes(difference: &Difference<'_>) -> Vec<(String, Change)> {
-    difference.addresses.iter().map(|change| (change.address.to_string(), change.change)).collect()
+    difference
+        .addresses
+        .iter()
+        .map(|change| (change.address.to_string(), change.change))
+        .collect()
 }
 
 #[test]
@@ -75,8 +84,16 @@ fn each_change_of_an_address() {
     let cases: [(State, State, Option<Change>); 13] = [
         (None, Some((pod(), 7)), Some(Assigned)),
         (Some((pod(), 7)), None, Some(Released)),
-        (Some((pod(), 7)), Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Released)),
-        (Some((cooling("2026-05-01T10:00:00Z"), 8)), Some((pod(), 9)), Some(Assigned)),
+        (
+            Some((pod(), 7)),
+            Some((cooling("2026-05-01T10:00:00Z"), 8)),
+            Some(Released),
+        ),
+        (
+            Some((cooling("2026-05-01T10:00:00Z"), 8)),
+            Some((pod(), 9)),
+            Some(Assigned),
+        ),
         (Some((pod(), 7)), Some((other(), 9)), Some(Moved)),
         (Some((pod(), 7)), Some((pod(), 9)), Some(Renewed)),
         (Some((pod(), 7)), Some((migrated, 7)), Some(Attributes)),
@@ -91,27 +108,48 @@ fn each_change_of_an_address() {
     ];
     for (before, after, expected) in cases {
         let of = |state: &State| {
-            let held: Vec<_> = state.iter().map(|(record, number)| (3, record.clone(), *number)).collect();
+            let held: Vec<_> = state
+                .iter()
+                .map(|(record, number)| (3, record.clone(), *number))
+                .collect();
             cluster(&[(BLOCK, block("host:node-1", &held))])
         };
         let found = everything(&of(&before), &of(&after), changes);
-        let expected: Vec<_> = expected.into_iter().map(|kind| ("10.0.0.3".to_owned(), kind)).collect();
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|kind| ("10.0.0.3".to_owned(), kind))
+            .collect();
         assert_eq!(found, expected, "{before:?} {after:?}");
     }
 }
 
 #[test]
 fn sums_count_both_nodes_of_an_address_that_moved() {
-    let old = cluster(&[(BLOCK, block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]))]);
-    let held = [(1, record("net.bbbb", "node-2", "b"), 9), (2, record("net.cccc", "node-2", "c"), 10)];
+    let old = cluster(&[(
+        BLOCK,
+        block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]),
+    )]);
+    let held = [
+        (1, record("net.bbbb", "node-2", "b"), 9),
+        (2, record("net.cccc", "node-2", "c"), 10),
+    ];
     let new = cluster(&[(BLOCK, block("host:node-1", &held))]);
     everything(&old, &new, |found| {
         let total = found.sums.total;
-        assert_eq!((total.before, total.after, total.assigned, total.moved), (1, 2, 1, 1));
+        assert_eq!(
+            (total.before, total.after, total.assigned, total.moved),
+            (1, 2, 1, 1)
+        );
         let nodes = found.sums.by_node.iter();
         let nodes = nodes.map(|of| (of.name.as_str(), of.sum.before, of.sum.after, of.sum.moved));
-        assert_eq!(nodes.collect::<Vec<_>>(), [("node-1", 1, 0, 1), ("node-2", 0, 2, 1)]);
-        assert_eq!((found.sums.by_pool.len(), found.sums.by_pool[0].sum.moved), (1, 1));
+        assert_eq!(
+            nodes.collect::<Vec<_>>(),
+            [("node-1", 1, 0, 1), ("node-2", 0, 2, 1)]
+        );
+        assert_eq!(
+            (found.sums.by_pool.len(), found.sums.by_pool[0].sum.moved),
+            (1, 1)
+        );
     });
 }
 
@@ -132,23 +170,51 @@ fn blocks_claimed_released_and_of_another_owner_or_size() {
         (None, plain(), Some(Claimed)),
         (plain(), None, Some(Released)),
         (plain(), Some(block("host:node-2", &[])), Some(Owner)),
-        (claimed_at("2026-05-01T10:00:00Z"), claimed_at("2026-05-01T11:00:00Z"), Some(ClaimedAgain)),
+        (
+            claimed_at("2026-05-01T10:00:00Z"),
+            claimed_at("2026-05-01T11:00:00Z"),
+            Some(ClaimedAgain),
+        ),
         (plain(), claimed_at("2026-05-01T11:00:00Z"), None),
     ] {
         let found = everything(&of(before), &of(after), |found| {
-            found.blocks.iter().map(|change| change.change).collect::<Vec<_>>()
+            found
+                .blocks
+                .iter()
+                .map(|change| change.change)
+                .collect::<Vec<_>>()
         });
         assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
     }
 
-    let smaller =
-        values::block("10.0.0.0/30", "host:node-1", [Value::Null, record("net.aaaa", "node-1", "a")]);
+    let smaller = values::block(
+        "10.0.0.0/30",
+        "host:node-1",
+        [Value::Null, record("net.aaaa", "node-1", "a")],
+    );
     let new = cluster(&[(INNER, smaller)]);
-    let old = cluster(&[(BLOCK, block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]))]);
+    let old = cluster(&[(
+        BLOCK,
+        block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]),
+    )]);
     everything(&old, &new, |found| {
-        assert_eq!(found.blocks.iter().map(|change| change.change).collect::<Vec<_>>(), [Size]);
-        assert_eq!((found.blocks[0].before.len(), found.blocks[0].after.len()), (1, 1));
-        assert!(found.addresses.is_empty(), "the address stays with its owner: {:?}", found.addresses);
+        assert_eq!(
+            found
+                .blocks
+                .iter()
+                .map(|change| change.change)
+                .collect::<Vec<_>>(),
+            [Size]
+        );
+        assert_eq!(
+            (found.blocks[0].before.len(), found.blocks[0].after.len()),
+            (1, 1)
+        );
+        assert!(
+            found.addresses.is_empty(),
+            "the address stays with its owner: {:?}",
+            found.addresses
+        );
     });
 }
 
@@ -163,11 +229,16 @@ fn undecodable_objects_are_neither_gone_nor_the_same() {
     let mut short = block("host:node-1", &held);
     short["allocations"] = json!([0]);
     let broken = cluster(&[(BLOCK, short), (handle, "{".into())]);
-    for (old, new, side) in
-        [(&sound, &broken, Side::New), (&broken, &sound, Side::Old), (&broken, &broken.clone(), Side::Both)]
-    {
+    for (old, new, side) in [
+        (&sound, &broken, Side::New),
+        (&broken, &sound, Side::Old),
+        (&broken, &broken.clone(), Side::Both),
+    ] {
         everything(old, new, |found| {
-            assert!(!found.same && found.addresses.is_empty() && found.handles.is_empty(), "{found:?}");
+            assert!(
+                !found.same && found.addresses.is_empty() && found.handles.is_empty(),
+                "{found:?}"
+            );
             let listed = |kind: Uncompared, name: &str| {
                 let mut of_kind = found.not_compared.iter().filter(|left| left.kind == kind);
                 of_kind.find(|left| left.name == name).map(|left| left.side)
@@ -182,10 +253,15 @@ fn undecodable_objects_are_neither_gone_nor_the_same() {
 
 #[test]
 fn a_source_that_one_side_lacks_is_not_compared() {
-    let handle = ("/calico/ipam/v2/handle/net.aaaa", json!({"block": {"10.0.0.0/29": 1}}));
+    let handle = (
+        "/calico/ipam/v2/handle/net.aaaa",
+        json!({"block": {"10.0.0.0/29": 1}}),
+    );
     let with = cluster(&[handle, (BLOCK, block("host:node-1", &[]))]);
     let mut without = cluster(&[(BLOCK, block("host:node-1", &[]))]);
-    without.coverage.insert(Source::Handles, Coverage::Skipped(WhySkipped::NotInFile));
+    without
+        .coverage
+        .insert(Source::Handles, Coverage::Skipped(WhySkipped::NotInFile));
     everything(&with, &without, |found| {
         assert!(found.handles.is_empty());
         let left_out = &found.not_compared[0];
@@ -209,10 +285,15 @@ fn equal_clusters_are_the_same_and_align_makes_findings_comparable() {
     });
     // Without endpoints, no leaks are found. If only one snapshot lacks endpoints, the missing leaks must not count as
     // a difference.
-    new.coverage.insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
-    everything(&old, &new, |found| assert!(!found.findings.gone.is_empty(), "{found:?}"));
+    new.coverage
+        .insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
+    everything(&old, &new, |found| {
+        assert!(!found.findings.gone.is_empty(), "{found:?}")
+    });
     align(&mut old, &mut new);
-    everything(&old, &new, |found| assert!(found.findings.gone.is_empty(), "{found:?}"));
+    everything(&old, &new, |found| {
+        assert!(found.findings.gone.is_empty(), "{found:?}")
+    });
 }
 
 #[test]
@@ -223,14 +304,23 @@ fn affinities_pools_nodes_and_settings() {
     let pool = |disabled: bool| json!({"metadata": {"name": "main"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 29, "disabled": disabled}});
     let old = cluster(&[
         (affinity, json!({"state": "pending"})),
-        (node, json!({"metadata": {"name": "node-1"}, "spec": {"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}})),
+        (
+            node,
+            json!({"metadata": {"name": "node-1"}, "spec": {"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}}),
+        ),
         (settings, json!({"auto_allocate_blocks": true})),
         (POOL, pool(false)),
     ]);
     let new = cluster(&[
         (affinity, json!({"state": "confirmed"})),
-        (node, json!({"metadata": {"name": "node-1"}, "spec": {"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.2"}}})),
-        (settings, json!({"auto_allocate_blocks": true, "strict_affinity": true})),
+        (
+            node,
+            json!({"metadata": {"name": "node-1"}, "spec": {"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.2"}}}),
+        ),
+        (
+            settings,
+            json!({"auto_allocate_blocks": true, "strict_affinity": true}),
+        ),
         (POOL, pool(true)),
     ]);
     everything(&old, &new, |found| {
@@ -243,27 +333,55 @@ fn affinities_pools_nodes_and_settings() {
             format!("{} {before} {after}", field.field)
         };
         assert_eq!(field(&found.pools), "disabled false true");
-        assert_eq!(field(&found.nodes), "spec.bgp.ipv4IPIPTunnelAddr 10.0.0.1 10.0.0.2");
+        assert_eq!(
+            field(&found.nodes),
+            "spec.bgp.ipv4IPIPTunnelAddr 10.0.0.1 10.0.0.2"
+        );
         assert_eq!(field(&found.configuration), "StrictAffinity false true");
     });
     let of_another = Scope::of_networks(["10.9.0.0/16".parse().unwrap()]);
-    compare(&old, &new, &of_another, |found| assert!(found.affinities.is_empty() && found.pools.is_empty()));
+    compare(&old, &new, &of_another, |found| {
+        assert!(found.affinities.is_empty() && found.pools.is_empty())
+    });
     let of_node = Scope::of_nodes(["node-1".to_owned()]);
     compare(&old, &new, &of_node, |found| {
-        assert_eq!((found.affinities.len(), found.nodes.len(), found.configuration.len()), (1, 1, 0));
+        assert_eq!(
+            (
+                found.affinities.len(),
+                found.nodes.len(),
+                found.configuration.len()
+            ),
+            (1, 1, 0)
+        );
     });
 }
 
 #[test]
 fn a_scope_leaves_the_rest_out() {
     let old = cluster(&[(BLOCK, block("host:node-1", &[]))]);
-    let held = [(1, record("net.aaaa", "node-1", "a"), 7), (2, record("net.bbbb", "node-2", "b"), 8)];
-    let handle = |id: &str| (format!("/calico/ipam/v2/handle/{id}"), json!({"block": {"10.0.0.0/29": 1}}));
+    let held = [
+        (1, record("net.aaaa", "node-1", "a"), 7),
+        (2, record("net.bbbb", "node-2", "b"), 8),
+    ];
+    let handle = |id: &str| {
+        (
+            format!("/calico/ipam/v2/handle/{id}"),
+            json!({"block": {"10.0.0.0/29": 1}}),
+        )
+    };
     let (one, other) = (handle("net.aaaa"), handle("net.bbbb"));
-    let new = cluster(&[(BLOCK, block("host:node-1", &held)), (&one.0, one.1), (&other.0, other.1)]);
+    let new = cluster(&[
+        (BLOCK, block("host:node-1", &held)),
+        (&one.0, one.1),
+        (&other.0, other.1),
+    ]);
     let shown = |scope: &Scope| {
         compare(&old, &new, scope, |found| {
-            (changes(found).len(), found.handles.len(), found.sums.total.assigned)
+            (
+                changes(found).len(),
+                found.handles.len(),
+                found.sums.total.assigned,
+            )
         })
     };
     assert_eq!(shown(&Scope::default()), (2, 2, 2));
@@ -275,7 +393,11 @@ fn a_scope_leaves_the_rest_out() {
 
 #[test]
 fn overlapping_blocks_are_compared_address_by_address() {
-    let inner = values::block("10.0.0.0/30", "host:node-2", [Value::Null, record("net.bbbb", "node-2", "b")]);
+    let inner = values::block(
+        "10.0.0.0/30",
+        "host:node-2",
+        [Value::Null, record("net.bbbb", "node-2", "b")],
+    );
     let outer = || block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]);
     let old = cluster(&[(BLOCK, outer())]);
     let new = cluster(&[(BLOCK, outer()), (INNER, inner)]);
@@ -283,7 +405,10 @@ fn overlapping_blocks_are_compared_address_by_address() {
     assert_eq!(everything(&old, &new, changes), expected);
     everything(&old, &new, |found| {
         assert_eq!(found.blocks.len(), 1);
-        assert_eq!((found.blocks[0].change, found.blocks[0].cidr.prefix_len()), (Change::Claimed, 30));
+        assert_eq!(
+            (found.blocks[0].change, found.blocks[0].cidr.prefix_len()),
+            (Change::Claimed, 30)
+        );
         let codes: Vec<Code> = found.findings.new.iter().map(|finding| finding.code).collect();
         assert!(codes.contains(&Code::OverlappingBlocks), "{codes:?}");
     });

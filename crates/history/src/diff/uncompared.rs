@@ -46,7 +46,11 @@ impl NotCompared {
             (false, true) => Side::New,
             (false, false) => return None,
         };
-        Some(Self { kind, name: name.to_string(), side })
+        Some(Self {
+            kind,
+            name: name.to_string(),
+            side,
+        })
     }
 }
 
@@ -76,7 +80,9 @@ pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
 pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> {
     let unreadable = regions.iter().flat_map(Region::unreadable);
     let wanted = unreadable.filter(|(cidr, _)| scope.has_network(*cidr));
-    wanted.filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides)).collect()
+    wanted
+        .filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides))
+        .collect()
 }
 
 /// Stored objects of which at least a part cannot be decoded. Blocks and users of addresses are not included.
@@ -88,7 +94,10 @@ pub(crate) struct Hidden {
 
 impl Hidden {
     pub(super) fn new(old: &Snapshot, new: &Snapshot) -> Self {
-        Self { old: of(old), new: of(new) }
+        Self {
+            old: of(old),
+            new: of(new),
+        }
     }
 
     /// True if the object cannot be compared.
@@ -110,7 +119,9 @@ impl Hidden {
         };
         let sides = |key: &Key| [self.old.contains(key), self.new.contains(key)];
         let keys: BTreeSet<&Key> = self.old.union(&self.new).filter(concerns).collect();
-        keys.into_iter().filter_map(|key| NotCompared::new(Uncompared::Object, key, sides(key))).collect()
+        keys.into_iter()
+            .filter_map(|key| NotCompared::new(Uncompared::Object, key, sides(key)))
+            .collect()
     }
 }
 
@@ -119,7 +130,10 @@ fn of(snapshot: &Snapshot) -> BTreeSet<Key> {
     let keys = snapshot.defects.iter().filter_map(|defect| defect.key.clone());
     keys.filter(|key| {
         // [`blocks`] lists blocks, and users of addresses are not compared.
-        !matches!(key, Key::Block(_) | Key::Endpoint { .. } | Key::Pod { .. } | Key::Service { .. })
+        !matches!(
+            key,
+            Key::Block(_) | Key::Endpoint { .. } | Key::Pod { .. } | Key::Service { .. }
+        )
     })
     .collect()
 }

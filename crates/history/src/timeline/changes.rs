@@ -22,7 +22,10 @@ pub(crate) struct Raw {
 
 impl Raw {
     fn new(what: EventKind, subject: Subject, detail: String, at: Option<&str>) -> Self {
-        Self { event: Event::new(what, subject, detail), recorded: at.and_then(recorded) }
+        Self {
+            event: Event::new(what, subject, detail),
+            recorded: at.and_then(recorded),
+        }
     }
 
     fn of_address(what: EventKind, held: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
@@ -84,7 +87,9 @@ pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &Histo
 }
 
 fn owner(block: &Block) -> String {
-    block.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string)
+    block
+        .owner()
+        .map_or_else(|| "no owner".to_owned(), ToString::to_string)
 }
 
 /// Returns the events for the first known state of a block.
@@ -116,14 +121,26 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
     let mut all = Vec::new();
     match (before, after) {
         (None, Some(after)) => {
-            all.push(of(EventKind::BlockClaimed, format!("by {}", owner(after)), after.claim_time()));
+            all.push(of(
+                EventKind::BlockClaimed,
+                format!("by {}", owner(after)),
+                after.claim_time(),
+            ));
         }
         (Some(before), Some(after)) => all.extend(block_change::of_owner(before, after).map(|change| {
             let at = after.claim_time();
             if change == Change::Owner {
-                of(EventKind::OwnerChanged, format!("{} → {}", owner(before), owner(after)), at)
+                of(
+                    EventKind::OwnerChanged,
+                    format!("{} → {}", owner(before), owner(after)),
+                    at,
+                )
             } else {
-                of(EventKind::ClaimedAgain, format!("at {}", at.unwrap_or_default()), at)
+                of(
+                    EventKind::ClaimedAgain,
+                    format!("at {}", at.unwrap_or_default()),
+                    at,
+                )
             }
         })),
         _ => {}
@@ -164,7 +181,10 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
         _ => Vec::new(),
     };
     let detail = if with_block { "its block was deleted" } else { "" };
-    events.into_iter().filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned())).collect()
+    events
+        .into_iter()
+        .filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned()))
+        .collect()
 }
 
 /// Returns the event for a change to an object other than a block, or to a block that cannot be decoded.
@@ -172,15 +192,22 @@ fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
     use EventKind::*;
     let (subject, [created, changed, gone]) = match key {
         Key::Block(cidr) => (Subject::Block(*cidr), [BlockClaimed, Known, BlockReleased]),
-        Key::Affinity(key) => (Subject::affinity(key), [AffinityChanged, AffinityChanged, AffinityGone]),
-        Key::Handle(id) => (Subject::Handle(id.clone()), [HandleChanged, HandleChanged, HandleGone]),
+        Key::Affinity(key) => (
+            Subject::affinity(key),
+            [AffinityChanged, AffinityChanged, AffinityGone],
+        ),
+        Key::Handle(id) => (
+            Subject::Handle(id.clone()),
+            [HandleChanged, HandleChanged, HandleGone],
+        ),
         Key::Endpoint { namespace, name } => {
             let subject = Subject::Endpoint(format!("{namespace}/{name}"));
             (subject, [EndpointCreated, EndpointChanged, EndpointGone])
         }
-        Key::Pod { namespace, name } => {
-            (Subject::Endpoint(format!("{namespace}/{name}")), [PodCreated, PodChanged, PodGone])
-        }
+        Key::Pod { namespace, name } => (
+            Subject::Endpoint(format!("{namespace}/{name}")),
+            [PodCreated, PodChanged, PodGone],
+        ),
         _ => return None,
     };
     let what = match (before, after) {

@@ -63,7 +63,13 @@ impl<'a> ExportReader<'a> {
             })
         });
         let writes = writes.collect();
-        Self { about, states: BTreeMap::new(), read: BTreeMap::new(), writes, events: Vec::new() }
+        Self {
+            about,
+            states: BTreeMap::new(),
+            read: BTreeMap::new(),
+            writes,
+            events: Vec::new(),
+        }
     }
 
     /// Adds the objects of the next export that come from `sources`. Sources that the export does not contain are
@@ -72,13 +78,20 @@ impl<'a> ExportReader<'a> {
         let order = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
         // An export may be incomplete.
         let covers = |source: &Source| {
-            matches!(snapshot.coverage.get(source), Some(Coverage::Read | Coverage::Partial))
+            matches!(
+                snapshot.coverage.get(source),
+                Some(Coverage::Read | Coverage::Partial)
+            )
         };
         let sources: Vec<Source> = sources.iter().copied().filter(covers).collect();
         let mut found = states(snapshot, self.about);
         for source in sources {
             let since = self.read.insert(source, order.0);
-            let known = self.states.keys().chain(found.keys()).filter(|key| source_of(key) == Some(source));
+            let known = self
+                .states
+                .keys()
+                .chain(found.keys())
+                .filter(|key| source_of(key) == Some(source));
             for key in known.cloned().collect::<BTreeSet<Key>>() {
                 let last = self.states.remove(&key).unwrap_or(State::Absent);
                 let after = found.remove(&key).unwrap_or(State::Absent);
@@ -112,13 +125,28 @@ impl<'a> ExportReader<'a> {
             .collect();
         let timed = found.into_iter().map(|raw| {
             let Some((_, since)) = last else {
-                let time = When { before: Some(now), ..When::default() };
-                return Event { origin: Origin::Archive, time, ..raw.event };
+                let time = When {
+                    before: Some(now),
+                    ..When::default()
+                };
+                return Event {
+                    origin: Origin::Archive,
+                    time,
+                    ..raw.event
+                };
             };
             let write = self.write_of(&raw.event, [since, now]);
             // A run writes after its start, and may have restored an earlier record.
-            let recorded = if write.is_some() { raw.recorded.map(Recorded::copied) } else { raw.recorded };
-            let began = write.as_ref().map_or(since, |(_, began)| *began).max(since).min(now);
+            let recorded = if write.is_some() {
+                raw.recorded.map(Recorded::copied)
+            } else {
+                raw.recorded
+            };
+            let began = write
+                .as_ref()
+                .map_or(since, |(_, began)| *began)
+                .max(since)
+                .min(now);
             let mut time = time_between(recorded, began, now);
             if raw.event.what == EventKind::Released
                 && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
@@ -126,7 +154,12 @@ impl<'a> ExportReader<'a> {
                 // The address was released before it was assigned to its next owner.
                 time.before = latest(&time_between(*next, began, now)).or(time.before);
             }
-            Event { by: write.map(|(run, _)| run), origin: Origin::Archive, time, ..raw.event }
+            Event {
+                by: write.map(|(run, _)| run),
+                origin: Origin::Archive,
+                time,
+                ..raw.event
+            }
         });
         timed.collect()
     }
@@ -135,38 +168,68 @@ impl<'a> ExportReader<'a> {
     /// began.
     fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
         let is_between = |at: Timestamp| is_between(at, after, before);
-        self.writes.iter_mut().filter(|write| is_between(write.started_at)).find_map(|write| {
-            let place = write.events.iter().position(|own| own.event == *event)?;
-            write.events.remove(place);
-            Some((write.run.clone(), write.started_at))
-        })
+        self.writes
+            .iter_mut()
+            .filter(|write| is_between(write.started_at))
+            .find_map(|write| {
+                let place = write.events.iter().position(|own| own.event == *event)?;
+                write.events.remove(place);
+                Some((write.run.clone(), write.started_at))
+            })
     }
 
     /// Returns the namespace and name of each pod to read: for an address or a handle, the pods in its records; for a
     /// pod, that pod; for a block or a node, none.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
-        let named = |pod: &str| pod.split_once('/').map(|(space, name)| (space.to_owned(), name.to_owned()));
+        let named = |pod: &str| {
+            pod.split_once('/')
+                .map(|(space, name)| (space.to_owned(), name.to_owned()))
+        };
         match self.about {
             HistorySubject::Address(_) | HistorySubject::Handle(_) => {}
             HistorySubject::Pod(pod) => return named(pod).into_iter().collect(),
             HistorySubject::Block(_) | HistorySubject::Node(_) => return BTreeSet::new(),
         }
-        let holders = self.events.iter().flat_map(|(_, event)| event.before.iter().chain(&event.after));
+        let holders = self
+            .events
+            .iter()
+            .flat_map(|(_, event)| event.before.iter().chain(&event.after));
         let pods = holders.filter(|holder| holder.kind == "pod");
         pods.filter_map(|holder| named(&holder.allocated_to)).collect()
     }
 
     /// Returns all events in order. Events that only a journal contains are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
-        let Self { mut events, writes, .. } = self;
+        let Self {
+            mut events, writes, ..
+        } = self;
         let orders: BTreeSet<EventOrder> = events.iter().map(|(order, _)| *order).collect();
-        for Write { run, started_at, events: untold, .. } in
-            writes.into_iter().filter(|write| write.is_certain)
+        for Write {
+            run,
+            started_at,
+            events: untold,
+            ..
+        } in writes.into_iter().filter(|write| write.is_certain)
         {
-            let order = orders.range((started_at, i64::MIN)..).next().copied().unwrap_or((started_at, 0));
+            let order = orders
+                .range((started_at, i64::MIN)..)
+                .next()
+                .copied()
+                .unwrap_or((started_at, 0));
             events.extend(untold.into_iter().map(|raw| {
-                let time = When { after: Some(started_at), ..When::default() };
-                (order, Event { by: Some(run.clone()), origin: Origin::Journal, time, ..raw.event })
+                let time = When {
+                    after: Some(started_at),
+                    ..When::default()
+                };
+                (
+                    order,
+                    Event {
+                        by: Some(run.clone()),
+                        origin: Origin::Journal,
+                        time,
+                        ..raw.event
+                    },
+                )
             }));
         }
         events.sort_by_key(|(order, event)| (*order, latest(&event.time)));
@@ -221,5 +284,10 @@ fn time_between(recorded: Option<Recorded>, after: Timestamp, before: Timestamp)
         Some(Recorded::NoZone) => (None, Some(Uncertainty::NoZone)),
         None => (None, None),
     };
-    When { at, after: Some(after), before: Some(before), uncertainty }
+    When {
+        at,
+        after: Some(after),
+        before: Some(before),
+        uncertainty,
+    }
 }

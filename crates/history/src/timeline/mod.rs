@@ -45,8 +45,13 @@ pub struct JournaledWrite {
 impl JournaledWrite {
     /// Returns the events of a write to a block; none for other objects.
     fn events(&self, about: &HistorySubject) -> Vec<Raw> {
-        let key = Key::parse(&self.path).ok().flatten().filter(|key| matches!(key, Key::Block(_)));
-        let Some(key) = key.filter(|key| about.has_key(key)) else { return Vec::new() };
+        let key = Key::parse(&self.path)
+            .ok()
+            .flatten()
+            .filter(|key| matches!(key, Key::Block(_)));
+        let Some(key) = key.filter(|key| about.has_key(key)) else {
+            return Vec::new();
+        };
         let [before, after] =
             [&self.before, &self.after].map(|value| decode(&key, &self.path, value.as_deref(), about).0);
         let mut events = events(&key, Some(&before), &after, about);
@@ -58,9 +63,16 @@ impl JournaledWrite {
 /// Decodes the value of a key. Returns the state and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
-    value.into_iter().for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
+    value
+        .into_iter()
+        .for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
     let created = snapshot.newest_creation;
-    (state::states(snapshot, about).remove(key).unwrap_or(State::Absent), created)
+    (
+        state::states(snapshot, about)
+            .remove(key)
+            .unwrap_or(State::Absent),
+        created,
+    )
 }
 
 /// Marks assignments of addresses that had an owner earlier in this history, or have one at the same time in an
@@ -70,7 +82,9 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut holders: BTreeMap<Subject, BTreeMap<IpNet, String>> = BTreeMap::new();
     for event in events.iter_mut() {
         if event.what == EventKind::Undecodable {
-            holders.values_mut().for_each(|of| of.retain(|cidr, _| event.subject != Subject::Block(*cidr)));
+            holders
+                .values_mut()
+                .for_each(|of| of.retain(|cidr, _| event.subject != Subject::Block(*cidr)));
         }
         let Some(block) = event.block else { continue };
         let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);
@@ -84,7 +98,11 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
                 event.detail = format!("in {block}, while {holder} holds it in {cidr}");
             } else if let Some(earlier) = last.get(&event.subject) {
                 event.what = EventKind::Reused;
-                let again = if earlier == now { "again".to_owned() } else { format!("previously {earlier}") };
+                let again = if earlier == now {
+                    "again".to_owned()
+                } else {
+                    format!("previously {earlier}")
+                };
                 event.detail = again;
             }
         }

@@ -37,19 +37,38 @@ pub struct Kept {
 
 /// Converts etcd revisions and journaled writes to events, in the order of the writes.
 pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<Event> {
-    let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
-    let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
+    let end = Anchor {
+        revision: kept.newest.saturating_add(1),
+        time: kept.read_at,
+        is_of_write: true,
+    };
+    let mut reader = Reader {
+        written,
+        about,
+        states: BTreeMap::new(),
+        events: Vec::new(),
+        known: vec![end],
+    };
     kept.base.iter().for_each(|version| reader.take(version, true));
-    kept.changes.iter().for_each(|version| reader.take(version, false));
-    forgotten(kept, written, about).into_iter().for_each(|(revision, raw)| reader.add(revision, raw, true));
+    kept.changes
+        .iter()
+        .for_each(|version| reader.take(version, false));
+    forgotten(kept, written, about)
+        .into_iter()
+        .for_each(|(revision, raw)| reader.add(revision, raw, true));
 
-    let Reader { mut events, known, .. } = reader;
+    let Reader {
+        mut events, known, ..
+    } = reader;
     events.sort_by_key(|(revision, _)| *revision);
     let anchors = Anchors::new(known);
     let timed = events.into_iter().map(|(revision, raw)| {
         let mut time = anchors.of(revision, raw.recorded);
         if raw.event.what == EventKind::Known {
-            time = When { before: time.before, ..When::default() };
+            time = When {
+                before: time.before,
+                ..When::default()
+            };
         }
         Event { time, ..raw.event }
     });
@@ -70,7 +89,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn take(&mut self, version: &Version, is_first: bool) {
-        let key = Key::parse(&version.path).ok().flatten().filter(|key| self.about.has_key(key));
+        let key = Key::parse(&version.path)
+            .ok()
+            .flatten()
+            .filter(|key| self.about.has_key(key));
         let Some(key) = key else { return };
         let revision = version.revision;
         let (after, created) = decode(&key, &version.path, version.value.as_deref(), self.about);
@@ -117,9 +139,17 @@ impl Reader<'_> {
             Some(Recorded::NoZone) | None => None,
         };
         // A run writes after its start.
-        let began = raw.event.by.as_ref().and_then(|run| Some((run.started_at.parse().ok()?, false)));
+        let began = raw
+            .event
+            .by
+            .as_ref()
+            .and_then(|run| Some((run.started_at.parse().ok()?, false)));
         let times = recorded.into_iter().chain(began);
-        self.known.extend(times.map(|(time, is_of_write)| Anchor { revision, time, is_of_write }));
+        self.known.extend(times.map(|(time, is_of_write)| Anchor {
+            revision,
+            time,
+            is_of_write,
+        }));
         self.events.extend(is_relevant.then_some((revision, raw)));
     }
 }
@@ -128,12 +158,16 @@ impl Reader<'_> {
 fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
-        let is_kept =
-            kept.base.iter().any(|base| base.path == write.path && Some(base.revision) == write.replaced);
+        let is_kept = kept
+            .base
+            .iter()
+            .any(|base| base.path == write.path && Some(base.revision) == write.replaced);
         // A journal has no revision for a deletion. Therefore the deletion is placed after the version that it
         // replaced.
         let revision = write.revision.or(write.replaced.filter(|_| !is_kept));
-        let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else { continue };
+        let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else {
+            continue;
+        };
         found.extend(write.events(about).into_iter().map(|mut raw| {
             raw.event.revision = write.revision;
             raw.event.by = Some(write.run.clone());

@@ -50,7 +50,11 @@ pub enum State {
 
 impl State {
     pub(crate) fn block(&self) -> Option<&Block> {
-        if let Self::Block(block) = self { Some(block) } else { None }
+        if let Self::Block(block) = self {
+            Some(block)
+        } else {
+            None
+        }
     }
 }
 
@@ -69,7 +73,9 @@ impl fmt::Display for HistorySubject {
 impl HistorySubject {
     /// True if the snapshot contains an object that may be relevant to the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
-        states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
+        states(snapshot, self)
+            .values()
+            .any(|state| state.block().is_none_or(|block| self.has_block(block)))
     }
 
     /// True if the key is that of an object that may be relevant to the subject.
@@ -97,13 +103,15 @@ impl HistorySubject {
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,
-            Self::Handle(id) => {
-                block.attributes().any(|record| record.clean_handle().is_some_and(|own| own == *clean_id(id)))
-            }
+            Self::Handle(id) => block
+                .attributes()
+                .any(|record| record.clean_handle().is_some_and(|own| own == *clean_id(id))),
             Self::Pod(pod) => block.attributes().any(|record| names_pod(&record, pod)),
             Self::Node(node) => {
                 block.host() == Some(node)
-                    || block.attributes().any(|record| record.get("node").is_some_and(|own| own == **node))
+                    || block
+                        .attributes()
+                        .any(|record| record.get("node").is_some_and(|own| own == **node))
             }
         }
     }
@@ -121,15 +129,28 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
         found.insert(Key::Block(stored.key), state);
     }
     let mut add = |key: Key, said: String| drop(found.insert(key, State::Other(said)));
-    for affinity in snapshot.affinities.iter().map(|affinity| &affinity.value).filter(|own| !own.deleted) {
+    for affinity in snapshot
+        .affinities
+        .iter()
+        .map(|affinity| &affinity.value)
+        .filter(|own| !own.deleted)
+    {
         add(Key::Affinity(affinity.key.clone()), affinity.state.to_string());
     }
-    for handle in snapshot.handles.iter().map(|handle| &handle.value).filter(|own| !own.is_deleted()) {
+    for handle in snapshot
+        .handles
+        .iter()
+        .map(|handle| &handle.value)
+        .filter(|own| !own.is_deleted())
+    {
         let blocks = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}"));
         add(Key::Handle(handle.id().to_string()), joined(blocks, ", "));
     }
     for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
-        add(endpoint.key(), on_node(endpoint.addresses(), &endpoint.node().to_string()));
+        add(
+            endpoint.key(),
+            on_node(endpoint.addresses(), &endpoint.node().to_string()),
+        );
     }
     for pod in snapshot.pods.iter().map(|pod| &pod.value) {
         let finished = if pod.finished { ", finished" } else { "" };
@@ -148,6 +169,14 @@ pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key
 /// Formats addresses and their node: `10.0.0.3 on node-1`.
 fn on_node(addresses: impl Iterator<Item = IpAddr>, node: &str) -> String {
     let addresses = joined(addresses, ", ");
-    let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses };
-    if node.is_empty() { addresses } else { format!("{addresses} on {node}") }
+    let addresses = if addresses.is_empty() {
+        "no address".to_owned()
+    } else {
+        addresses
+    };
+    if node.is_empty() {
+        addresses
+    } else {
+        format!("{addresses} on {node}")
+    }
 }

@@ -25,28 +25,50 @@ pub(super) fn time(text: &str) -> Timestamp {
 /// A block that node-1 claimed at 10:00.
 pub(super) fn fresh() -> Block {
     // `Block::new` returns `None` only for a CIDR that is too large.
-    Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
+    Block::new(
+        cidr(),
+        Some(BlockOwner::Host("node-1".into())),
+        time("2026-05-01T10:00:00Z"),
+    )
+    .unwrap()
 }
 
 /// A block in which the pod `a` has an address.
 pub(super) fn of_pod_a() -> Block {
     let mut block = fresh();
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    block
+        .update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC")))
+        .unwrap();
     block
 }
 
 pub(super) fn pod(name: &str, at: &str) -> Attribute {
     let handle = format!("net.{name}");
-    let owner = [("namespace", "ns"), ("node", "node-1"), ("pod", name), ("timestamp", at)];
+    let owner = [
+        ("namespace", "ns"),
+        ("node", "node-1"),
+        ("pod", name),
+        ("timestamp", at),
+    ];
     Attribute::new(Some(handle.as_str()), owner)
 }
 
 pub(super) fn version(revision: i64, block: Option<&Block>) -> Version {
-    Version { path: PATH.into(), revision, value: block.map(|block| serde_json::to_vec(block).unwrap()) }
+    Version {
+        path: PATH.into(),
+        revision,
+        value: block.map(|block| serde_json::to_vec(block).unwrap()),
+    }
 }
 
 pub(super) fn kept(base: Vec<Version>, changes: Vec<Version>) -> Kept {
-    Kept { oldest: 10, newest: 100, read_at: time("2026-05-01T12:00:00Z"), base, changes }
+    Kept {
+        oldest: 10,
+        newest: 100,
+        read_at: time("2026-05-01T12:00:00Z"),
+        base,
+        changes,
+    }
 }
 
 pub(super) fn address() -> HistorySubject {
@@ -54,7 +76,10 @@ pub(super) fn address() -> HistorySubject {
 }
 
 pub(super) fn words(events: &[Event]) -> Vec<(i64, EventKind)> {
-    events.iter().map(|event| (event.revision.unwrap(), event.what)).collect()
+    events
+        .iter()
+        .map(|event| (event.revision.unwrap(), event.what))
+        .collect()
 }
 
 /// The history of a block: it is claimed, an address is assigned, released and assigned to another pod, and the block
@@ -62,11 +87,15 @@ pub(super) fn words(events: &[Event]) -> Vec<(i64, EventKind)> {
 fn block_history() -> Kept {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    block
+        .update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC")))
+        .unwrap();
     versions.push(version(21, Some(&block)));
     block.update(|update| update.release(&[3]));
     versions.push(version(22, Some(&block)));
-    block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
+    block
+        .update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC")))
+        .unwrap();
     versions.push(version(23, Some(&block)));
     block.update(|update| update.cool(&[3], time("2026-05-01T10:40:00Z")));
     versions.push(version(24, Some(&block)));
@@ -119,7 +148,11 @@ fn the_first_event_is_the_oldest_known_state() {
     let found = timeline(&kept, &[], &address());
     assert_eq!(words(&found), [(8, EventKind::Known), (30, EventKind::Released)]);
     assert_eq!(found[0].after.as_ref().unwrap().allocated_to, "ns/a");
-    assert_eq!((found[0].time.at, found[0].time.after), (None, None), "when it came about is not known");
+    assert_eq!(
+        (found[0].time.at, found[0].time.after),
+        (None, None),
+        "when it came about is not known"
+    );
 }
 
 #[test]
@@ -130,8 +163,15 @@ fn calipam_runs_are_named_even_after_compaction() {
         started_at: "2026-05-01T10:20:00Z".into(),
         journal: "a.journal".into(),
     };
-    let value =
-        |revision: i64| block_history.changes.iter().find(|v| v.revision == revision).unwrap().value.clone();
+    let value = |revision: i64| {
+        block_history
+            .changes
+            .iter()
+            .find(|v| v.revision == revision)
+            .unwrap()
+            .value
+            .clone()
+    };
     let write = |replaced: i64, revision: i64| JournaledWrite {
         run: run.clone(),
         path: PATH.into(),
@@ -142,16 +182,33 @@ fn calipam_runs_are_named_even_after_compaction() {
         is_certain: true,
     };
     let found = timeline(&block_history, &[write(21, 22)], &address());
-    let released = found.iter().find(|event| event.what == EventKind::Released).unwrap();
-    assert_eq!((released.by.as_ref(), released.origin), (Some(&run), Origin::Etcd));
-    assert_eq!(released.time.after, Some(time("2026-05-01T10:20:00Z")), "the run had begun");
+    let released = found
+        .iter()
+        .find(|event| event.what == EventKind::Released)
+        .unwrap();
+    assert_eq!(
+        (released.by.as_ref(), released.origin),
+        (Some(&run), Origin::Etcd)
+    );
+    assert_eq!(
+        released.time.after,
+        Some(time("2026-05-01T10:20:00Z")),
+        "the run had begun"
+    );
     assert_eq!(found.iter().filter(|event| event.by.is_some()).count(), 1);
 
-    let later =
-        Kept { oldest: 24, base: vec![version(24, None)], changes: Vec::new(), ..block_history.clone() };
+    let later = Kept {
+        oldest: 24,
+        base: vec![version(24, None)],
+        changes: Vec::new(),
+        ..block_history.clone()
+    };
     let found = timeline(&later, &[write(21, 22)], &address());
     assert_eq!(words(&found), [(22, EventKind::Released)]);
-    assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
+    assert_eq!(
+        (found[0].origin, found[0].by.as_ref()),
+        (Origin::Journal, Some(&run))
+    );
 
     // The run was killed before it recorded the result of its write. The stored value shows that the write succeeded.
     let open = |replaced: i64, revision: i64| JournaledWrite {
@@ -160,33 +217,71 @@ fn calipam_runs_are_named_even_after_compaction() {
         ..write(replaced, revision)
     };
     let found = timeline(&block_history, &[open(21, 22)], &address());
-    let by: Vec<EventKind> =
-        found.iter().filter(|event| event.by.is_some()).map(|event| event.what).collect();
+    let by: Vec<EventKind> = found
+        .iter()
+        .filter(|event| event.by.is_some())
+        .map(|event| event.what)
+        .collect();
     assert_eq!(by, [EventKind::Released]);
-    let other = JournaledWrite { after: value(21), ..open(21, 22) };
-    assert!(timeline(&block_history, &[other], &address()).iter().all(|event| event.by.is_none()));
-    assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
+    let other = JournaledWrite {
+        after: value(21),
+        ..open(21, 22)
+    };
+    assert!(
+        timeline(&block_history, &[other], &address())
+            .iter()
+            .all(|event| event.by.is_none())
+    );
+    assert!(
+        timeline(&later, &[open(21, 22)], &address()).is_empty(),
+        "it may never have been written"
+    );
 
     // A deletion has no revision. The version that it replaced identifies it, even if etcd no longer has that version.
-    let deletion = JournaledWrite { revision: None, after: None, ..write(25, 22) };
+    let deletion = JournaledWrite {
+        revision: None,
+        after: None,
+        ..write(25, 22)
+    };
     let found = timeline(&block_history, std::slice::from_ref(&deletion), &address());
-    assert_eq!((found[6].what, found[6].by.as_ref()), (EventKind::BlockReleased, Some(&run)));
-    let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..block_history.clone() };
+    assert_eq!(
+        (found[6].what, found[6].by.as_ref()),
+        (EventKind::BlockReleased, Some(&run))
+    );
+    let later = Kept {
+        oldest: 30,
+        base: Vec::new(),
+        changes: Vec::new(),
+        ..block_history.clone()
+    };
     let found = timeline(&later, &[deletion], &address());
     let expected = [(EventKind::BlockReleased, None)];
-    assert_eq!(found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        found
+            .iter()
+            .map(|event| (event.what, event.revision))
+            .collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[test]
 fn times_without_zone_and_clocks_that_went_back_are_uncertain() {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
-    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00"))).unwrap();
+    block
+        .update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00")))
+        .unwrap();
     versions.push(version(21, Some(&block)));
-    block.update(|update| update.assign(4, &pod("b", "2026-05-01 09:00:00 +0000 UTC"))).unwrap();
+    block
+        .update(|update| update.assign(4, &pod("b", "2026-05-01 09:00:00 +0000 UTC")))
+        .unwrap();
     versions.push(version(22, Some(&block)));
     let found = timeline(&kept(Vec::new(), versions), &[], &HistorySubject::Block(cidr()));
-    let assigned: Vec<&Event> = found.iter().filter(|event| event.what == EventKind::Assigned).collect();
+    let assigned: Vec<&Event> = found
+        .iter()
+        .filter(|event| event.what == EventKind::Assigned)
+        .collect();
     assert_eq!(assigned[0].time.at, None);
     assert_eq!(assigned[1].time.uncertainty, Some(Uncertainty::ClocksDisagree));
 }
@@ -239,8 +334,12 @@ fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Valu
 
 /// Applies a step, and returns the stored value.
 fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>> {
-    let name =
-        |number: u8| pod(&format!("p{number}"), &at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
+    let name = |number: u8| {
+        pod(
+            &format!("p{number}"),
+            &at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
+        )
+    };
     match (step, &mut *block) {
         (Step::Delete, _) => *block = None,
         (Step::Claim, None) => *block = Block::new(cidr(), Some(BlockOwner::Host("node-2".into())), at),
@@ -267,7 +366,10 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
             fields.insert("deleted".to_owned(), (*deleted).into());
         }),
         (Step::Rotate, Some(block)) => edit(block, |fields| {
-            if let Some(free) = fields["unallocated"].as_array_mut().filter(|free| !free.is_empty()) {
+            if let Some(free) = fields["unallocated"]
+                .as_array_mut()
+                .filter(|free| !free.is_empty())
+            {
                 free.rotate_left(1);
             }
         }),

@@ -71,8 +71,14 @@ pub(crate) struct Anchor {
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
     let rest = text.trim().get(19..)?;
-    let rest = rest.strip_prefix('.').map_or(rest, |r| r.trim_start_matches(|c: char| c.is_ascii_digit()));
-    Some(if rest.trim().is_empty() { Recorded::NoZone } else { Recorded::Time(time) })
+    let rest = rest
+        .strip_prefix('.')
+        .map_or(rest, |r| r.trim_start_matches(|c: char| c.is_ascii_digit()));
+    Some(if rest.trim().is_empty() {
+        Recorded::NoZone
+    } else {
+        Recorded::Time(time)
+    })
 }
 
 /// The known times of revisions, for estimating the times of other revisions.
@@ -104,24 +110,39 @@ impl Anchors {
         let mut earliest: Vec<Option<Timestamp>> = earliest.collect();
         earliest.reverse();
         let (revisions, times) = known.iter().map(|anchor| (anchor.revision, anchor.time)).unzip();
-        Self { revisions, times, latest, earliest }
+        Self {
+            revisions,
+            times,
+            latest,
+            earliest,
+        }
     }
 
     /// Returns the time of the write at a revision. `own` is the time in the written value.
     pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);
-        let earlier = begin.checked_sub(1).and_then(|last| self.latest.get(last)).copied();
+        let earlier = begin
+            .checked_sub(1)
+            .and_then(|last| self.latest.get(last))
+            .copied();
         let later = self.earliest.get(end).copied().flatten();
         let is_far = |first: Timestamp, second: Timestamp| first.duration_since(second) > CLOCK_SKEW;
         if let Some(Recorded::Time(at)) = own {
             let disagrees = earlier.is_some_and(|earlier| is_far(earlier, at))
                 || later.is_some_and(|later| is_far(at, later));
             let uncertainty = disagrees.then_some(Uncertainty::ClocksDisagree);
-            return When { at: Some(at), uncertainty, ..When::default() };
+            return When {
+                at: Some(at),
+                uncertainty,
+                ..When::default()
+            };
         }
         // Other records in this revision, and the start of the run, have times that bound this one.
-        let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
+        let same = self
+            .times
+            .get(begin..end)
+            .and_then(|same| same.iter().copied().max());
         if let Some(Recorded::Copied(at)) = own {
             let is_older = same.is_some_and(|same| same.duration_since(at) > RECORDED_TO);
             let uncertainty = match (earlier, later) {
@@ -129,17 +150,30 @@ impl Anchors {
                 (Some(earlier), _) if is_far(earlier, at) => Some(Uncertainty::Copied),
                 _ => is_older.then_some(Uncertainty::Copied),
             };
-            return When { at: Some(at), uncertainty, ..When::default() };
+            return When {
+                at: Some(at),
+                uncertainty,
+                ..When::default()
+            };
         }
         let uncertainty = (own == Some(Recorded::NoZone)).then_some(Uncertainty::NoZone);
         match (earlier.max(same), later) {
-            (Some(after), Some(before)) if is_far(after, before) => {
-                When { uncertainty: Some(Uncertainty::ClocksDisagree), ..When::default() }
-            }
-            (Some(after), Some(before)) if after > before => {
-                When { after: Some(before), before: Some(after), uncertainty, at: None }
-            }
-            (after, before) => When { at: None, after, before, uncertainty },
+            (Some(after), Some(before)) if is_far(after, before) => When {
+                uncertainty: Some(Uncertainty::ClocksDisagree),
+                ..When::default()
+            },
+            (Some(after), Some(before)) if after > before => When {
+                after: Some(before),
+                before: Some(after),
+                uncertainty,
+                at: None,
+            },
+            (after, before) => When {
+                at: None,
+                after,
+                before,
+                uncertainty,
+            },
         }
     }
 }
@@ -153,15 +187,21 @@ mod tests {
     }
 
     fn write(revision: i64, at: &str) -> Anchor {
-        Anchor { revision, time: time(at), is_of_write: true }
+        Anchor {
+            revision,
+            time: time(at),
+            is_of_write: true,
+        }
     }
 
     #[test]
     fn a_time_without_zone_is_no_time() {
         let at = Some(Recorded::Time(time("2026-05-01T10:00:00.5Z")));
-        for text in
-            ["2026-05-01 10:00:00.5 +0000 UTC", "2026-05-01T10:00:00.5Z", "2026-05-01 12:00:00.5 +0200 CEST"]
-        {
+        for text in [
+            "2026-05-01 10:00:00.5 +0000 UTC",
+            "2026-05-01T10:00:00.5Z",
+            "2026-05-01 12:00:00.5 +0200 CEST",
+        ] {
             assert_eq!(recorded(text), at, "{text}");
         }
         for text in ["2026-05-01 10:00:00.5", "2026-05-01T10:00:00"] {
@@ -172,35 +212,65 @@ mod tests {
 
     #[test]
     fn bounds_are_the_nearest_known_times() {
-        let anchors = Anchors::new(vec![write(9, "2026-05-01T11:00:00Z"), write(5, "2026-05-01T10:00:00Z")]);
+        let anchors = Anchors::new(vec![
+            write(9, "2026-05-01T11:00:00Z"),
+            write(5, "2026-05-01T10:00:00Z"),
+        ]);
         let between = anchors.of(7, None);
         assert_eq!(between.after, Some(time("2026-05-01T10:00:00Z")));
-        assert_eq!((between.before, between.uncertainty), (Some(time("2026-05-01T11:00:00Z")), None));
+        assert_eq!(
+            (between.before, between.uncertainty),
+            (Some(time("2026-05-01T11:00:00Z")), None)
+        );
         let first = anchors.of(3, None);
-        assert_eq!((first.after, first.before), (None, Some(time("2026-05-01T10:00:00Z"))));
+        assert_eq!(
+            (first.after, first.before),
+            (None, Some(time("2026-05-01T10:00:00Z")))
+        );
         let own = anchors.of(7, Some(Recorded::Time(time("2026-05-01T10:30:00Z"))));
-        assert_eq!((own.at, own.uncertainty), (Some(time("2026-05-01T10:30:00Z")), None));
-        assert_eq!(anchors.of(7, Some(Recorded::NoZone)).uncertainty, Some(Uncertainty::NoZone));
+        assert_eq!(
+            (own.at, own.uncertainty),
+            (Some(time("2026-05-01T10:30:00Z")), None)
+        );
+        assert_eq!(
+            anchors.of(7, Some(Recorded::NoZone)).uncertainty,
+            Some(Uncertainty::NoZone)
+        );
     }
 
     #[test]
     fn a_clock_that_went_backwards_bounds_nothing() {
-        let anchors = Anchors::new(vec![write(5, "2026-05-01T12:00:00Z"), write(9, "2026-05-01T11:00:00Z")]);
+        let anchors = Anchors::new(vec![
+            write(5, "2026-05-01T12:00:00Z"),
+            write(9, "2026-05-01T11:00:00Z"),
+        ]);
         let between = anchors.of(7, None);
         let expected = (None, None, Some(Uncertainty::ClocksDisagree));
         assert_eq!((between.after, between.before, between.uncertainty), expected);
         let own = anchors.of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));
-        assert_eq!((own.at.is_some(), own.uncertainty), (true, Some(Uncertainty::ClocksDisagree)));
+        assert_eq!(
+            (own.at.is_some(), own.uncertainty),
+            (true, Some(Uncertainty::ClocksDisagree))
+        );
     }
 
     #[test]
     fn a_record_that_was_stored_again_bounds_only_what_comes_after() {
-        let old = Anchor { is_of_write: false, ..write(7, "2026-05-01T08:00:00Z") };
+        let old = Anchor {
+            is_of_write: false,
+            ..write(7, "2026-05-01T08:00:00Z")
+        };
         let anchors = Anchors::new(vec![write(5, "2026-05-01T10:00:00Z"), old]);
         let before = anchors.of(6, None);
-        assert_eq!((before.after, before.before), (Some(time("2026-05-01T10:00:00Z")), None));
+        assert_eq!(
+            (before.after, before.before),
+            (Some(time("2026-05-01T10:00:00Z")), None)
+        );
         let own = anchors.of(7, Some(Recorded::Copied(old.time)));
-        assert_eq!((own.at, own.uncertainty), (Some(old.time), Some(Uncertainty::Copied)));
+        assert_eq!(
+            (own.at, own.uncertainty),
+            (Some(old.time), Some(Uncertainty::Copied))
+        );
         let first = anchors.of(4, Some(Recorded::Time(time("2026-05-01T09:00:00Z"))));
         assert_eq!(first.uncertainty, None);
         let early = anchors.of(3, Some(Recorded::Copied(time("2026-05-01T11:00:00Z"))));

@@ -39,7 +39,8 @@ impl AttributeTable {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
         ) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
-            map.as_ref().map(|m| m.iter().map(|(k, v)| (k.as_str().into(), v.as_str())))
+            map.as_ref()
+                .map(|m| m.iter().map(|(k, v)| (k.as_str().into(), v.as_str())))
         }
         self.push_parts(
             attribute.handle.as_deref(),
@@ -90,7 +91,11 @@ impl AttributeTable {
     pub(crate) fn retain(&mut self, keep: &[bool]) {
         let bytes = Vec::with_capacity(self.bytes.len());
         let ends = Vec::with_capacity(self.ends.len());
-        let mut kept = Self { bytes, ends, has_cooling: false };
+        let mut kept = Self {
+            bytes,
+            ends,
+            has_cooling: false,
+        };
         let is_kept = |index: &usize| keep.get(*index).copied().unwrap_or(false);
         let records = self.records().enumerate().filter(|(index, _)| is_kept(index));
         records.for_each(|(_, record)| kept.push_packed(record));
@@ -115,7 +120,11 @@ impl AttributeTable {
 
     fn packed(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        let start = if index == 0 {
+            0
+        } else {
+            self.ends[index - 1] as usize
+        };
         Some(&self.bytes[start..end])
     }
 

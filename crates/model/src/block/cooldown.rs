@@ -29,10 +29,18 @@ impl Cooling {
         cooldown: SignedDuration,
     ) -> Option<Self> {
         let cooling = blocks.into_iter().filter(|block| block.has_cooling());
-        let records = cooling.flat_map(|block| block.allocations()).map(|allocation| allocation.attribute);
+        let records = cooling
+            .flat_map(|block| block.allocations())
+            .map(|allocation| allocation.attribute);
         let until = records.filter(|record| !record.has_cooled(now, cooldown));
         let until = until.filter_map(|record| record.released_time()?.checked_add(cooldown).ok());
-        until.map(|until| Self { addresses: 1, first: until, last: until }).reduce(Self::and)
+        until
+            .map(|until| Self {
+                addresses: 1,
+                first: until,
+                last: until,
+            })
+            .reduce(Self::and)
     }
 
     /// Combines two sets of cooling addresses.
@@ -40,13 +48,21 @@ impl Cooling {
     pub fn and(self, other: Self) -> Self {
         let first = self.first.min(other.first);
         let last = self.last.max(other.last);
-        Self { addresses: self.addresses + other.addresses, first, last }
+        Self {
+            addresses: self.addresses + other.addresses,
+            first,
+            last,
+        }
     }
 }
 
 impl fmt::Display for Cooling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { addresses, first, last } = self;
+        let Self {
+            addresses,
+            first,
+            last,
+        } = self;
         match addresses {
             1 => write!(f, "1 address is cooling down until {first:.0}"),
             many => {
@@ -62,7 +78,8 @@ impl fmt::Display for Cooling {
 impl AttributeRef<'_> {
     /// True if the address was released and its cooldown is over.
     pub fn has_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> bool {
-        self.released_time().is_some_and(|released| now.duration_since(released) > cooldown)
+        self.released_time()
+            .is_some_and(|released| now.duration_since(released) > cooldown)
     }
 }
 
@@ -89,7 +106,11 @@ impl BlockUpdate<'_> {
     /// Returns the ordinals whose cooldown has started.
     pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let mut cooled = self.taken(ordinals);
-        cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
+        cooled.retain(|o| {
+            self.block
+                .allocation(*o)
+                .is_some_and(|a| !a.attribute.is_cooling())
+        });
         cooled.sort_unstable();
         if !cooled.is_empty() {
             let index = self.add(&Attribute::cooling(at));
@@ -113,7 +134,10 @@ impl BlockUpdate<'_> {
         if !self.block.has_cooling() {
             return Vec::new();
         }
-        let expired = self.block.allocations().filter(|a| a.attribute.has_cooled(now, cooldown));
+        let expired = self
+            .block
+            .allocations()
+            .filter(|a| a.attribute.has_cooled(now, cooldown));
         let expired: Vec<u32> = expired.map(|a| a.ordinal).collect();
         self.release_by_handle(&expired)
     }

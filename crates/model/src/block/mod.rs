@@ -53,7 +53,11 @@ impl BlockOwner {
 
     /// The node, if the owner is one.
     pub fn host(&self) -> Option<&str> {
-        if let Self::Host(node) = self { Some(node) } else { None }
+        if let Self::Host(node) = self {
+            Some(node)
+        } else {
+            None
+        }
     }
 }
 
@@ -172,14 +176,17 @@ impl Block {
 
     /// Per-ordinal sequence number; 0 if there is none.
     pub fn sequence_of(&self, ordinal: u32) -> u64 {
-        self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
+        self.sequences
+            .binary_search_by_key(&ordinal, |(o, _)| *o)
+            .map_or(0, |at| self.sequences[at].1)
     }
 
     /// Sets per-ordinal sequence numbers in a block that has none, such as one from Calico 2.x. For a handle,
     /// `number_of` returns a number that changes when the address is reassigned. The numbers are not stored.
     pub fn number_by_handle(&mut self, number_of: impl Fn(&str) -> Option<u64>) {
-        let numbered =
-            self.handles().filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
+        let numbered = self
+            .handles()
+            .filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
         self.sequences = numbered.collect();
     }
 
@@ -236,8 +243,9 @@ impl Block {
     /// Ordinals with a handle, ascending, and the handle as recorded. Faster than [`Self::allocations`], which reads
     /// entire records.
     pub fn handles(&self) -> impl Iterator<Item = (u32, TextRef<'_>)> {
-        let allocated =
-            (0..).zip(&self.allocations).filter_map(|(ordinal, index)| Some((ordinal, (*index)?)));
+        let allocated = (0..)
+            .zip(&self.allocations)
+            .filter_map(|(ordinal, index)| Some((ordinal, (*index)?)));
         allocated.filter_map(|(ordinal, index)| Some((ordinal, self.attributes.handle(index as usize)?)))
     }
 

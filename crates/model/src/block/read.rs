@@ -44,7 +44,10 @@ impl BlockContent {
 
     /// Reads a block's JSON, with its records at the given level of detail. A corrupt block is read in full.
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, DecodeError> {
-        let fresh = || RawBlock { detail, ..RawBlock::default() };
+        let fresh = || RawBlock {
+            detail,
+            ..RawBlock::default()
+        };
         let raw = read_object(json, fresh)?;
         if raw.records.kept.own.is_some() && raw.records.kept.host.as_deref() != raw.host() {
             // The owner field occurs again after the records, so it is unclear which records belong to the owner.
@@ -113,7 +116,9 @@ impl BlockContent {
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
-            Self::Corrupt(block) => block.usable.ok_or_else(|| DecodeError(joined(&block.problems, "; "))),
+            Self::Corrupt(block) => block
+                .usable
+                .ok_or_else(|| DecodeError(joined(&block.problems, "; "))),
         }
     }
 
@@ -208,7 +213,10 @@ impl RawBlock<'_> {
 
     fn owner(&self) -> Option<BlockOwner> {
         // The older `hostAffinity` is an unknown field: to Calico 3, a block with only that field has no owner.
-        self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
+        self.affinity
+            .as_deref()
+            .filter(|owner| !owner.is_empty())
+            .map(BlockOwner::parse)
     }
 
     /// Violations of the rules in facts 3.1. If the array length is wrong, nothing else is reported.
@@ -216,7 +224,10 @@ impl RawBlock<'_> {
         let size = cidr::size(cidr);
         let found = self.allocations.0.len();
         if size != found as u128 {
-            return vec![BlockProblem::ArrayLength { expected: size.to_string(), found }];
+            return vec![BlockProblem::ArrayLength {
+                expected: size.to_string(),
+                found,
+            }];
         }
         let mut problems = Vec::new();
         let mut used = vec![false; self.records.kept.len()];
@@ -266,13 +277,22 @@ impl RawBlock<'_> {
         if self.detail == RecordDetail::Borrowers {
             sequences = Vec::new();
         }
-        let extras = Extras { stray_sequences, unknown: self.unknown.map(|u| *u).unwrap_or_default() };
+        let extras = Extras {
+            stray_sequences,
+            unknown: self.unknown.map(|u| *u).unwrap_or_default(),
+        };
         Block {
             cidr,
             owner,
             claim_time: self.claim_time,
             allocations: self.allocations.0.into_iter().map(index).collect(),
-            unallocated: self.unallocated.0.into_iter().flatten().map(|n| n as u32).collect(),
+            unallocated: self
+                .unallocated
+                .0
+                .into_iter()
+                .flatten()
+                .map(|n| n as u32)
+                .collect(),
             attributes: table,
             sequence: self.sequence,
             sequences,

@@ -35,11 +35,17 @@ pub(super) struct Kept {
 impl Kept {
     /// The number of records that were read.
     pub(super) fn len(&self) -> usize {
-        if self.host.is_some() { self.places.len() } else { self.table.len() }
+        if self.host.is_some() {
+            self.places.len()
+        } else {
+            self.table.len()
+        }
     }
 
     fn push(&mut self, record: &RawAttribute<'_>) {
-        let Some(host) = &self.host else { return record.push_to(&mut self.table) };
+        let Some(host) = &self.host else {
+            return record.push_to(&mut self.table);
+        };
         if !record.is_plainly_on(host) {
             self.places.push(self.table.len() as u32);
             return record.push_to(&mut self.table);
@@ -58,10 +64,17 @@ impl Kept {
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
             let place = self.table.len() as u32;
-            let own = [("node".into(), host.as_str()), ("timestamp".into(), newest.as_str())];
+            let own = [
+                ("node".into(), host.as_str()),
+                ("timestamp".into(), newest.as_str()),
+            ];
             let known = if newest.is_empty() { &own[..1] } else { &own };
-            self.table.push_parts(None, Some(known.iter().copied()), None, None, &Unknown::new());
-            self.places.iter_mut().filter(|at| **at == OWN).for_each(|at| *at = place);
+            self.table
+                .push_parts(None, Some(known.iter().copied()), None, None, &Unknown::new());
+            self.places
+                .iter_mut()
+                .filter(|at| **at == OWN)
+                .for_each(|at| *at = place);
         }
         self.table.shrink();
         (self.table, self.places)
@@ -113,7 +126,11 @@ impl RawAttribute<'_> {
 
     /// The assignment time; empty if it is not recorded.
     fn time(&self) -> &str {
-        let mut times = self.owner.entries.iter().filter(|entry| entry.key.0 == "timestamp");
+        let mut times = self
+            .owner
+            .entries
+            .iter()
+            .filter(|entry| entry.key.0 == "timestamp");
         times.next().map_or("", |time| &time.value.0)
     }
 
@@ -159,7 +176,13 @@ struct Entry<'de> {
 
 impl Entry<'_> {
     fn texts(&self) -> (OwnerKey<'_>, &str) {
-        (OwnerKey { code: self.code, text: &self.key.0 }, &self.value.0)
+        (
+            OwnerKey {
+                code: self.code,
+                text: &self.key.0,
+            },
+            &self.value.0,
+        )
     }
 }
 
@@ -207,7 +230,11 @@ impl<'de> Visitor<'de> for &mut OwnerEntries<'de> {
         while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {
             self.entries.retain(|known| known.key.0 != key.0);
             let value = value.unwrap_or(Str(Cow::Borrowed("")));
-            self.entries.push(Entry { code: code_of(&key.0), key, value });
+            self.entries.push(Entry {
+                code: code_of(&key.0),
+                key,
+                value,
+            });
         }
         Ok(())
     }

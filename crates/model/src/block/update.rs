@@ -24,7 +24,11 @@ impl Block {
     /// Creates a block as Calico does: all addresses free in ascending order, and the current time in nanoseconds as
     /// the sequence number. `None` if the CIDR is larger than Calico allows (/20, /116).
     pub fn new(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
-        let allowed = if cidr::is_v4(cidr) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
+        let allowed = if cidr::is_v4(cidr) {
+            cidr::BLOCK_PREFIXES_V4
+        } else {
+            cidr::BLOCK_PREFIXES_V6
+        };
         if !allowed.contains(&cidr.prefix_len()) {
             return None;
         }
@@ -66,7 +70,10 @@ impl Block {
     /// Updates the block once. All changes in the closure count as one write: the sequence number rises by one if
     /// anything changed.
     pub fn update<T>(&mut self, change: impl FnOnce(&mut BlockUpdate<'_>) -> T) -> T {
-        let mut update = BlockUpdate { block: self, changed: false };
+        let mut update = BlockUpdate {
+            block: self,
+            changed: false,
+        };
         let result = change(&mut update);
         if update.changed {
             self.sequence = self.sequence.wrapping_add(1);
@@ -80,7 +87,9 @@ impl Block {
     pub fn restore(&mut self, now: Option<&Self>) {
         let is_same = |ordinal: u32| {
             let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
-            let now = now.and_then(|now| now.allocation(ordinal)).map(|a| a.attribute.to_attribute());
+            let now = now
+                .and_then(|now| now.allocation(ordinal))
+                .map(|a| a.attribute.to_attribute());
             before == now
         };
         let changed: Vec<u32> = (0..self.size()).filter(|ordinal| !is_same(*ordinal)).collect();
@@ -143,7 +152,9 @@ impl BlockUpdate<'_> {
         if !taken.is_empty() {
             // Both lists have the same order, so one comparison per ordinal is enough.
             let mut next = taken.iter().peekable();
-            self.block.unallocated.retain(|ordinal| next.next_if_eq(&ordinal).is_none());
+            self.block
+                .unallocated
+                .retain(|ordinal| next.next_if_eq(&ordinal).is_none());
             let index = self.find_or_add(attribute);
             taken.iter().for_each(|ordinal| self.allocate(*ordinal, index));
         }
@@ -158,7 +169,9 @@ impl BlockUpdate<'_> {
         for ordinal in &freed {
             self.block.allocations[*ordinal as usize] = None;
             self.block.unallocated.push(*ordinal);
-            self.block.sequences.retain(|(with_sequence, _)| with_sequence != ordinal);
+            self.block
+                .sequences
+                .retain(|(with_sequence, _)| with_sequence != ordinal);
         }
         if !freed.is_empty() {
             self.changed = true;
@@ -233,8 +246,11 @@ impl BlockUpdate<'_> {
 
     /// The allocated ordinals among `ordinals`, ascending and without duplicates.
     pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
-        let mut taken: Vec<u32> =
-            ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
+        let mut taken: Vec<u32> = ordinals
+            .iter()
+            .copied()
+            .filter(|o| self.block.allocation(*o).is_some())
+            .collect();
         taken.sort_unstable();
         taken.dedup();
         taken
@@ -264,7 +280,11 @@ impl BlockUpdate<'_> {
         let handle = handle.as_ref().map(Text::as_ref);
         let found = (0..table.len())
             .filter(|index| table.handle(*index) == handle)
-            .find(|index| table.get(*index).is_some_and(|record| same(record.to_attribute())));
+            .find(|index| {
+                table
+                    .get(*index)
+                    .is_some_and(|record| same(record.to_attribute()))
+            });
         found.map_or_else(|| self.add(attribute), |index| index as u32)
     }
 
@@ -277,7 +297,11 @@ impl BlockUpdate<'_> {
     /// Drops owner records that no ordinal uses, keeps the order of the other records, and renumbers the allocations.
     pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
-        self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);
+        self.block
+            .allocations
+            .iter()
+            .flatten()
+            .for_each(|index| used[*index as usize] = true);
         if used.iter().all(|u| *u) {
             return;
         }

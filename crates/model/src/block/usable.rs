@@ -66,7 +66,9 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
     let mut fields = fields(json)?;
 
     let records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
-    let used = (0u64..).zip(records).filter(|(index, _)| unused.binary_search(index).is_err());
+    let used = (0u64..)
+        .zip(records)
+        .filter(|(index, _)| unused.binary_search(index).is_err());
     let used: Vec<&RawValue> = used.map(|(_, record)| record).collect();
     let allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
     let moved = |index: u64| index - unused.partition_point(|unused| *unused < index) as u64;
@@ -97,24 +99,37 @@ mod tests {
 
     #[test]
     fn records_that_no_ordinal_refers_to_are_left_out() {
-        let (one, two) = (r#"{"handle_id":"h1"}"#, r#"{"handle_id":"h2","secondary":{"node":"a"}}"#);
+        let (one, two) = (
+            r#"{"handle_id":"h1"}"#,
+            r#"{"handle_id":"h2","secondary":{"node":"a"}}"#,
+        );
         let stray = r#"{"handle_id":"stray"}"#;
-        let sound = block("[0,1,null,null]", &format!("{one},{two}")).into_usable().unwrap();
+        let sound = block("[0,1,null,null]", &format!("{one},{two}"))
+            .into_usable()
+            .unwrap();
         for (allocations, attributes) in [
             ("[1,2,null,null]", format!("{stray},{one},{two}")),
             ("[0,2,null,null]", format!("{one},{stray},{two}")),
             ("[1,3,null,null]", format!("{stray},{one},{stray},{two},{stray}")),
         ] {
             let content = block(allocations, &attributes);
-            assert!(content.sound().is_none(), "a check still reports the block as corrupt");
+            assert!(
+                content.sound().is_none(),
+                "a check still reports the block as corrupt"
+            );
             assert_eq!(content.into_usable().unwrap(), sound);
         }
         // It is unknown which of the two `attributes` fields counts.
         let twice = format!(r#"{stray},{two},{one}],"Attributes":[{stray},{one},{two}"#);
         assert!(block("[1,2,null,null]", &twice).usable().is_none());
-        let broken =
-            block("[0,7,null,null]", &format!("{one},{stray}")).into_usable().unwrap_err().to_string();
-        assert!(broken.contains("attribute 7") && broken.contains("attribute 1"), "{broken}");
+        let broken = block("[0,7,null,null]", &format!("{one},{stray}"))
+            .into_usable()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            broken.contains("attribute 7") && broken.contains("attribute 1"),
+            "{broken}"
+        );
     }
 
     #[test]
@@ -130,7 +145,10 @@ mod tests {
         let allocated: Vec<u32> = taken.allocations().map(|allocation| allocation.ordinal).collect();
         assert_eq!(allocated, [0, 2]);
 
-        for broken in [block_of_length("[0,0,null]"), with_free_list("[0,0,null,null]", "[2,3,9]", record)] {
+        for broken in [
+            block_of_length("[0,0,null]"),
+            with_free_list("[0,0,null,null]", "[2,3,9]", record),
+        ] {
             assert!(broken.as_calico_takes().is_none());
         }
     }

@@ -66,8 +66,10 @@ impl Serialize for AttributeRef<'_> {
         if let Some(handle) = self.handle() {
             map.serialize_entry("handle_id", &handle.plain())?;
         }
-        for (name, entries) in [("secondary", Some(self.owner())), ("alternateOwnerAttrs", self.alternate())]
-        {
+        for (name, entries) in [
+            ("secondary", Some(self.owner())),
+            ("alternateOwnerAttrs", self.alternate()),
+        ] {
             if let Some(entries) = entries.filter(|entries| !entries.is_empty()) {
                 map.serialize_entry(name, &Entries(entries))?;
             }
@@ -87,7 +89,11 @@ struct Entries<'a>(OwnerMap<'a>);
 
 impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut entries: Vec<_> = self.0.iter().map(|(key, value)| (key.plain(), value.plain())).collect();
+        let mut entries: Vec<_> = self
+            .0
+            .iter()
+            .map(|(key, value)| (key.plain(), value.plain()))
+            .collect();
         entries.sort();
         serializer.collect_map(entries)
     }
@@ -98,8 +104,16 @@ struct Sequences<'a>(&'a Block);
 
 impl Serialize for Sequences<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let stray = self.0.extras.iter().flat_map(|extras| extras.stray_sequences.iter().cloned());
-        let known = self.0.sequences.iter().map(|(ordinal, number)| (ordinal.to_string(), *number));
+        let stray = self
+            .0
+            .extras
+            .iter()
+            .flat_map(|extras| extras.stray_sequences.iter().cloned());
+        let known = self
+            .0
+            .sequences
+            .iter()
+            .map(|(ordinal, number)| (ordinal.to_string(), *number));
         let mut entries: Vec<(String, u64)> = known.chain(stray).collect();
         entries.sort();
         serializer.collect_map(entries)

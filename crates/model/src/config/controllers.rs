@@ -143,13 +143,19 @@ impl KubeControllersConfiguration {
         }
         let Configuration { spec, status } = json::from_slice(json)?;
         let of_spec = spec.unwrap_or_default().controllers.unwrap_or_default();
-        let Status { running_config, environment_vars } = status.unwrap_or_default();
+        let Status {
+            running_config,
+            environment_vars,
+        } = status.unwrap_or_default();
         let running = running_config.and_then(|running| running.controllers);
         // Until the controllers have started, the status names none.
         let running = running.filter(|running| running.node.is_some() || running.load_balancer.is_some());
 
         let mut defects = Vec::new();
-        let periods = [("status.runningConfig", running.as_ref()), ("spec", Some(&of_spec))];
+        let periods = [
+            ("status.runningConfig", running.as_ref()),
+            ("spec", Some(&of_spec)),
+        ];
         let stated = periods.into_iter().find_map(|(place, controllers)| {
             Some((place, controllers?.node.as_ref()?.leak_grace_period.as_ref()?))
         });
@@ -162,7 +168,9 @@ impl KubeControllersConfiguration {
             period
         });
 
-        let named = environment_vars.as_ref().and_then(|variables| variables.get(ENABLED));
+        let named = environment_vars
+            .as_ref()
+            .and_then(|variables| variables.get(ENABLED));
         let is_named = named.map(|list| list.split(',').any(|name| name == "loadbalancer"));
         let runs = match &running {
             Some(running) => running.load_balancer.is_some(),
@@ -177,7 +185,15 @@ impl KubeControllersConfiguration {
             Some("RequestedServicesOnly") => AssignIps::RequestedServicesOnly,
             _ => AssignIps::AllServices,
         });
-        Ok((Self { leak_grace_period, assign_ips, no_section, by_environment }, defects))
+        Ok((
+            Self {
+                leak_grace_period,
+                assign_ips,
+                no_section,
+                by_environment,
+            },
+            defects,
+        ))
     }
 
     /// The controller that serves the cluster's services.

@@ -26,7 +26,10 @@ fn the_names_of_settings_match_in_any_case() {
 #[test]
 fn field_names_of_etcd_and_of_the_resource_are_not_mixed() {
     let none = IpamConfig::parse(b"{}").unwrap();
-    assert_eq!(IpamConfig::parse(br#"{"strictAffinity":true,"autoAllocateBlocks":true}"#), Ok(none));
+    assert_eq!(
+        IpamConfig::parse(br#"{"strictAffinity":true,"autoAllocateBlocks":true}"#),
+        Ok(none)
+    );
     let resource = br#"{"spec":{"strict_affinity":true,"auto_allocate_blocks":true}}"#;
     assert_eq!(IpamConfig::parse_resource(resource), Ok(none));
 }
@@ -35,7 +38,10 @@ fn field_names_of_etcd_and_of_the_resource_are_not_mixed() {
 fn only_versions_after_the_newest_known_one_are_new() {
     let judged = |version: &str| {
         let calico_version = version.to_owned();
-        let cluster = ClusterInformation { calico_version, ..Default::default() };
+        let cluster = ClusterInformation {
+            calico_version,
+            ..Default::default()
+        };
         (cluster.is_newer_than_known(), cluster.is_known())
     };
     for known in ["v2.6.12", "v3.32.1", &format!("{}.9", newest_known())] {
@@ -45,7 +51,15 @@ fn only_versions_after_the_newest_known_one_are_new() {
         assert_eq!(judged(new), (true, Some(false)), "{new}");
     }
     assert_eq!(judged("v1.6.0"), (false, Some(false)));
-    for none in ["", "master", "release-v3.40", "V3.34.0", "v3.x", "vv3.32.1", "v3.32.x"] {
+    for none in [
+        "",
+        "master",
+        "release-v3.40",
+        "V3.34.0",
+        "v3.x",
+        "vv3.32.1",
+        "v3.32.x",
+    ] {
         assert_eq!(judged(none), (false, None), "{none}");
     }
 }
@@ -57,10 +71,15 @@ fn status_determines_which_controllers_run() {
         let json = format!(r#"{{"spec":{{"controllers":{{{spec}}}}},"status":{{{status}}}}}"#);
         let (controllers, defects) = KubeControllersConfiguration::parse(json.as_bytes()).unwrap();
         assert!(defects.is_empty(), "{defects:?}");
-        let cluster = ClusterInformation { calico_version: version.into(), ..Default::default() };
+        let cluster = ClusterInformation {
+            calico_version: version.into(),
+            ..Default::default()
+        };
         (
             controllers.leak_grace_period.map(|period| period.as_mins()),
-            controllers.serves(Some(&cluster)).map(|controller| controller.assign),
+            controllers
+                .serves(Some(&cluster))
+                .map(|controller| controller.assign),
         )
     };
     let section = r#""loadBalancer":{"assignIPs":"RequestedServicesOnly"},"node":{"leakGracePeriod":"5m"}"#;
@@ -72,8 +91,20 @@ fn status_determines_which_controllers_run() {
     let no_controllers = r#""runningConfig":{"logSeverityScreen":"Info"}"#;
     for (spec, status, version, minutes, serves) in [
         (section, "", "v3.32.1", Some(5), Ok(RequestedServicesOnly)),
-        (section, no_controllers, "v3.32.1", Some(5), Ok(RequestedServicesOnly)),
-        (section, r#""runningConfig":{"controllers":{}}"#, "v3.32.1", Some(5), Ok(RequestedServicesOnly)),
+        (
+            section,
+            no_controllers,
+            "v3.32.1",
+            Some(5),
+            Ok(RequestedServicesOnly),
+        ),
+        (
+            section,
+            r#""runningConfig":{"controllers":{}}"#,
+            "v3.32.1",
+            Some(5),
+            Ok(RequestedServicesOnly),
+        ),
         (section, running, "v3.32.1", Some(7), Ok(AllServices)),
         (section, other, "v3.32.1", Some(5), Err(NotServed::ControllerOff)),
         ("", "", "v3.32.1", None, Err(NotServed::NoSection)),
@@ -91,17 +122,28 @@ fn status_determines_which_controllers_run() {
         ("", &both, "v3.34.0-0.dev", Some(7), Ok(AllServices)),
         ("", &both, "master", Some(7), Ok(AllServices)),
     ] {
-        assert_eq!(read(spec, status, version), (minutes, serves), "{spec} {status} {version}");
+        assert_eq!(
+            read(spec, status, version),
+            (minutes, serves),
+            "{spec} {status} {version}"
+        );
     }
     let json = br#"{"status":{"runningConfig":{"controllers":{"node":{"leakGracePeriod":"soon"}}}}}"#;
     let (_, defects) = KubeControllersConfiguration::parse(json).unwrap();
-    assert_eq!(defects[0].field, "status.runningConfig.controllers.node.leakGracePeriod");
+    assert_eq!(
+        defects[0].field,
+        "status.runningConfig.controllers.node.leakGracePeriod"
+    );
 }
 
 #[test]
 fn false_and_zero_values_are_left_out() {
     let mut config = Document::parse(br#"{"strict_affinity":true,"maxBlocksPerHost":4,"future":1}"#).unwrap();
-    config.set(&[IpamSetting::MaxBlocksPerHost(0), IpamSetting::Cooldown(30), IpamSetting::Kubevirt(false)]);
+    config.set(&[
+        IpamSetting::MaxBlocksPerHost(0),
+        IpamSetting::Cooldown(30),
+        IpamSetting::Kubevirt(false),
+    ]);
     assert_eq!(
         serde_json::to_string(&config).unwrap(),
         r#"{"future":1,"ipCooldownSeconds":30,"kubeVirtVMAddressPersistence":"Disabled","strict_affinity":true}"#

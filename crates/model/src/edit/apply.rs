@@ -62,7 +62,10 @@ fn changed_by(
     let is_version = |version| is_version(key, stored.map(|s| s.revision), version);
     let handle = || {
         let current = || stored.map(|s| s.object.as_deref());
-        living_handle(key, changed.map_or_else(current, |changed| changed.as_ref().map(Some)))
+        living_handle(
+            key,
+            changed.map_or_else(current, |changed| changed.as_ref().map(Some)),
+        )
     };
     match edit {
         // `block` applies these.
@@ -86,7 +89,11 @@ fn changed_by(
             };
             let state = state.clone();
             let is_unstated = false;
-            Ok(Some(Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))))
+            Ok(Some(Some(Object::Affinity(Affinity {
+                state,
+                is_unstated,
+                ..affinity.clone()
+            }))))
         }
         Edit::Pool(_, PoolEdit::SetDisabled(planned, disabled)) => {
             let mut pool = as_planned(key, stored, planned)?;
@@ -100,7 +107,9 @@ fn changed_by(
         Edit::Handle(_, HandleEdit::Counts(version, counts)) => {
             is_version(version)?;
             let mut handle = handle()?.ok_or_else(|| EditError::of(key, GONE))?;
-            counts.iter().for_each(|(block, count)| handle.set_count(*block, *count));
+            counts
+                .iter()
+                .for_each(|(block, count)| handle.set_count(*block, *count));
             Ok(Some(unless_empty(handle)))
         }
         Edit::Handle(_, HandleEdit::Decrement(block, by)) => {
@@ -136,7 +145,9 @@ fn unless_empty(handle: Handle) -> Option<Object> {
 
 /// The current pool, if its `spec` is the planned one.
 fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
-    let Some(stored) = stored else { return Err(EditError::of(key, GONE)) };
+    let Some(stored) = stored else {
+        return Err(EditError::of(key, GONE));
+    };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
         return Err(EditError::of(key, UNDECODABLE));
     };
@@ -179,7 +190,10 @@ mod tests {
     fn run(edit: &Edit, now: Option<&Object>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         let revision = Revision::Etcd(7);
         apply([edit], Timestamp::UNIX_EPOCH, |_| {
-            now.map(|object| Current { revision: &revision, object: Some(Cow::Borrowed(object)) })
+            now.map(|object| Current {
+                revision: &revision,
+                object: Some(Cow::Borrowed(object)),
+            })
         })
     }
 
@@ -189,7 +203,11 @@ mod tests {
         let key = Key::Pool("p".into());
         assert_eq!(delete(planned, Some(planned)), Ok(vec![(key.clone(), None)]));
         let with_status = r#"{"metadata":{"name":"p","x":1},"spec":{"cidr":"10.0.0.0/24"},"status":{}}"#;
-        assert_eq!(delete(planned, Some(with_status)), Ok(vec![(key, None)]), "a status is no change");
+        assert_eq!(
+            delete(planned, Some(with_status)),
+            Ok(vec![(key, None)]),
+            "a status is no change"
+        );
 
         let disabled = r#"{"spec":{"cidr":"10.0.0.0/24","disabled":true}}"#;
         let kept = r#"{"metadata":{"finalizers":["x/y"]},"spec":{"cidr":"10.0.0.0/24"}}"#;
@@ -229,7 +247,12 @@ mod tests {
                 .contains("has changed")
         );
         let other = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.1.0/24"}}"#;
-        assert!(disable(Some(other)).unwrap_err().to_string().contains("has changed"));
+        assert!(
+            disable(Some(other))
+                .unwrap_err()
+                .to_string()
+                .contains("has changed")
+        );
         assert!(disable(None).unwrap_err().to_string().contains("is gone"));
     }
 

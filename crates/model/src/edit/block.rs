@@ -40,7 +40,10 @@ pub(super) fn changed<'e>(
     };
     let of_block = |edit: &&'e Edit| match edit {
         Edit::Block(_, edit) => Ok(edit),
-        _ => Err(EditError::of(key, "cannot be created, replaced or deleted after other edits")),
+        _ => Err(EditError::of(
+            key,
+            "cannot be created, replaced or deleted after other edits",
+        )),
     };
     let edits: Vec<&BlockEdit> = edits.iter().map(of_block).collect::<Result<_, _>>()?;
     edited(key, &edits, block, now)
@@ -49,7 +52,9 @@ pub(super) fn changed<'e>(
 fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
     let undecodable = || EditError::of(key, UNUSABLE);
     let Current { object, .. } = stored.ok_or_else(undecodable)?;
-    let Some(Object::Block(content)) = object.map(Cow::into_owned) else { return Err(undecodable()) };
+    let Some(Object::Block(content)) = object.map(Cow::into_owned) else {
+        return Err(undecodable());
+    };
     match content.into_usable() {
         Ok(block) if block.is_deleted() => Err(EditError::of(key, "is being deleted")),
         Ok(block) => Ok(*block),
@@ -69,12 +74,17 @@ fn edited(
     }
     // Records are edited before the release, which also frees addresses whose cooldown is over. An address that is in
     // use although it is cooling down would be freed if it did not get its new record first.
-    let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
-        edits.iter().partition(|edit| matches!(edit, BlockEdit::Record { .. }));
+    let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) = edits
+        .iter()
+        .partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
-        rewritten.iter().try_for_each(|edit| edit_block(key, edit, update, now))?;
+        rewritten
+            .iter()
+            .try_for_each(|edit| edit_block(key, edit, update, now))?;
         release(key, edits, update, now)?;
-        others.iter().try_for_each(|edit| edit_block(key, edit, update, now))
+        others
+            .iter()
+            .try_for_each(|edit| edit_block(key, edit, update, now))
     })?;
     if is_drained(&block, edits) {
         return Ok(None);
@@ -85,7 +95,10 @@ fn edited(
 /// True if the edits leave a block without an owner and without addresses, which has to be deleted (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| {
-        matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_))
+        matches!(
+            edit,
+            BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_)
+        )
     };
     block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
 }
@@ -101,8 +114,11 @@ fn release(
     let mut ordinals = Vec::new();
     let mut longest = 0;
     for edit in edits {
-        let BlockEdit::Release { held, cooldown } = edit else { continue };
-        held.iter().try_for_each(|held| is_held(key, block.block(), held))?;
+        let BlockEdit::Release { held, cooldown } = edit else {
+            continue;
+        };
+        held.iter()
+            .try_for_each(|held| is_held(key, block.block(), held))?;
         ordinals.extend(held.iter().map(|held| held.ordinal));
         longest = longest.max(*cooldown);
     }
@@ -145,7 +161,11 @@ fn edit_block(
             if block.block().owner() != from.as_ref() {
                 return Err(EditError::another_owner(key));
             }
-            if let Some(owner) = to { block.set_owner(owner.clone(), now) } else { block.clear_owner() }
+            if let Some(owner) = to {
+                block.set_owner(owner.clone(), now)
+            } else {
+                block.clear_owner()
+            }
         }
         BlockEdit::GiveUp(owner) => {
             if block.block().owner() != Some(owner) {
@@ -168,7 +188,11 @@ fn is_held(key: &Key, block: &Block, held: &AllocationGuard) -> Result<(), EditE
         return Err(EditError::within(key, format_args!("{address} is already free")));
     };
     if found.sequence != held.sequence || !found.attribute.is_same(held.record.as_ref()) {
-        let event = if found.attribute.is_cooling() { "released" } else { "reassigned" };
+        let event = if found.attribute.is_cooling() {
+            "released"
+        } else {
+            "reassigned"
+        };
         let what = format!("{} has been {event} since it was read", found.address);
         return Err(EditError::within(key, what));
     }
@@ -188,22 +212,50 @@ mod tests {
         let json = br#"{"cidr": "10.0.0.0/30", "affinity": "host:a", "allocations": [0, 1, null, null],
             "unallocated": [2, 3], "attributes": [{"releasedAt": "2026-05-01T10:00:00Z"},
             {"handle_id": "net.b"}], "sequenceNumber": 9, "sequenceNumberForAllocation": {"1": 7}}"#;
-        let BlockContent::Sound(block) = BlockContent::parse(json).unwrap() else { panic!("not sound") };
+        let BlockContent::Sound(block) = BlockContent::parse(json).unwrap() else {
+            panic!("not sound")
+        };
         let held = |ordinal| AllocationGuard::new(&block.allocation(ordinal).unwrap());
-        let record = Attribute { handle: Some("net.a".into()), ..Attribute::default() };
+        let record = Attribute {
+            handle: Some("net.a".into()),
+            ..Attribute::default()
+        };
         let cidr = block.cidr();
         let edits = [
-            Edit::Block(cidr, BlockEdit::Release { held: vec![held(1)], cooldown: 60 }),
-            Edit::Block(cidr, BlockEdit::Record { held: Box::new(held(0)), record: Box::new(record) }),
+            Edit::Block(
+                cidr,
+                BlockEdit::Release {
+                    held: vec![held(1)],
+                    cooldown: 60,
+                },
+            ),
+            Edit::Block(
+                cidr,
+                BlockEdit::Record {
+                    held: Box::new(held(0)),
+                    record: Box::new(record),
+                },
+            ),
         ];
         let (revision, object) = (Revision::Etcd(1), Object::from(block.as_ref().clone()));
-        let stored = Current { revision: &revision, object: Some(Cow::Owned(object)) };
+        let stored = Current {
+            revision: &revision,
+            object: Some(Cow::Owned(object)),
+        };
         let over = "2026-05-01T10:01:01Z".parse().unwrap();
 
         let key = Key::Block(cidr);
         let changed = changed(&key, &edits.iter().collect::<Vec<_>>(), Some(stored), over).unwrap();
-        let Some(Object::Block(BlockContent::Sound(after))) = changed else { panic!("no block") };
-        let handle = after.allocation(0).unwrap().attribute.clean_handle().unwrap().to_string();
+        let Some(Object::Block(BlockContent::Sound(after))) = changed else {
+            panic!("no block")
+        };
+        let handle = after
+            .allocation(0)
+            .unwrap()
+            .attribute
+            .clean_handle()
+            .unwrap()
+            .to_string();
         assert_eq!(handle, "net.a");
         assert!(after.allocation(1).unwrap().attribute.is_cooling());
     }

@@ -225,33 +225,82 @@ mod tests {
     use crate::pod::PodParts;
 
     fn pod(parts: &PodParts<'_>) -> User {
-        User::Pod(Pod::new(&PodParts { namespace: "default", name: "web", ..parts.clone() }).0)
+        User::Pod(
+            Pod::new(&PodParts {
+                namespace: "default",
+                name: "web",
+                ..parts.clone()
+            })
+            .0,
+        )
     }
 
     #[test]
     fn same_user_compares_uid_phase_and_addresses_of_a_pod() {
-        let running =
-            PodParts { node: "n", phase: "Running", cni_ip: Some("10.0.0.1/32"), ..PodParts::default() };
+        let running = PodParts {
+            node: "n",
+            phase: "Running",
+            cni_ip: Some("10.0.0.1/32"),
+            ..PodParts::default()
+        };
         let says = Condition::SameUser("u".into(), Arc::new(pod(&running)));
         let holds = |uid: &str, parts: PodParts<'_>| says.holds(Found::User(uid, &pod(&parts)));
         assert!(holds("u", running.clone()));
-        assert!(holds("u", PodParts { ready: true, deleting: true, ..running.clone() }));
+        assert!(holds(
+            "u",
+            PodParts {
+                ready: true,
+                deleting: true,
+                ..running.clone()
+            }
+        ));
         assert!(!holds("v", running.clone()));
-        assert!(!holds("u", PodParts { phase: "Succeeded", ..running.clone() }));
-        assert!(!holds("u", PodParts { phase: "Pending", ..running.clone() }));
-        assert!(!holds("u", PodParts { cni_ip: Some("10.0.0.2/32"), ..running.clone() }));
-        assert!(!holds("u", PodParts { container_id: "c", ..running }));
+        assert!(!holds(
+            "u",
+            PodParts {
+                phase: "Succeeded",
+                ..running.clone()
+            }
+        ));
+        assert!(!holds(
+            "u",
+            PodParts {
+                phase: "Pending",
+                ..running.clone()
+            }
+        ));
+        assert!(!holds(
+            "u",
+            PodParts {
+                cni_ip: Some("10.0.0.2/32"),
+                ..running.clone()
+            }
+        ));
+        assert!(!holds(
+            "u",
+            PodParts {
+                container_id: "c",
+                ..running
+            }
+        ));
         assert!(!says.holds(Found::Nothing) && !says.holds(Found::Unknown));
     }
 
     #[test]
     fn a_pod_is_gone_if_its_namesake_uses_other_addresses() {
-        let running =
-            PodParts { node: "n", phase: "Running", cni_ip: Some("10.0.0.1/32"), ..PodParts::default() };
+        let running = PodParts {
+            node: "n",
+            phase: "Running",
+            cni_ip: Some("10.0.0.1/32"),
+            ..PodParts::default()
+        };
         let there = Condition::StillThere(Some(("u".into(), Arc::new(pod(&running)))));
         let holds = |uid: &str, parts: PodParts<'_>| there.holds(Found::User(uid, &pod(&parts)));
         assert!(holds("u", running.clone()) && holds("v", running.clone()));
-        let other = PodParts { cni_ip: Some("10.0.0.2/32"), ..running };
+        let other = PodParts {
+            cni_ip: Some("10.0.0.2/32"),
+            ..running
+        };
         assert!(holds("u", other.clone()) && !holds("v", other));
         assert!(!there.holds(Found::Nothing) && there.holds(Found::Unknown));
         assert!(Condition::StillThere(None).holds(Found::Unknown));

@@ -67,7 +67,10 @@ pub enum Unit {
 
 impl Step {
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), parts: Vec::new() }
+        Self {
+            reason: reason.into(),
+            parts: Vec::new(),
+        }
     }
 
     /// The part that creates or replaces a block.
@@ -120,7 +123,11 @@ impl Step {
     /// The part [`Unit::WholeStep`], which is added if it is missing.
     pub fn whole(&mut self) -> &mut Part {
         if self.parts.last().is_none_or(|part| part.unit != Unit::WholeStep) {
-            self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Evidence::default() });
+            self.parts.push(Part {
+                unit: Unit::WholeStep,
+                edits: Vec::new(),
+                evidence: Evidence::default(),
+            });
         }
         let last = self.parts.len() - 1;
         &mut self.parts[last]
@@ -198,8 +205,17 @@ pub struct AllocationGuard {
 
 impl AllocationGuard {
     pub fn new(allocation: &Allocation<'_>) -> Self {
-        let Allocation { ordinal, attribute, sequence, .. } = *allocation;
-        Self { ordinal, record: attribute.to_packed(), sequence }
+        let Allocation {
+            ordinal,
+            attribute,
+            sequence,
+            ..
+        } = *allocation;
+        Self {
+            ordinal,
+            record: attribute.to_packed(),
+            sequence,
+        }
     }
 }
 

@@ -54,10 +54,19 @@ pub(crate) fn document<'de, T>(
     read: impl FnOnce(&mut Plain<'de>) -> Result<T>,
 ) -> Result<T> {
     let text = simdutf8::basic::from_utf8(bytes).map_err(|_| Unusual)?;
-    let mut reader = Plain { text, at: 0, quotes: Quotes::of(text.as_bytes()), depth: 0 };
+    let mut reader = Plain {
+        text,
+        at: 0,
+        quotes: Quotes::of(text.as_bytes()),
+        depth: 0,
+    };
     let value = read(&mut reader)?;
     reader.skip_blanks();
-    if reader.at == bytes.len() { Ok(value) } else { Err(Unusual) }
+    if reader.at == bytes.len() {
+        Ok(value)
+    } else {
+        Err(Unusual)
+    }
 }
 
 impl<'de> Plain<'de> {
@@ -161,7 +170,11 @@ impl<'de> Plain<'de> {
     /// Enters an object or array.
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(Unusual) } else { Ok(()) }
+        if self.depth > MAX_DEPTH {
+            Err(Unusual)
+        } else {
+            Ok(())
+        }
     }
 
     fn skip(&mut self) -> Result<()> {

@@ -9,13 +9,19 @@ const MAX_DEPTH: usize = 10_000;
 /// # Errors
 /// The message that Go's `json.Unmarshal` returns for a `[]string`.
 pub fn string_list(text: &str) -> Result<Vec<String>, String> {
-    let mut scanner = Scanner { text: text.as_bytes(), at: 0 };
+    let mut scanner = Scanner {
+        text: text.as_bytes(),
+        at: 0,
+    };
     let value = scanner.document()?;
     let elements = match value {
         Value::Null => return Ok(Vec::new()),
         Value::List(elements) => elements,
         other => {
-            return Err(format!("json: cannot unmarshal {} into Go value of type []string", other.kind()));
+            return Err(format!(
+                "json: cannot unmarshal {} into Go value of type []string",
+                other.kind()
+            ));
         }
     };
 
@@ -25,7 +31,10 @@ pub fn string_list(text: &str) -> Result<Vec<String>, String> {
             Value::Null => strings.push(String::new()),
             Value::Text(text) => strings.push(text),
             other => {
-                return Err(format!("json: cannot unmarshal {} into Go value of type string", other.kind()));
+                return Err(format!(
+                    "json: cannot unmarshal {} into Go value of type string",
+                    other.kind()
+                ));
             }
         }
     }
@@ -125,7 +134,11 @@ impl Scanner<'_> {
                     if open.len() >= MAX_DEPTH {
                         return Err("exceeded max depth".to_owned());
                     }
-                    let value = if kind == Open::List { Value::List(Vec::new()) } else { Value::Object };
+                    let value = if kind == Open::List {
+                        Value::List(Vec::new())
+                    } else {
+                        Value::Object
+                    };
                     outermost.get_or_insert(value);
                     if self.is_closed_at_once(kind)? {
                         open.pop();
@@ -387,7 +400,10 @@ mod tests {
             (" [ ] \n", &[]),
             ("null", &[]),
             ("[null]", &[""]),
-            (r#"["\u0041\t\"\ud83d\ude00\ud800x"]"#, &["A\t\"\u{1f600}\u{fffd}x"]),
+            (
+                r#"["\u0041\t\"\ud83d\ude00\ud800x"]"#,
+                &["A\t\"\u{1f600}\u{fffd}x"],
+            ),
         ] {
             assert_eq!(string_list(text).unwrap(), strings, "{text}");
         }
@@ -401,9 +417,15 @@ mod tests {
             ("  ", "unexpected end of JSON input"),
             ("-", "unexpected end of JSON input"),
             ("10.99.3.4", "invalid character '.' after top-level value"),
-            ("fd00::1", "invalid character 'd' in literal false (expecting 'a')"),
+            (
+                "fd00::1",
+                "invalid character 'd' in literal false (expecting 'a')",
+            ),
             ("[\"a\" \"b\"]", "invalid character '\"' after array element"),
-            ("true", "json: cannot unmarshal bool into Go value of type []string"),
+            (
+                "true",
+                "json: cannot unmarshal bool into Go value of type []string",
+            ),
             (r#"["a""#, "unexpected end of JSON input"),
             ("[10.10.0.1]", "invalid character '.' after array element"),
             ("[a]", "invalid character 'a' looking for beginning of value"),
@@ -411,19 +433,46 @@ mod tests {
             (r#"["a"]x"#, "invalid character 'x' after top-level value"),
             ("a,b", "invalid character 'a' looking for beginning of value"),
             ("[nope]", "invalid character 'o' in literal null (expecting 'u')"),
-            ("{}", "json: cannot unmarshal object into Go value of type []string"),
-            (r#""x""#, "json: cannot unmarshal string into Go value of type []string"),
-            ("[1]", "json: cannot unmarshal number into Go value of type string"),
-            ("[[]]", "json: cannot unmarshal array into Go value of type string"),
-            (r#"[{"a":[1,{"b":null}]}]"#, "json: cannot unmarshal object into Go value of type string"),
+            (
+                "{}",
+                "json: cannot unmarshal object into Go value of type []string",
+            ),
+            (
+                r#""x""#,
+                "json: cannot unmarshal string into Go value of type []string",
+            ),
+            (
+                "[1]",
+                "json: cannot unmarshal number into Go value of type string",
+            ),
+            (
+                "[[]]",
+                "json: cannot unmarshal array into Go value of type string",
+            ),
+            (
+                r#"[{"a":[1,{"b":null}]}]"#,
+                "json: cannot unmarshal object into Go value of type string",
+            ),
             (r#"[{"a" 1}]"#, "invalid character '1' after object key"),
-            (r#"[{"a":1 2}]"#, "invalid character '2' after object key:value pair"),
-            (r#"[{a}]"#, "invalid character 'a' looking for beginning of object key string"),
+            (
+                r#"[{"a":1 2}]"#,
+                "invalid character '2' after object key:value pair",
+            ),
+            (
+                r#"[{a}]"#,
+                "invalid character 'a' looking for beginning of object key string",
+            ),
             ("[\"a\n\"]", "invalid character '\\n' in string literal"),
             (r#"["\x"]"#, "invalid character 'x' in string escape code"),
-            (r#"["\u12x"]"#, "invalid character 'x' in \\u hexadecimal character escape"),
+            (
+                r#"["\u12x"]"#,
+                "invalid character 'x' in \\u hexadecimal character escape",
+            ),
             ("[-]", "invalid character ']' in numeric literal"),
-            ("[1.]", "invalid character ']' after decimal point in numeric literal"),
+            (
+                "[1.]",
+                "invalid character ']' after decimal point in numeric literal",
+            ),
             ("[1e]", "invalid character ']' in exponent of numeric literal"),
             ("['a']", "invalid character '\\'' looking for beginning of value"),
         ] {

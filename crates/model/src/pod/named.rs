@@ -28,21 +28,35 @@ impl Named {
         for ip in &parts.status_ips {
             self.add_list("status.podIPs", ip, evidence::STATUS);
         }
-        let ips = parts.cni_ips.filter(|ips| !ips.is_empty()).or(parts.cni_ip).unwrap_or("");
+        let ips = parts
+            .cni_ips
+            .filter(|ips| !ips.is_empty())
+            .or(parts.cni_ip)
+            .unwrap_or("");
         self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
-        self.add_list("vpc.amazonaws.com/pod-ips", parts.aws_ips.unwrap_or(""), evidence::AWS);
+        self.add_list(
+            "vpc.amazonaws.com/pod-ips",
+            parts.aws_ips.unwrap_or(""),
+            evidence::AWS,
+        );
         let annotations = &parts.request.annotations;
         self.add_strings(&annotations.no_ipam, evidence::NO_IPAM);
         self.add_strings(&annotations.floating, evidence::FLOATING);
         self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
-        self.add_json("k8s.v1.cni.cncf.io/networks-status", parts.networks_status, ips_of);
+        self.add_json(
+            "k8s.v1.cni.cncf.io/networks-status",
+            parts.networks_status,
+            ips_of,
+        );
     }
 
     fn add_list(&mut self, field: &str, list: &str, by: u8) {
         for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
             match cidr::parse_address(text) {
                 Some(address) => self.add(address, by),
-                None => self.defects.push(FieldDefect::new(field, format!("{text:?} is not an address"))),
+                None => self
+                    .defects
+                    .push(FieldDefect::new(field, format!("{text:?} is not an address"))),
             }
         }
     }
@@ -53,17 +67,27 @@ impl Named {
         json: Option<&str>,
         read: fn(&serde_json::Value) -> Vec<(String, u8)>,
     ) {
-        let Some(json) = json.filter(|j| !j.trim().is_empty()) else { return };
+        let Some(json) = json.filter(|j| !j.trim().is_empty()) else {
+            return;
+        };
         match serde_json::from_str(json) {
-            Ok(value) => read(&value).iter().for_each(|(text, by)| self.add_list(field, text, *by)),
-            Err(error) => self.defects.push(FieldDefect::new(field, format!("not JSON: {error}"))),
+            Ok(value) => read(&value)
+                .iter()
+                .for_each(|(text, by)| self.add_list(field, text, *by)),
+            Err(error) => self
+                .defects
+                .push(FieldDefect::new(field, format!("not JSON: {error}"))),
         }
     }
 
     /// Adds the addresses in a JSON list of a pod's request. Calico refuses the pod if the list is invalid, so only valid
     /// addresses are in use.
     fn add_strings(&mut self, json: &str, by: u8) {
-        let texts = if json.is_empty() { Vec::new() } else { string_list(json).unwrap_or_default() };
+        let texts = if json.is_empty() {
+            Vec::new()
+        } else {
+            string_list(json).unwrap_or_default()
+        };
         for address in texts.iter().filter_map(|text| cidr::parse_address(text)) {
             self.add(address, by);
         }
@@ -88,14 +112,20 @@ impl Named {
         }
         if self.positions.is_empty() {
             let known = self.addresses.iter().enumerate();
-            self.positions = known.map(|(position, (address, _))| (*address, position)).collect();
+            self.positions = known
+                .map(|(position, (address, _))| (*address, position))
+                .collect();
         }
         self.positions.get(&address).copied()
     }
 }
 
 fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
-    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|v| v.as_str().map(str::to_owned))
 }
 
 /// The `ips` of every object in a JSON list. The default network's entry repeats the pod's addresses.
@@ -105,5 +135,7 @@ fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
         Some(true) => evidence::NETWORK_STATUS,
         _ => evidence::NETWORK_STATUS | evidence::SECONDARY,
     };
-    networks.flat_map(|network| texts(&network["ips"]).map(move |text| (text, by(network)))).collect()
+    networks
+        .flat_map(|network| texts(&network["ips"]).map(move |text| (text, by(network))))
+        .collect()
 }

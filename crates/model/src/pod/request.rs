@@ -35,7 +35,10 @@ pub struct PodRequest {
 
 impl From<Annotations> for PodRequest {
     fn from(annotations: Annotations) -> Self {
-        Self { annotations, ..Self::default() }
+        Self {
+            annotations,
+            ..Self::default()
+        }
     }
 }
 

@@ -147,7 +147,9 @@ fn skip_blanks(text: &str) -> &str {
 fn word_operator(text: &str) -> Option<(Token, &str)> {
     WORDS.iter().find_map(|(parts, token)| {
         let (last, before) = parts.split_last()?;
-        let rest = before.iter().try_fold(text, |rest, part| rest.strip_prefix(part).map(skip_blanks))?;
+        let rest = before
+            .iter()
+            .try_fold(text, |rest, part| rest.strip_prefix(part).map(skip_blanks))?;
         let rest = rest.strip_prefix(last)?;
         (!rest.starts_with(is_label_char)).then(|| (token.clone(), rest))
     })

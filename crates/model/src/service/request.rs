@@ -87,7 +87,10 @@ impl ServiceRequest {
             let read = |text| named_pools(text, pools, is_v4).map_err(unreadable);
             text.as_deref().map(read).transpose()
         };
-        let unreadable = |calico| Unreadable { field: ADDRESSES, calico };
+        let unreadable = |calico| Unreadable {
+            field: ADDRESSES,
+            calico,
+        };
         Ok(Wishes {
             pools_v4: pools_of(&self.pools_v4, POOLS_V4, true)?,
             pools_v6: pools_of(&self.pools_v6, POOLS_V6, false)?,
@@ -179,11 +182,16 @@ mod tests {
         };
         let wishes = |request: ServiceRequest| request.wishes(&[&v4, &v6]).map_err(|error| error.to_string());
         let both = wishes(request(r#"["lb4", "10.98.0.0/24"]"#, Some(r#"["lb6"]"#))).unwrap();
-        let of_v4: Vec<IpNet> = ["10.99.0.0/22", "10.98.0.0/24"].map(|cidr| cidr.parse().unwrap()).into();
+        let of_v4: Vec<IpNet> = ["10.99.0.0/22", "10.98.0.0/24"]
+            .map(|cidr| cidr.parse().unwrap())
+            .into();
         assert_eq!((both.pools_v4, both.pools_v6), (Some(of_v4), Some(vec![v6.cidr])));
         assert_eq!(wishes(request("null", None)).unwrap().pools_v4, Some(Vec::new()));
         for (text, error) in [
-            (r#"["nope"]"#, r#"error parsing pool "nope": invalid CIDR address: nope"#),
+            (
+                r#"["nope"]"#,
+                r#"error parsing pool "nope": invalid CIDR address: nope"#,
+            ),
             (r#"["lb6"]"#, r#""fd99::" isn't a IPv4 address"#),
             ("lb4", "invalid character 'l' looking for beginning of value"),
             ("", "unexpected end of JSON input"),
@@ -191,25 +199,43 @@ mod tests {
             assert_eq!(wishes(request(text, None)), Err(error.to_owned()), "{text}");
         }
         let wrong = request("[]", Some(r#"["lb4"]"#)).wishes(&[&v4]).unwrap_err();
-        assert_eq!((wrong.field, wrong.calico.as_str()), (POOLS_V6, "\"10.99.0.0\" isn't a IPv6 address"));
+        assert_eq!(
+            (wrong.field, wrong.calico.as_str()),
+            (POOLS_V6, "\"10.99.0.0\" isn't a IPv6 address")
+        );
     }
 
     #[test]
     fn a_service_names_at_most_one_address_of_each_family() {
         let wishes = |text: &str| {
             let addresses = Some(text.to_owned());
-            ServiceRequest { addresses, ..ServiceRequest::default() }
-                .wishes(&[])
-                .map(|wishes| wishes.addresses)
+            ServiceRequest {
+                addresses,
+                ..ServiceRequest::default()
+            }
+            .wishes(&[])
+            .map(|wishes| wishes.addresses)
         };
         let read = |texts: &[&str]| Ok(texts.iter().map(|text| text.parse().unwrap()).collect());
-        assert_eq!(wishes(r#"["10.9.0.1", "fd99::1"]"#), read(&["10.9.0.1", "fd99::1"]));
+        assert_eq!(
+            wishes(r#"["10.9.0.1", "fd99::1"]"#),
+            read(&["10.9.0.1", "fd99::1"])
+        );
         assert_eq!(wishes(r#"["::ffff:10.9.0.1"]"#), read(&["10.9.0.1"]));
         assert_eq!(wishes("[]"), read(&[]));
-        assert_eq!(wishes(r#"["x"]"#).unwrap_err().calico, "could not parse x as a valid IP address");
+        assert_eq!(
+            wishes(r#"["x"]"#).unwrap_err().calico,
+            "could not parse x as a valid IP address"
+        );
         let two = wishes(r#"["10.9.0.1", "10.9.0.2"]"#).unwrap_err().calico;
         assert!(two.ends_with("Received 2 ipv4 and 0 ipv6 addresses"), "{two}");
-        let field = ServiceRequest { spec_address: "x".into(), ..ServiceRequest::default() };
-        assert_eq!(field.spec_wish().unwrap_err().calico, "invalid IP in spec.loadBalancerIP: x");
+        let field = ServiceRequest {
+            spec_address: "x".into(),
+            ..ServiceRequest::default()
+        };
+        assert_eq!(
+            field.spec_wish().unwrap_err().calico,
+            "invalid IP in spec.loadBalancerIP: x"
+        );
     }
 }

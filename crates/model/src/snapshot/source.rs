@@ -36,7 +36,9 @@ pub enum Source {
 impl Source {
     /// All sources except [`Self::KubernetesNodes`] and [`Self::Namespaces`].
     pub fn all() -> impl Iterator<Item = Self> {
-        ETCD_SOURCES.into_iter().chain([Self::Pods, Self::Services, Self::Machines])
+        ETCD_SOURCES
+            .into_iter()
+            .chain([Self::Pods, Self::Services, Self::Machines])
     }
 }
 
@@ -107,7 +109,11 @@ impl<'de> serde::Deserialize<'de> for Coverage {
     /// Reads the form in which exports contain the coverage.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Ok(if text == "read" { Self::Read } else { Self::Skipped(WhySkipped::parse(&text)) })
+        Ok(if text == "read" {
+            Self::Read
+        } else {
+            Self::Skipped(WhySkipped::parse(&text))
+        })
     }
 }
 
@@ -122,10 +128,14 @@ impl WhySkipped {
             Self::NotInCalico2,
             Self::NotNeeded,
         ];
-        let not_installed =
-            || text.strip_suffix(NOT_INSTALLED).map(|name| Self::NotInstalled(name.to_owned()));
+        let not_installed = || {
+            text.strip_suffix(NOT_INSTALLED)
+                .map(|name| Self::NotInstalled(name.to_owned()))
+        };
         let known = known.into_iter().find(|reason| reason.to_string() == text);
-        known.or_else(not_installed).unwrap_or_else(|| Self::Other(text.to_owned()))
+        known
+            .or_else(not_installed)
+            .unwrap_or_else(|| Self::Other(text.to_owned()))
     }
 }
 

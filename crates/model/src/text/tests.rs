@@ -11,7 +11,10 @@ fn a_handle_takes_less_than_half_its_length() {
     assert!(text.as_ref().starts_with("k8s-pod-network."));
     assert!(!text.as_ref().starts_with("lb-"));
     assert!(matches!(text.as_ref().plain(), Cow::Owned(plain) if plain == id));
-    assert!(matches!(Text::new("web-0").as_ref().plain(), Cow::Borrowed("web-0")));
+    assert!(matches!(
+        Text::new("web-0").as_ref().plain(),
+        Cow::Borrowed("web-0")
+    ));
 }
 
 #[test]
@@ -31,7 +34,11 @@ fn the_cut_is_before_the_first_carriage_return() {
         "a.0d0d0d0d0d0d0d0d0d0d0d0d",
     ] {
         let text = Text::new(&format!("{head}\r\neth0\r"));
-        assert_eq!(text.as_ref().cut_at_carriage_return(), Text::new(head).as_ref(), "{head}");
+        assert_eq!(
+            text.as_ref().cut_at_carriage_return(),
+            Text::new(head).as_ref(),
+            "{head}"
+        );
         assert!(text.as_ref().has_carriage_return());
         assert!(!Text::new(head).as_ref().has_carriage_return());
     }

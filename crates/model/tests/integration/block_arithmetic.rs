@@ -13,12 +13,24 @@ use serde_json::Value;
 /// One block update.
 #[derive(Clone, Debug)]
 enum Operation {
-    Assign { ordinal: u32, owner: u8 },
-    AutoAssign { count: usize, owner: u8, reserved: Vec<u32> },
+    Assign {
+        ordinal: u32,
+        owner: u8,
+    },
+    AutoAssign {
+        count: usize,
+        owner: u8,
+        reserved: Vec<u32>,
+    },
     Release(Vec<u32>),
     Cool(Vec<u32>),
-    CollectCooled { seconds: i64 },
-    SetAttribute { ordinal: u32, owner: u8 },
+    CollectCooled {
+        seconds: i64,
+    },
+    SetAttribute {
+        ordinal: u32,
+        owner: u8,
+    },
     SetOwner(u8),
     ClearOwner,
     Touch,
@@ -71,9 +83,18 @@ struct Expected {
 impl Expected {
     fn new(size: u32, windows: bool, sequence: u64) -> Self {
         let is_reserved = |o: &u32| windows && (*o < 3 || *o == size - 1);
-        let held = (0..size).filter(is_reserved).map(|o| (o, (Slot::Windows, None))).collect();
+        let held = (0..size)
+            .filter(is_reserved)
+            .map(|o| (o, (Slot::Windows, None)))
+            .collect();
         let free = (0..size).filter(|o| !is_reserved(o)).collect();
-        Self { size, held, free, owner: None, sequence }
+        Self {
+            size,
+            held,
+            free,
+            owner: None,
+            sequence,
+        }
     }
 
     /// Applies an operation. If anything changed, the sequence number rises by one.
@@ -81,23 +102,37 @@ impl Expected {
         let changed = match operation {
             Operation::Assign { ordinal, owner } => {
                 let free = self.free.iter().position(|o| o == ordinal);
-                free.map(|at| self.free.remove(at)).is_some_and(|o| self.hold(o, Slot::Owner(*owner)))
+                free.map(|at| self.free.remove(at))
+                    .is_some_and(|o| self.hold(o, Slot::Owner(*owner)))
             }
-            Operation::AutoAssign { count, owner, reserved } => {
+            Operation::AutoAssign {
+                count,
+                owner,
+                reserved,
+            } => {
                 let open = self.free.iter().copied().filter(|o| !reserved.contains(o));
                 let taken: Vec<u32> = open.take(*count).collect();
                 self.free.retain(|o| !taken.contains(o));
-                taken.iter().fold(false, |_, o| self.hold(*o, Slot::Owner(*owner)))
+                taken
+                    .iter()
+                    .fold(false, |_, o| self.hold(*o, Slot::Owner(*owner)))
             }
             Operation::Release(ordinals) => self.release(ordinals.iter().copied().collect()),
             Operation::Cool(ordinals) => {
                 let cooled: BTreeSet<u32> = ordinals.iter().copied().filter(|o| self.can_cool(*o)).collect();
-                cooled.iter().fold(false, |_, o| self.hold(*o, Slot::Cooling(now)))
+                cooled
+                    .iter()
+                    .fold(false, |_, o| self.hold(*o, Slot::Cooling(now)))
             }
             Operation::CollectCooled { seconds } => {
                 let limit = SignedDuration::from_secs(*seconds);
                 let over = |h: &Slot| matches!(h, Slot::Cooling(at) if now.duration_since(*at) > limit);
-                let expired = self.held.iter().filter(|(_, (h, _))| over(h)).map(|(o, _)| *o).collect();
+                let expired = self
+                    .held
+                    .iter()
+                    .filter(|(_, (h, _))| over(h))
+                    .map(|(o, _)| *o)
+                    .collect();
                 self.release(expired)
             }
             Operation::SetAttribute { ordinal, owner } => {
@@ -123,11 +158,16 @@ impl Expected {
     }
 
     fn can_cool(&self, ordinal: u32) -> bool {
-        self.held.get(&ordinal).is_some_and(|(held, _)| !matches!(held, Slot::Cooling(_)))
+        self.held
+            .get(&ordinal)
+            .is_some_and(|(held, _)| !matches!(held, Slot::Cooling(_)))
     }
 
     fn release(&mut self, ordinals: BTreeSet<u32>) -> bool {
-        let freed: Vec<u32> = ordinals.into_iter().filter(|o| self.held.remove(o).is_some()).collect();
+        let freed: Vec<u32> = ordinals
+            .into_iter()
+            .filter(|o| self.held.remove(o).is_some())
+            .collect();
         self.free.extend(&freed);
         !freed.is_empty()
     }
@@ -158,7 +198,10 @@ impl Expected {
             }
         }
         prop_assert_eq!(used, (0..attributes.len()).collect(), "every record is used");
-        prop_assert_eq!(printed["sequenceNumberForAllocation"].as_object().unwrap(), &numbers);
+        prop_assert_eq!(
+            printed["sequenceNumberForAllocation"].as_object().unwrap(),
+            &numbers
+        );
         Ok(())
     }
 }
@@ -179,7 +222,10 @@ fn record(owner: u8) -> Attribute {
         return Attribute::default();
     }
     let pod = format!("pod-{owner}");
-    Attribute::new(Some(&format!("net.{owner}")), [("node", "node-1"), ("pod", pod.as_str())])
+    Attribute::new(
+        Some(&format!("net.{owner}")),
+        [("node", "node-1"), ("pod", pod.as_str())],
+    )
 }
 
 fn perform(block: &mut Block, operation: &Operation, now: Timestamp) {
@@ -187,7 +233,11 @@ fn perform(block: &mut Block, operation: &Operation, now: Timestamp) {
     block.update(|edit| match operation {
         // The result is ignored, since comparing the block shows whether the ordinal was free.
         Operation::Assign { ordinal, owner } => drop(edit.assign(*ordinal, &record(*owner))),
-        Operation::AutoAssign { count, owner, reserved } => {
+        Operation::AutoAssign {
+            count,
+            owner,
+            reserved,
+        } => {
             let is_reserved =
                 |a| calipam_model::cidr::ordinal_of(cidr, a).is_some_and(|o| reserved.contains(&o));
             drop(edit.auto_assign(*count, &record(*owner), is_reserved));
@@ -207,9 +257,12 @@ fn perform(block: &mut Block, operation: &Operation, now: Timestamp) {
 
 fn run(cidr: &str, windows: bool, operations: &[Operation]) -> Result<(), TestCaseError> {
     let cidr: IpNet = cidr.parse().unwrap();
-    let mut block =
-        if windows { Block::new_windows(cidr, None, start()) } else { Block::new(cidr, None, start()) }
-            .unwrap();
+    let mut block = if windows {
+        Block::new_windows(cidr, None, start())
+    } else {
+        Block::new(cidr, None, start())
+    }
+    .unwrap();
     let mut expected = Expected::new(block.size(), windows, start().as_nanosecond() as u64);
     for (second, operation) in (1..).zip(operations) {
         let now = start() + SignedDuration::from_secs(second);
@@ -220,7 +273,10 @@ fn run(cidr: &str, windows: bool, operations: &[Operation]) -> Result<(), TestCa
         match BlockContent::parse(&printed).unwrap() {
             BlockContent::Sound(read) => prop_assert_eq!(&*read, &block),
             BlockContent::Corrupt(broken) => {
-                return Err(TestCaseError::fail(format!("{operation:?}: {:?}", broken.problems)));
+                return Err(TestCaseError::fail(format!(
+                    "{operation:?}: {:?}",
+                    broken.problems
+                )));
             }
         }
     }
@@ -251,7 +307,10 @@ fn attributes_are_null_until_the_first_assignment() {
         serde_json::to_value(&block).unwrap()["attributes"].clone()
     };
     assert_eq!(records(&|edit| edit.touch()), Value::Null);
-    assert_eq!(records(&|edit| edit.assign(1, &record(0)).unwrap()), serde_json::json!([{}]));
+    assert_eq!(
+        records(&|edit| edit.assign(1, &record(0)).unwrap()),
+        serde_json::json!([{}])
+    );
     assert_eq!(records(&|edit| drop(edit.release(&[1]))), serde_json::json!([]));
     assert_eq!(records(&|edit| edit.touch()), serde_json::json!([]));
 }
@@ -273,8 +332,18 @@ fn editing_a_record_changes_all_its_ordinals_but_no_sequence_number() {
     block.update(|edit| edit.auto_assign(2, &record(1), |_| false));
     block.update(|edit| edit.assign(3, &record(2))).unwrap();
     let numbers = [0, 1, 3].map(|ordinal| block.sequence_of(ordinal));
-    block.update(|edit| edit.edit_record(1, |record| record.owner = None)).unwrap();
-    let owners = [0, 1, 3].map(|o| block.allocation(o).unwrap().attribute.to_attribute().owner.is_some());
+    block
+        .update(|edit| edit.edit_record(1, |record| record.owner = None))
+        .unwrap();
+    let owners = [0, 1, 3].map(|o| {
+        block
+            .allocation(o)
+            .unwrap()
+            .attribute
+            .to_attribute()
+            .owner
+            .is_some()
+    });
     assert_eq!(owners, [false, false, true]);
     assert_eq!(numbers, [0, 1, 3].map(|ordinal| block.sequence_of(ordinal)));
     assert!(block.update(|edit| edit.edit_record(2, |_| {})).is_err());
@@ -320,7 +389,10 @@ fn windows_blocks_have_room_for_the_reserved_ordinals() {
 fn only_a_node_is_a_host() {
     assert_eq!(BlockOwner::parse("host:node-1").host(), Some("node-1"));
     assert!(
-        ["virtual:lb", "node-1", "ipip:node-1"].map(BlockOwner::parse).iter().all(|o| o.host().is_none())
+        ["virtual:lb", "node-1", "ipip:node-1"]
+            .map(BlockOwner::parse)
+            .iter()
+            .all(|o| o.host().is_none())
     );
 }
 

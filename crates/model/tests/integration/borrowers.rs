@@ -22,7 +22,11 @@ fn parse(json: &str, detail: RecordDetail) -> Result<BlockContent, DecodeError> 
 /// Reads the block with both JSON readers, and expects the same result.
 fn read(json: &str, detail: RecordDetail) -> Block {
     let general = parse(json, detail).unwrap();
-    assert_eq!(parse(&json.replace('\n', " "), detail).as_ref(), Ok(&general), "{json}");
+    assert_eq!(
+        parse(&json.replace('\n', " "), detail).as_ref(),
+        Ok(&general),
+        "{json}"
+    );
     match general {
         BlockContent::Sound(block) => *block,
         BlockContent::Corrupt(block) => panic!("{:?}", block.problems),
@@ -53,7 +57,10 @@ fn records_of_the_owner_are_merged_and_others_are_read_in_full() {
     }
     assert_eq!(says(&reduced, 1), some(["net.b", "node-2", "web-1"]));
     assert_eq!(reduced.attributes().count(), 2);
-    assert_eq!((reduced.allocated(), reduced.free(), reduced.sequence()), (3, [3].as_slice(), 9));
+    assert_eq!(
+        (reduced.allocated(), reduced.free(), reduced.sequence()),
+        (3, [3].as_slice(), 9)
+    );
     assert!(reduced.allocations().all(|allocation| allocation.sequence == 0));
 }
 
@@ -63,12 +70,23 @@ fn the_one_record_has_the_newest_time() {
         let time = format!("2026-05-01 10:12:{time} +0000 UTC");
         format!(r#"{{"handle_id":"net.a","secondary":{{"node":"node-1","timestamp":"{time}"}}}}"#)
     };
-    for (times, newest) in
-        [(["00", "01.5"], "01.5"), (["01.5", "01.25"], "01.5"), (["01", "01.001"], "01.001")]
-    {
+    for (times, newest) in [
+        (["00", "01.5"], "01.5"),
+        (["01.5", "01.25"], "01.5"),
+        (["01", "01.001"], "01.001"),
+    ] {
         let records = [at(times[0]), at(times[1]), OWN.to_owned()].join(",");
-        let reduced = read(&block(r#""affinity":"host:node-1","#, &records, ""), RecordDetail::Borrowers);
-        let found = reduced.allocation(0).unwrap().attribute.get("timestamp").unwrap().to_string();
+        let reduced = read(
+            &block(r#""affinity":"host:node-1","#, &records, ""),
+            RecordDetail::Borrowers,
+        );
+        let found = reduced
+            .allocation(0)
+            .unwrap()
+            .attribute
+            .get("timestamp")
+            .unwrap()
+            .to_string();
         assert_eq!(found, format!("2026-05-01 10:12:{newest} +0000 UTC"));
         assert_eq!(reduced.attributes().count(), 1);
     }
@@ -89,7 +107,10 @@ fn records_with_more_fields_are_read_in_full() {
         r#"{"secondary":{"node":"node-1"},"secondary":{"node":"node-2"}}"#.to_owned(),
     ] {
         let json = block(r#""affinity":"host:node-1","#, &[OWN, &record, OWN].join(","), "");
-        let (reduced, full) = (read(&json, RecordDetail::Borrowers), read(&json, RecordDetail::Full));
+        let (reduced, full) = (
+            read(&json, RecordDetail::Borrowers),
+            read(&json, RecordDetail::Full),
+        );
         let whole = |block: &Block| block.allocation(1).unwrap().attribute.to_attribute();
         assert_eq!(whole(&reduced), whole(&full), "{record}");
     }
@@ -147,8 +168,16 @@ fn all_records_are_read_in_full_unless_a_node_is_known_as_the_owner() {
         (r#""affinity":"host:node-1","#, r#""AFFINITY":"","#),
     ] {
         let json = block(before, &records, after);
-        let (reduced, full) = (read(&json, RecordDetail::Borrowers), read(&json, RecordDetail::Full));
-        let whole = |block: &Block| block.attributes().map(AttributeRef::to_attribute).collect::<Vec<_>>();
+        let (reduced, full) = (
+            read(&json, RecordDetail::Borrowers),
+            read(&json, RecordDetail::Full),
+        );
+        let whole = |block: &Block| {
+            block
+                .attributes()
+                .map(AttributeRef::to_attribute)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(whole(&reduced), whole(&full), "{json}");
     }
 }
@@ -162,7 +191,10 @@ fn reduced_and_full_reads_find_the_same_problems() {
             match (BlockContent::parse_with(&value, RecordDetail::Borrowers), full) {
                 (Ok(BlockContent::Sound(reduced)), Ok(BlockContent::Sound(full))) => {
                     assert_eq!((reduced.cidr(), reduced.owner()), (full.cidr(), full.owner()));
-                    assert_eq!((reduced.allocated(), reduced.free()), (full.allocated(), full.free()));
+                    assert_eq!(
+                        (reduced.allocated(), reduced.free()),
+                        (full.allocated(), full.free())
+                    );
                     let nodes = |block: &Block| {
                         let nodes = block
                             .allocations()

@@ -12,7 +12,9 @@ type NewValue = Option<(Vec<u8>, i64)>;
 /// Builds a snapshot from all entries.
 fn whole(entries: &BTreeMap<Vec<u8>, (Vec<u8>, i64)>) -> Snapshot {
     let mut snapshot = Snapshot::default();
-    entries.iter().for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
+    entries
+        .iter()
+        .for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot
 }
@@ -27,7 +29,10 @@ fn values() -> Vec<(Vec<u8>, Vec<u8>)> {
     let resource = "/calico/resources/v3/projectcalico.org";
     for (key, value) in [
         (format!("{resource}/ipamconfigurations/other"), r#"{"spec":{}}"#),
-        (format!("{resource}/ipreservations/r"), r#"{"spec":{"reservedCIDRs":[]}}"#),
+        (
+            format!("{resource}/ipreservations/r"),
+            r#"{"spec":{"reservedCIDRs":[]}}"#,
+        ),
         ("/calico/ipam/v2/@/odd".to_owned(), ""),
     ] {
         all.push((key.into_bytes(), value.into()));
@@ -48,7 +53,11 @@ fn change_entries_gives_the_same_snapshot_as_a_full_read() {
                 entries.remove(&key);
                 changes.insert(key, None);
             } else {
-                let value = if random.below(5) == 0 { b"broken".to_vec() } else { value };
+                let value = if random.below(5) == 0 {
+                    b"broken".to_vec()
+                } else {
+                    value
+                };
                 entries.insert(key.clone(), (value.clone(), revision));
                 changes.insert(key, Some((value, revision)));
             }

@@ -59,9 +59,14 @@ fn the_block_of_the_facts_says_the_same_when_printed() {
         "sequenceNumberForAllocation",
         "deleted",
     ] {
-        at += text[at..].find(&format!("\"{field}\":")).unwrap_or_else(|| panic!("{field} is out of order"));
+        at += text[at..]
+            .find(&format!("\"{field}\":"))
+            .unwrap_or_else(|| panic!("{field} is out of order"));
     }
-    assert!(!text.contains(", ") && !text.contains(": "), "Calico writes no spaces between fields");
+    assert!(
+        !text.contains(", ") && !text.contains(": "),
+        "Calico writes no spaces between fields"
+    );
 }
 
 #[test]
@@ -70,12 +75,18 @@ fn the_block_of_the_facts_reads_as_the_facts_explain_it() {
     assert_eq!(block.free(), [4, 5, 6, 7, 2]);
     assert_eq!(block.owner(), Some(&BlockOwner::Host("node-1".into())));
     let tunnel = block.allocation(0).unwrap();
-    assert_eq!((tunnel.address.to_string().as_str(), tunnel.sequence), ("10.244.1.0", 1777630272123456789));
+    assert_eq!(
+        (tunnel.address.to_string().as_str(), tunnel.sequence),
+        ("10.244.1.0", 1777630272123456789)
+    );
     let cooling = block.allocation_of("10.244.1.3".parse().unwrap()).unwrap();
     assert!(cooling.attribute.is_cooling());
     let pod = block.allocation(1).unwrap().attribute;
     assert_eq!(pod.get("pod").unwrap().to_string(), "nginx-6799fc88d8-abcde");
-    assert_eq!(pod.allocated_at().unwrap().as_nanosecond() % 1_000_000_000, 123_456_789);
+    assert_eq!(
+        pod.allocated_at().unwrap().as_nanosecond() % 1_000_000_000,
+        123_456_789
+    );
 }
 
 #[test]
@@ -115,7 +126,11 @@ fn the_oldest_owner_field_is_no_owner_and_stays_where_it_is() {
 #[test]
 fn affinities_say_the_same_when_printed() {
     let cidr = "10.244.1.0/29".parse().unwrap();
-    let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
+    let key = AffinityKey {
+        kind: AffinityType::Host,
+        node: "node-1".into(),
+        cidr,
+    };
     for name in ["affinity", "affinity-pending-deletion"] {
         let affinity = Affinity::parse(key.clone(), &fixture(name)).unwrap();
         assert_eq!(printed(&affinity), value(name), "{name}");
@@ -142,7 +157,10 @@ fn configuration_reads_as_the_facts_explain_it() {
     let key = "/calico/ipam/v2/config";
     let config = read(key, "ipam-config").ipam_config.unwrap();
     let resource = format!("{RESOURCES}/ipamconfigurations/default");
-    assert_eq!(read(&resource, "ipam-configuration").ipam_configuration, Some(config));
+    assert_eq!(
+        read(&resource, "ipam-configuration").ipam_configuration,
+        Some(config)
+    );
     assert!(config.strict_affinity && config.auto_allocate_blocks && config.keeps_addresses_of_machines());
     assert_eq!((config.block_limit(), config.cooldown_seconds), (4, 30));
     // The key exists, but its value lacks the field, so automatic allocation is off.
@@ -155,10 +173,18 @@ fn configuration_reads_as_the_facts_explain_it() {
 fn pools_and_reservations_read() {
     let snapshot = read(&format!("{RESOURCES}/ippools/default-ipv4-ippool"), "pool");
     let pool = &snapshot.pools[0].value;
-    assert_eq!((pool.cidr.to_string().as_str(), pool.block_size), ("10.244.0.0/16", 26));
+    assert_eq!(
+        (pool.cidr.to_string().as_str(), pool.block_size),
+        ("10.244.0.0/16", 26)
+    );
     assert!(pool.is_enabled() && pool.automatic);
     let snapshot = read(&format!("{RESOURCES}/ipreservations/infra"), "reservation");
-    let cidrs: Vec<String> = snapshot.reservations[0].value.cidrs.iter().map(ToString::to_string).collect();
+    let cidrs: Vec<String> = snapshot.reservations[0]
+        .value
+        .cidrs
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(cidrs, ["10.244.0.1/32", "10.244.7.0/24", "fd00:10:244::/120"]);
 }
 
@@ -174,7 +200,10 @@ fn the_node_has_all_five_tunnels() {
         (TunnelKind::Wireguard, "10.244.1.3"),
         (TunnelKind::WireguardV6, "fd00:10:244::3"),
     ];
-    assert_eq!(tunnels, expected.map(|(kind, address)| (kind, address.to_owned())));
+    assert_eq!(
+        tunnels,
+        expected.map(|(kind, address)| (kind, address.to_owned()))
+    );
     assert_eq!(node.kubernetes_name.as_deref(), Some("node-1"));
 }
 
@@ -183,7 +212,10 @@ fn the_endpoint_says_who_uses_which_address() {
     let key = format!("{RESOURCES}/workloadendpoints/default/node--1-k8s-nginx--6799fc88d8--abcde-eth0");
     let snapshot = read(&key, "workload-endpoint");
     let endpoint = &snapshot.endpoints[0].value;
-    assert_eq!(endpoint.addresses().collect::<Vec<_>>(), ["10.244.1.1".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(
+        endpoint.addresses().collect::<Vec<_>>(),
+        ["10.244.1.1".parse::<std::net::IpAddr>().unwrap()]
+    );
     assert_eq!(endpoint.pod().to_string(), "nginx-6799fc88d8-abcde");
     assert_eq!(endpoint.container_id().to_string().len(), 64);
 }
@@ -195,7 +227,9 @@ fn cluster_information_and_controllers_read() {
     assert_eq!(cluster.guid, "0f0e1d2c3b4a59687786951423324150");
     assert_eq!(cluster.datastore_ready, Some(true));
     let key = format!("{RESOURCES}/kubecontrollersconfigurations/default");
-    let config = read(&key, "kube-controllers-configuration").kube_controllers.unwrap();
+    let config = read(&key, "kube-controllers-configuration")
+        .kube_controllers
+        .unwrap();
     assert_eq!(config.leak_grace_period.unwrap().as_mins(), 15);
     assert!(config.assign_ips.is_some());
 }
@@ -206,7 +240,9 @@ fn no_fixture_is_left_out() {
     let source = include_str!("facts.rs");
     for entry in fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let Some(name) = name.strip_suffix(".json") else { continue };
+        let Some(name) = name.strip_suffix(".json") else {
+            continue;
+        };
         assert!(source.contains(&format!("\"{name}\"")), "no test reads {name}");
     }
 }

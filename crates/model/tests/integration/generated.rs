@@ -11,14 +11,19 @@ use calipam_testkit::rounds;
 use serde_json::Value;
 
 fn clusters() -> Vec<Cluster> {
-    (0..rounds(3)).map(|seed| Cluster::all_faults(ClusterSpec::new(seed), 1)).collect()
+    (0..rounds(3))
+        .map(|seed| Cluster::all_faults(ClusterSpec::new(seed), 1))
+        .collect()
 }
 
 /// Converts a block to the current format: without the nulls of earlier releases, and with fields that they omitted.
 fn as_written_today(mut block: Value) -> Value {
     let fields = block.as_object_mut().unwrap();
     for attribute in fields["attributes"].as_array_mut().unwrap() {
-        attribute.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        attribute
+            .as_object_mut()
+            .unwrap()
+            .retain(|_, value| !value.is_null());
     }
     fields.entry("sequenceNumberForAllocation").or_insert(Value::Null);
     fields.entry("sequenceNumber").or_insert(0.into());
@@ -34,7 +39,10 @@ fn blocks_come_back_byte_for_byte() {
             let read = BlockContent::parse(&value).unwrap();
             let printed = serde_json::to_vec(read.sound().unwrap()).unwrap();
             if block.era == wire::Era::Current {
-                assert_eq!(String::from_utf8(printed).unwrap(), String::from_utf8(value).unwrap());
+                assert_eq!(
+                    String::from_utf8(printed).unwrap(),
+                    String::from_utf8(value).unwrap()
+                );
             } else {
                 let printed: Value = serde_json::from_slice(&printed).unwrap();
                 assert_eq!(printed, as_written_today(serde_json::from_slice(&value).unwrap()));
@@ -48,7 +56,9 @@ fn keys_handles_and_affinities_come_back() {
     for cluster in clusters() {
         let mut seen = [0; 3];
         cluster.for_each_entry(|path, value| {
-            let Some(path) = std::str::from_utf8(path).ok() else { return };
+            let Some(path) = std::str::from_utf8(path).ok() else {
+                return;
+            };
             let Ok(Some(key)) = Key::parse(path) else { return };
             if key.to_string() != path {
                 // The test `keys_that_are_not_canonical_are_defects` covers these keys.
@@ -57,11 +67,15 @@ fn keys_handles_and_affinities_come_back() {
             let printed = match key {
                 Key::Handle(id) => {
                     seen[0] += 1;
-                    Handle::parse(&id, value).ok().map(|h| serde_json::to_vec(&h).unwrap())
+                    Handle::parse(&id, value)
+                        .ok()
+                        .map(|h| serde_json::to_vec(&h).unwrap())
                 }
                 Key::Affinity(key) if value.len() > 2 => {
                     seen[1] += 1;
-                    Affinity::parse(key, value).ok().map(|a| serde_json::to_vec(&a).unwrap())
+                    Affinity::parse(key, value)
+                        .ok()
+                        .map(|a| serde_json::to_vec(&a).unwrap())
                 }
                 _ => {
                     seen[2] += 1;
@@ -69,8 +83,10 @@ fn keys_handles_and_affinities_come_back() {
                 }
             };
             if let Some(printed) = printed {
-                let (a, b): (Value, Value) =
-                    (serde_json::from_slice(&printed).unwrap(), serde_json::from_slice(value).unwrap());
+                let (a, b): (Value, Value) = (
+                    serde_json::from_slice(&printed).unwrap(),
+                    serde_json::from_slice(value).unwrap(),
+                );
                 assert_eq!(a, without_null(b), "{path}");
             }
         });
@@ -94,7 +110,10 @@ fn keys_that_are_not_canonical_are_defects() {
             if let (true, Some(defect)) = (is_strange, defect) {
                 strange += 1;
                 assert!(truth.contains(&format!("undecodable-object {path}")), "{path}");
-                assert!(cluster.get(&key.to_string()).is_none(), "a get finds another object than {path}");
+                assert!(
+                    cluster.get(&key.to_string()).is_none(),
+                    "a get finds another object than {path}"
+                );
                 assert_eq!(defect.key.as_ref(), Some(&key));
             }
         }

@@ -78,7 +78,13 @@ fn json() -> impl Strategy<Value = String> {
         1 => Just("\\u0041\\n\\\\".to_owned()),
         1 => Just("\u{7f}é\u{10ffff}".to_owned()),
     ]
-    .prop_map(|text| if text.contains('"') { "\"\"".to_owned() } else { format!("\"{text}\"") });
+    .prop_map(|text| {
+        if text.contains('"') {
+            "\"\"".to_owned()
+        } else {
+            format!("\"{text}\"")
+        }
+    });
     let number = prop_oneof![
         any::<i64>().prop_map(|number| number.to_string()),
         any::<u64>().prop_map(|number| number.to_string()),
@@ -112,7 +118,12 @@ fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, bool)>> {
 }
 
 fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8, bool)]) -> Vec<u8> {
-    for (place, byte, is_added) in changes.iter().filter(|_| !bytes.is_empty()).cloned().collect::<Vec<_>>() {
+    for (place, byte, is_added) in changes
+        .iter()
+        .filter(|_| !bytes.is_empty())
+        .cloned()
+        .collect::<Vec<_>>()
+    {
         let place = place.index(bytes.len());
         if is_added {
             bytes.insert(place, byte);
@@ -137,7 +148,10 @@ fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
     let object = move |names: &'static [&'static str]| {
         let fields = prop::collection::vec((prop::sample::select(names), value()), 0..4);
         fields.prop_map(|fields| {
-            let fields: Vec<_> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| format!("\"{name}\":{value}"))
+                .collect();
             format!("{{{}}}", fields.join(","))
         })
     };
@@ -148,11 +162,18 @@ fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
         networks,
     )
         .prop_map(|(metadata, spec, networks)| {
-            let spec = spec.replacen('{', &format!("{{\"ipNetworks\":{networks},"), 1).replace(",}", "}");
+            let spec = spec
+                .replacen('{', &format!("{{\"ipNetworks\":{networks},"), 1)
+                .replace(",}", "}");
             let key = b"/calico/resources/v3/projectcalico.org/workloadendpoints/default/name".to_vec();
             (key, format!("{{\"metadata\":{metadata},\"spec\":{spec}}}"))
         });
-    let record = (prop_oneof!["\"h\"", "\"\"", "null"], object(&["pod", "node", "odd"]), 0..8_u8, "[ab]")
+    let record = (
+        prop_oneof!["\"h\"", "\"\"", "null"],
+        object(&["pod", "node", "odd"]),
+        0..8_u8,
+        "[ab]",
+    )
         .prop_map(|(handle, owner, more, text)| {
             let more = match more {
                 0 => format!(",\"releasedAt\":\"{text}\""),
@@ -175,11 +196,17 @@ fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
 
 /// Checks that both readers return the same value, or both fail.
 fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
-    prop_assert_eq!(from_json::<Tokens>(bytes).ok(), serde_json::from_slice::<Tokens>(bytes).ok());
+    prop_assert_eq!(
+        from_json::<Tokens>(bytes).ok(),
+        serde_json::from_slice::<Tokens>(bytes).ok()
+    );
     let expected = serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
     prop_assert_eq!(from_json::<IgnoredAny>(bytes).is_ok(), expected);
     let raw = from_json::<&RawValue>(bytes).map(RawValue::get).ok();
-    prop_assert_eq!(raw, serde_json::from_slice::<&RawValue>(bytes).map(RawValue::get).ok());
+    prop_assert_eq!(
+        raw,
+        serde_json::from_slice::<&RawValue>(bytes).map(RawValue::get).ok()
+    );
     Ok(())
 }
 
@@ -195,7 +222,10 @@ const DETAILS: [RecordDetail; 2] = [RecordDetail::Full, RecordDetail::Borrowers]
 
 /// Reads an entry. Clears error messages, since they contain positions, which a line break changes.
 fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
-    let mut snapshot = Snapshot { records, ..Snapshot::default() };
+    let mut snapshot = Snapshot {
+        records,
+        ..Snapshot::default()
+    };
     snapshot.add_entry(key, value, 7);
     for Defect { kind, .. } in &mut snapshot.defects {
         if let DefectKind::Value(reason) = kind {
@@ -212,11 +242,17 @@ fn debug(snapshot: &Snapshot) -> String {
 
 #[test]
 fn the_values_of_a_cluster_are_read_alike() {
-    for ((key, value), records) in
-        entries().into_iter().flat_map(|entry| DETAILS.map(|records| (entry.clone(), records)))
+    for ((key, value), records) in entries()
+        .into_iter()
+        .flat_map(|entry| DETAILS.map(|records| (entry.clone(), records)))
     {
         let general = read(&key, &[&value, b"\n".as_slice()].concat(), records);
-        assert_eq!(read(&key, &value, records), general, "{}", String::from_utf8_lossy(&key));
+        assert_eq!(
+            read(&key, &value, records),
+            general,
+            "{}",
+            String::from_utf8_lossy(&key)
+        );
         assert!(general.defects.is_empty());
     }
 }

@@ -82,7 +82,9 @@ const BLOCKS: usize = 6;
 pub(super) fn merged(remedies: impl Iterator<Item = Remedy>, by_block: bool) -> Vec<Remedy> {
     let mut merged: Vec<Remedy> = Vec::new();
     for remedy in remedies {
-        let known = merged.iter_mut().find(|other| discriminant(*other) == discriminant(&remedy));
+        let known = merged
+            .iter_mut()
+            .find(|other| discriminant(*other) == discriminant(&remedy));
         match (known, remedy) {
             (Some(Remedy::Rebuild(blocks)), Remedy::Rebuild(more)) if by_block || *blocks == more => {
                 blocks.extend(more);

@@ -51,7 +51,12 @@ impl Advice {
     pub fn cure_of(&self, finding: &Finding) -> Option<&Cure> {
         let has = |keys: &[FindingKey]| keys.iter().any(|key| (key.0, &key.1) == finding.key_ref());
         let of_cause = self.causes.iter().find(|cause| has(&cause.findings));
-        let other = || self.others.iter().find(|other| has(&other.of)).map(|other| &other.cure);
+        let other = || {
+            self.others
+                .iter()
+                .find(|other| has(&other.of))
+                .map(|other| &other.cure)
+        };
         of_cause.map_or_else(other, |cause| cause.cures.first())
     }
 }
@@ -70,7 +75,9 @@ pub fn advise(snapshot: &Snapshot, report: &Report, options: &Options, scope: &S
     for cause in &mut causes {
         cause.try_all(&mut trials);
     }
-    causes.iter_mut().for_each(|cause| cause.gather_symptoms(&mut facts));
+    causes
+        .iter_mut()
+        .for_each(|cause| cause.gather_symptoms(&mut facts));
     for mut cause in refusal::causes(&mut facts, &trials) {
         cause.try_all(&mut trials);
         cause.gather_symptoms(&mut facts);
@@ -99,25 +106,41 @@ pub fn cures_for(
     let scope = Scope::default();
     let mut trials = Trials::new(basis, &seen, &scope).asking(asking, explained);
     let remedies = refusal::remedies(explained, report);
-    let mut cures: Vec<Cure> = remedies.into_iter().filter_map(|remedy| trials.cure(remedy)).collect();
-    cures.retain(|cure| cure.effect.as_ref().is_none_or(|effect| effect.serves_explained()));
+    let mut cures: Vec<Cure> = remedies
+        .into_iter()
+        .filter_map(|remedy| trials.cure(remedy))
+        .collect();
+    cures.retain(|cure| {
+        cure.effect
+            .as_ref()
+            .is_none_or(|effect| effect.serves_explained())
+    });
     cures.sort_by_key(|cure| cure.effect.as_ref().map(|effect| effect.delay()));
     cures
 }
 
 /// Tries the remedies of the findings that no cause explains.
 fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
-    let open: Vec<(&Finding, Remedy)> =
-        facts.open(Code::ALL).filter_map(|(_, finding)| Some((finding, finding.remedy()?))).collect();
+    let open: Vec<(&Finding, Remedy)> = facts
+        .open(Code::ALL)
+        .filter_map(|(_, finding)| Some((finding, finding.remedy()?)))
+        .collect();
     let remedies = open.iter().map(|(_, remedy)| remedy.clone());
     let mut others = Vec::new();
     for remedy in cure::merged(remedies, trials.names_blocks()) {
         let is_meant = |own: &Remedy| cure::is_part_of(own, &remedy);
-        let of: Vec<&Finding> =
-            open.iter().filter(|(_, own)| is_meant(own)).map(|(finding, _)| *finding).collect();
+        let of: Vec<&Finding> = open
+            .iter()
+            .filter(|(_, own)| is_meant(own))
+            .map(|(finding, _)| *finding)
+            .collect();
         if let Some(cure) = trials.cure(remedy) {
             let severity = worst(of.iter().copied());
-            others.push(OtherCure { severity, of: of.into_iter().map(Finding::key).collect(), cure });
+            others.push(OtherCure {
+                severity,
+                of: of.into_iter().map(Finding::key).collect(),
+                cure,
+            });
         }
     }
     others.sort_by_key(|other| (other.severity, std::cmp::Reverse(other.of.len())));
@@ -133,15 +156,23 @@ fn seen_before(report: &Report, options: &Options, snapshot: &Snapshot) -> Vec<O
 }
 
 fn cooldown(snapshot: &Snapshot) -> i64 {
-    snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0))
+    snapshot
+        .effective_ipam_config()
+        .map_or(0, |config| config.cooldown_seconds.max(0))
 }
 
 /// The worst severity of findings.
 fn worst<'f>(findings: impl Iterator<Item = &'f Finding>) -> Severity {
-    findings.map(|finding| finding.severity).min().unwrap_or(Severity::Info)
+    findings
+        .map(|finding| finding.severity)
+        .min()
+        .unwrap_or(Severity::Info)
 }
 
 /// True for what cannot be tried: the effect is outside the datastore.
 fn is_outside(remedy: &Remedy) -> bool {
-    matches!(remedy, Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) | Remedy::Explain(_))
+    matches!(
+        remedy,
+        Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) | Remedy::Explain(_)
+    )
 }

@@ -88,8 +88,15 @@ impl<'b, 's> Trials<'b, 's> {
     /// Also asks for the addresses of an explained request, some of which are refused now.
     pub(super) fn asking(self, asking: Asking<'b>, explained: &Explanation) -> Self {
         let tunnels = explained.tunnel_refusal().is_some();
-        let refuses = Refuses { pod: explained.refuses_pod(), tunnels };
-        Self { asking: Some(asking), refuses, ..self }
+        let refuses = Refuses {
+            pod: explained.refuses_pod(),
+            tunnels,
+        };
+        Self {
+            asking: Some(asking),
+            refuses,
+            ..self
+        }
     }
 
     /// True if a rebuild has to name its blocks, since its command takes no node and no namespace.
@@ -114,9 +121,15 @@ impl<'b, 's> Trials<'b, 's> {
         if self.tried.len() >= MOST_TRIALS {
             return Some(Cure { remedy, effect: None });
         }
-        let effect = self.effect(&remedy).filter(|effect| !effect.is_nothing()).map(Arc::new);
+        let effect = self
+            .effect(&remedy)
+            .filter(|effect| !effect.is_nothing())
+            .map(Arc::new);
         self.tried.push((remedy.clone(), effect.clone()));
-        Some(Cure { remedy, effect: Some(effect?) })
+        Some(Cure {
+            remedy,
+            effect: Some(effect?),
+        })
     }
 
     /// Limits a remedy to the nodes in scope. A rebuild is limited to a node or namespace only by its blocks.
@@ -136,7 +149,9 @@ impl<'b, 's> Trials<'b, 's> {
         match remedy {
             Remedy::Configure(settings) => {
                 let before = self.basis.snapshot.effective_ipam_config()?;
-                let after = configure::configured(before, settings).ok().filter(|after| *after != before)?;
+                let after = configure::configured(before, settings)
+                    .ok()
+                    .filter(|after| *after != before)?;
                 Some(self.with_world(|world| world.ipam_config = Some(after)))
             }
             Remedy::ChangePool { pool, change } => {
@@ -151,8 +166,11 @@ impl<'b, 's> Trials<'b, 's> {
     /// Tries a remedy that the planners carry out.
     fn of_plan(&mut self, remedy: &Remedy) -> Option<Effect> {
         let at_once = self.plan(remedy)?;
-        let seen_once =
-            |plan: &Plan| plan.skipped.iter().any(|skipped| skipped.reason == SkipReason::SeenOnce);
+        let seen_once = |plan: &Plan| {
+            plan.skipped
+                .iter()
+                .any(|skipped| skipped.reason == SkipReason::SeenOnce)
+        };
         let (plan, first, second_check) = if seen_once(&at_once) {
             self.basis.observations = self.seen;
             let all = self.plan(remedy);
@@ -210,23 +228,48 @@ impl<'b, 's> Trials<'b, 's> {
         let within = |request| release::plan(&self.basis, &request);
         let scope = self.scope.clone();
         Some(match remedy {
-            Remedy::ReleaseLeaked => within(release::Request { leaked: true, scope, ..Default::default() }),
+            Remedy::ReleaseLeaked => within(release::Request {
+                leaked: true,
+                scope,
+                ..Default::default()
+            }),
             Remedy::ReleaseLeakedOf(node) => {
-                let scope = Scope { nodes: [node.clone()].into(), ..scope };
-                within(release::Request { leaked: true, scope, ..Default::default() })
+                let scope = Scope {
+                    nodes: [node.clone()].into(),
+                    ..scope
+                };
+                within(release::Request {
+                    leaked: true,
+                    scope,
+                    ..Default::default()
+                })
             }
             Remedy::ReleaseNodes(nodes) => {
-                let scope = Scope { nodes: nodes.clone(), namespace: None, ..scope };
-                within(release::Request { scope, ..Default::default() })
+                let scope = Scope {
+                    nodes: nodes.clone(),
+                    namespace: None,
+                    ..scope
+                };
+                within(release::Request {
+                    scope,
+                    ..Default::default()
+                })
             }
-            Remedy::ReleaseOrphanHandles => {
-                within(release::Request { orphan_handles: true, scope, ..Default::default() })
-            }
-            Remedy::ReleaseAddress(address) => {
-                within(release::Request { addresses: vec![*address], ..Default::default() })
-            }
+            Remedy::ReleaseOrphanHandles => within(release::Request {
+                orphan_handles: true,
+                scope,
+                ..Default::default()
+            }),
+            Remedy::ReleaseAddress(address) => within(release::Request {
+                addresses: vec![*address],
+                ..Default::default()
+            }),
             Remedy::Rebuild(blocks) => {
-                let scope = Scope { nodes: BTreeSet::new(), namespace: None, ..scope };
+                let scope = Scope {
+                    nodes: BTreeSet::new(),
+                    namespace: None,
+                    ..scope
+                };
                 let request = rebuild::Request {
                     scope,
                     blocks: blocks.iter().copied().collect(),
@@ -264,7 +307,9 @@ impl<'b, 's> Trials<'b, 's> {
 
     /// Asks the allocator which of the refused nodes, pods and requests get an address in the changed world.
     fn served(&self) -> Effect {
-        let Some(world) = &self.world else { return Effect::default() };
+        let Some(world) = &self.world else {
+            return Effect::default();
+        };
         let context = &self.basis.context;
         let mut effect = Effect::default();
         if let Some(explained) = self.asking.and_then(|asking| explain(context, world, asking)) {
@@ -283,15 +328,27 @@ impl<'b, 's> Trials<'b, 's> {
             (Code::PodWithoutAddress, Subject::Endpoint(pod)) => effect.pods.contains(pod),
             _ => false,
         };
-        effect.gone = self.basis.report.findings.iter().filter(is_served).map(Finding::key).collect();
+        effect.gone = self
+            .basis
+            .report
+            .findings
+            .iter()
+            .filter(is_served)
+            .map(Finding::key)
+            .collect();
         effect
     }
 }
 
 /// The number of addresses that a plan releases.
 fn released(plan: &Plan) -> usize {
-    let released = plan.changes().filter(|change| change.action == Verb::ReleaseAddress);
-    released.filter_map(|change| change.subject.address()).collect::<HashSet<_>>().len()
+    let released = plan
+        .changes()
+        .filter(|change| change.action == Verb::ReleaseAddress);
+    released
+        .filter_map(|change| change.subject.address())
+        .collect::<HashSet<_>>()
+        .len()
 }
 
 fn change_pool(pool: &mut calipam_model::pool::Pool, change: PoolChange) {
@@ -305,7 +362,11 @@ fn change_pool(pool: &mut calipam_model::pool::Pool, change: PoolChange) {
 
 /// Copies what the allocator reads. Only virtual machines need handles.
 fn copy_for_allocator(snapshot: &Snapshot) -> Snapshot {
-    let handles = if snapshot.machines.is_empty() { Vec::new() } else { snapshot.handles.clone() };
+    let handles = if snapshot.machines.is_empty() {
+        Vec::new()
+    } else {
+        snapshot.handles.clone()
+    };
     Snapshot {
         datastore: snapshot.datastore,
         is_native: snapshot.is_native,

@@ -33,14 +33,19 @@ pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) 
         }
     }
 
-    let mut actions: Vec<Action> =
-        blocks.into_iter().flat_map(|cidr| BlockSteps::of(basis, request, &writes, cidr)).collect();
+    let mut actions: Vec<Action> = blocks
+        .into_iter()
+        .flat_map(|cidr| BlockSteps::of(basis, request, &writes, cidr))
+        .collect();
 
     // The handle is created with its first block.
     let created = actions.iter_mut().flat_map(|action| &mut action.changes);
-    created.filter(|change| change.action == Verb::CreateHandle).skip(1).for_each(|change| {
-        change.action = Verb::SetHandleCounts;
-    });
+    created
+        .filter(|change| change.action == Verb::CreateHandle)
+        .skip(1)
+        .for_each(|change| {
+            change.action = Verb::SetHandleCounts;
+        });
     actions
 }
 
@@ -95,19 +100,23 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     self.assign(before, after);
                 } else {
                     self.record(after, |_| true);
-                    let from = before.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string);
+                    let from = before
+                        .owner()
+                        .map_or_else(|| "no owner".to_owned(), ToString::to_string);
                     let detail = format!("taken over for {}: {from} left it empty", self.holder());
                     let change = Change::new(Verb::SetBlockOwner, Subject::Block(self.cidr), detail, &[]);
                     self.changes.insert(0, change);
                     let after = Box::new(Object::from(after.clone()));
-                    self.edits.push(Edit::Replace(Key::Block(self.cidr), revision, after));
+                    self.edits
+                        .push(Edit::Replace(Key::Block(self.cidr), revision, after));
                 }
             }
             (before, Some(after), revision) => {
                 if let (Some(_), Some(revision)) = (before, revision) {
                     let edit = Edit::Delete(Key::Block(self.cidr), revision);
                     let subject = Subject::Block(self.cidr);
-                    self.marked.push((edit, Change::new(Verb::DeleteBlock, subject, HALF_DELETED, &[])));
+                    self.marked
+                        .push((edit, Change::new(Verb::DeleteBlock, subject, HALF_DELETED, &[])));
                 }
                 self.record(after, |_| true);
                 let detail = format!("for {}{}", self.holder(), self.in_pool());
@@ -145,12 +154,16 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
         if let Some(owner) = before.owner() {
             let owned = Condition::OwnedSince(owner.clone(), before.claim_time().map(str::to_owned));
-            self.evidence.push((Key::Block(self.cidr), Precondition::Matches(owned)));
+            self.evidence
+                .push((Key::Block(self.cidr), Precondition::Matches(owned)));
         }
 
         // Before it assigns, the allocator frees addresses that have cooled down.
-        let cooldown =
-            self.basis.snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds);
+        let cooldown = self
+            .basis
+            .snapshot
+            .effective_ipam_config()
+            .map_or(0, |config| config.cooldown_seconds);
         if before.attributes().any(|attribute| attribute.is_cooling()) {
             self.edit(BlockEdit::CollectCooled { cooldown });
         }
@@ -160,16 +173,23 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
     /// Notes the assigned addresses, and counts them in the request's handle. Returns their records.
     fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
-        let assigned = after.allocations().filter(|allocation| is_new(allocation.ordinal));
+        let assigned = after
+            .allocations()
+            .filter(|allocation| is_new(allocation.ordinal));
         let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
-        let records: Vec<(u32, Attribute)> =
-            assigned.map(|allocation| (allocation.ordinal, allocation.attribute.to_attribute())).collect();
-        let owner =
-            after.owner().map_or_else(|| "without an owner".to_owned(), |owner| format!("of {owner}"));
+        let records: Vec<(u32, Attribute)> = assigned
+            .map(|allocation| (allocation.ordinal, allocation.attribute.to_attribute()))
+            .collect();
+        let owner = after
+            .owner()
+            .map_or_else(|| "without an owner".to_owned(), |owner| format!("of {owner}"));
 
         for (ordinal, record) in &records {
-            let handle =
-                record.handle.as_deref().map(|id| format!(", under the handle {id}")).unwrap_or_default();
+            let handle = record
+                .handle
+                .as_deref()
+                .map(|id| format!(", under the handle {id}"))
+                .unwrap_or_default();
             let detail = format!("in block {} {owner}{}{handle}", self.cidr, self.in_pool());
             let address = Subject::Address(address_at(self.cidr, *ordinal));
             self.note(Verb::AssignAddress, address, detail);
@@ -180,12 +200,26 @@ impl<'a, 's> BlockSteps<'a, 's> {
         {
             let count = i64::try_from(records.len()).unwrap_or(i64::MAX);
             let stored = self.basis.snapshot.handles.iter().map(|handle| &handle.value);
-            let exists = stored.into_iter().any(|handle| !handle.is_deleted() && handle.id() == *id);
-            let verb = if exists { Verb::SetHandleCounts } else { Verb::CreateHandle };
-            let addresses =
-                if count == 1 { "1 more address".to_owned() } else { format!("{count} more addresses") };
-            self.note(verb, Subject::Handle(id.clone()), format!("{addresses} in block {}", self.cidr));
-            self.edits.push(Edit::Handle(id, HandleEdit::Increment(self.cidr, count)));
+            let exists = stored
+                .into_iter()
+                .any(|handle| !handle.is_deleted() && handle.id() == *id);
+            let verb = if exists {
+                Verb::SetHandleCounts
+            } else {
+                Verb::CreateHandle
+            };
+            let addresses = if count == 1 {
+                "1 more address".to_owned()
+            } else {
+                format!("{count} more addresses")
+            };
+            self.note(
+                verb,
+                Subject::Handle(id.clone()),
+                format!("{addresses} in block {}", self.cidr),
+            );
+            self.edits
+                .push(Edit::Handle(id, HandleEdit::Increment(self.cidr, count)));
         }
 
         records
@@ -193,18 +227,24 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
     fn affinity(&mut self, key: &AffinityKey, write: &Write) {
         let before = match &write.before {
-            Some(Entry { record: Record::Affinity(affinity), revision }) => {
-                Some((affinity, revision.clone()))
-            }
+            Some(Entry {
+                record: Record::Affinity(affinity),
+                revision,
+            }) => Some((affinity, revision.clone())),
             _ => None,
         };
-        let after = if let Some(Record::Affinity(affinity)) = &write.after { Some(affinity) } else { None };
+        let after = if let Some(Record::Affinity(affinity)) = &write.after {
+            Some(affinity)
+        } else {
+            None
+        };
 
         let subject = || Subject::affinity(key);
         let delete = |revision| Edit::Delete(Key::Affinity(key.clone()), revision);
         match (before, after) {
             (Some((before, revision)), Some(after)) if !before.deleted => {
-                self.edits.push(Edit::Affinity(key.clone().into(), revision, after.state.clone()));
+                self.edits
+                    .push(Edit::Affinity(key.clone().into(), revision, after.state.clone()));
                 let detail = if before.is_unstated {
                     "it had no state".to_owned()
                 } else {
@@ -220,8 +260,13 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 // The affinity is created before the block, as in Calico. A crash may leave an affinity without a
                 // block, which its holder then creates, but never a block that its owner cannot find.
                 let after = Box::new(Object::Affinity(after.clone()));
-                self.edits.insert(0, Edit::Create(Key::Affinity(key.clone()), after));
-                self.note(Verb::CreateAffinity, subject(), format!("the block belongs to {}", key.node));
+                self.edits
+                    .insert(0, Edit::Create(Key::Affinity(key.clone()), after));
+                self.note(
+                    Verb::CreateAffinity,
+                    subject(),
+                    format!("the block belongs to {}", key.node),
+                );
             }
             (Some((before, revision)), None) => {
                 self.edits.push(delete(revision));
@@ -238,7 +283,11 @@ impl<'a, 's> BlockSteps<'a, 's> {
         let mut actions = Vec::new();
         if !self.marked.is_empty() {
             let (edits, changes) = self.marked.into_iter().unzip();
-            actions.push(Action::new(format!("half-deleted objects of block {cidr}"), edits, changes));
+            actions.push(Action::new(
+                format!("half-deleted objects of block {cidr}"),
+                edits,
+                changes,
+            ));
         }
 
         if !self.edits.is_empty() {
@@ -264,22 +313,35 @@ impl<'a, 's> BlockSteps<'a, 's> {
 
     fn in_pool(&self) -> String {
         let pool = self.basis.context.index.pools_around(self.cidr).next();
-        pool.map(|pool| format!(", in pool {}", pool.name)).unwrap_or_default()
+        pool.map(|pool| format!(", in pool {}", pool.name))
+            .unwrap_or_default()
     }
 }
 
 /// Requires that the node and the pools around the block have not changed: the allocator's decision depends on them.
 fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precondition)> {
     let node = Key::Node(node.to_owned());
-    let mut preconditions: Vec<(Key, Precondition)> =
-        as_read(basis.snapshot, &BTreeSet::from([node])).into_iter().collect();
-    let around = basis.snapshot.pools.iter().filter(|pool| pool.value.cidr.contains(&cidr.addr()));
-    preconditions.extend(
-        around.map(|pool| (Key::Pool(pool.value.name.clone()), Precondition::At(pool.revision.clone()))),
-    );
+    let mut preconditions: Vec<(Key, Precondition)> = as_read(basis.snapshot, &BTreeSet::from([node]))
+        .into_iter()
+        .collect();
+    let around = basis
+        .snapshot
+        .pools
+        .iter()
+        .filter(|pool| pool.value.cidr.contains(&cidr.addr()));
+    preconditions.extend(around.map(|pool| {
+        (
+            Key::Pool(pool.value.name.clone()),
+            Precondition::At(pool.revision.clone()),
+        )
+    }));
     preconditions
 }
 
 fn block_of(record: Option<&Record>) -> Option<&Block> {
-    if let Record::Block(block) = record? { Some(block) } else { None }
+    if let Record::Block(block) = record? {
+        Some(block)
+    } else {
+        None
+    }
 }

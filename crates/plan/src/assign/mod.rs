@@ -46,7 +46,12 @@ pub struct Request {
 /// Plans an assignment. Addresses that cannot be assigned are skipped, with the reason.
 pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
     let plan = Plan::new(PlanKind::Assign, basis.snapshot, Vec::new());
-    let mut planner = Planner { basis, node, request, plan };
+    let mut planner = Planner {
+        basis,
+        node,
+        request,
+        plan,
+    };
     let writes = match planner.refusal() {
         Some(refusal) => {
             planner.plan.skipped.push(refusal);
@@ -57,7 +62,9 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
 
     let mut plan = planner.plan;
     plan.actions = edits::actions(basis, request, writes);
-    let assigned = plan.changes().filter(|change| change.action == Verb::AssignAddress);
+    let assigned = plan
+        .changes()
+        .filter(|change| change.action == Verb::AssignAddress);
     plan.forced = assigned.filter_map(|change| change.subject.address()).collect();
     if plan.forced.is_empty() {
         // If no address is assigned, no block is claimed.
@@ -78,7 +85,10 @@ impl Planner<'_, '_> {
     /// Returns the reason if nothing can be assigned, before the allocator runs. Warns if the handle has a live owner.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
-        if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
+        if let Some(source) = ALLOCATION_SOURCES
+            .into_iter()
+            .find(|source| !snapshot.has_read(*source))
+        {
             let node = Subject::Node(self.request.node.clone());
             let detail = format!("this cannot be decided, since {source} were not read");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));
@@ -87,7 +97,11 @@ impl Planner<'_, '_> {
         let id = self.request.handle.clone()?;
         if clean_id(&id) != id || !is_storable_id(&id, snapshot.datastore) {
             let detail = format!("{id:?} cannot be a handle ID in this datastore");
-            return Some(Skipped::new(Subject::Handle(id), SkipReason::HandleNotStorable, detail));
+            return Some(Skipped::new(
+                Subject::Handle(id),
+                SkipReason::HandleNotStorable,
+                detail,
+            ));
         }
 
         let differs_by_case = |other: &str| other != id && other.eq_ignore_ascii_case(&id);
@@ -100,7 +114,11 @@ impl Planner<'_, '_> {
         {
             let detail =
                 format!("it would share one object with the handle {other}, which differs only in case");
-            return Some(Skipped::new(Subject::Handle(id), SkipReason::NeedsDecision, detail));
+            return Some(Skipped::new(
+                Subject::Handle(id),
+                SkipReason::NeedsDecision,
+                detail,
+            ));
         }
 
         if let Some(owner) = self.owner_of_handle(&id) {
@@ -161,20 +179,27 @@ impl Planner<'_, '_> {
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
         let services = Places::of(self.basis.snapshot, pools).services;
         let named = named.chain(services.into_iter().map(|service| service.address));
-        named.filter(|address| !is_recorded(self.basis, *address)).collect()
+        named
+            .filter(|address| !is_recorded(self.basis, *address))
+            .collect()
     }
 
     /// Assigns addresses that the allocator chooses.
     fn choose(&mut self, allocator: &Allocator<&SnapshotStore<'_>>) {
         let request = self.request;
-        let (pools_v4, pools_v6): (Vec<IpNet>, Vec<IpNet>) =
-            request.pools.iter().partition(|pool| Family::of(**pool) == Family::V4);
+        let (pools_v4, pools_v6): (Vec<IpNet>, Vec<IpNet>) = request
+            .pools
+            .iter()
+            .partition(|pool| Family::of(**pool) == Family::V4);
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
         let has_v4 = pools.into_iter().any(|pool| Family::of(pool) == Family::V4);
         let (v4, v6) = match (pools_v4.is_empty(), pools_v6.is_empty()) {
             (true, true) if has_v4 => (request.count, 0),
             (true, true) => (0, request.count),
-            (no_v4, no_v6) => (if no_v4 { 0 } else { request.count }, if no_v6 { 0 } else { request.count }),
+            (no_v4, no_v6) => (
+                if no_v4 { 0 } else { request.count },
+                if no_v6 { 0 } else { request.count },
+            ),
         };
         let wanted = AutoAssign {
             host: request.node.clone(),
@@ -197,14 +222,25 @@ impl Planner<'_, '_> {
         let asked = v4.saturating_add(v6);
         let missing = asked.saturating_sub(u32::try_from(done.addresses().count()).unwrap_or(u32::MAX));
         if missing > 0 {
-            let messages = done.v4.iter().chain(&done.v6).flat_map(|assigned| &assigned.messages);
-            let mut reasons: Vec<String> =
-                error.iter().map(|error| refusal::explain_choice(self.basis, error)).collect();
+            let messages = done
+                .v4
+                .iter()
+                .chain(&done.v6)
+                .flat_map(|assigned| &assigned.messages);
+            let mut reasons: Vec<String> = error
+                .iter()
+                .map(|error| refusal::explain_choice(self.basis, error))
+                .collect();
             reasons.extend(messages.map(ToString::to_string));
-            let detail = format!("{missing} of {asked} addresses cannot be assigned: {}", reasons.join("; "));
+            let detail = format!(
+                "{missing} of {asked} addresses cannot be assigned: {}",
+                reasons.join("; ")
+            );
             let node = Subject::Node(request.node.clone());
             let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
-            self.plan.skipped.push(skipped.suggesting(SuggestedAction::ExplainNode(request.node.clone())));
+            self.plan
+                .skipped
+                .push(skipped.suggesting(SuggestedAction::ExplainNode(request.node.clone())));
         }
     }
 
@@ -216,7 +252,9 @@ impl Planner<'_, '_> {
                 self.plan.skipped.push(against);
                 return;
             }
-            self.plan.warnings.push(format!("--force: {}; assigning anyway", against.detail).into());
+            self.plan
+                .warnings
+                .push(format!("--force: {}; assigning anyway", against.detail).into());
             self.plan.objected.push(address);
         }
 
@@ -230,7 +268,9 @@ impl Planner<'_, '_> {
         match without_waiting(allocator.assign_ip(&wanted)) {
             Ok(()) => self.warn_about(address),
             Err(error) => {
-                self.plan.skipped.push(refusal::explain(self.basis, &self.request.node, address, &error));
+                self.plan
+                    .skipped
+                    .push(refusal::explain(self.basis, &self.request.node, address, &error));
             }
         }
     }
@@ -238,8 +278,10 @@ impl Planner<'_, '_> {
     /// Warns of reservations and node selectors, which only automatic assignment respects.
     fn warn_about(&mut self, address: IpAddr) {
         let pool = self.basis.context.index.enabled_pool_around(address);
-        let excludes =
-            |pool: &&Pool| pool.selected_nodes().is_ok_and(|nodes| !nodes.matches(&self.node.labels));
+        let excludes = |pool: &&Pool| {
+            pool.selected_nodes()
+                .is_ok_and(|nodes| !nodes.matches(&self.node.labels))
+        };
         if let Some(pool) = pool.filter(excludes) {
             let (pool, selector) = (&pool.name, &pool.node_selector);
             self.plan.warnings.push(format!(
@@ -247,9 +289,17 @@ impl Planner<'_, '_> {
             ).into());
         }
 
-        let reservations = self.basis.snapshot.reservations.iter().map(|reservation| &reservation.value);
+        let reservations = self
+            .basis
+            .snapshot
+            .reservations
+            .iter()
+            .map(|reservation| &reservation.value);
         let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
-        if let Some(reservation) = reservations.into_iter().find(|reservation| covers(&reservation.cidrs)) {
+        if let Some(reservation) = reservations
+            .into_iter()
+            .find(|reservation| covers(&reservation.cidrs))
+        {
             self.plan.warnings.push(
                 format!(
                     "{address} is reserved by {}, which only excludes it from automatic assignment",
@@ -270,7 +320,10 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     let owners = basis.context.owners_of(address);
     let detail = match (owners.is_empty(), range::is_free(basis.snapshot, address.into())) {
         (false, _) => {
-            format!("{address} is used by {}, although no block records it", names_of_owners(&owners))
+            format!(
+                "{address} is used by {}, although no block records it",
+                names_of_owners(&owners)
+            )
         }
         (true, Err(refusal)) => refusal.to_string(),
         (true, Ok(())) if basis.context.index.is_mentioned(address) => {
@@ -289,6 +342,9 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
 
 /// Refuses the addresses of a plan that are in use now, except those in `objected`.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
-    let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
+    let addresses = plan
+        .forced
+        .iter()
+        .filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()
 }

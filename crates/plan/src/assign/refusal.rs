@@ -17,9 +17,10 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
     let (reason, detail) = match error {
         Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
         Error::AlreadyAssigned(_) => taken(basis, address),
-        Error::Undecodable { key, reason } => {
-            (SkipReason::Unchecked, format!("{} cannot be decoded: {reason}", key.named()))
-        }
+        Error::Undecodable { key, reason } => (
+            SkipReason::Unchecked,
+            format!("{} cannot be decoded: {reason}", key.named()),
+        ),
         Error::Overlap { .. } => (SkipReason::Overlap, error.to_string()),
         Error::ForeignBlock(cidr) => {
             let owner = basis.context.index.block(*cidr).and_then(|block| block.owner);
@@ -28,7 +29,10 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
                 format!("{address} is in block {cidr}, which belongs to {owner}, and strict affinity is on");
             (SkipReason::NotAvailable, detail)
         }
-        other => (SkipReason::NotAvailable, format!("{address}: {}", other.to_string().trim())),
+        other => (
+            SkipReason::NotAvailable,
+            format!("{address}: {}", other.to_string().trim()),
+        ),
     };
 
     let skipped = Skipped::new(Subject::Address(address), reason, detail);
@@ -40,7 +44,9 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
 
 /// Explains the allocator's failure to choose an address.
 pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
-    let Error::PoolNotEnabled(cidr) = error else { return error.to_string().trim().to_owned() };
+    let Error::PoolNotEnabled(cidr) = error else {
+        return error.to_string().trim().to_owned();
+    };
     let mut pools = basis.snapshot.pools.iter().map(|pool| &pool.value);
     match pools.find(|pool| pool.cidr == *cidr) {
         None => format!("pool {cidr} not found"),
@@ -57,14 +63,25 @@ pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped>
     let of_services = around.find(|block| matches!(block.owner, Some(BlockOwner::Virtual(_))));
     let detail = match (of_services, basis.context.index.enabled_pool_around(address)) {
         (Some(block), _) => {
-            format!("{address} is in block {}, which is for LoadBalancer services", block.key)
+            format!(
+                "{address} is in block {}, which is for LoadBalancer services",
+                block.key
+            )
         }
         (None, Some(pool)) if !pool.allows(PoolUse::Workload) => {
-            format!("{address} is in pool {}: {}", pool.name, PoolPassedOver::Use(PoolUse::Workload))
+            format!(
+                "{address} is in pool {}: {}",
+                pool.name,
+                PoolPassedOver::Use(PoolUse::Workload)
+            )
         }
         (None, _) => return None,
     };
-    Some(Skipped::new(Subject::Address(address), SkipReason::NeedsDecision, detail))
+    Some(Skipped::new(
+        Subject::Address(address),
+        SkipReason::NeedsDecision,
+        detail,
+    ))
 }
 
 fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
@@ -93,7 +110,10 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let mut records = sound_records(&basis.context.index, address);
     let Some(record) = records.next() else {
-        return (SkipReason::AlreadyAssigned, format!("this plan already assigns {address}"));
+        return (
+            SkipReason::AlreadyAssigned,
+            format!("this plan already assigns {address}"),
+        );
     };
 
     match Claim::of(&record.attribute) {
@@ -114,7 +134,10 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     } else {
         format!("{} uses it", names_of_owners(&owners))
     };
-    (SkipReason::AlreadyAssigned, format!("{address} is already assigned, {}; {used}", recorded_for(&record)))
+    (
+        SkipReason::AlreadyAssigned,
+        format!("{address} is already assigned, {}; {used}", recorded_for(&record)),
+    )
 }
 
 /// Describes the owner in a record.

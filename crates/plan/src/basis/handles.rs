@@ -28,7 +28,11 @@ pub(crate) struct Allocated {
 
 impl Allocated {
     pub(crate) fn new(block: IpNet, allocation: &Allocation<'_>) -> Self {
-        Self { block, address: allocation.address, held: AllocationGuard::new(allocation) }
+        Self {
+            block,
+            address: allocation.address,
+            held: AllocationGuard::new(allocation),
+        }
     }
 
     /// Returns the ID of the allocation's handle, as Calico compares it.
@@ -63,8 +67,10 @@ struct Holding<'s> {
 impl<'s> HandleAllocations<'s> {
     /// Looks up `handles`, which are clean IDs, in one pass over the blocks and one over the stored handles.
     pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
-        let mut known: HashMap<Text, Holding<'s>> =
-            handles.iter().map(|id| (Text::new(id), Holding::default())).collect();
+        let mut known: HashMap<Text, Holding<'s>> = handles
+            .iter()
+            .map(|id| (Text::new(id), Holding::default()))
+            .collect();
         if known.is_empty() {
             return Self(known);
         }
@@ -73,8 +79,12 @@ impl<'s> HandleAllocations<'s> {
             let Some(sound) = block.sound else { continue };
             for (ordinal, handle) in sound.handles() {
                 let id = handle.cut_at_carriage_return();
-                let Some(holding) = known.get_mut(id.packed()) else { continue };
-                let Some(allocation) = sound.allocation(ordinal) else { continue };
+                let Some(holding) = known.get_mut(id.packed()) else {
+                    continue;
+                };
+                let Some(allocation) = sound.allocation(ordinal) else {
+                    continue;
+                };
                 push(&mut holding.allocated, Allocated::new(block.key, &allocation));
             }
         }
@@ -103,10 +113,12 @@ impl<'s> HandleAllocations<'s> {
 
     /// Counts the addresses that each block records under the handle.
     pub(crate) fn counts(&self, id: &str) -> BTreeMap<IpNet, i64> {
-        self.allocated(id).iter().fold(BTreeMap::new(), |mut counts, allocated| {
-            *counts.entry(allocated.block).or_default() += 1;
-            counts
-        })
+        self.allocated(id)
+            .iter()
+            .fold(BTreeMap::new(), |mut counts, allocated| {
+                *counts.entry(allocated.block).or_default() += 1;
+                counts
+            })
     }
 
     /// Returns edits of the objects whose counts differ from the blocks' records, with their preconditions.
@@ -133,7 +145,9 @@ pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>)
     let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
     let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);
     let at_most = fall.into_iter().map(|(block, count)| (block, 0..=number(*count)));
-    let rise = rise.into_iter().filter(|(block, count)| handle.count(**block) < **count);
+    let rise = rise
+        .into_iter()
+        .filter(|(block, count)| handle.count(**block) < **count);
     let at_least = rise.map(|(block, count)| (block, number(*count)..=usize::MAX));
     let records =
         |(block, range): (&IpNet, _)| (Key::Block(*block), Precondition::Records(id.to_owned(), range));

@@ -46,7 +46,9 @@ pub(crate) fn sound_records<'i>(
     index: &'i Index<'_>,
     address: IpAddr,
 ) -> impl Iterator<Item = Allocation<'i>> {
-    index.blocks_around(address).filter_map(move |block| block.sound?.allocation_of(address))
+    index
+        .blocks_around(address)
+        .filter_map(move |block| block.sound?.allocation_of(address))
 }
 
 /// The number of leaked addresses from which on they are suspicious. In a small cluster, fewer addresses may all be
@@ -86,7 +88,11 @@ impl<'s> Basis<'s> {
     /// Adds earlier reads of the cluster, and the cooldown of released addresses in seconds.
     #[must_use]
     pub fn with(self, observations: &'s [Observations], cooldown: i64) -> Self {
-        Self { observations, cooldown, ..self }
+        Self {
+            observations,
+            cooldown,
+            ..self
+        }
     }
 
     pub fn finding(&self, code: Code, subject: &Subject) -> Option<&'s Finding> {
@@ -96,7 +102,9 @@ impl<'s> Basis<'s> {
     /// Returns the code of the worst finding about a subject.
     pub fn worst(&self, subject: &Subject) -> Option<Code> {
         let found = Code::ALL.iter().filter_map(|code| self.finding(*code, subject));
-        found.min_by_key(|finding| (finding.severity, finding.code)).map(|finding| finding.code)
+        found
+            .min_by_key(|finding| (finding.severity, finding.code))
+            .map(|finding| finding.code)
     }
 
     /// Returns the findings with this code, in the order of the report.
@@ -115,7 +123,10 @@ impl<'s> Basis<'s> {
         let by_block = self.affinities.get_or_init(|| {
             let mut by_block: HashMap<IpNet, Vec<&Versioned<Affinity>>> = HashMap::new();
             for affinity in &self.snapshot.affinities {
-                by_block.entry(affinity.value.key.cidr).or_default().push(affinity);
+                by_block
+                    .entry(affinity.value.key.cidr)
+                    .or_default()
+                    .push(affinity);
             }
             by_block
         });
@@ -125,18 +136,27 @@ impl<'s> Basis<'s> {
     /// Returns the objects that cannot be decoded.
     pub(crate) fn undecodable(&self) -> &Undecodable<'s> {
         self.undecodable.get_or_init(|| {
-            let keyed =
-                self.snapshot.defects.iter().filter_map(|defect| Some((&*defect.path, defect.key.as_ref()?)));
+            let keyed = self
+                .snapshot
+                .defects
+                .iter()
+                .filter_map(|defect| Some((&*defect.path, defect.key.as_ref()?)));
             let by_path: HashMap<_, _> = keyed.collect();
-            Undecodable { keys: by_path.values().copied().collect(), by_path }
+            Undecodable {
+                keys: by_path.values().copied().collect(),
+                by_path,
+            }
         })
     }
 
     /// Counts the findings by code.
     pub fn counts(&self) -> BTreeMap<Code, usize> {
-        self.report.findings.iter().fold(BTreeMap::new(), |mut counts, finding| {
-            *counts.entry(finding.code).or_default() += 1;
-            counts
-        })
+        self.report
+            .findings
+            .iter()
+            .fold(BTreeMap::new(), |mut counts, finding| {
+                *counts.entry(finding.code).or_default() += 1;
+                counts
+            })
     }
 }

@@ -18,7 +18,9 @@ impl Preconditions {
     /// Looks up the objects that any of the findings depends on, all together instead of once per finding.
     pub(crate) fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
         let wanted: BTreeSet<Key> = findings.into_iter().flat_map(preconditions).collect();
-        Self { as_read: as_read(snapshot, &wanted) }
+        Self {
+            as_read: as_read(snapshot, &wanted),
+        }
     }
 
     /// Returns the preconditions of a finding: each object that it depends on is absent, or as it was read.
@@ -34,7 +36,10 @@ impl Preconditions {
 /// Returns preconditions that hold while the wanted objects are as they were read. Objects that do not exist are left
 /// out.
 pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Precondition> {
-    objects(snapshot, wanted).into_iter().map(|(key, object)| (key, unchanged(&object))).collect()
+    objects(snapshot, wanted)
+        .into_iter()
+        .map(|(key, object)| (key, unchanged(&object)))
+        .collect()
 }
 
 /// Returns a precondition that holds while an object is as it was read. Versions are compared, except those of nodes,
@@ -42,7 +47,9 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
 /// compared.
 fn unchanged(object: &ReadObject<'_>) -> Precondition {
     let revision = object.revision();
-    let Revision::Kubernetes(version) = revision else { return Precondition::At(revision.clone()) };
+    let Revision::Kubernetes(version) = revision else {
+        return Precondition::At(revision.clone());
+    };
     let user = match object {
         ReadObject::Node(node) => User::Node(node.value.clone()),
         ReadObject::Pod(pod) => User::Pod(pod.value.clone()),
@@ -61,7 +68,10 @@ pub(crate) struct Users<'s> {
 
 impl<'s> Users<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
-        Self { snapshot, pods: RefCell::default() }
+        Self {
+            snapshot,
+            pods: RefCell::default(),
+        }
     }
 
     pub(crate) fn pod(&self, index: u32) -> Precondition {
@@ -85,7 +95,9 @@ fn preconditions(finding: &Finding) -> BTreeSet<Key> {
 
 /// Returns the nodes whose absence makes the address count as leaked.
 fn gone_nodes(finding: &Finding) -> Vec<Key> {
-    let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
+    let Evidence::Address(evidence) = &finding.evidence else {
+        return Vec::new();
+    };
     if !evidence.reasons.contains(&LeakReason::NodeGone) {
         return Vec::new();
     }

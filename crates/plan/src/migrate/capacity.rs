@@ -34,7 +34,10 @@ pub struct NodeCapacity {
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let disabled = |pool: &Versioned<Pool>| {
         let is_old = pool.value.name == migration.old.name;
-        Pool { disabled: pool.value.disabled || is_old, ..pool.value.clone() }
+        Pool {
+            disabled: pool.value.disabled || is_old,
+            ..pool.value.clone()
+        }
     };
     let mut after: Vec<Pool> = snapshot.pools.iter().map(disabled).collect();
     open(&mut after, migration.new.as_ref());
@@ -44,19 +47,35 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
 /// Runs the allocator for the way back from a temporary pool, as if the old pool were empty and had been created again
 /// with the new block size. Returns nothing if no temporary pool is needed, or if users are already on the way back.
 pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
-    let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {
+    let Some(Detour {
+        leg: Leg::There,
+        temporary,
+        successor,
+    }) = migration.detour()
+    else {
         return Vec::new();
     };
     let is_there = |cidr: IpNet| overlap(cidr, successor.cidr);
     let blocks = mem::take(&mut snapshot.blocks);
     let affinities = mem::take(&mut snapshot.affinities);
-    snapshot.blocks = blocks.iter().filter(|block| !is_there(block.value.key)).cloned().collect();
-    snapshot.affinities =
-        affinities.iter().filter(|affinity| !is_there(affinity.value.key.cidr)).cloned().collect();
+    snapshot.blocks = blocks
+        .iter()
+        .filter(|block| !is_there(block.value.key))
+        .cloned()
+        .collect();
+    snapshot.affinities = affinities
+        .iter()
+        .filter(|affinity| !is_there(affinity.value.key.cidr))
+        .cloned()
+        .collect();
 
     let mut after: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     after.retain(|pool| ![&migration.old.name, &temporary.name].contains(&&pool.name));
-    let again = Pool { block_size: successor.block_size, disabled: false, ..migration.old.clone() };
+    let again = Pool {
+        block_size: successor.block_size,
+        disabled: false,
+        ..migration.old.clone()
+    };
     open(&mut after, Some(&again));
     let capacity = capacity_in(snapshot, after, users);
     (snapshot.blocks, snapshot.affinities) = (blocks, affinities);
@@ -66,7 +85,11 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
 /// Creates or enables a pool.
 fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
     let Some(new) = new else { return };
-    let open = Pool { disabled: false, not_allocatable: None, ..new.clone() };
+    let open = Pool {
+        disabled: false,
+        not_allocatable: None,
+        ..new.clone()
+    };
     match pools.iter_mut().find(|pool| pool.name == new.name) {
         Some(pool) => *pool = open,
         None => pools.push(open),
@@ -75,10 +98,18 @@ fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
 
 /// Returns the addresses that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
 pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
-    let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
+    let after = after
+        .into_iter()
+        .map(|value| Versioned {
+            value,
+            revision: Revision::Etcd(0),
+        })
+        .collect();
     let before = mem::replace(&mut snapshot.pools, after);
     let of_family = |family: Family| {
-        let users = users.iter().filter(|user| Family::of_address(user.address) == family);
+        let users = users
+            .iter()
+            .filter(|user| Family::of_address(user.address) == family);
         assign_to(snapshot, family, users)
     };
     let capacity = Family::BOTH.into_iter().flat_map(of_family).collect();
@@ -103,7 +134,10 @@ fn assign_to<'u>(
         }
     }
 
-    let unknown = || NodeRoom { reason: Some(UNKNOWN.to_owned()), ..NodeRoom::default() };
+    let unknown = || NodeRoom {
+        reason: Some(UNKNOWN.to_owned()),
+        ..NodeRoom::default()
+    };
     let rooms = match Outlook::new(snapshot) {
         Some(outlook) => outlook.room_of_nodes(family, demand.iter().map(|(node, need)| (*node, *need))),
         None => demand.iter().map(|_| unknown()).collect(),

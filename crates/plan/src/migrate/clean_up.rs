@@ -24,18 +24,41 @@ use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 /// the cooldown come from the basis.
 pub fn clean_up(basis: &Basis<'_>, migration: &Migration) -> Plan {
     let old = migration.old.cidr;
-    let leaked = Request { scope: Scope::of_networks([old]), leaked: true, ..Request::default() };
-    let plan = Plan { kind: PlanKind::Migrate, ..release::plan(basis, &leaked) };
+    let leaked = Request {
+        scope: Scope::of_networks([old]),
+        leaked: true,
+        ..Request::default()
+    };
+    let plan = Plan {
+        kind: PlanKind::Migrate,
+        ..release::plan(basis, &leaked)
+    };
     let mut releases = HashMap::new();
     for (place, action) in plan.actions.iter().enumerate() {
         let frees = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. }));
-        let blocks = action.step.edits().filter(|edit| frees(edit)).filter_map(Edit::block);
+        let blocks = action
+            .step
+            .edits()
+            .filter(|edit| frees(edit))
+            .filter_map(Edit::block);
         releases.extend(blocks.map(|block| (block, place)));
     }
     let pool = &migration.old.name;
-    let mut planner = Planner { basis, pool, plan, releases, done: BTreeSet::new() };
+    let mut planner = Planner {
+        basis,
+        pool,
+        plan,
+        releases,
+        done: BTreeSet::new(),
+    };
 
-    for block in basis.context.index.blocks.iter().filter(|block| overlap(block.key, old)) {
+    for block in basis
+        .context
+        .index
+        .blocks
+        .iter()
+        .filter(|block| overlap(block.key, old))
+    {
         planner.block(block);
     }
     for hidden in basis.snapshot.hidden_blocks() {
@@ -68,7 +91,10 @@ impl<'s> Planner<'_, 's> {
     /// Deletes a block with its affinity if it is empty, or will be empty once its leaked addresses are released.
     fn block(&mut self, block: &IndexedBlock<'s>) {
         let cidr = block.key;
-        let Some(sound) = block.sound.filter(|_| !self.basis.context.index.is_unchecked(cidr)) else {
+        let Some(sound) = block
+            .sound
+            .filter(|_| !self.basis.context.index.is_unchecked(cidr))
+        else {
             self.unchecked(cidr);
             return;
         };
@@ -77,12 +103,16 @@ impl<'s> Planner<'_, 's> {
         let released = release.map_or(0, |position| releases(&self.plan.actions[position], cidr));
         let config = self.basis.snapshot.effective_ipam_config().unwrap_or_default();
         let current = sound.without_cooled(self.basis.context.now, config.cooldown());
-        let held = current.allocations().filter(|held| !held.attribute.is_windows_reserved());
+        let held = current
+            .allocations()
+            .filter(|held| !held.attribute.is_windows_reserved());
         let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
         // Released addresses cool down first. Calico keeps a block while addresses are cooling down.
         if !cooling.is_empty() || (released > 0 && self.basis.cooldown > 0) {
             let detail = format!("addresses in block {cidr} have to cool down before it can be deleted");
-            self.plan.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
+            self.plan
+                .skipped
+                .push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
             return;
         }
         if held.len() > released {
@@ -92,7 +122,9 @@ impl<'s> Planner<'_, 's> {
                 held[0].address
             );
             let skipped = Skipped::new(Subject::Block(cidr), SkipReason::OwnerMayLive, detail);
-            self.plan.skipped.push(skipped.suggesting(SuggestedAction::ListFindings));
+            self.plan
+                .skipped
+                .push(skipped.suggesting(SuggestedAction::ListFindings));
             return;
         }
 
@@ -101,7 +133,9 @@ impl<'s> Planner<'_, 's> {
             None => Action::new(format!("empty block {cidr}"), Vec::new(), Vec::new()),
         };
         if current.allocated() < sound.allocated() {
-            let collect = BlockEdit::CollectCooled { cooldown: config.cooldown_seconds };
+            let collect = BlockEdit::CollectCooled {
+                cooldown: config.cooldown_seconds,
+            };
             action.step.whole().edits.push(Edit::Block(cidr, collect));
         }
         let why = format!("it is empty, and pool {} is disabled", self.pool);
@@ -118,7 +152,9 @@ impl<'s> Planner<'_, 's> {
                     None => Edit::Delete(Key::Block(cidr), block.revision.clone()),
                 };
                 action.step.whole().edits.push(edit);
-                action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(cidr), why, &[]));
+                action
+                    .changes
+                    .push(Change::new(Verb::DeleteBlock, Subject::Block(cidr), why, &[]));
             }
         }
         self.plan.actions.push(action);
@@ -134,13 +170,23 @@ impl<'s> Planner<'_, 's> {
             let subject = Subject::Block(cidr);
             let why = "its deletion stopped half-way";
             let changes = vec![Change::new(Verb::DeleteBlock, subject, why, &[])];
-            self.plan.actions.push(Action::new(format!("half-deleted block {cidr}"), vec![delete], changes));
+            self.plan.actions.push(Action::new(
+                format!("half-deleted block {cidr}"),
+                vec![delete],
+                changes,
+            ));
         }
     }
 
     /// Deletes affinities that are marked deleted, or whose block does not belong to the holder.
     fn affinities(&mut self, old: IpNet) {
-        for affinity in self.basis.snapshot.affinities.iter().filter(|a| overlap(a.value.key.cidr, old)) {
+        for affinity in self
+            .basis
+            .snapshot
+            .affinities
+            .iter()
+            .filter(|a| overlap(a.value.key.cidr, old))
+        {
             let key = &affinity.value.key;
             let block = self.basis.context.index.block(key.cidr);
             let is_own = block.is_some_and(|block| block.owner == Some(&key.owner()));
@@ -150,16 +196,26 @@ impl<'s> Planner<'_, 's> {
             }
             // The affinity's holder may be about to create the block, which it would not find without the affinity.
             if let Some((reason, why)) = too_early_affinity(self.basis, affinity) {
-                self.plan.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
+                self.plan
+                    .skipped
+                    .push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
             }
             let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
             // An affinity that is marked deleted can be removed even if its holder owns the block.
             let evidence = (!affinity.value.deleted).then(|| not_owned_by_holder(key));
-            let cause =
-                if affinity.value.deleted { "it is marked deleted" } else { "its holder has no such block" };
+            let cause = if affinity.value.deleted {
+                "it is marked deleted"
+            } else {
+                "its holder has no such block"
+            };
             let why = format!("{cause}, and pool {} is disabled", self.pool);
-            let changes = vec![Change::new(Verb::DeleteAffinity, Subject::affinity(key), why, &[])];
+            let changes = vec![Change::new(
+                Verb::DeleteAffinity,
+                Subject::affinity(key),
+                why,
+                &[],
+            )];
             let action = Action::new(format!("affinity {key}"), vec![delete], changes);
             self.plan.actions.push(action.requiring(evidence));
         }
@@ -168,13 +224,18 @@ impl<'s> Planner<'_, 's> {
     fn unchecked(&mut self, cidr: IpNet) {
         let detail = format!("block {cidr} is corrupt or cannot be decoded");
         let skipped = Skipped::new(Subject::Block(cidr), SkipReason::Unchecked, detail);
-        self.plan.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([cidr].into()))));
+        self.plan
+            .skipped
+            .push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild([cidr].into()))));
     }
 }
 
 /// Takes the place of an action that was moved.
 fn nothing() -> Action {
-    Action { step: Step::new(""), changes: Vec::new() }
+    Action {
+        step: Step::new(""),
+        changes: Vec::new(),
+    }
 }
 
 /// Counts the addresses of the block that the action releases.

@@ -34,7 +34,10 @@ pub fn differences(old: &Document, new: &Document) -> Vec<Difference> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let difference = |(setting, default): (&'static str, Value)| {
         let value = |pool: &Document| {
-            let stated = pool.spec().and_then(|spec| spec.get(setting)).filter(|value| !value.is_null());
+            let stated = pool
+                .spec()
+                .and_then(|spec| spec.get(setting))
+                .filter(|value| !value.is_null());
             text(stated.unwrap_or(&default))
         };
         let from = value(old);
@@ -54,8 +57,17 @@ mod tests {
         let plain = pool(json!({"cidr": "10.0.0.0/24"}));
         let stated = json!({"cidr": "10.1.0.0/24", "ipipMode": "Never", "natOutgoing": false, "allowedUses": ["Workload", "Tunnel"]});
         assert_eq!(differences(&plain, &pool(stated)), []);
-        let found = differences(&plain, &pool(json!({"natOutgoing": true, "nodeSelector": "a == 'b'"})));
+        let found = differences(
+            &plain,
+            &pool(json!({"natOutgoing": true, "nodeSelector": "a == 'b'"})),
+        );
         let found: Vec<_> = found.iter().map(|d| (d.setting, &*d.from, &*d.to)).collect();
-        assert_eq!(found, [("natOutgoing", "false", "true"), ("nodeSelector", "all()", "a == 'b'")]);
+        assert_eq!(
+            found,
+            [
+                ("natOutgoing", "false", "true"),
+                ("nodeSelector", "all()", "a == 'b'")
+            ]
+        );
     }
 }

@@ -57,7 +57,13 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const ALL: [Self; 5] = [Self::Create, Self::Disable, Self::Move, Self::CleanUp, Self::Delete];
+    pub const ALL: [Self; 5] = [
+        Self::Create,
+        Self::Disable,
+        Self::Move,
+        Self::CleanUp,
+        Self::Delete,
+    ];
 }
 
 calipam_model::display_serialized!(Phase);
@@ -69,7 +75,11 @@ pub enum Target {
     Pool(String),
     /// The pool with this CIDR. If there is none, it is created with the settings of the old pool. Unless stated, the
     /// block size is that of the old pool, and the name is derived from the old pool.
-    Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
+    Network {
+        cidr: IpNet,
+        block_size: Option<u8>,
+        name: Option<String>,
+    },
     /// The same CIDR as the old pool, with another block size. Users first move to a temporary pool with the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
     /// No pool is stated: users move to any other enabled pool.
@@ -103,7 +113,13 @@ impl Migration {
             Target::SameNetwork { block_size, via } => {
                 (temporary::made_for(snapshot, old, *block_size, *via)?, true)
             }
-            Target::Unstated => return Ok(Self { old: old.clone(), new: None, creates: false }),
+            Target::Unstated => {
+                return Ok(Self {
+                    old: old.clone(),
+                    new: None,
+                    creates: false,
+                });
+            }
             Target::Pool(name) => {
                 let Some(found) = pools.find(|pool| pool.name == *name) else {
                     let hint = Hint::new("{} lists the pools; --to-cidr creates one", [Call::to(["show"])]);
@@ -111,7 +127,11 @@ impl Migration {
                 };
                 (found.clone(), false)
             }
-            Target::Network { cidr, block_size, name } => {
+            Target::Network {
+                cidr,
+                block_size,
+                name,
+            } => {
                 let found = pools.find(|pool| pool.cidr == *cidr && pool.name != old.name);
                 match (found, name) {
                     (Some(pool), Some(wanted)) if pool.name != *wanted => {
@@ -127,16 +147,28 @@ impl Migration {
                 }
             }
         };
-        if let (Target::Network { block_size: Some(wanted), .. }, false) = (target, creates)
+        if let (
+            Target::Network {
+                block_size: Some(wanted),
+                ..
+            },
+            false,
+        ) = (target, creates)
             && *wanted != new.block_size
         {
-            let message =
-                format!("the pool {} has blocks of /{}, not of /{wanted}", new.name, new.block_size);
+            let message = format!(
+                "the pool {} has blocks of /{}, not of /{wanted}",
+                new.name, new.block_size
+            );
             let hint = "a pool has one block size; name another CIDR, or omit --block-size";
             return Err(Refused::new(message).hint(hint));
         }
         suits(snapshot, old, &new)?;
-        Ok(Self { old: old.clone(), new: Some(new), creates })
+        Ok(Self {
+            old: old.clone(),
+            new: Some(new),
+            creates,
+        })
     }
 
     /// Returns true if the new pool exists, but has to be enabled.
@@ -166,7 +198,9 @@ fn made_of(snapshot: &Snapshot, old: &Pool, cidr: IpNet, block_size: u8, name: O
         return Err(Refused::new(message).hint("name the new pool with --to-name"));
     }
     if snapshot.pools.iter().any(|pool| pool.value.name == name) {
-        return Err(Refused::new(format!("the pool {name} already exists, with another CIDR")));
+        return Err(Refused::new(format!(
+            "the pool {name} already exists, with another CIDR"
+        )));
     }
     Ok(Pool {
         name,
@@ -192,7 +226,15 @@ fn has_same_cidr(old: &Pool, block_size: u8) -> Refused {
          one half of {cidr} has room, split the pool, and move from half to half (docs/migrate.md)"
     );
     let size = block_size.to_string();
-    let through = Call::to(["migrate", "--from", name, "--block-size", &size, "--via", "OTHER-CIDR"]);
+    let through = Call::to([
+        "migrate",
+        "--from",
+        name,
+        "--block-size",
+        &size,
+        "--via",
+        "OTHER-CIDR",
+    ]);
     Refused::new(message).hint(Hint::new(hint, [through]))
 }
 
@@ -234,7 +276,10 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.
 fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     if new.name == old.name {
-        return Err(Refused::new(format!("{} is both the old and the new pool", old.name)));
+        return Err(Refused::new(format!(
+            "{} is both the old and the new pool",
+            old.name
+        )));
     }
     if is_v4(new.cidr) != is_v4(old.cidr) {
         let message = format!("{} and {} are from different IP families", old.cidr, new.cidr);
@@ -255,16 +300,22 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     }
     overlaps_none(snapshot, new, new.cidr)?;
     has_free_range(snapshot, new.cidr)?;
-    of_another_size(snapshot, new).next().map_or(Ok(()), |block| Err(block_in_the_way(block, new)))
+    of_another_size(snapshot, new)
+        .next()
+        .map_or(Ok(()), |block| Err(block_in_the_way(block, new)))
 }
 
 /// Refuses a CIDR that overlaps a pool other than `pool`.
 fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<()> {
-    let mut others = snapshot.pools.iter().map(|other| &other.value).filter(|other| other.name != pool.name);
+    let mut others = snapshot
+        .pools
+        .iter()
+        .map(|other| &other.value)
+        .filter(|other| other.name != pool.name);
     match others.find(|other| overlap(other.cidr, cidr)) {
-        Some(Pool { name, cidr: other, .. }) => {
-            Err(Refused::new(format!("{cidr} overlaps {other}, the pool {name}")))
-        }
+        Some(Pool {
+            name, cidr: other, ..
+        }) => Err(Refused::new(format!("{cidr} overlaps {other}, the pool {name}"))),
         None => Ok(()),
     }
 }
@@ -291,7 +342,10 @@ pub fn plan_pools(
     may_become(snapshot, &pools_after(snapshot, migration, phase))?;
     let action = match (phase, new, &stored.new) {
         (Phase::Create, None, _) => {
-            let message = format!("there is no other enabled pool of its family to replace {}", old.name);
+            let message = format!(
+                "there is no other enabled pool of its family to replace {}",
+                old.name
+            );
             return Err(Refused::new(message).hint(OTHER_POOL_FIRST));
         }
         (Phase::Create, Some(new), None) => {
@@ -301,13 +355,23 @@ pub fn plan_pools(
         (Phase::Create, Some(new), Some(stored)) => {
             is_free(new, stored)?;
             let enable = Edit::Pool(new.name.clone(), PoolEdit::SetDisabled(stored.clone(), false));
-            action(old, new, enable, Verb::EnablePool, "it exists, but is disabled".to_owned())
+            action(
+                old,
+                new,
+                enable,
+                Verb::EnablePool,
+                "it exists, but is disabled".to_owned(),
+            )
         }
         (Phase::Disable, ..) => {
             is_free(old, &stored.old)?;
             let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
             let disable = Edit::Pool(old.name.clone(), PoolEdit::SetDisabled(stored.old.clone(), true));
-            requiring_pools(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
+            requiring_pools(
+                snapshot,
+                migration,
+                action(old, old, disable, Verb::DisablePool, why),
+            )
         }
         (Phase::Delete, ..) => {
             is_free(old, &stored.old)?;
@@ -321,7 +385,11 @@ pub fn plan_pools(
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
             let delete = Edit::Pool(old.name.clone(), PoolEdit::Delete(stored.old.clone()));
-            requiring_pools(snapshot, migration, action(old, old, delete, Verb::DeletePool, why))
+            requiring_pools(
+                snapshot,
+                migration,
+                action(old, old, delete, Verb::DeletePool, why),
+            )
         }
         _ => return Ok(Plan::new(PlanKind::Migrate, snapshot, Vec::new())),
     };
@@ -334,12 +402,18 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     match phase {
         Phase::Create => {
-            let open = new.iter().map(|new| Pool { disabled: false, ..new.clone() });
+            let open = new.iter().map(|new| Pool {
+                disabled: false,
+                ..new.clone()
+            });
             pools.retain(|pool| new.as_ref().is_none_or(|new| new.name != pool.name));
             pools.extend(open);
         }
         Phase::Disable => {
-            pools.iter_mut().filter(|pool| pool.name == old.name).for_each(|pool| pool.disabled = true);
+            pools
+                .iter_mut()
+                .filter(|pool| pool.name == old.name)
+                .for_each(|pool| pool.disabled = true);
         }
         Phase::Delete => pools.retain(|pool| pool.name != old.name),
         Phase::Move | Phase::CleanUp => {}
@@ -359,9 +433,19 @@ fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -
         None => pool.value.name != old.name && serves(&pool.value, old.cidr),
     };
     let at = |pool: &Versioned<Pool>| {
-        (Key::Pool(pool.value.name.clone()), Precondition::At(pool.revision.clone()))
+        (
+            Key::Pool(pool.value.name.clone()),
+            Precondition::At(pool.revision.clone()),
+        )
     };
-    action.requiring(snapshot.pools.iter().filter(is_relied_on).take(MOST_COMPARED).map(at))
+    action.requiring(
+        snapshot
+            .pools
+            .iter()
+            .filter(is_relied_on)
+            .take(MOST_COMPARED)
+            .map(at),
+    )
 }
 
 /// The label that names the program that manages a pool.
@@ -373,8 +457,10 @@ const OPERATOR: &str = "tigera-operator";
 fn is_free(pool: &Pool, stored: &Document) -> Result<()> {
     match stored.label(MANAGED_BY).filter(|manager| *manager == OPERATOR) {
         Some(manager) => {
-            let message =
-                format!("the pool {} is managed by {manager}, which reverts changes by others", pool.name);
+            let message = format!(
+                "the pool {} is managed by {manager}, which reverts changes by others",
+                pool.name
+            );
             Err(Refused::new(message).hint(
                 "change spec.calicoNetwork.ipPools in its Installation resource: the operator then changes the pools",
             ))
@@ -390,12 +476,30 @@ fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Act
         ("disabled", false.into()),
     ];
     let mut pool = stored.child(&new.name, fields);
-    pool.annotate(TEMPORARY_FOR, new.temporary_for.as_ref().map(|successor| json!(successor).to_string()));
+    pool.annotate(
+        TEMPORARY_FOR,
+        new.temporary_for
+            .as_ref()
+            .map(|successor| json!(successor).to_string()),
+    );
     identify(&mut pool, snapshot, &new.name);
-    let temporary = if new.temporary_for.is_some() { "temporary, " } else { "" };
-    let settings = format!("with the settings of {}, enabled, blocks of /{}", old.name, new.block_size);
+    let temporary = if new.temporary_for.is_some() {
+        "temporary, "
+    } else {
+        ""
+    };
+    let settings = format!(
+        "with the settings of {}, enabled, blocks of /{}",
+        old.name, new.block_size
+    );
     let create = Edit::Create(Key::Pool(new.name.clone()), Box::new(Object::Pool(pool)));
-    action(old, new, create, Verb::CreatePool, format!("{temporary}{settings}"))
+    action(
+        old,
+        new,
+        create,
+        Verb::CreatePool,
+        format!("{temporary}{settings}"),
+    )
 }
 
 fn action(old: &Pool, pool: &Pool, edit: Edit, verb: Verb, why: String) -> Action {

@@ -22,8 +22,10 @@ pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
     let Pool { cidr, block_size, .. } = pool;
     let message = format!("the block {block} still exists in {cidr}, where blocks must be /{block_size}");
     let hint = format!("Calico assigns addresses twice where blocks overlap; {{}} shows what {block} holds");
-    Refused::new(message)
-        .hint(Hint::new(hint, [Call::to(["show", "--blocks", "--pool", &block.to_string()])]))
+    Refused::new(message).hint(Hint::new(
+        hint,
+        [Call::to(["show", "--blocks", "--pool", &block.to_string()])],
+    ))
 }
 
 /// Checks the pools after a change.
@@ -81,8 +83,17 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
 /// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`. Leaves out users on
 /// nodes that do not exist, which need no other address.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
-    let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
-    let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
+    let pools = index
+        .snapshot
+        .pools
+        .iter()
+        .map(|pool| &pool.value)
+        .filter(|pool| pool.is_enabled());
+    let stays = |user: &User| {
+        after
+            .iter()
+            .any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address))
+    };
     let is_there = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
     let leaving = pools.flat_map(|pool| users(index, pool.cidr));
     leaving.filter(|user| !stays(user) && is_there(user)).collect()
@@ -93,10 +104,14 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
 /// # Errors
 /// If a user does not find one.
 pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
-    let Some(shortage) = shortage(capacity) else { return Ok(()) };
+    let Some(shortage) = shortage(capacity) else {
+        return Ok(());
+    };
     let hint = "name a larger pool; the table shows each node, and {} continues anyway";
-    Err(Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
-        .hint(Hint::new(hint, [Call::again_with(["--force"])])))
+    Err(
+        Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
+            .hint(Hint::new(hint, [Call::again_with(["--force"])])),
+    )
 }
 
 /// A shortage of addresses.
@@ -110,7 +125,12 @@ pub(super) struct Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { needed, missing, node, reason } = self;
+        let Self {
+            needed,
+            missing,
+            node,
+            reason,
+        } = self;
         write!(f, "{missing} of {needed} users, first on {node}: {reason}")
     }
 }
@@ -118,8 +138,16 @@ impl fmt::Display for Shortage {
 pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
     let first = capacity.iter().find(|node| node.found < node.needed)?;
     let needed = capacity.iter().map(|node| node.needed).sum();
-    let missing = capacity.iter().map(|node| node.needed.saturating_sub(node.found)).sum();
+    let missing = capacity
+        .iter()
+        .map(|node| node.needed.saturating_sub(node.found))
+        .sum();
     let node = first.node.clone();
     let reason = first.reason.clone().unwrap_or_default();
-    Some(Shortage { needed, missing, node, reason })
+    Some(Shortage {
+        needed,
+        missing,
+        node,
+        reason,
+    })
 }

@@ -92,7 +92,11 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
 impl Survey {
     /// Returns the users that need other addresses, without those on nodes that do not exist.
     pub fn movers(&self) -> Vec<User> {
-        self.users.iter().filter(|user| !self.gone.contains(&user.node)).cloned().collect()
+        self.users
+            .iter()
+            .filter(|user| !self.gone.contains(&user.node))
+            .cloned()
+            .collect()
     }
 
     /// Checks that all users find an address without the old pool, and on the way back from a temporary one. Phases
@@ -123,26 +127,49 @@ fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let index = &basis.context.index;
     let snapshot = basis.snapshot;
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
-    let named = index.mentioned_in(cidr).iter().filter(|address| !used.contains(address)).count();
-    let leaked: HashSet<IpAddr> = basis.report.leaked().filter(|address| cidr.contains(address)).collect();
+    let named = index
+        .mentioned_in(cidr)
+        .iter()
+        .filter(|address| !used.contains(address))
+        .count();
+    let leaked: HashSet<IpAddr> = basis
+        .report
+        .leaked()
+        .filter(|address| cidr.contains(address))
+        .collect();
     let indexed = index.blocks.iter().filter(|block| overlap(block.key, cidr));
-    let records = indexed.filter_map(|block| block.usable).flat_map(|block| block.allocations());
+    let records = indexed
+        .filter_map(|block| block.usable)
+        .flat_map(|block| block.allocations());
     let others = records
         .filter(|record| !record.attribute.is_windows_reserved())
         .map(|record| record.address)
         .filter(|address| !used.contains(address) && !leaked.contains(address))
         .count();
 
-    let (blocks, affinities) =
-        objects_in(snapshot, cidr).into_iter().partition::<Vec<Key>, _>(|key| matches!(key, Key::Block(_)));
+    let (blocks, affinities) = objects_in(snapshot, cidr)
+        .into_iter()
+        .partition::<Vec<Key>, _>(|key| matches!(key, Key::Block(_)));
     let affinities = affinities.len();
-    Leftovers { blocks: blocks.len(), affinities, in_use: used.len(), named, leaked: leaked.len(), others }
+    Leftovers {
+        blocks: blocks.len(),
+        affinities,
+        in_use: used.len(),
+        named,
+        leaked: leaked.len(),
+        others,
+    }
 }
 
 /// Returns the blocks and affinities that overlap `cidr`, including half-deleted ones and undecodable blocks.
 pub fn objects_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
-    let blocks = snapshot.block_cidrs().filter(|block| overlap(*block, cidr)).map(Key::Block);
+    let blocks = snapshot
+        .block_cidrs()
+        .filter(|block| overlap(*block, cidr))
+        .map(Key::Block);
     let affinities = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-    let affinities = affinities.filter(|key| overlap(key.cidr, cidr)).map(|key| Key::Affinity(key.clone()));
+    let affinities = affinities
+        .filter(|key| overlap(key.cidr, cidr))
+        .map(|key| Key::Affinity(key.clone()));
     blocks.chain(affinities).collect()
 }

@@ -43,12 +43,16 @@ impl Migration {
     pub fn detour(&self) -> Option<Detour<'_>> {
         let new = self.new.as_ref()?;
         match (&new.temporary_for, &self.old.temporary_for) {
-            (Some(successor), _) if successor.cidr == self.old.cidr => {
-                Some(Detour { leg: Leg::There, temporary: new, successor })
-            }
-            (_, Some(successor)) if successor.cidr == new.cidr => {
-                Some(Detour { leg: Leg::Back, temporary: &self.old, successor })
-            }
+            (Some(successor), _) if successor.cidr == self.old.cidr => Some(Detour {
+                leg: Leg::There,
+                temporary: new,
+                successor,
+            }),
+            (_, Some(successor)) if successor.cidr == new.cidr => Some(Detour {
+                leg: Leg::Back,
+                temporary: &self.old,
+                successor,
+            }),
             _ => None,
         }
     }
@@ -67,12 +71,22 @@ pub(super) fn made_for(snapshot: &Snapshot, old: &Pool, block_size: u8, via: Opt
     };
     if let Some(other) = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
         // The pool has users of its own, which would have to move away together with those of the old pool.
-        let message = format!("{cidr} is the CIDR of the pool {}, which is not temporary", other.value.name);
+        let message = format!(
+            "{cidr} is the CIDR of the pool {}, which is not temporary",
+            other.value.name
+        );
         let hint = "name a CIDR that no pool has; or move to that pool permanently, with --to";
         return Err(Refused::new(message).hint(hint));
     }
-    let successor = Successor { name: old.name.clone(), cidr: old.cidr, block_size };
-    Ok(Pool { temporary_for: Some(successor), ..made_of(snapshot, old, cidr, old.block_size, None)? })
+    let successor = Successor {
+        name: old.name.clone(),
+        cidr: old.cidr,
+        block_size,
+    };
+    Ok(Pool {
+        temporary_for: Some(successor),
+        ..made_of(snapshot, old, cidr, old.block_size, None)?
+    })
 }
 
 /// A migration to another block size that has begun.
@@ -96,21 +110,37 @@ impl<'s> Begun<'s> {
             Some(pool) => (temporary, Target::Pool(pool.name.clone())),
             None => {
                 let block_size = Some(successor.block_size);
-                (temporary, Target::Network { cidr: successor.cidr, block_size, name: None })
+                (
+                    temporary,
+                    Target::Network {
+                        cidr: successor.cidr,
+                        block_size,
+                        name: None,
+                    },
+                )
             }
         };
-        Some(Self { temporary, successor, old, target })
+        Some(Self {
+            temporary,
+            successor,
+            old,
+            target,
+        })
     }
 
     /// Returns true if the name or CIDR is that of the temporary pool or its successor.
     fn is_of(&self, name: &str) -> bool {
-        let Self { temporary, successor, .. } = self;
+        let Self {
+            temporary, successor, ..
+        } = self;
         is_named(name, &temporary.name, temporary.cidr) || is_named(name, &successor.name, successor.cidr)
     }
 
     /// Refuses a stated target that differs from that of the migration that has begun.
     fn check_target(&self, target: &Target) -> Result<()> {
-        let Self { temporary, successor, .. } = self;
+        let Self {
+            temporary, successor, ..
+        } = self;
         match target {
             Target::SameNetwork { block_size, via }
                 if *block_size != successor.block_size || via.is_some_and(|via| via != temporary.cidr) =>
@@ -148,7 +178,9 @@ pub fn find<'s>(
     let pools = || snapshot.pools.iter().map(|pool| &pool.value);
     // A stated pool or network overrides the annotation of a temporary pool.
     let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });
-    let begun = pools().filter(|_| follows).filter_map(|pool| Begun::of(snapshot, pool));
+    let begun = pools()
+        .filter(|_| follows)
+        .filter_map(|pool| Begun::of(snapshot, pool));
 
     if let Some(name) = from {
         if let Some(begun) = begun.into_iter().find(|begun| begun.is_of(name)) {
@@ -159,14 +191,28 @@ pub fn find<'s>(
         return Ok(named.map(|pool| (pool, target.clone())));
     }
 
-    let has_blocks = |pool: &Pool| snapshot.blocks.iter().any(|block| pool.cidr.contains(&block.value.key));
-    let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
-    let created = pools().filter(|_| follows).filter_map(|new| Some((made_from(snapshot, new)?, new)));
+    let has_blocks = |pool: &Pool| {
+        snapshot
+            .blocks
+            .iter()
+            .any(|block| pool.cidr.contains(&block.value.key))
+    };
+    let left = pools()
+        .filter(|pool| pool.disabled && has_blocks(pool))
+        .map(|pool| (pool, target.clone()));
+    let created = pools()
+        .filter(|_| follows)
+        .filter_map(|new| Some((made_from(snapshot, new)?, new)));
     let created: Vec<(&Pool, &Pool)> = created.collect();
     // If there are several new pools, the operator has to name the target.
     let only = |old: &Pool| created.iter().filter(|(other, _)| other.name == old.name).count() == 1;
-    let target_of =
-        |old: &Pool, new: &Pool| if only(old) { Target::Pool(new.name.clone()) } else { target.clone() };
+    let target_of = |old: &Pool, new: &Pool| {
+        if only(old) {
+            Target::Pool(new.name.clone())
+        } else {
+            target.clone()
+        }
+    };
     let left = left.chain(created.iter().map(|(old, new)| (*old, target_of(old, new))));
     let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
     // If a pool was found more than once, the last target counts: that of a temporary pool, if there is one.

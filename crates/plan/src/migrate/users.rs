@@ -38,7 +38,10 @@ pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     for used in index.uses_in(cidr) {
         let user = user(index, used);
         // An endpoint and its pod are one user.
-        let of_address = users.iter().rev().take_while(|other| other.address == user.address);
+        let of_address = users
+            .iter()
+            .rev()
+            .take_while(|other| other.address == user.address);
         if !of_address.into_iter().any(|other| *other == user) {
             users.push(user);
         }
@@ -51,20 +54,44 @@ fn user(index: &Index<'_>, used: &Use) -> User {
     match (used.owner, index.workload(used.owner)) {
         (Owner::Endpoint(position), Some(workload)) if workload.pod.is_empty() => {
             let name = format!("{}/{}", workload.namespace, index.endpoint(position).name());
-            User { address, kind: UserKind::Endpoint, node: index.calico_node(workload.node), name }
+            User {
+                address,
+                kind: UserKind::Endpoint,
+                node: index.calico_node(workload.node),
+                name,
+            }
         }
         (_, Some(workload)) => {
             let name = format!("{}/{}", workload.namespace, workload.pod);
-            User { address, kind: UserKind::Pod, node: index.calico_node(workload.node), name }
+            User {
+                address,
+                kind: UserKind::Pod,
+                node: index.calico_node(workload.node),
+                name,
+            }
         }
         (Owner::Service(position), None) => {
             let name = index.service(position).full_name();
-            User { address, kind: UserKind::Service, node: String::new(), name }
+            User {
+                address,
+                kind: UserKind::Service,
+                node: String::new(),
+                name,
+            }
         }
         (Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position), None) => {
-            let node = index.snapshot.nodes.get(position as usize).map(|node| node.value.name.clone());
+            let node = index
+                .snapshot
+                .nodes
+                .get(position as usize)
+                .map(|node| node.value.name.clone());
             let node = node.unwrap_or_default();
-            User { address, kind: UserKind::Tunnel, node: node.clone(), name: node }
+            User {
+                address,
+                kind: UserKind::Tunnel,
+                node: node.clone(),
+                name: node,
+            }
         }
     }
 }

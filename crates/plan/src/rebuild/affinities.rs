@@ -36,7 +36,9 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let subject = Subject::affinity(&affinity.value.key);
-        let found = CODES.into_iter().filter_map(|code| planner.basis.finding(code, &subject));
+        let found = CODES
+            .into_iter()
+            .filter_map(|code| planner.basis.finding(code, &subject));
         let found: Vec<&Finding> = found.collect();
         if !found.is_empty() && plan_repair(planner, affinity, &found) {
             deleted.push(affinity);
@@ -72,14 +74,18 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
     let delete = || Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
     let set = |state| Edit::Affinity(key.clone().into(), affinity.revision.clone(), state);
 
-    let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
+    let gone = found
+        .iter()
+        .any(|finding| finding.code == Code::AffinityOfMissingNode)
         && !planner.index().node_exists(&key.node);
     let decision = decide(planner, affinity, found);
     if matches!(decision, Decision::Delete(_) | Decision::Finish)
         && !gone
         && let Some((reason, why)) = too_early_affinity(planner.basis, affinity)
     {
-        found.iter().for_each(|finding| planner.skip(finding, reason, why.clone()));
+        found
+            .iter()
+            .for_each(|finding| planner.skip(finding, reason, why.clone()));
         return false;
     }
 
@@ -100,19 +106,40 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let action = Action::new(reason(), vec![delete()], vec![what]);
-            planner.deletions.entry(key.cidr).or_default().push(planner.before_blocks.len());
-            planner.before_blocks.push(action.requiring(absent.into_iter().chain(not_owned)));
+            planner
+                .deletions
+                .entry(key.cidr)
+                .or_default()
+                .push(planner.before_blocks.len());
+            planner
+                .before_blocks
+                .push(action.requiring(absent.into_iter().chain(not_owned)));
             true
         }
         Decision::Finish => {
-            let Some(block) = planner.index().block(key.cidr) else { return false };
-            let edits = vec![Edit::Delete(Key::Block(key.cidr), block.revision.clone()), delete()];
+            let Some(block) = planner.index().block(key.cidr) else {
+                return false;
+            };
+            let edits = vec![
+                Edit::Delete(Key::Block(key.cidr), block.revision.clone()),
+                delete(),
+            ];
             let why = "its node was about to release it, and the block is empty";
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let block =
-                Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), "this finishes its release", &[]);
-            planner.deletions.entry(key.cidr).or_default().push(planner.before_blocks.len());
-            planner.before_blocks.push(Action::new(reason(), edits, vec![what, block]));
+            let block = Change::new(
+                Verb::DeleteBlock,
+                Subject::Block(key.cidr),
+                "this finishes its release",
+                &[],
+            );
+            planner
+                .deletions
+                .entry(key.cidr)
+                .or_default()
+                .push(planner.before_blocks.len());
+            planner
+                .before_blocks
+                .push(Action::new(reason(), edits, vec![what, block]));
             true
         }
         Decision::Confirm => {
@@ -129,7 +156,9 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 &repairs,
             );
             let edits = vec![set(affinity.value.state.clone())];
-            planner.before_blocks.push(Action::new(reason(), edits, vec![what]));
+            planner
+                .before_blocks
+                .push(Action::new(reason(), edits, vec![what]));
             false
         }
     }
@@ -158,7 +187,11 @@ fn decide<'f>(
         if has(Code::UnexpectedAffinityType).is_some() && is_checked && !is_own {
             return Decision::Delete("Calico never writes its type, and no block belongs to it");
         }
-        return if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave };
+        return if has(Code::AffinityLabels).is_some() {
+            Decision::Label
+        } else {
+            Decision::Leave
+        };
     }
     if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {
         return Decision::Delete("its node does not own the block");
@@ -166,7 +199,10 @@ fn decide<'f>(
 
     if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
         let node = &value.key.node;
-        let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.loses_owner.as_ref());
+        let with_block = planner
+            .blocks
+            .get(&value.key.cidr)
+            .and_then(|planned| planned.loses_owner.as_ref());
         return match with_block {
             _ if planner.index().workloads_name_node(node) => Decision::SkipOfLiving(finding),
             // The affinity is deleted in the step in which the block loses its owner.
@@ -180,7 +216,11 @@ fn decide<'f>(
     {
         return unconfirmed(planner, value, finding, block.is_some(), is_own);
     }
-    if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave }
+    if has(Code::AffinityLabels).is_some() {
+        Decision::Label
+    } else {
+        Decision::Leave
+    }
 }
 
 fn unconfirmed<'f>(
@@ -191,12 +231,18 @@ fn unconfirmed<'f>(
     is_own: bool,
 ) -> Decision<'f> {
     let cidr = value.key.cidr;
-    let created = planner.blocks.get(&cidr).and_then(|planned| planned.created.as_ref());
+    let created = planner
+        .blocks
+        .get(&cidr)
+        .and_then(|planned| planned.created.as_ref());
     let sound = planner.index().block(cidr).and_then(|block| block.sound);
 
     match &value.state {
         AffinityState::Other(state) => {
-            let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
+            let detail = format!(
+                "{} is in the state {state:?}, which Calico does not know",
+                value.key
+            );
             Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
         // The affinity is confirmed when its block is created.
@@ -217,7 +263,10 @@ fn unconfirmed<'f>(
 
 /// Returns true if the block belongs to the holder of the affinity.
 fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
-    planner.index().block(key.cidr).is_some_and(|block| block.owner == Some(&key.owner()))
+    planner
+        .index()
+        .block(key.cidr)
+        .is_some_and(|block| block.owner == Some(&key.owner()))
 }
 
 /// Plans an edit of an affinity after a write of its block, so that a concurrent writer of the block fails. The block
@@ -226,13 +275,24 @@ fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
 fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
     let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
     let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
-        planner.blocks.entry(key.cidr).or_default().affinities.push((edit, what));
+        planner
+            .blocks
+            .entry(key.cidr)
+            .or_default()
+            .affinities
+            .push((edit, what));
         return;
     };
 
     let touch = Edit::Block(key.cidr, BlockEdit::Touch);
-    let since = block.sound.and_then(|sound| sound.claim_time()).map(str::to_owned);
-    let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
+    let since = block
+        .sound
+        .and_then(|sound| sound.claim_time())
+        .map(str::to_owned);
+    let owned = (
+        Key::Block(key.cidr),
+        Precondition::Matches(Condition::OwnedSince(key.owner(), since)),
+    );
     let mut made = Action::new(reason, vec![touch, edit], vec![what]).requiring([owned]);
     absorb_deletions(planner, key, &mut made);
     planner.before_blocks.push(made);
@@ -244,11 +304,18 @@ fn absorb_deletions(planner: &mut Planner<'_, '_>, key: &AffinityKey, made: &mut
     let position_of_made = planner.before_blocks.len();
     for position in planner.deletions.get_mut(&key.cidr).into_iter().flatten() {
         let deletion = &mut planner.before_blocks[*position];
-        if deletion.step.edits().any(|edit| edit.key() == Key::Affinity(key.clone())) {
+        if deletion
+            .step
+            .edits()
+            .any(|edit| edit.key() == Key::Affinity(key.clone()))
+        {
             continue;
         }
 
-        let nothing = Action { step: Step::new(""), changes: Vec::new() };
+        let nothing = Action {
+            step: Step::new(""),
+            changes: Vec::new(),
+        };
         let deletion = std::mem::replace(deletion, nothing);
         for part in deletion.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
@@ -263,20 +330,34 @@ fn absorb_deletions(planner: &mut Planner<'_, '_>, key: &AffinityKey, made: &mut
 fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     let deleted: HashSet<&AffinityKey> = deleted.iter().map(|affinity| &affinity.value.key).collect();
     for finding in planner.findings(Code::AffinityConflict) {
-        let Subject::Block(cidr) = finding.subject else { continue };
-        let all = planner.basis.affinities_for(cidr).iter().map(|affinity| &affinity.value);
+        let Subject::Block(cidr) = finding.subject else {
+            continue;
+        };
+        let all = planner
+            .basis
+            .affinities_for(cidr)
+            .iter()
+            .map(|affinity| &affinity.value);
         let left = all.filter(|value| {
             let goes = deleted.contains(&value.key)
                 || planner.blocks.get(&cidr).is_some_and(|planned| {
-                    planned.released.iter().any(|affinity| affinity.value.key == value.key)
+                    planned
+                        .released
+                        .iter()
+                        .any(|affinity| affinity.value.key == value.key)
                 });
             value.key.kind == AffinityType::Host && !value.deleted && !goes
         });
         if left.count() > 1 {
             continue;
         }
-        let last = planner.deletions.get(&cidr).and_then(|deletions| deletions.iter().max());
-        let Some(action) = last.map(|last| &mut planner.before_blocks[*last]) else { continue };
+        let last = planner
+            .deletions
+            .get(&cidr)
+            .and_then(|deletions| deletions.iter().max());
+        let Some(action) = last.map(|last| &mut planner.before_blocks[*last]) else {
+            continue;
+        };
         let is_deletion = |change: &&mut Change| change.action == Verb::DeleteAffinity;
         if let Some(change) = action.changes.iter_mut().find(is_deletion) {
             change.repairs.push(finding.key());
@@ -287,12 +368,21 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
 /// Creates affinities for blocks whose owners have none, unless the owner is a deleted node.
 fn missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
-        let Subject::Block(cidr) = finding.subject else { continue };
-        let Some(owner) = planner.index().block(cidr).and_then(|block| block.owner) else { continue };
-        let Some(key) = AffinityKey::of_owner(owner, cidr) else { continue };
+        let Subject::Block(cidr) = finding.subject else {
+            continue;
+        };
+        let Some(owner) = planner.index().block(cidr).and_then(|block| block.owner) else {
+            continue;
+        };
+        let Some(key) = AffinityKey::of_owner(owner, cidr) else {
+            continue;
+        };
         let node = &key.node;
         if key.kind == AffinityType::Host && !planner.index().node_exists(node) {
-            let planned = planner.blocks.get_mut(&cidr).filter(|planned| planned.loses_owner.is_some());
+            let planned = planner
+                .blocks
+                .get_mut(&cidr)
+                .filter(|planned| planned.loses_owner.is_some());
             match planned {
                 Some(planned) => planned.changes.push(Change::new(
                     Verb::SetBlockOwner,
@@ -307,7 +397,13 @@ fn missing(planner: &mut Planner<'_, '_>) {
         let detail = "its node owns the block, but cannot find it without an affinity";
         let mut what = Change::new(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push(finding.key());
-        with_touch(planner, &key, create_affinity(&key), what, format!("{} {cidr}", finding.code));
+        with_touch(
+            planner,
+            &key,
+            create_affinity(&key),
+            what,
+            format!("{} {cidr}", finding.code),
+        );
     }
 }
 

@@ -17,16 +17,25 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 
 fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockOfMissingNode) {
-        let Subject::Block(cidr) = finding.subject else { continue };
-        let Some(node) = planner.index().block(cidr).and_then(|block| block.host()) else { continue };
+        let Subject::Block(cidr) = finding.subject else {
+            continue;
+        };
+        let Some(node) = planner.index().block(cidr).and_then(|block| block.host()) else {
+            continue;
+        };
         if planner.index().workloads_name_node(node) {
             planner.skip_of_living(finding, node);
             continue;
         }
-        let of_block = planner.basis.affinities_for(cidr).iter().copied().filter(|affinity| {
-            let key = &affinity.value.key;
-            key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted
-        });
+        let of_block = planner
+            .basis
+            .affinities_for(cidr)
+            .iter()
+            .copied()
+            .filter(|affinity| {
+                let key = &affinity.value.key;
+                key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted
+            });
         let released = of_block.collect();
         let planned = planner.blocks.entry(cidr).or_default();
         planned.loses_owner = Some(node.to_owned());
@@ -37,7 +46,9 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
 /// Deletes empty blocks without an owner, unless one of their addresses turns out to be in use.
 fn empty(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::EmptyUnownedBlock) {
-        let Subject::Block(cidr) = finding.subject else { continue };
+        let Subject::Block(cidr) = finding.subject else {
+            continue;
+        };
         let what = Change::new(
             Verb::DeleteBlock,
             finding.subject.clone(),
@@ -47,7 +58,9 @@ fn empty(planner: &mut Planner<'_, '_>) {
         if planner.changes_addresses(cidr) {
             let planned = planner.blocks.entry(cidr).or_default();
             let first = planned.addresses.values_mut().next();
-            first.into_iter().for_each(|address| address.change.repairs.extend(what.repairs.iter().cloned()));
+            first
+                .into_iter()
+                .for_each(|address| address.change.repairs.extend(what.repairs.iter().cloned()));
             continue;
         }
         if planner.corrupt.blocks.contains_key(&cidr) {
@@ -56,15 +69,26 @@ fn empty(planner: &mut Planner<'_, '_>) {
             planned.changes.push(what);
             continue;
         }
-        let Some(block) = planner.index().block(cidr) else { continue };
+        let Some(block) = planner.index().block(cidr) else {
+            continue;
+        };
         let edit = Edit::Delete(Key::Block(cidr), block.revision.clone());
-        planner.after_blocks.push(Action::new(format!("{} {cidr}", finding.code), vec![edit], vec![what]));
+        planner.after_blocks.push(Action::new(
+            format!("{} {cidr}", finding.code),
+            vec![edit],
+            vec![what],
+        ));
     }
 }
 
 /// Finishes half-done deletions of empty blocks, and skips half-done deletions of other blocks.
 fn half_deleted(planner: &mut Planner<'_, '_>) {
-    let stored = planner.basis.snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
+    let stored = planner
+        .basis
+        .snapshot
+        .blocks
+        .iter()
+        .filter(|block| block.value.content.is_deleted());
     for block in stored {
         let cidr = block.value.key;
         let finding = planner.basis.finding(Code::HalfDeleted, &Subject::Block(cidr));
@@ -85,8 +109,17 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let detail = "its deletion stopped half-way";
-        let what = Change::new(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
+        let what = Change::new(
+            Verb::DeleteBlock,
+            finding.subject.clone(),
+            detail,
+            &[finding.code],
+        );
         let edit = Edit::Delete(Key::Block(cidr), block.revision.clone());
-        planner.before_blocks.push(Action::new(format!("{} {cidr}", finding.code), vec![edit], vec![what]));
+        planner.before_blocks.push(Action::new(
+            format!("{} {cidr}", finding.code),
+            vec![edit],
+            vec![what],
+        ));
     }
 }

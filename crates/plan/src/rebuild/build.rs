@@ -19,19 +19,41 @@ use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affini
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
     let index = planner.index();
     let cooldown = planner.basis.cooldown;
-    let Planner { blocks, before_blocks, after_blocks, corrupt, .. } = planner;
+    let Planner {
+        blocks,
+        before_blocks,
+        after_blocks,
+        corrupt,
+        ..
+    } = planner;
     let mut actions = before_blocks;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
 
     for (cidr, planned) in blocks {
         untouched.remove(&cidr);
         let counting = countings.remove(&cidr).unwrap_or_default();
-        actions.push(BlockStep { cidr, planned, counting, cooldown }.action(corrupt));
+        actions.push(
+            BlockStep {
+                cidr,
+                planned,
+                counting,
+                cooldown,
+            }
+            .action(corrupt),
+        );
     }
 
     for cidr in untouched {
         let (planned, counting) = Default::default();
-        actions.push(BlockStep { cidr, planned, counting, cooldown }.action(corrupt));
+        actions.push(
+            BlockStep {
+                cidr,
+                planned,
+                counting,
+                cooldown,
+            }
+            .action(corrupt),
+        );
     }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
@@ -87,18 +109,32 @@ impl BlockStep<'_> {
     /// whose user no longer exists stays free. All other addresses are written.
     fn write_whole(mut self, write: Vec<Edit>) -> Action {
         let step = Step::new(format!("block {}", self.cidr));
-        let mut action = Action { step, changes: std::mem::take(&mut self.planned.changes) };
+        let mut action = Action {
+            step,
+            changes: std::mem::take(&mut self.planned.changes),
+        };
         let mut groups = group(std::mem::take(&mut self.planned.addresses));
         groups.sort_by_key(|addresses| addresses.iter().map(|address| address.address).min());
-        let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Evidence::default() };
+        let mut block = Part {
+            unit: Unit::Block,
+            edits: Vec::new(),
+            evidence: Evidence::default(),
+        };
         let mut parts = Vec::new();
         for mut addresses in groups {
             keep_in_use(&mut addresses, &mut block);
             parts.push(self.part(&addresses));
-            action.changes.extend(addresses.into_iter().map(|address| address.change));
+            action
+                .changes
+                .extend(addresses.into_iter().map(|address| address.change));
         }
 
-        let Self { cidr, planned, counting, .. } = self;
+        let Self {
+            cidr,
+            planned,
+            counting,
+            ..
+        } = self;
         block.edits.extend(counting.up.into_values());
         block.edits.extend(write);
         for (edit, evidence) in counting.down.into_values() {
@@ -116,20 +152,33 @@ impl BlockStep<'_> {
         if let Some(node) = planned.loses_owner {
             clear_owner(&mut action, cidr, &node);
         }
-        planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
+        planned
+            .released
+            .into_iter()
+            .for_each(|affinity| release_affinity(&mut action, affinity));
         action
     }
 
     /// Edits a sound block address by address. The preconditions of an address hold only for its part: if they fail,
     /// the other parts are written anyway.
     fn edit(mut self) -> Action {
-        let mut action = Action { step: Step::new(""), changes: Vec::new() };
+        let mut action = Action {
+            step: Step::new(""),
+            changes: Vec::new(),
+        };
         for addresses in group(std::mem::take(&mut self.planned.addresses)) {
             action.step.parts.push(self.part(&addresses));
-            action.changes.extend(addresses.into_iter().map(|address| address.change));
+            action
+                .changes
+                .extend(addresses.into_iter().map(|address| address.change));
         }
 
-        let Self { cidr, planned, counting, .. } = self;
+        let Self {
+            cidr,
+            planned,
+            counting,
+            ..
+        } = self;
         action.changes.extend(counting.changes);
         action.step.reason = match action.changes.as_slice() {
             [only] => format!("{} {}", only.action, only.subject),
@@ -144,30 +193,47 @@ impl BlockStep<'_> {
             action.step.whole().edits.push(edit);
             action.changes.push(change);
         }
-        planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
+        planned
+            .released
+            .into_iter()
+            .for_each(|affinity| release_affinity(&mut action, affinity));
         action
     }
 
     /// Returns the part that changes these addresses together, and counts them in their handles.
     fn part(&mut self, addresses: &[AddressPlan]) -> Part {
-        let Self { counting, cidr, cooldown, .. } = self;
+        let Self {
+            counting,
+            cidr,
+            cooldown,
+            ..
+        } = self;
         let handles = addresses.iter().map(|address| address.edit.handles());
         let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
         let unit = match (first, addresses) {
             (None, [address, ..]) => Unit::Address(address.address),
             (id, _) => Unit::Handle(id.unwrap_or_default()),
         };
-        let mut part = Part { unit, edits: Vec::new(), evidence: Evidence::default() };
+        let mut part = Part {
+            unit,
+            edits: Vec::new(),
+            evidence: Evidence::default(),
+        };
 
         let ids: BTreeSet<String> = handles.flatten().flatten().collect();
-        part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
+        part.edits
+            .extend(ids.iter().filter_map(|id| counting.up.remove(id)));
         part.edits.append(&mut address_edits(*cidr, addresses, *cooldown));
         for (edit, evidence) in ids.iter().filter_map(|id| counting.down.remove(id)) {
             part.edits.push(edit);
             part.evidence.extend(evidence);
         }
 
-        part.evidence.extend(addresses.iter().flat_map(|address| address.evidence.iter().cloned()));
+        part.evidence.extend(
+            addresses
+                .iter()
+                .flat_map(|address| address.evidence.iter().cloned()),
+        );
         part
     }
 }
@@ -201,7 +267,10 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
 
 /// Keeps addresses in use allocated, but without an owner, if their records are lost and no new record is planned.
 fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
-    let held = repaired.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
+    let held = repaired
+        .unrecorded
+        .iter()
+        .filter(|ordinal| !planned.addresses.contains_key(ordinal));
     let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();
     (!records.is_empty()).then_some(Edit::Block(cidr, BlockEdit::Assign { records }))
 }
@@ -216,8 +285,10 @@ fn address_edits(cidr: IpNet, addresses: &[AddressPlan], cooldown: i64) -> Vec<E
             RecordEdit::Assign(record) => {
                 records.extend(ordinal_of(cidr, address.address).map(|ordinal| (ordinal, record.clone())));
             }
-            RecordEdit::Rewrite(found, record) => rewritten
-                .push(BlockEdit::Record { held: Box::new(found.clone()), record: Box::new(record.clone()) }),
+            RecordEdit::Rewrite(found, record) => rewritten.push(BlockEdit::Record {
+                held: Box::new(found.clone()),
+                record: Box::new(record.clone()),
+            }),
         }
     }
 
@@ -245,8 +316,11 @@ fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
     let mut group_of: HashMap<String, usize> = HashMap::new();
     for address in addresses {
         let ids: Vec<String> = address.edit.handles().into_iter().flatten().collect();
-        let mut known =
-            ids.iter().filter_map(|id| group_of.get(id).copied()).collect::<BTreeSet<_>>().into_iter();
+        let mut known = ids
+            .iter()
+            .filter_map(|id| group_of.get(id).copied())
+            .collect::<BTreeSet<_>>()
+            .into_iter();
         let group = known.next().unwrap_or_else(|| {
             groups.push(Vec::new());
             groups.len() - 1
@@ -255,7 +329,10 @@ fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
         for other in known {
             let joined = std::mem::take(&mut groups[other]);
             groups[group].extend(joined);
-            group_of.values_mut().filter(|of| **of == other).for_each(|of| *of = group);
+            group_of
+                .values_mut()
+                .filter(|of| **of == other)
+                .for_each(|of| *of = group);
         }
         group_of.extend(ids.into_iter().map(|id| (id, group)));
         groups[group].push(address);

@@ -20,7 +20,9 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
         return value;
     }
     let converted = calico2::value(&Key::Block(cidr), value.to_string().as_bytes());
-    converted.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(value)
+    converted
+        .and_then(|json| serde_json::from_slice(&json).ok())
+        .unwrap_or(value)
 }
 
 /// Returns one file for each host, by file name. Each line is one of the host's blocks, as it is after the plan. The
@@ -30,7 +32,13 @@ pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     for after in files.iter().filter_map(|file| file.after.as_ref()) {
         let owner = after["affinity"].as_str().map(BlockOwner::parse);
         if let Some(host) = owner.as_ref().and_then(BlockOwner::host) {
-            let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+            let plain = |c: char| {
+                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            };
             let name: String = host.chars().map(plain).collect();
             hosts
                 .entry(format!("{}.json", name.trim_start_matches('.')))
@@ -58,20 +66,36 @@ pub struct BlockFile {
 pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec<BlockFile>, StepError> {
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let touched: BTreeSet<IpNet> = edits.filter_map(Edit::block).collect();
-    let stored = before.blocks.iter().filter(|block| touched.contains(&block.value.key));
+    let stored = before
+        .blocks
+        .iter()
+        .filter(|block| touched.contains(&block.value.key));
 
-    let small =
-        Snapshot { datastore: before.datastore, blocks: stored.cloned().collect(), ..Snapshot::default() };
+    let small = Snapshot {
+        datastore: before.datastore,
+        blocks: stored.cloned().collect(),
+        ..Snapshot::default()
+    };
     let mut only_blocks = plan.clone();
-    for part in only_blocks.actions.iter_mut().flat_map(|action| &mut action.step.parts) {
+    for part in only_blocks
+        .actions
+        .iter_mut()
+        .flat_map(|action| &mut action.step.parts)
+    {
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
 
     let json = |block: &Versioned<StoredBlock>| json(before.datastore, block);
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
-    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?.blocks.iter().map(json).collect();
+    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?
+        .blocks
+        .iter()
+        .map(json)
+        .collect();
     let value = |all: &[(IpNet, Value)], cidr: IpNet| {
-        all.iter().find(|(key, _)| *key == cidr).map(|(_, value)| value.clone())
+        all.iter()
+            .find(|(key, _)| *key == cidr)
+            .map(|(_, value)| value.clone())
     };
 
     let file = |cidr: IpNet| BlockFile {
@@ -87,9 +111,11 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
 /// Returns a block in the form of the datastore, or a corrupt block as it is stored.
 fn json(datastore: DatastoreKind, block: &Versioned<StoredBlock>) -> (IpNet, Value) {
     let value = match &block.value.content {
-        BlockContent::Sound(sound) => {
-            as_stored(datastore, block.value.key, serde_json::to_value(sound).unwrap_or_default())
-        }
+        BlockContent::Sound(sound) => as_stored(
+            datastore,
+            block.value.key,
+            serde_json::to_value(sound).unwrap_or_default(),
+        ),
         BlockContent::Corrupt(corrupt) => {
             serde_json::from_str(&corrupt.raw).unwrap_or_else(|_| Value::String(corrupt.raw.to_string()))
         }

@@ -39,7 +39,9 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 
     let mut missing = MissingBlocks::default();
     for finding in unrecorded {
-        let Subject::Address(address) = finding.subject else { continue };
+        let Subject::Address(address) = finding.subject else {
+            continue;
+        };
         if let Err((reason, why)) = record(planner, &sources, &mut missing, finding, address) {
             missing.hold(planner, address);
             planner.skip(finding, reason, format!("{address}: {why}"));
@@ -47,15 +49,22 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     }
 
     missing.plan(planner);
-    let records: Vec<Result<Allocated>> =
-        mismatched.iter().map(|finding| only_record(planner, finding)).collect();
-    let known: Vec<(IpNet, u32)> =
-        records.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
+    let records: Vec<Result<Allocated>> = mismatched
+        .iter()
+        .map(|finding| only_record(planner, finding))
+        .collect();
+    let known: Vec<(IpNet, u32)> = records
+        .iter()
+        .flatten()
+        .map(|held| (held.block, held.held.ordinal))
+        .collect();
     let mut owners = planner.basis.context.recorded_owners(&known).into_iter();
 
     for (finding, held) in mismatched.into_iter().zip(records) {
         let rewritten = held.and_then(|held| {
-            let owner = owners.next().unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
+            let owner = owners
+                .next()
+                .unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
             rewrite(planner, &sources, finding, held, owner)
         });
         if let Err((reason, why)) = rewritten {
@@ -74,16 +83,25 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 
 /// Expects objects that were read to be unchanged instead of absent. An endpoint may remain after its pod was deleted.
 fn expect_as_read(planner: &mut Planner<'_, '_>) {
-    let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
-    let absent =
-        blocks().flat_map(|planned| &planned.evidence).filter(|(_, expect)| *expect == Precondition::Absent);
+    let blocks = || {
+        planner
+            .blocks
+            .values()
+            .flat_map(|planned| planned.addresses.values())
+    };
+    let absent = blocks()
+        .flat_map(|planned| &planned.evidence)
+        .filter(|(_, expect)| *expect == Precondition::Absent);
     let absent: BTreeSet<Key> = absent.map(|(key, _)| key.clone()).collect();
     if absent.is_empty() {
         return;
     }
 
     let found = preconditions::as_read(planner.basis.snapshot, &absent);
-    let blocks = planner.blocks.values_mut().flat_map(|planned| planned.addresses.values_mut());
+    let blocks = planner
+        .blocks
+        .values_mut()
+        .flat_map(|planned| planned.addresses.values_mut());
     for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
         if let (Precondition::Absent, Some(found)) = (&*expect, found.get(key)) {
             *expect = found.clone();
@@ -102,7 +120,9 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
     let mut containers = BTreeSet::new();
     let mut nodes = BTreeSet::new();
     for finding in findings {
-        let Subject::Address(address) = finding.subject else { continue };
+        let Subject::Address(address) = finding.subject else {
+            continue;
+        };
         if let Some((container, node)) = sandbox(planner.basis, planner.index().uses_of(address)) {
             containers.insert(container);
             nodes.insert(node);
@@ -112,7 +132,10 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
 }
 
 fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
-    let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) else {
+    let Some(twice) = planner
+        .basis
+        .finding(Code::DuplicateAddress, &Subject::Address(address))
+    else {
         return Ok(());
     };
     let detail = format!("{}; delete all but one of them first", twice.message());
@@ -122,9 +145,16 @@ fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
 /// Returns the right record of an address in use.
 fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted> {
     used_once(planner, address)?;
-    let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
+    let wanted = wanted(
+        planner.basis,
+        &sources.networks,
+        &sources.users,
+        planner.index().uses_of(address),
+    )?;
     let handle = wanted.record.handle.as_deref().map(clean);
-    handle.and_then(|id| planner.uncountable.refusal(id)).map_or(Ok(wanted), Err)
+    handle
+        .and_then(|id| planner.uncountable.refusal(id))
+        .map_or(Ok(wanted), Err)
 }
 
 /// Records an address that no block records, or that a block records only as cooling down.
@@ -147,29 +177,55 @@ fn record(
     let block = match blocks.as_slice() {
         [] => {
             let edit = RecordEdit::Assign(wanted.record);
-            return missing.add(planner, AddressPlan { address, edit, evidence: wanted.evidence, change });
+            return missing.add(
+                planner,
+                AddressPlan {
+                    address,
+                    edit,
+                    evidence: wanted.evidence,
+                    change,
+                },
+            );
         }
         [block] => *block,
         [first, second, ..] => return Err(in_two_blocks(first, second)),
     };
 
     if !planner.may_change(block) {
-        return Err((SkipReason::NeedsDecision, format!("this plan does not rebuild {}", block.key)));
+        return Err((
+            SkipReason::NeedsDecision,
+            format!("this plan does not rebuild {}", block.key),
+        ));
     }
-    let Some(ordinal) = ordinal_of(block.key, address) else { return Ok(()) };
+    let Some(ordinal) = ordinal_of(block.key, address) else {
+        return Ok(());
+    };
 
     let edit = match block.sound.and_then(|sound| sound.allocation(ordinal)) {
         Some(cooling) => RecordEdit::Rewrite(Allocated::new(block.key, &cooling).held, wanted.record),
         None => RecordEdit::Assign(wanted.record),
     };
 
-    let planned = AddressPlan { address, edit, evidence: wanted.evidence, change };
-    planner.blocks.entry(block.key).or_default().addresses.insert(ordinal, planned);
+    let planned = AddressPlan {
+        address,
+        edit,
+        evidence: wanted.evidence,
+        change,
+    };
+    planner
+        .blocks
+        .entry(block.key)
+        .or_default()
+        .addresses
+        .insert(ordinal, planned);
     Ok(())
 }
 
 fn in_two_blocks(first: &IndexedBlock<'_>, second: &IndexedBlock<'_>) -> Refusal {
-    (SkipReason::Overlap, format!("it is in {} and in {}, which overlap", first.key, second.key))
+    (
+        SkipReason::Overlap,
+        format!("it is in {} and in {}, which overlap", first.key, second.key),
+    )
 }
 
 /// Returns the record of the finding's address if exactly one sound block contains the address.
@@ -182,11 +238,13 @@ fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Result<Allocated
     {
         return Ok(Allocated::new(block.key, &held));
     }
-    Err(match (in_corrupt_block(planner.index(), address), blocks.as_slice()) {
-        (Some(refusal), _) => refusal,
-        (None, [first, second, ..]) => in_two_blocks(first, second),
-        (None, _) => none(),
-    })
+    Err(
+        match (in_corrupt_block(planner.index(), address), blocks.as_slice()) {
+            (Some(refusal), _) => refusal,
+            (None, [first, second, ..]) => in_two_blocks(first, second),
+            (None, _) => none(),
+        },
+    )
 }
 
 /// Rewrites the record of an address for its user, if the recorded owner does not exist.
@@ -228,11 +286,26 @@ fn rewrite(
     }
 
     let detail = format!("{}, which is gone", finding.text());
-    let change = Change::new(Verb::RewriteOwner, finding.subject.clone(), detail, &[finding.code]);
+    let change = Change::new(
+        Verb::RewriteOwner,
+        finding.subject.clone(),
+        detail,
+        &[finding.code],
+    );
     let ordinal = held.held.ordinal;
     let edit = RecordEdit::Rewrite(held.held, wanted.record);
-    let planned = AddressPlan { address: held.address, edit, evidence, change };
-    planner.blocks.entry(held.block).or_default().addresses.insert(ordinal, planned);
+    let planned = AddressPlan {
+        address: held.address,
+        edit,
+        evidence,
+        change,
+    };
+    planner
+        .blocks
+        .entry(held.block)
+        .or_default()
+        .addresses
+        .insert(ordinal, planned);
     Ok(())
 }
 
@@ -255,15 +328,28 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
     }
 
     let mut record = held.held.record.as_ref().to_attribute();
-    record.owner.get_or_insert_default().insert("node".to_owned(), node);
+    record
+        .owner
+        .get_or_insert_default()
+        .insert("node".to_owned(), node);
     let evidence = vec![(pod.key(), sources.users.pod(position))];
     let subject = finding.subject.clone();
     let change = Change::new(Verb::RewriteOwner, subject, finding.text(), &[finding.code]);
     let ordinal = held.held.ordinal;
     let block = held.block;
     let address = held.address;
-    let planned = AddressPlan { address, edit: RecordEdit::Rewrite(held.held, record), evidence, change };
-    planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
+    let planned = AddressPlan {
+        address,
+        edit: RecordEdit::Rewrite(held.held, record),
+        evidence,
+        change,
+    };
+    planner
+        .blocks
+        .entry(block)
+        .or_default()
+        .addresses
+        .insert(ordinal, planned);
     Ok(())
 }
 
@@ -272,7 +358,10 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
     // A node that endpoints or pods name may exist although its object does not.
-    if claim.node().is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
+    if claim
+        .node()
+        .is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node))
+    {
         return false;
     }
 
@@ -300,14 +389,23 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
         }
         if let (true, Claim::Pod { namespace, pod, .. }) = (snapshot.has_read(Source::Endpoints), claim) {
             let name = endpoint_name(&node, "k8s", &pod.to_string(), "eth0");
-            absent.push(Key::Endpoint { namespace: namespace.to_string(), name });
+            absent.push(Key::Endpoint {
+                namespace: namespace.to_string(),
+                name,
+            });
         }
     }
 
     if let (true, Claim::Pod { namespace, pod, .. }) = (snapshot.has_read(Source::Pods), claim)
         && index.pod(*namespace, *pod).is_none()
     {
-        absent.push(Key::Pod { namespace: namespace.to_string(), name: pod.to_string() });
+        absent.push(Key::Pod {
+            namespace: namespace.to_string(),
+            name: pod.to_string(),
+        });
     }
-    absent.into_iter().map(|key| (key, Precondition::Absent)).collect()
+    absent
+        .into_iter()
+        .map(|key| (key, Precondition::Absent))
+        .collect()
 }

@@ -43,9 +43,10 @@ impl MissingBlocks {
     /// Remembers an address in use that is skipped. If its block is created, an empty record holds the address there,
     /// since a free address could be assigned to a pod.
     pub(super) fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
-        if let ([], Ok((cidr, ordinal))) =
-            (&*blocks_around(planner.index(), address), expected_block(planner, address))
-        {
+        if let ([], Ok((cidr, ordinal))) = (
+            &*blocks_around(planner.index(), address),
+            expected_block(planner, address),
+        ) {
             self.held.entry(cidr).or_default().insert(ordinal, address);
         }
     }
@@ -69,11 +70,14 @@ impl MissingBlocks {
                     planned.created = Some(Box::new(block));
                     planned.addresses = addresses;
                     planned.affinities = affinities;
-                    planned.changes.push(Change::new(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
+                    planned
+                        .changes
+                        .push(Change::new(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
                 }
                 Err((reason, why)) => {
-                    for planned in
-                        addresses.into_values().filter(|planned| !planned.change.repairs.is_empty())
+                    for planned in addresses
+                        .into_values()
+                        .filter(|planned| !planned.change.repairs.is_empty())
                     {
                         let detail =
                             format!("{}: its block {cidr} does not exist, and {why}", planned.address);
@@ -93,7 +97,10 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
         [] => return Err((SkipReason::OutsidePools, "it is in no pool".into())),
         [pool] => *pool,
         [first, second, ..] => {
-            let detail = format!("it is in the pools {} and {}, which overlap", first.name, second.name);
+            let detail = format!(
+                "it is in the pools {} and {}, which overlap",
+                first.name, second.name
+            );
             return Err((SkipReason::Overlap, detail));
         }
     };
@@ -110,7 +117,12 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
 fn held_without_owner(address: IpAddr) -> AddressPlan {
     let detail = "in use, but recorded without an owner: deleting its user would not free it";
     let change = Change::new(Verb::AssignAddress, Subject::Address(address), detail, &[]);
-    AddressPlan { address, edit: RecordEdit::Assign(Attribute::default()), evidence: Vec::new(), change }
+    AddressPlan {
+        address,
+        edit: RecordEdit::Assign(Attribute::default()),
+        evidence: Vec::new(),
+        change,
+    }
 }
 
 type Created = (Block, BlockOwner, Vec<(Edit, Change)>);
@@ -142,19 +154,27 @@ fn create(
     let windows = node.is_some_and(Node::is_windows);
     let make = if windows { Block::new_windows } else { Block::new };
     let Some(mut block) = make(cidr, Some(owner.clone()), now) else {
-        return Err((SkipReason::NeedsDecision, "Calico allows no block of that size".into()));
+        return Err((
+            SkipReason::NeedsDecision,
+            "Calico allows no block of that size".into(),
+        ));
     };
 
     block.set_own_strict_affinity(own_strict_affinity(planner.basis));
     let assigned = block.clone().update(|edit| {
-        addresses.iter().try_for_each(|(ordinal, planned)| match &planned.edit {
-            RecordEdit::Assign(record) => edit.assign(*ordinal, record),
-            RecordEdit::Release(_) | RecordEdit::Rewrite(..) => Ok(()),
-        })
+        addresses
+            .iter()
+            .try_for_each(|(ordinal, planned)| match &planned.edit {
+                RecordEdit::Assign(record) => edit.assign(*ordinal, record),
+                RecordEdit::Release(_) | RecordEdit::Rewrite(..) => Ok(()),
+            })
     });
 
     if let Err(error) = assigned {
-        return Err((SkipReason::WindowsReserved, format!("{error} in a Windows node's block")));
+        return Err((
+            SkipReason::WindowsReserved,
+            format!("{error} in a Windows node's block"),
+        ));
     }
 
     let affinities = affinity(cidr, &owner, &held);
@@ -164,7 +184,10 @@ fn create(
 
     match unreadable {
         Some((_, change)) => {
-            let detail = format!("its affinity {} cannot be decoded; delete that first", change.subject);
+            let detail = format!(
+                "its affinity {} cannot be decoded; delete that first",
+                change.subject
+            );
             Err((SkipReason::Unchecked, detail))
         }
         None => Ok((block, owner, affinities)),
@@ -189,7 +212,9 @@ fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affi
         key.cidr == cidr && !affinity.value.deleted && !matches!(key.kind, AffinityType::Other(_))
     });
     let all: Vec<&Versioned<Affinity>> = of_block.collect();
-    let confirmed = all.iter().filter(|affinity| affinity.value.state == AffinityState::Confirmed);
+    let confirmed = all
+        .iter()
+        .filter(|affinity| affinity.value.state == AffinityState::Confirmed);
     let confirmed: Vec<&Versioned<Affinity>> = confirmed.copied().collect();
     if confirmed.is_empty() { all } else { confirmed }
 }
@@ -222,12 +247,15 @@ fn owner(
     }
 
     let mut users: BTreeMap<String, (bool, usize)> = BTreeMap::new();
-    let uses = addresses.values().flat_map(|planned| index.uses_of(planned.address));
+    let uses = addresses
+        .values()
+        .flat_map(|planned| index.uses_of(planned.address));
     for used in uses {
         let (node, is_tunnel) = match used.owner {
-            Owner::Tunnel(index, _) => {
-                (planner.basis.snapshot.nodes[index as usize].value.name.clone(), true)
-            }
+            Owner::Tunnel(index, _) => (
+                planner.basis.snapshot.nodes[index as usize].value.name.clone(),
+                true,
+            ),
             owner => match index.workload(owner) {
                 Some(workload) => (index.calico_node(workload.node), false),
                 None => continue,
@@ -241,7 +269,11 @@ fn owner(
 
     // The first by name wins a tie.
     let best = users.into_iter().rev().max_by_key(|(_, weight)| *weight);
-    let for_services = || index.pools_around(cidr).any(|pool| pool.allows(PoolUse::LoadBalancer));
+    let for_services = || {
+        index
+            .pools_around(cidr)
+            .any(|pool| pool.allows(PoolUse::LoadBalancer))
+    };
 
     match best {
         Some((node, _)) => Ok(BlockOwner::Host(node)),
@@ -260,12 +292,23 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
         let state = AffinityState::Confirmed;
         let edit = Edit::Affinity(key.clone().into(), affinity.revision.clone(), state);
         let repaired = [Code::UnsettledAffinity];
-        let change =
-            Change::new(Verb::ConfirmAffinity, Subject::affinity(key), "its block exists again", &repaired);
+        let change = Change::new(
+            Verb::ConfirmAffinity,
+            Subject::affinity(key),
+            "its block exists again",
+            &repaired,
+        );
         return vec![(edit, change)];
     }
 
-    let Some(key) = AffinityKey::of_owner(owner, cidr) else { return Vec::new() };
-    let change = Change::new(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
+    let Some(key) = AffinityKey::of_owner(owner, cidr) else {
+        return Vec::new();
+    };
+    let change = Change::new(
+        Verb::CreateAffinity,
+        Subject::affinity(&key),
+        "for the new block",
+        &[],
+    );
     vec![(create_affinity(&key), change)]
 }

@@ -54,7 +54,8 @@ pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
 
     // A corrupt block that stays corrupt is skipped for its own reason.
     for skipped in skipped {
-        plan.skipped.retain(|other| (other.code, &other.subject) != (skipped.code, &skipped.subject));
+        plan.skipped
+            .retain(|other| (other.code, &other.subject) != (skipped.code, &skipped.subject));
         plan.skipped.push(skipped);
     }
 
@@ -78,8 +79,12 @@ fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) ->
     };
     let repaired = corrupt.apply(basis.snapshot);
     let mut report = check(&repaired, &options);
-    let seen: HashSet<(Code, &Subject)> =
-        basis.report.findings.iter().map(|finding| finding.key_ref()).collect();
+    let seen: HashSet<(Code, &Subject)> = basis
+        .report
+        .findings
+        .iter()
+        .map(|finding| finding.key_ref())
+        .collect();
 
     // Findings that the recheck dropped stay dropped.
     let dropped: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
@@ -89,11 +94,21 @@ fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) ->
         .map(|finding| (finding.code, finding.subject))
         .collect();
 
-    report.findings.retain(|finding| !dropped.contains(&finding.key()));
+    report
+        .findings
+        .retain(|finding| !dropped.contains(&finding.key()));
     let found = |finding: &calipam_check::Finding| finding.key();
-    let revealed = report.findings.iter().filter(|f| !seen.contains(&f.key_ref())).map(found).collect();
+    let revealed = report
+        .findings
+        .iter()
+        .filter(|f| !seen.contains(&f.key_ref()))
+        .map(found)
+        .collect();
     let basis = Basis::new(&repaired, &report, &options).with(basis.observations, basis.cooldown);
-    Plan { revealed, ..of_sound(&basis, request, corrupt) }
+    Plan {
+        revealed,
+        ..of_sound(&basis, request, corrupt)
+    }
 }
 
 fn of_sound(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Plan {
@@ -111,5 +126,8 @@ fn of_sound(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Pl
 
     let actions = build::actions(planner, countings);
     let skipped = unplanned::skipped(basis, request, known, &actions);
-    Plan { skipped, ..Plan::new(PlanKind::Rebuild, basis.snapshot, actions) }
+    Plan {
+        skipped,
+        ..Plan::new(PlanKind::Rebuild, basis.snapshot, actions)
+    }
 }

@@ -33,9 +33,13 @@ impl Networks {
         let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
         for handle in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
             let id = handle.value.id().cut_at_carriage_return().to_string();
-            let Some((network, container)) = id.rsplit_once('.') else { continue };
+            let Some((network, container)) = id.rsplit_once('.') else {
+                continue;
+            };
             if wanted.contains(container) {
-                networks.containers.insert(container.to_owned(), network.to_owned());
+                networks
+                    .containers
+                    .insert(container.to_owned(), network.to_owned());
             }
             if matches!(Claim::of_handle(&id), Claim::Container(_)) {
                 match networks.stored.get_mut(network) {
@@ -48,7 +52,9 @@ impl Networks {
         for block in basis.context.index.blocks.iter().filter_map(|b| b.sound) {
             let owner = block.host();
             for record in block.attributes() {
-                let Some(network) = record.clean_handle().and_then(network_of) else { continue };
+                let Some(network) = record.clean_handle().and_then(network_of) else {
+                    continue;
+                };
                 let node = record.get("node").map(|node| node.to_string());
                 if let Some(node) = node.as_deref().or(owner).filter(|node| nodes.contains(*node)) {
                     let of_node = networks.nodes.entry(node.to_owned()).or_default();
@@ -65,11 +71,16 @@ impl Networks {
     /// in all records, or in all stored handles.
     pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
         let most = |counts: &BTreeMap<String, usize>| {
-            counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())
+            counts
+                .iter()
+                .max_by_key(|(_, count)| **count)
+                .map(|(network, _)| network.clone())
         };
         let own = self.containers.get(container).cloned();
         let of_node = || self.nodes.get(node).and_then(most);
-        own.or_else(of_node).or_else(|| most(&self.all)).or_else(|| most(&self.stored))
+        own.or_else(of_node)
+            .or_else(|| most(&self.all))
+            .or_else(|| most(&self.stored))
     }
 }
 

@@ -51,7 +51,9 @@ impl<'p, 's> Planner<'p, 's> {
     /// Returns the findings with this code that are in scope.
     pub(super) fn findings(&self, code: Code) -> Vec<&'s Finding> {
         let found = self.basis.findings(code);
-        found.filter(|finding| self.request.has(finding, self.index())).collect()
+        found
+            .filter(|finding| self.request.has(finding, self.index()))
+            .collect()
     }
 
     pub(super) fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
@@ -64,7 +66,8 @@ impl<'p, 's> Planner<'p, 's> {
             "{node} does not exist, but endpoints or pods name it: if the node is alive, recreate its object"
         );
         let skipped = Skipped::finding(finding, SkipReason::NodeMayLive, detail);
-        self.skipped.push(skipped.suggesting(SuggestedAction::NodeIsDead(node.to_owned())));
+        self.skipped
+            .push(skipped.suggesting(SuggestedAction::NodeIsDead(node.to_owned())));
     }
 
     pub(super) fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
@@ -73,17 +76,24 @@ impl<'p, 's> Planner<'p, 's> {
 
     /// Returns true if there is a block at `cidr` which the plan may change.
     pub(super) fn may_change_at(&self, cidr: IpNet) -> bool {
-        self.index().block(cidr).is_some_and(|block| self.may_change(block))
+        self.index()
+            .block(cidr)
+            .is_some_and(|block| self.may_change(block))
     }
 
     /// Returns true if the plan finishes the half-done deletion of the block, which has to be empty.
     pub(super) fn finishes(&self, block: &StoredBlock) -> bool {
-        let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
+        let found = self
+            .basis
+            .finding(Code::HalfDeleted, &Subject::Block(block.key))
+            .is_some();
         let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
         found && is_empty && self.request.has_block(block.key, block.content.owner())
     }
 
     pub(super) fn changes_addresses(&self, cidr: IpNet) -> bool {
-        self.blocks.get(&cidr).is_some_and(|planned| !planned.addresses.is_empty())
+        self.blocks
+            .get(&cidr)
+            .is_some_and(|planned| !planned.addresses.is_empty())
     }
 }

@@ -62,35 +62,58 @@ pub(super) fn wanted(
                 let detail = format!("service {namespace}/{name} has no UID, from which its handle is made");
                 return Err((SkipReason::OwnerNotFound, detail));
             }
-            let owner = [("namespace", namespace), ("service", name), ("timestamp", &taken_at)];
+            let owner = [
+                ("namespace", namespace),
+                ("service", name),
+                ("timestamp", &taken_at),
+            ];
             let owner = owner.into_iter().chain([("type", "LoadBalancer")]);
             let record = Attribute::new(Some(&service.value.handle()), owner);
-            Ok(Wanted { record, evidence: vec![(service.value.key(), users.service(index))] })
+            Ok(Wanted {
+                record,
+                evidence: vec![(service.value.key(), users.service(index))],
+            })
         }
         Owner::Endpoint(index) => {
             let endpoint = &snapshot.endpoints[index as usize];
             let record = of_workload(basis, networks, uses, &taken_at)?;
-            Ok(Wanted { record, evidence: vec![(endpoint.value.key(), at(&endpoint.revision))] })
+            Ok(Wanted {
+                record,
+                evidence: vec![(endpoint.value.key(), at(&endpoint.revision))],
+            })
         }
         Owner::Pod(index) => {
             let key = snapshot.pods[index as usize].value.key();
             let record = of_workload(basis, networks, uses, &taken_at)?;
-            Ok(Wanted { record, evidence: vec![(key, users.pod(index))] })
+            Ok(Wanted {
+                record,
+                evidence: vec![(key, users.pod(index))],
+            })
         }
     }
 }
 
 /// Returns the sandbox and the node of a workload, from the first source that names a sandbox.
 pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String)> {
-    let workloads = uses.iter().filter_map(|used| basis.context.index.workload(used.owner));
+    let workloads = uses
+        .iter()
+        .filter_map(|used| basis.context.index.workload(used.owner));
     let mut workloads: Vec<Workload<'_>> = workloads.collect();
     workloads.retain(|workload| !workload.container_id.is_empty());
-    workloads.first().map(|w| (w.container_id.to_string(), basis.context.index.calico_node(w.node)))
+    workloads.first().map(|w| {
+        (
+            w.container_id.to_string(),
+            basis.context.index.calico_node(w.node),
+        )
+    })
 }
 
 fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &str) -> Result<Attribute> {
     let index = &basis.context.index;
-    let workloads: Vec<Workload<'_>> = uses.iter().filter_map(|used| index.workload(used.owner)).collect();
+    let workloads: Vec<Workload<'_>> = uses
+        .iter()
+        .filter_map(|used| index.workload(used.owner))
+        .collect();
     let Some(first) = workloads.first() else {
         return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
     };
@@ -124,7 +147,10 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
     let handle = format!("{network}.{container}");
     let namespace = first.namespace.to_string();
     let of_pod = (!pod.is_empty()).then_some([("namespace", namespace.as_str()), ("pod", pod.as_str())]);
-    let owner = of_pod.into_iter().flatten().chain([("node", node.as_str()), ("timestamp", taken_at)]);
+    let owner = of_pod
+        .into_iter()
+        .flatten()
+        .chain([("node", node.as_str()), ("timestamp", taken_at)]);
     Ok(Attribute::new(Some(&handle), owner))
 }
 

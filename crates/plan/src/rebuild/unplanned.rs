@@ -21,11 +21,24 @@ pub(super) fn skipped(
     let mut known: HashSet<(Code, &Subject)> = HashSet::new();
     let changes = actions.iter().flat_map(|action| &action.changes);
     // An object that the plan deletes has no other faults left.
-    let deletes = |verb| matches!(verb, Verb::DeleteAffinity | Verb::DeleteBlock | Verb::DeleteHandle);
+    let deletes = |verb| {
+        matches!(
+            verb,
+            Verb::DeleteAffinity | Verb::DeleteBlock | Verb::DeleteHandle
+        )
+    };
     let deleted = changes.clone().filter(|change| deletes(change.action));
     let deleted: HashSet<&Subject> = deleted.map(|change| &change.subject).collect();
-    known.extend(changes.flat_map(|change| &change.repairs).map(|(code, subject)| (*code, subject)));
-    known.extend(skipped_so_far.iter().filter_map(|skipped| Some((skipped.code?, &skipped.subject))));
+    known.extend(
+        changes
+            .flat_map(|change| &change.repairs)
+            .map(|(code, subject)| (*code, subject)),
+    );
+    known.extend(
+        skipped_so_far
+            .iter()
+            .filter_map(|skipped| Some((skipped.code?, &skipped.subject))),
+    );
     let findings = basis.report.findings.iter();
     let mut skipped: Vec<Skipped> = findings
         .filter(|finding| finding.severity < Severity::Info)
@@ -41,7 +54,10 @@ pub(super) fn skipped(
                 ),
             };
             let detail = format!("{}; {advice}", finding.message());
-            Skipped { suggested_action: action, ..Skipped::finding(finding, reason, detail) }
+            Skipped {
+                suggested_action: action,
+                ..Skipped::finding(finding, reason, detail)
+            }
         })
         .collect();
 
@@ -138,13 +154,20 @@ fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason>
     else {
         return None;
     };
-    let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel)?;
+    let tunnel = evidence
+        .owners
+        .iter()
+        .find(|owner| owner.kind == OwnerKind::Tunnel)?;
     let own =
         basis.context.index.blocks.iter().find(|block| {
             block.host() == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
         })?;
     let is_below = *address < own.key.network();
-    Some(if is_below { SkipReason::TunnelAddressTooLow } else { SkipReason::TunnelAddressTooHigh })
+    Some(if is_below {
+        SkipReason::TunnelAddressTooLow
+    } else {
+        SkipReason::TunnelAddressTooHigh
+    })
 }
 
 /// Advises about an undecodable object, which has no version that could guard a write.

@@ -36,8 +36,11 @@ impl<'s> Selection<'_, 's> {
     /// Corrects wrong counts of handles that are released completely. If their counts stayed wrong, the handles could
     /// remain.
     fn miscounts(&self, actions: &mut Vec<Action>) {
-        let handles: BTreeSet<String> =
-            self.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
+        let handles: BTreeSet<String> = self
+            .chosen
+            .values()
+            .filter_map(|chosen| chosen.allocated.handle())
+            .collect();
         for id in handles {
             let mut allocated = self.handles.allocated(&id).iter();
             if !allocated.all(|held| self.chosen.contains_key(&(held.block, held.held.ordinal))) {
@@ -46,8 +49,10 @@ impl<'s> Selection<'_, 's> {
             for (edit, evidence) in self.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
-                let detail = finding
-                    .map_or_else(|| "its counts differ from what the blocks record".into(), |f| f.message());
+                let detail = finding.map_or_else(
+                    || "its counts differ from what the blocks record".into(),
+                    |f| f.message(),
+                );
                 let codes = finding.map(|f| f.code);
                 let change = Change::new(Verb::SetHandleCounts, subject, detail, codes.as_slice());
                 let action = Action::new(format!("handle-count {id}"), vec![edit], vec![change]);
@@ -94,7 +99,9 @@ impl<'s> Selection<'_, 's> {
 
     fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], preconditions: &Preconditions) -> Action {
         let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
-        chosen.iter().for_each(|chosen| units.entry(chosen.allocated.unit()).or_default().push(chosen));
+        chosen
+            .iter()
+            .for_each(|chosen| units.entry(chosen.allocated.unit()).or_default().push(chosen));
         let part = |(unit, chosen)| self.part(block, unit, chosen, preconditions);
         let parts = units.into_iter().map(part).collect();
 
@@ -103,7 +110,10 @@ impl<'s> Selection<'_, 's> {
             [only] => format!("{} {}", only.action, only.subject),
             _ => format!("{} addresses of block {block}", changes.len()),
         };
-        Action { step: Step { reason, parts }, changes }
+        Action {
+            step: Step { reason, parts },
+            changes,
+        }
     }
 
     /// Releases the addresses of one handle, or one address without a handle. Lowers the counts of all objects of the
@@ -115,9 +125,19 @@ impl<'s> Selection<'_, 's> {
         chosen: Vec<&Chosen<'_>>,
         preconditions: &Preconditions,
     ) -> Part {
-        let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
-        let release = BlockEdit::Release { held, cooldown: self.basis.cooldown };
-        let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Evidence::default() };
+        let held = chosen
+            .iter()
+            .map(|chosen| chosen.allocated.held.clone())
+            .collect();
+        let release = BlockEdit::Release {
+            held,
+            cooldown: self.basis.cooldown,
+        };
+        let mut part = Part {
+            unit,
+            edits: vec![Edit::Block(block, release)],
+            evidence: Evidence::default(),
+        };
 
         if let Unit::Handle(id) = &part.unit {
             let count = chosen.len() as i64;
@@ -127,7 +147,8 @@ impl<'s> Selection<'_, 's> {
             part.edits.extend(self.handles.objects(id).iter().map(decrement));
         }
         let findings = chosen.iter().filter_map(|chosen| chosen.finding);
-        part.evidence.extend(findings.flat_map(|finding| preconditions.of(finding)));
+        part.evidence
+            .extend(findings.flat_map(|finding| preconditions.of(finding)));
         // A plan can have a hundred thousand parts.
         part.edits.shrink_to_fit();
         part.evidence.shrink_to_fit();
@@ -142,12 +163,17 @@ impl<'s> Selection<'_, 's> {
         for handle in self.basis.snapshot.handles.iter().map(|handle| &handle.value) {
             let id = handle.id().to_string();
             if self.orphans.contains_key(&id) {
-                named.insert(id, handle.blocks().map(|(block, _)| block).take(MOST_NAMED).collect());
+                named.insert(
+                    id,
+                    handle.blocks().map(|(block, _)| block).take(MOST_NAMED).collect(),
+                );
             }
         }
 
         for (id, finding) in &self.orphans {
-            let Some(object) = objects.get(&Key::Handle(id.clone())) else { continue };
+            let Some(object) = objects.get(&Key::Handle(id.clone())) else {
+                continue;
+            };
             let subject = finding.subject.clone();
             let detail = "no allocation refers to it";
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
@@ -165,8 +191,14 @@ impl<'s> Selection<'_, 's> {
         let index = &self.basis.context.index;
         let mut owned = BTreeMap::new();
         let mut affinities = AffinitiesByBlock::new();
-        for block in index.blocks.iter().filter(|block| self.scope.has_block(block.key)) {
-            let Some(node) = block.host().filter(|node| self.nodes.contains(*node)) else { continue };
+        for block in index
+            .blocks
+            .iter()
+            .filter(|block| self.scope.has_block(block.key))
+        {
+            let Some(node) = block.host().filter(|node| self.nodes.contains(*node)) else {
+                continue;
+            };
             if block.sound.is_some() && !index.is_unchecked(block.key) {
                 owned.insert(block.key, node.to_owned());
             } else {

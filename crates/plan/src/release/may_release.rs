@@ -52,7 +52,9 @@ pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
 /// Returns the allocations of a finding; none if one of their blocks is corrupt, since the block is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
-    let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
+    let Evidence::Address(evidence) = &finding.evidence else {
+        return Vec::new();
+    };
     let allocation = |record: &RecordEvidence| {
         let block = basis.context.index.block(record.block)?;
         let mut allocated = Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?);
@@ -62,12 +64,19 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
         }
         Some(allocated)
     };
-    evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
+    evidence
+        .records
+        .iter()
+        .map(allocation)
+        .collect::<Option<_>>()
+        .unwrap_or_default()
 }
 
 /// Refuses a leaked address whose record names no owner. The operator can still release the address by name.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
-    finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
+    finding
+        .is_owner_unknown()
+        .then(|| (SkipReason::UnknownOwner, finding.message()))
 }
 
 /// Returns true if the operator can force the release of an address that is refused for this reason.
@@ -93,7 +102,10 @@ pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]
     }
 
     let grace = basis.context.grace;
-    let detail = format!("{}: it must be found unused twice, {grace:#} apart", finding.message());
+    let detail = format!(
+        "{}: it must be found unused twice, {grace:#} apart",
+        finding.message()
+    );
     Some((SkipReason::SeenOnce, detail))
 }
 
@@ -122,7 +134,9 @@ pub(crate) fn too_early_orphan(basis: &Basis<'_>, finding: &Finding) -> Option<R
     };
 
     let seen = |s: &Observations| {
-        s.handles.get(id).is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
+        s.handles
+            .get(id)
+            .is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
     };
     (!seen_before(basis, seen)).then(|| seen_once(basis, finding.message()))
 }
@@ -146,14 +160,21 @@ pub(crate) fn too_early_unsettled(
     revision: &Revision,
     what: impl Into<String>,
 ) -> Option<Refusal> {
-    let seen = |s: &Observations| s.unsettled.get(key).is_some_and(|seen| *seen == revision.to_string());
+    let seen = |s: &Observations| {
+        s.unsettled
+            .get(key)
+            .is_some_and(|seen| *seen == revision.to_string())
+    };
     (!seen_before(basis, seen)).then(|| seen_once(basis, what))
 }
 
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     let what = what.into();
     let grace = basis.context.grace;
-    (SkipReason::SeenOnce, format!("{what}: it must be found in this state twice, {grace:#} apart"))
+    (
+        SkipReason::SeenOnce,
+        format!("{what}: it must be found in this state twice, {grace:#} apart"),
+    )
 }
 
 /// Returns true if `saw` accepts an observation that is at least as old as the grace period, or if there is no grace
@@ -161,12 +182,18 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
 fn seen_before(basis: &Basis<'_>, saw: impl Fn(&Observations) -> bool) -> bool {
     let grace = basis.context.grace;
     let now = basis.snapshot.taken_at;
-    !grace.is_positive() || basis.observations.iter().any(|s| now.duration_since(s.at) >= grace && saw(s))
+    !grace.is_positive()
+        || basis
+            .observations
+            .iter()
+            .any(|s| now.duration_since(s.at) >= grace && saw(s))
 }
 
 /// Returns true if one read is enough, since the owner cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
-    let Evidence::Address(evidence) = &finding.evidence else { return false };
+    let Evidence::Address(evidence) = &finding.evidence else {
+        return false;
+    };
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
 }
 
@@ -180,11 +207,19 @@ fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
 /// Returns true if the only pods of the recorded name finished so long ago that their networks must have been torn
 /// down.
 fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
-    let mut pods = evidence.owners.iter().filter(|owner| owner.kind == OwnerKind::Pod).peekable();
-    evidence.reasons.iter().all(|reason| *reason == LeakReason::PodFinished)
+    let mut pods = evidence
+        .owners
+        .iter()
+        .filter(|owner| owner.kind == OwnerKind::Pod)
+        .peekable();
+    evidence
+        .reasons
+        .iter()
+        .all(|reason| *reason == LeakReason::PodFinished)
         && pods.peek().is_some()
         && pods.all(|pod| {
-            pod.finished_at.is_some_and(|at| basis.snapshot.taken_at.duration_since(at) > basis.context.grace)
+            pod.finished_at
+                .is_some_and(|at| basis.snapshot.taken_at.duration_since(at) > basis.context.grace)
         })
 }
 
@@ -200,7 +235,10 @@ pub(crate) fn keep_whole_handles<'s>(
     leaves: impl Fn(&str, (IpNet, u32)) -> bool,
     in_scope: impl Fn(&Allocated) -> bool,
 ) -> (HandleAllocations<'s>, Vec<Skipped>) {
-    let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
+    let wanted: HashSet<String> = choice
+        .values()
+        .filter_map(|chosen| chosen.allocated.handle())
+        .collect();
     let handles = HandleAllocations::new(basis, &wanted);
     let mut skipped: Vec<Skipped> = Vec::new();
     let mut stay: HashSet<IpAddr> = HashSet::new();
@@ -213,12 +251,19 @@ pub(crate) fn keep_whole_handles<'s>(
         };
 
         for held in handles.allocated(id) {
-            let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else { continue };
+            let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else {
+                continue;
+            };
             let address = held.address;
             stay.insert(address);
             let subject = Subject::Address(address);
-            let code = chosen.finding.map_or_else(|| basis.worst(&subject), |finding| Some(finding.code));
-            skipped.push(Skipped { code, ..Skipped::new(subject, reason, format!("{address}: {why}")) });
+            let code = chosen
+                .finding
+                .map_or_else(|| basis.worst(&subject), |finding| Some(finding.code));
+            skipped.push(Skipped {
+                code,
+                ..Skipped::new(subject, reason, format!("{address}: {why}"))
+            });
         }
     }
     (handles, skipped)
@@ -236,16 +281,27 @@ fn why_kept(
     in_scope: impl Fn(&Allocated) -> bool,
 ) -> Option<Refusal> {
     let index = &basis.context.index;
-    let mut named = handles.objects(id).iter().flat_map(|object| object.value.blocks());
+    let mut named = handles
+        .objects(id)
+        .iter()
+        .flat_map(|object| object.value.blocks());
     if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unchecked(*cidr)) {
         let detail = format!("its handle {id} also names {broken}, which cannot be checked");
         return Some((SkipReason::Unchecked, detail));
     }
 
-    let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
-        handles.allocated(id).iter().partition(|held| choice.contains_key(&(held.block, held.held.ordinal)));
-    let kept = kept.into_iter().find(|held| !leaves((held.block, held.held.ordinal)))?;
-    if is_of_several(id) || chosen.iter().any(|held| insists(held.address) || is_extra(choice, held)) {
+    let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) = handles
+        .allocated(id)
+        .iter()
+        .partition(|held| choice.contains_key(&(held.block, held.held.ordinal)));
+    let kept = kept
+        .into_iter()
+        .find(|held| !leaves((held.block, held.held.ordinal)))?;
+    if is_of_several(id)
+        || chosen
+            .iter()
+            .any(|held| insists(held.address) || is_extra(choice, held))
+    {
         return None;
     }
     let why = if in_scope(kept) {
@@ -260,13 +316,18 @@ fn why_kept(
 /// Returns true for handles whose addresses are released one by one. A Calico 2.x handle is shared with earlier pods of
 /// the same name, and a tunnel's handle names a node rather than one allocation.
 fn is_of_several(id: &str) -> bool {
-    matches!(Claim::of_handle(id), Claim::LegacyPod { .. } | Claim::Tunnel { .. })
+    matches!(
+        Claim::of_handle(id),
+        Claim::LegacyPod { .. } | Claim::Tunnel { .. }
+    )
 }
 
 /// Returns true for an address that its service does not name. The service holds its other addresses under the same
 /// handle.
 fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
-    let finding = choice.get(&(held.block, held.held.ordinal)).and_then(|chosen| chosen.finding);
+    let finding = choice
+        .get(&(held.block, held.held.ordinal))
+        .and_then(|chosen| chosen.finding);
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
 }
 
@@ -274,13 +335,18 @@ fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
 pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     let (reason, detail) = why_kept_address(basis, address);
     let subject = Subject::Address(address);
-    Skipped { code: basis.worst(&subject), ..Skipped::new(subject, reason, detail) }
+    Skipped {
+        code: basis.worst(&subject),
+        ..Skipped::new(subject, reason, detail)
+    }
 }
 
 /// Refuses an address whose block is corrupt or cannot be decoded.
 pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
     let detail = || format!("{address} is in a block that is corrupt or cannot be decoded");
-    index.is_unchecked(address.into()).then(|| (SkipReason::Unchecked, detail()))
+    index
+        .is_unchecked(address.into())
+        .then(|| (SkipReason::Unchecked, detail()))
 }
 
 fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
@@ -292,14 +358,20 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let records: Vec<Allocation<'_>> = sound_records(index, address).collect();
     let owners = basis.context.owners_of(address);
     if !owners.is_empty() {
-        return (SkipReason::InUse, format!("{address} is used by {}", names_of_owners(&owners)));
+        return (
+            SkipReason::InUse,
+            format!("{address} is used by {}", names_of_owners(&owners)),
+        );
     }
     if records.is_empty() {
         return (SkipReason::NotAllocated, format!("no block records {address}"));
     }
     if index.is_mentioned(address) {
         let names = names_of_mentions(&index.mentions(address));
-        return (SkipReason::InUse, format!("{address} is named by {names}, which could use it"));
+        return (
+            SkipReason::InUse,
+            format!("{address} is named by {names}, which could use it"),
+        );
     }
 
     let reasons = records.iter().map(|record| why_kept_record(basis, record));
@@ -310,9 +382,10 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
     let address = record.address;
     let claim = Claim::of(&record.attribute);
     match claim {
-        Claim::Cooling => {
-            (SkipReason::Cooling, format!("{address} was already released and is cooling down"))
-        }
+        Claim::Cooling => (
+            SkipReason::Cooling,
+            format!("{address} was already released and is cooling down"),
+        ),
         Claim::WindowsReserved => (
             SkipReason::WindowsReserved,
             format!("{address} is reserved by a Windows node and never assigned"),
@@ -324,11 +397,16 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
             (SkipReason::Young, detail)
         }
         claim => match unread(basis.snapshot, &claim) {
-            Some(Unread::Users) => {
-                (SkipReason::NotRead, format!("{address}: it is not known what uses addresses"))
-            }
+            Some(Unread::Users) => (
+                SkipReason::NotRead,
+                format!("{address}: it is not known what uses addresses"),
+            ),
             Some(source) => {
-                let what = if source == Unread::Services { "service" } else { "virtual machine" };
+                let what = if source == Unread::Services {
+                    "service"
+                } else {
+                    "virtual machine"
+                };
                 (
                     SkipReason::NotRead,
                     format!("{address} is allocated to a {what}, and {what}s were not read"),

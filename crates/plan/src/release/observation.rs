@@ -57,8 +57,11 @@ pub struct Observations {
 impl Observations {
     /// Returns the observations of an earlier read of the same run.
     pub fn of_report(report: &Report) -> Self {
-        let mut observations =
-            Self { at: report.cluster.taken_at, cluster: report.cluster.guid.clone(), ..Self::default() };
+        let mut observations = Self {
+            at: report.cluster.taken_at,
+            cluster: report.cluster.guid.clone(),
+            ..Self::default()
+        };
         for finding in &report.findings {
             match (finding.code, &finding.subject, &finding.evidence) {
                 (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
@@ -67,7 +70,11 @@ impl Observations {
                         has_owner: true,
                         sequence: Some(record.sequence_number),
                     });
-                    observations.addresses.entry(*address).or_default().extend(records);
+                    observations
+                        .addresses
+                        .entry(*address)
+                        .or_default()
+                        .extend(records);
                 }
                 (Code::OrphanHandle, Subject::Handle(id), Evidence::Handle(evidence)) => {
                     let revision = evidence.revision.clone().unwrap_or_default();
@@ -78,7 +85,10 @@ impl Observations {
                     observations.unsettled.insert(Key::Handle(id.clone()), revision);
                 }
                 (Code::UnsettledAffinity, _, Evidence::Affinity(evidence)) => {
-                    let key = finding.depends_on.iter().find(|key| matches!(key, Key::Affinity(_)));
+                    let key = finding
+                        .depends_on
+                        .iter()
+                        .find(|key| matches!(key, Key::Affinity(_)));
                     let seen = key.map(|key| (key.clone(), evidence.revision.clone()));
                     observations.unsettled.extend(seen);
                 }

@@ -104,21 +104,39 @@ pub fn read_report(
 
     if read.observations.cluster != guid || guid.is_empty() {
         let reported = read.observations.cluster.clone();
-        read.objections.insert(0, ReportError::OtherCluster { reported, found: guid.to_owned() });
+        read.objections.insert(
+            0,
+            ReportError::OtherCluster {
+                reported,
+                found: guid.to_owned(),
+            },
+        );
     }
     Ok(read)
 }
 
 fn text(fields: &Map<String, Value>, name: &str) -> String {
-    fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    fields
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Reads the output of `calipam check -o json` or `-o yaml`.
 fn own(file: ReportFile) -> Result<ReadReport, ReportError> {
-    let EarlierReport { guid: cluster, taken_at: at, .. } =
-        EarlierReport::without_findings(&Value::Object(file.fields))?;
-    let found = file.found.ok_or_else(|| NoReport::Undecodable("no `findings`".into()))??;
-    Ok(ReadReport { observations: Observations { at, cluster, ..found }, objections: Vec::new() })
+    let EarlierReport {
+        guid: cluster,
+        taken_at: at,
+        ..
+    } = EarlierReport::without_findings(&Value::Object(file.fields))?;
+    let found = file
+        .found
+        .ok_or_else(|| NoReport::Undecodable("no `findings`".into()))??;
+    Ok(ReadReport {
+        observations: Observations { at, cluster, ..found },
+        objections: Vec::new(),
+    })
 }
 
 /// Reads the output of `calicoctl ipam check --output`.
@@ -132,7 +150,11 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
         ..Observations::default()
     };
     let mut objections = Vec::new();
-    let found = snapshot.cluster.as_ref().map(|cluster| cluster.calico_version.clone()).unwrap_or_default();
+    let found = snapshot
+        .cluster
+        .as_ref()
+        .map(|cluster| cluster.calico_version.clone())
+        .unwrap_or_default();
     let reported = text(&fields, "version");
     if reported != found {
         objections.push(ReportError::OtherVersion { reported, found });
@@ -146,14 +168,21 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
     if !locked {
         objections.push(ReportError::NotLocked);
     }
-    ReadReport { observations, objections }
+    ReadReport {
+        observations,
+        objections,
+    }
 }
 
 /// Returns true if calicoctl would release the allocation, and Windows does not reserve its address: calicoctl also
 /// lists reserved addresses (facts 5.3).
 fn is_released(element: &Map<String, Value>) -> bool {
     // A flag that cannot be read counts as set.
-    let is = |name: &str| element.get(name).is_some_and(|value| value.as_bool().unwrap_or(true));
+    let is = |name: &str| {
+        element
+            .get(name)
+            .is_some_and(|value| value.as_bool().unwrap_or(true))
+    };
     let handle = text(element, "handle");
     !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
@@ -166,12 +195,24 @@ fn allocation(element: &Map<String, Value>) -> Option<Observation> {
         Some(value) => Some(value.as_u64()?),
     };
     let handle = element.get("handle").and_then(Value::as_str).map(str::to_owned);
-    let record = Attribute { handle, ..Attribute::default() }.into();
-    Some(Observation { record, has_owner: false, sequence })
+    let record = Attribute {
+        handle,
+        ..Attribute::default()
+    }
+    .into();
+    Some(Observation {
+        record,
+        has_owner: false,
+        sequence,
+    })
 }
 
 fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
-    let handles = fields.get("leakedHandles").and_then(Value::as_array).into_iter().flatten();
+    let handles = fields
+        .get("leakedHandles")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     handles
         .filter_map(Value::as_object)
         .map(|handle| (text(handle, "ID"), text(handle, "Revision")))
@@ -181,10 +222,17 @@ fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
 /// Returns the reasons not to use these reports together, by report. By calicoctl's rule, one of them has to show the
 /// current state of the lock (facts 5.4); the other reports may be older.
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
-    let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));
+    let one_is_fresh = reports
+        .iter()
+        .any(|report| !report.objections.contains(&ReportError::Stale));
     reports
         .iter()
-        .flat_map(|report| report.objections.iter().map(|error| (report.observations.name.as_str(), error)))
+        .flat_map(|report| {
+            report
+                .objections
+                .iter()
+                .map(|error| (report.observations.name.as_str(), error))
+        })
         .filter(|(_, objection)| !(one_is_fresh && **objection == ReportError::Stale))
         .collect()
 }

@@ -67,7 +67,11 @@ impl<'s> Selection<'_, 's> {
         if request.is_of_nodes() {
             let mut of_nodes: HashMap<&str, Vec<&'s Finding>> = HashMap::new();
             for finding in &self.basis.report.findings {
-                for name in finding.nodes.iter().filter(|name| request.scope.nodes.contains(*name)) {
+                for name in finding
+                    .nodes
+                    .iter()
+                    .filter(|name| request.scope.nodes.contains(*name))
+                {
                     of_nodes.entry(name).or_default().push(finding);
                 }
             }
@@ -77,7 +81,10 @@ impl<'s> Selection<'_, 's> {
         } else if request.addresses.is_empty() {
             request.handles.iter().for_each(|id| self.handle(clean(id)));
         } else {
-            request.addresses.iter().for_each(|address| self.named_address(*address));
+            request
+                .addresses
+                .iter()
+                .for_each(|address| self.named_address(*address));
         }
     }
 
@@ -103,10 +110,14 @@ impl<'s> Selection<'_, 's> {
     fn leaked(&mut self) {
         let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         if let Some((first, others)) = reports.split_first() {
-            let listed =
-                first.addresses.keys().filter(|a| others.iter().all(|r| r.addresses.contains_key(a)));
+            let listed = first
+                .addresses
+                .keys()
+                .filter(|a| others.iter().all(|r| r.addresses.contains_key(a)));
             let listed: BTreeSet<IpAddr> = listed.copied().collect();
-            listed.into_iter().for_each(|address| self.reported(address, &reports));
+            listed
+                .into_iter()
+                .for_each(|address| self.reported(address, &reports));
             return;
         }
 
@@ -115,7 +126,11 @@ impl<'s> Selection<'_, 's> {
             if !self.is_wanted(finding) {
                 continue;
             }
-            if unknown_owner(finding).is_some() { unknown += 1 } else { self.if_seen_enough(finding) }
+            if unknown_owner(finding).is_some() {
+                unknown += 1
+            } else {
+                self.if_seen_enough(finding)
+            }
         }
 
         if unknown > 0 {
@@ -127,9 +142,14 @@ impl<'s> Selection<'_, 's> {
 
     /// Chooses an address that every report lists.
     fn reported(&mut self, address: IpAddr, reports: &[&Observations]) {
-        let Some(finding) = self.basis.finding(Code::LeakedAddress, &Subject::Address(address)) else {
+        let Some(finding) = self
+            .basis
+            .finding(Code::LeakedAddress, &Subject::Address(address))
+        else {
             if self.scope.has_address(address, &self.basis.context.index) {
-                self.plan.skipped.push(why_not(self.basis, address).with_code(Code::LeakedAddress));
+                self.plan
+                    .skipped
+                    .push(why_not(self.basis, address).with_code(Code::LeakedAddress));
             }
             return;
         };
@@ -138,7 +158,9 @@ impl<'s> Selection<'_, 's> {
         }
         if let Some((reason, detail)) = unknown_owner(finding).filter(|_| self.force != Force::Reported) {
             let skipped = Skipped::finding(finding, reason, detail);
-            self.plan.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
+            self.plan
+                .skipped
+                .push(skipped.suggesting(SuggestedAction::ReleaseByName));
             return;
         }
 
@@ -146,7 +168,9 @@ impl<'s> Selection<'_, 's> {
         let same = |report: &&Observations| held.iter().all(|allocated| report.saw(address, &allocated.held));
         match reports.iter().find(|report| !same(report)) {
             Some(report) => {
-                let tells = report.addresses[&address].iter().any(|seen| seen.sequence.is_some());
+                let tells = report.addresses[&address]
+                    .iter()
+                    .any(|seen| seen.sequence.is_some());
                 let detail = if tells {
                     format!(
                         "{address} has been released and assigned again since {} was written",
@@ -212,17 +236,24 @@ impl<'s> Selection<'_, 's> {
 
     /// Returns true if all records of the address name the node, or name none and are in the node's block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
-        let Evidence::Address(evidence) = &finding.evidence else { return false };
-        evidence.records.iter().all(|record| match record.record.as_ref().get("node") {
-            Some(recorded) => recorded == *node,
-            None => record.block_owner.as_ref().and_then(BlockOwner::host) == Some(node),
-        })
+        let Evidence::Address(evidence) = &finding.evidence else {
+            return false;
+        };
+        evidence
+            .records
+            .iter()
+            .all(|record| match record.record.as_ref().get("node") {
+                Some(recorded) => recorded == *node,
+                None => record.block_owner.as_ref().and_then(BlockOwner::host) == Some(node),
+            })
     }
 
     fn choose_orphans(&mut self) {
         let reports: Vec<&Observations> = self.basis.observations.iter().filter(|s| s.narrows).collect();
         for finding in self.basis.findings(Code::OrphanHandle) {
-            let Subject::Handle(id) = &finding.subject else { continue };
+            let Subject::Handle(id) = &finding.subject else {
+                continue;
+            };
             if !self.is_wanted(finding) || !reports.iter().all(|report| report.handles.contains_key(id)) {
                 continue;
             }
@@ -234,7 +265,10 @@ impl<'s> Selection<'_, 's> {
             } else if let Some((reason, detail)) = needed_orphan(id, finding) {
                 let skipped = Skipped::finding(finding, reason, detail);
                 let suggested_action = finding.remedy().map(SuggestedAction::Remedy);
-                self.plan.skipped.push(Skipped { suggested_action, ..skipped });
+                self.plan.skipped.push(Skipped {
+                    suggested_action,
+                    ..skipped
+                });
             } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding) {
                 self.skip(finding, reason, detail);
             } else {
@@ -273,7 +307,8 @@ impl<'s> Selection<'_, 's> {
             self.empty_handle(id);
             return;
         }
-        held.iter().for_each(|allocated| self.named_address(allocated.address));
+        held.iter()
+            .for_each(|allocated| self.named_address(allocated.address));
     }
 
     /// Chooses a named handle without known allocations.
@@ -299,7 +334,10 @@ impl<'s> Selection<'_, 's> {
                 format!("the blocks that handle {id} names cannot be checked, or it has just changed"),
             )
         } else {
-            (SkipReason::NotFound, format!("there is no handle {id}, and no address is recorded under it"))
+            (
+                SkipReason::NotFound,
+                format!("there is no handle {id}, and no address is recorded under it"),
+            )
         };
 
         self.skip_other(subject, reason, detail);
@@ -313,7 +351,9 @@ impl<'s> Selection<'_, 's> {
             return;
         }
 
-        self.plan.warnings.push(format!("--force: {}; releasing anyway", refusal.detail).into());
+        self.plan
+            .warnings
+            .push(format!("--force: {}; releasing anyway", refusal.detail).into());
         self.plan.forced.push(address);
         for block in self.basis.context.index.blocks_around(address) {
             let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address)) else {
@@ -321,7 +361,13 @@ impl<'s> Selection<'_, 's> {
             };
             let allocated = Allocated::new(block.key, &allocation);
             let record = (block.key, allocated.held.ordinal);
-            self.chosen.insert(record, Chosen { allocated, finding: None });
+            self.chosen.insert(
+                record,
+                Chosen {
+                    allocated,
+                    finding: None,
+                },
+            );
         }
     }
 
@@ -334,20 +380,34 @@ impl<'s> Selection<'_, 's> {
             let repair = corrupt.map(|block| Remedy::Rebuild([block.key].into()));
             let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action = repair.map(SuggestedAction::Remedy);
-            self.plan.skipped.push(Skipped { suggested_action, ..skipped });
+            self.plan.skipped.push(Skipped {
+                suggested_action,
+                ..skipped
+            });
             return;
         }
 
         for allocated in allocations(self.basis, finding) {
             let record = (allocated.block, allocated.held.ordinal);
-            self.chosen.insert(record, Chosen { allocated, finding: Some(finding) });
+            self.chosen.insert(
+                record,
+                Chosen {
+                    allocated,
+                    finding: Some(finding),
+                },
+            );
         }
     }
 
     /// Leaves out addresses whose handle keeps another address: most handles are released completely or not at all.
     fn whole_handles(&mut self) {
         let basis = self.basis;
-        let Self { chosen, scope, plan: Plan { forced, .. }, .. } = self;
+        let Self {
+            chosen,
+            scope,
+            plan: Plan { forced, .. },
+            ..
+        } = self;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();
         let insists = |address| insisted.contains(&address);
         let in_scope = |held: &Allocated| scope.has_address(held.address, &basis.context.index);
@@ -368,6 +428,8 @@ impl<'s> Selection<'_, 's> {
 }
 
 fn revision_of(finding: &Finding) -> Option<String> {
-    let Evidence::Handle(evidence) = &finding.evidence else { return None };
+    let Evidence::Handle(evidence) = &finding.evidence else {
+        return None;
+    };
     evidence.revision.clone()
 }

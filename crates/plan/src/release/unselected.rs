@@ -39,10 +39,17 @@ pub(super) fn unselected<'s>(
 pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>, why: String) {
     let key = &affinity.value.key;
     let whole = action.step.whole();
-    whole.edits.push(Edit::Block(key.cidr, BlockEdit::GiveUp(key.owner())));
-    whole.edits.push(Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone()));
+    whole
+        .edits
+        .push(Edit::Block(key.cidr, BlockEdit::GiveUp(key.owner())));
+    whole.edits.push(Edit::Delete(
+        Key::Affinity(key.clone()),
+        affinity.revision.clone(),
+    ));
 
-    action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), why, &[]));
+    action
+        .changes
+        .push(Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), why, &[]));
     action.changes.push(Change::new(
         Verb::DeleteAffinity,
         Subject::affinity(key),

@@ -56,31 +56,49 @@ impl Touched {
             }
         };
 
-        for block in snapshot.blocks.extract_if(.., |block| keys.contains(&Key::Block(block.value.key))) {
-            add(Key::Block(block.value.key), Object::Block(block.value.content), block.revision);
+        for block in snapshot
+            .blocks
+            .extract_if(.., |block| keys.contains(&Key::Block(block.value.key)))
+        {
+            add(
+                Key::Block(block.value.key),
+                Object::Block(block.value.content),
+                block.revision,
+            );
         }
         let key = |affinity: &Affinity| Key::Affinity(affinity.key.clone());
-        for Versioned { value, revision } in
-            snapshot.affinities.extract_if(.., |affinity| keys.contains(&key(&affinity.value)))
+        for Versioned { value, revision } in snapshot
+            .affinities
+            .extract_if(.., |affinity| keys.contains(&key(&affinity.value)))
         {
             add(key(&value), Object::Affinity(value), revision);
         }
         // There may be a million handles to search.
         if keys.iter().any(|key| matches!(key, Key::Handle(_))) {
             let key = |handle: &Handle| Key::Handle(handle.id().to_string());
-            for Versioned { value, revision } in
-                snapshot.handles.extract_if(.., |handle| keys.contains(&key(&handle.value)))
+            for Versioned { value, revision } in snapshot
+                .handles
+                .extract_if(.., |handle| keys.contains(&key(&handle.value)))
             {
                 add(key(&value), Object::Handle(value), revision);
             }
         }
-        Self { objects, doubles, has_labels }
+        Self {
+            objects,
+            doubles,
+            has_labels,
+        }
     }
 
     /// Copies objects of a snapshot.
     pub(crate) fn copy(snapshot: &Snapshot, keys: &HashSet<Key>) -> Self {
-        let handles =
-            keys.iter().filter_map(|key| if let Key::Handle(id) = key { Some(Text::new(id)) } else { None });
+        let handles = keys.iter().filter_map(|key| {
+            if let Key::Handle(id) = key {
+                Some(Text::new(id))
+            } else {
+                None
+            }
+        });
         let handles: HashSet<Text> = handles.collect();
         let handles: HashSet<&[u8]> = handles.iter().map(|id| id.as_ref().packed()).collect();
         let mut copied = Snapshot {
@@ -88,17 +106,27 @@ impl Touched {
             cluster: snapshot.cluster.clone(),
             ..Default::default()
         };
-        let blocks = snapshot.blocks.iter().filter(|block| keys.contains(&Key::Block(block.value.key)));
+        let blocks = snapshot
+            .blocks
+            .iter()
+            .filter(|block| keys.contains(&Key::Block(block.value.key)));
         copied.blocks.extend(blocks.cloned());
         let has_affinity =
             |affinity: &&Versioned<Affinity>| keys.contains(&Key::Affinity(affinity.value.key.clone()));
-        copied.affinities.extend(snapshot.affinities.iter().filter(has_affinity).cloned());
+        copied
+            .affinities
+            .extend(snapshot.affinities.iter().filter(has_affinity).cloned());
         // There may be a million handles to search.
         if !handles.is_empty() {
             let has_handle = |handle: &&Versioned<Handle>| handles.contains(handle.value.id().packed());
-            copied.handles.extend(snapshot.handles.iter().filter(has_handle).cloned());
+            copied
+                .handles
+                .extend(snapshot.handles.iter().filter(has_handle).cloned());
         }
-        Self { has_labels: snapshot.labels_affinities(), ..Self::take(&mut copied, keys) }
+        Self {
+            has_labels: snapshot.labels_affinities(),
+            ..Self::take(&mut copied, keys)
+        }
     }
 
     /// Applies the steps, up to the first one that cannot be applied.
@@ -111,10 +139,15 @@ impl Touched {
         for action in &plan.actions {
             let current = |key: &Key| {
                 let Versioned { value, revision } = self.objects.get(key)?;
-                Some(Current { revision, object: Some(Cow::Borrowed(value)) })
+                Some(Current {
+                    revision,
+                    object: Some(Cow::Borrowed(value)),
+                })
             };
-            let changes = apply(action.step.edits(), now, current)
-                .map_err(|reason| StepError { step: action.step.reason.clone(), reason: reason.into() })?;
+            let changes = apply(action.step.edits(), now, current).map_err(|reason| StepError {
+                step: action.step.reason.clone(),
+                reason: reason.into(),
+            })?;
             for (key, object) in changes {
                 let labels = match &key {
                     Key::Affinity(key) if self.has_labels => {
@@ -140,7 +173,10 @@ impl Touched {
         for (key, Versioned { value, revision }) in self.doubles.into_iter().chain(self.objects) {
             match (key, value) {
                 (Key::Block(key), Object::Block(content)) => {
-                    snapshot.blocks.push(Versioned { value: StoredBlock { key, content }, revision });
+                    snapshot.blocks.push(Versioned {
+                        value: StoredBlock { key, content },
+                        revision,
+                    });
                 }
                 (_, Object::Handle(value)) => snapshot.handles.push(Versioned { value, revision }),
                 (_, Object::Affinity(value)) => snapshot.affinities.push(Versioned { value, revision }),
@@ -157,7 +193,11 @@ fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revisi
         DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Revision::Etcd(i64::MAX),
         DatastoreKind::Kubernetes => {
             let resource_version = "planned".to_owned();
-            Revision::Kubernetes(Box::new(ObjectVersion { resource_version, labels, ..Default::default() }))
+            Revision::Kubernetes(Box::new(ObjectVersion {
+                resource_version,
+                labels,
+                ..Default::default()
+            }))
         }
     }
 }
@@ -174,8 +214,12 @@ mod tests {
 
     fn sorted(mut snapshot: Snapshot) -> Snapshot {
         snapshot.blocks.sort_by_key(|block| block.value.key);
-        snapshot.handles.sort_by_key(|handle| handle.value.id().to_string());
-        snapshot.affinities.sort_by_key(|affinity| affinity.value.key.clone());
+        snapshot
+            .handles
+            .sort_by_key(|handle| handle.value.id().to_string());
+        snapshot
+            .affinities
+            .sort_by_key(|affinity| affinity.value.key.clone());
         snapshot
     }
 
@@ -196,10 +240,17 @@ mod tests {
         ];
         faults.iter().for_each(|fault| cluster.inject(*fault, 2));
         let snapshot = cluster.snapshot();
-        let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+        let options = Options {
+            grace: Some(SignedDuration::ZERO),
+            ..Options::default()
+        };
         let report = check(&snapshot, &options);
         let basis = Basis::new(&snapshot, &report, &options);
-        let request = release::Request { leaked: true, orphan_handles: true, ..Default::default() };
+        let request = release::Request {
+            leaked: true,
+            orphan_handles: true,
+            ..Default::default()
+        };
         let released = release::plan(&basis, &request);
         let rebuilt = rebuild::plan(&basis, &rebuild::Request::default());
         // Splits each step in two, so that the second half starts from the blocks that the first half has written.
@@ -233,12 +284,23 @@ mod tests {
                 };
                 kinds[kind] += 1;
             }
-            kinds[3] += before.objects.keys().filter(|key| !later.objects.contains_key(*key)).count();
-            kinds[4] += later.objects.keys().filter(|key| !before.objects.contains_key(*key)).count();
+            kinds[3] += before
+                .objects
+                .keys()
+                .filter(|key| !later.objects.contains_key(*key))
+                .count();
+            kinds[4] += later
+                .objects
+                .keys()
+                .filter(|key| !before.objects.contains_key(*key))
+                .count();
             before.put_into(&mut after);
             assert!(sorted(after) == sorted(snapshot.clone()));
         }
-        assert!(kinds.iter().all(|count| *count > 0), "of each kind, deleted and created: {kinds:?}");
+        assert!(
+            kinds.iter().all(|count| *count > 0),
+            "of each kind, deleted and created: {kinds:?}"
+        );
     }
 
     /// On Kubernetes, an object with a wrong name can have the key of another object.
@@ -263,7 +325,12 @@ mod tests {
         let mut snapshot = Cluster::plain(ClusterSpec::new(17), 2, 2).snapshot();
         snapshot.cluster = None;
         let affinity = &mut snapshot.affinities[0];
-        let labels = affinity.value.key.labels().map(|(name, value)| (name.to_owned(), value)).into();
+        let labels = affinity
+            .value
+            .key
+            .labels()
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
         affinity.revision = written(DatastoreKind::Kubernetes, labels);
         let key = Key::Affinity(affinity.value.key.clone());
 

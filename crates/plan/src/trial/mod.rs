@@ -88,7 +88,9 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
         FailedTrial::Step(error) => action.step.reason == error.step,
         FailedTrial::Refused(refusal) => {
             let claims = action.changes.iter().flat_map(|change| &change.repairs);
-            claims.into_iter().any(|repair| refusal.remaining.contains(repair))
+            claims
+                .into_iter()
+                .any(|repair| refusal.remaining.contains(repair))
                 || refusal.new.iter().any(|finding| may_cause(action, finding))
         }
     };
@@ -98,8 +100,11 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     }
 
     // A handle is written completely or not at all, and an affinity depends on its block.
-    let keys: Vec<HashSet<Key>> =
-        plan.actions.iter().map(|action| action.step.edits().map(Edit::key).collect()).collect();
+    let keys: Vec<HashSet<Key>> = plan
+        .actions
+        .iter()
+        .map(|action| action.step.edits().map(Edit::key).collect())
+        .collect();
     let mut written: HashSet<&Key> = HashSet::new();
     let mut grows = true;
     while grows {
@@ -115,8 +120,9 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
 
     let detail = format!("left out, since the trial of the plan failed: {failed}");
     let mut out = out.into_iter();
-    let (left_out, kept) =
-        std::mem::take(&mut plan.actions).into_iter().partition(|_| out.next() == Some(true));
+    let (left_out, kept) = std::mem::take(&mut plan.actions)
+        .into_iter()
+        .partition(|_| out.next() == Some(true));
     plan.actions = kept;
     for action in left_out {
         plan.skipped.extend(skipped(action, &detail));
@@ -154,7 +160,12 @@ fn skipped(action: Action, detail: &str) -> Vec<Skipped> {
         if change.repairs.is_empty() {
             all.push(skipped(change.subject));
         }
-        all.extend(change.repairs.into_iter().map(|(code, subject)| skipped(subject).with_code(code)));
+        all.extend(
+            change
+                .repairs
+                .into_iter()
+                .map(|(code, subject)| skipped(subject).with_code(code)),
+        );
     }
     all
 }

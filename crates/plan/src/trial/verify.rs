@@ -24,14 +24,23 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = match (self.new.first(), self.remaining.first()) {
             (Some(finding), _) => {
-                format!("it would create {} {}: {}", finding.code, finding.subject, finding.message())
+                format!(
+                    "it would create {} {}: {}",
+                    finding.code,
+                    finding.subject,
+                    finding.message()
+                )
             }
             (None, Some((code, subject))) => format!("it would not repair {code} {subject}"),
             (None, None) => return f.write_str("it does what it claims"),
         };
         let more = self.new.len() + self.remaining.len() - 1;
         f.write_str(&first)?;
-        if more > 0 { write!(f, " (and {more} more)") } else { Ok(()) }
+        if more > 0 {
+            write!(f, " (and {more} more)")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -59,7 +68,10 @@ impl FindingSet {
     pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
-        let mut remaining: Vec<_> = claimed.filter(|repair| later.0.contains(*repair)).cloned().collect();
+        let mut remaining: Vec<_> = claimed
+            .filter(|repair| later.0.contains(*repair))
+            .cloned()
+            .collect();
         remaining.sort();
         remaining.dedup();
         let revealed = self.revealed(plan);
@@ -77,7 +89,11 @@ impl FindingSet {
             .cloned()
             .collect();
 
-        if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
+        if remaining.is_empty() && new.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal { remaining, new })
+        }
     }
 
     /// Returns the findings that corrupt blocks hid, if the plan repairs one of these blocks.
@@ -86,7 +102,10 @@ impl FindingSet {
         if !repairs.any(|repair| repair.0 == Code::CorruptBlock && self.0.contains(repair)) {
             return HashSet::new();
         }
-        plan.revealed.iter().map(|(code, subject)| (*code, subject)).collect()
+        plan.revealed
+            .iter()
+            .map(|(code, subject)| (*code, subject))
+            .collect()
     }
 }
 
@@ -104,7 +123,9 @@ impl Recorded {
             )
         };
         let changes = plan.changes().filter(records);
-        Self { networks: changes.filter_map(|change| change.subject.network()).collect() }
+        Self {
+            networks: changes.filter_map(|change| change.subject.network()).collect(),
+        }
     }
 
     /// Returns true if the finding is new only because it counts what the plan records.
@@ -127,7 +148,10 @@ impl Recorded {
                 (_, Some(found)) => {
                     // Most findings are about an address, and most changes record one.
                     self.networks.contains(&found)
-                        || self.networks.iter().any(|recorded| cidr::overlap(found, *recorded))
+                        || self
+                            .networks
+                            .iter()
+                            .any(|recorded| cidr::overlap(found, *recorded))
                 }
                 _ => false,
             }

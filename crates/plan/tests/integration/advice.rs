@@ -14,7 +14,12 @@ use calipam_testkit::rounds;
 use crate::checked::Checked;
 
 fn advice_on(checked: &Checked) -> Advice {
-    advise(&checked.snapshot, &checked.report, &checked.options, &Scope::default())
+    advise(
+        &checked.snapshot,
+        &checked.report,
+        &checked.options,
+        &Scope::default(),
+    )
 }
 
 fn cures(advice: &Advice) -> impl Iterator<Item = &Cure> {
@@ -26,20 +31,34 @@ fn cures(advice: &Advice) -> impl Iterator<Item = &Cure> {
 fn planned(basis: &Basis<'_>, remedy: &Remedy) -> Plan {
     let release = |request| release::plan(basis, &request);
     match remedy {
-        Remedy::ReleaseLeaked => release(release::Request { leaked: true, ..Default::default() }),
+        Remedy::ReleaseLeaked => release(release::Request {
+            leaked: true,
+            ..Default::default()
+        }),
         Remedy::ReleaseNodes(nodes) => {
             let scope = Scope::of_nodes(nodes.iter().cloned());
-            release(release::Request { scope, ..Default::default() })
+            release(release::Request {
+                scope,
+                ..Default::default()
+            })
         }
-        Remedy::ReleaseOrphanHandles => {
-            release(release::Request { orphan_handles: true, ..Default::default() })
-        }
-        Remedy::ReleaseAddress(address) => {
-            release(release::Request { addresses: vec![*address], ..Default::default() })
-        }
+        Remedy::ReleaseOrphanHandles => release(release::Request {
+            orphan_handles: true,
+            ..Default::default()
+        }),
+        Remedy::ReleaseAddress(address) => release(release::Request {
+            addresses: vec![*address],
+            ..Default::default()
+        }),
         Remedy::Rebuild(blocks) => {
             let blocks = blocks.iter().copied().collect();
-            rebuild::plan(basis, &rebuild::Request { blocks, ..Default::default() })
+            rebuild::plan(
+                basis,
+                &rebuild::Request {
+                    blocks,
+                    ..Default::default()
+                },
+            )
         }
         other => panic!("{other:?} is no plan of blocks"),
     }
@@ -49,7 +68,13 @@ fn planned(basis: &Basis<'_>, remedy: &Remedy) -> Plan {
 fn carried_out(checked: &Checked, remedy: &Remedy) -> (Plan, Report) {
     let seen: Vec<Observations> = vec![checked.seen(15)];
     let plan = planned(&checked.basis().with(&seen, 0), remedy);
-    let plan = try_plan(checked.snapshot.clone(), checked.report.clone(), plan, &checked.options).unwrap();
+    let plan = try_plan(
+        checked.snapshot.clone(),
+        checked.report.clone(),
+        plan,
+        &checked.options,
+    )
+    .unwrap();
     let after = apply_plan(checked.snapshot.clone(), &plan, checked.snapshot.taken_at).unwrap();
     (plan, Checked::new(after).report)
 }
@@ -60,7 +85,10 @@ fn assert_keeps_promise(name: &str, checked: &Checked, remedy: &Remedy, effect: 
     let left: HashSet<FindingKey> = after.findings.iter().map(|finding| finding.key()).collect();
     let kept: Vec<&FindingKey> = effect.gone.iter().filter(|key| left.contains(*key)).collect();
     assert!(kept.is_empty(), "{name}: {remedy:?} leaves {kept:?}");
-    assert!(effect.addresses > 0 || !effect.gone.is_empty(), "{name}: {remedy:?} changes nothing");
+    assert!(
+        effect.addresses > 0 || !effect.gone.is_empty(),
+        "{name}: {remedy:?} changes nothing"
+    );
     FindingSet::from(&checked.report)
         .verify(&plan, &after)
         .unwrap_or_else(|refusal| panic!("{name}: {remedy:?}: {refusal}"));
@@ -70,7 +98,12 @@ fn assert_keeps_promise(name: &str, checked: &Checked, remedy: &Remedy, effect: 
 fn assert_advice(name: &str, snapshot: Snapshot) -> usize {
     let checked = Checked::new(snapshot);
     let advice = advice_on(&checked);
-    let known: HashSet<FindingKey> = checked.report.findings.iter().map(|finding| finding.key()).collect();
+    let known: HashSet<FindingKey> = checked
+        .report
+        .findings
+        .iter()
+        .map(|finding| finding.key())
+        .collect();
     let mut explained = HashSet::new();
     for key in advice.causes.iter().flat_map(|cause| &cause.findings) {
         assert!(known.contains(key), "{name}: {key:?} is no finding");
@@ -100,8 +133,14 @@ fn assert_advice(name: &str, snapshot: Snapshot) -> usize {
 fn the_cures_of_each_fault_keep_their_promises() {
     let mut number = 0;
     for (seed, fault) in Fault::ALL.iter().enumerate() {
-        for spec in [ClusterSpec::new(seed as u64), ClusterSpec::new(seed as u64).v4_only()] {
-            number += assert_advice(fault.name(), Cluster::plain(spec, 3, 3).with(*fault, 2).snapshot());
+        for spec in [
+            ClusterSpec::new(seed as u64),
+            ClusterSpec::new(seed as u64).v4_only(),
+        ] {
+            number += assert_advice(
+                fault.name(),
+                Cluster::plain(spec, 3, 3).with(*fault, 2).snapshot(),
+            );
         }
     }
     assert!(number > 60, "{number}");
@@ -109,14 +148,19 @@ fn the_cures_of_each_fault_keep_their_promises() {
 
 #[test]
 fn the_cures_of_pairs_of_faults_keep_their_promises() {
-    let together: Vec<Fault> = Fault::ALL.iter().copied().filter(|fault| !fault.stands_alone()).collect();
+    let together: Vec<Fault> = Fault::ALL
+        .iter()
+        .copied()
+        .filter(|fault| !fault.stands_alone())
+        .collect();
     let mut rng = Rng::new(64);
     for round in 0..rounds(120) {
         let mut pair = [*rng.pick(&together), *rng.pick(&together)];
         // Faults that depend on the whole cluster come last.
         pair.sort();
         let mut cluster = Cluster::plain(ClusterSpec::new(round), 3, 3);
-        pair.iter().for_each(|fault| cluster.inject(*fault, 1 + rng.below(2) as usize));
+        pair.iter()
+            .for_each(|fault| cluster.inject(*fault, 1 + rng.below(2) as usize));
         assert_advice(&pair.map(Fault::name).join(" + "), cluster.snapshot());
     }
 }
@@ -132,15 +176,25 @@ fn deleted_nodes_are_one_cause_with_one_command() {
     let cluster = Cluster::plain(ClusterSpec::new(1), 3, 2);
     let mut snapshot = cluster.snapshot();
     let gone: BTreeSet<String> = snapshot.nodes.drain(..2).map(|node| node.value.name).collect();
-    snapshot.endpoints.retain(|stored| !gone.contains(&stored.value.node().to_string()));
+    snapshot
+        .endpoints
+        .retain(|stored| !gone.contains(&stored.value.node().to_string()));
     let checked = Checked::new(snapshot);
     let advice = advice_on(&checked);
     let cause = &advice.causes[0];
     assert_eq!(cause.name, "deleted-nodes");
     assert_eq!(cause.cures[0].remedy, Remedy::ReleaseNodes(gone));
     let effect = cause.cures[0].effect.as_ref().unwrap();
-    let leaked = checked.report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress).count();
-    assert_eq!((effect.addresses, effect.at_once, effect.second_check), (leaked, leaked, None));
+    let leaked = checked
+        .report
+        .findings
+        .iter()
+        .filter(|finding| finding.code == Code::LeakedAddress)
+        .count();
+    assert_eq!(
+        (effect.addresses, effect.at_once, effect.second_check),
+        (leaked, leaked, None)
+    );
     assert!(cause.says.starts_with("2 nodes were deleted ("), "{}", cause.says);
 }
 
@@ -149,7 +203,11 @@ fn known_fault(version: &str, fault: Fault) -> Option<String> {
     let mut cluster = Cluster::plain(ClusterSpec::new(3), 3, 3).with(fault, 1);
     cluster.set_information("calicoVersion", version);
     let advice = advice_on(&Checked::new(cluster.snapshot()));
-    advice.causes.into_iter().find(|cause| cause.name == "old-calico").map(|cause| cause.says)
+    advice
+        .causes
+        .into_iter()
+        .find(|cause| cause.name == "old-calico")
+        .map(|cause| cause.says)
 }
 
 #[test]
@@ -161,8 +219,18 @@ fn faults_of_calico_are_known_by_version() {
             ["v3.20.2", "v3.21.0"],
             ["v3.19.4", "v3.20.3", "v3.21.1"],
         ),
-        (Fault::MissingHandle, "calico#5613", ["v3.17.0", "v3.22.1"], ["v3.22.2", "v3.32.1", "v3.33.0"]),
-        (Fault::OrphanHandleEmpty, "calico#10658", ["v3.18.0", "v3.28.5"], ["v3.17.9", "v3.29.0", "v3.32.1"]),
+        (
+            Fault::MissingHandle,
+            "calico#5613",
+            ["v3.17.0", "v3.22.1"],
+            ["v3.22.2", "v3.32.1", "v3.33.0"],
+        ),
+        (
+            Fault::OrphanHandleEmpty,
+            "calico#10658",
+            ["v3.18.0", "v3.28.5"],
+            ["v3.17.9", "v3.29.0", "v3.32.1"],
+        ),
     ];
     for (fault, pull_request, with, without) in cases {
         for version in with {

@@ -25,11 +25,21 @@ impl Checked {
 
     /// Checks allocations of any age.
     pub(crate) fn without_grace(snapshot: Snapshot) -> Self {
-        Self::with(snapshot, Options { grace: Some(SignedDuration::ZERO), ..Options::default() })
+        Self::with(
+            snapshot,
+            Options {
+                grace: Some(SignedDuration::ZERO),
+                ..Options::default()
+            },
+        )
     }
 
     fn with(snapshot: Snapshot, options: Options) -> Self {
-        Self { report: check(&snapshot, &options), snapshot, options }
+        Self {
+            report: check(&snapshot, &options),
+            snapshot,
+            options,
+        }
     }
 
     pub(crate) fn basis(&self) -> Basis<'_> {
@@ -39,7 +49,10 @@ impl Checked {
     /// The report as an observation from this many minutes ago.
     pub(crate) fn seen(&self, minutes: i64) -> Observations {
         let at = self.snapshot.taken_at - SignedDuration::from_mins(minutes);
-        Observations { at, ..Observations::of_report(&self.report) }
+        Observations {
+            at,
+            ..Observations::of_report(&self.report)
+        }
     }
 }
 
@@ -61,7 +74,9 @@ pub(crate) fn created_block(plan: &Plan) -> Option<&Block> {
 /// The reason why a plan skips the finding with this code and subject.
 pub(crate) fn skip_reason(plan: &Plan, code: Code, subject: &Subject) -> Option<SkipReason> {
     let mut skipped = plan.skipped.iter();
-    skipped.find(|s| s.code == Some(code) && s.subject == *subject).map(|skipped| skipped.reason)
+    skipped
+        .find(|s| s.code == Some(code) && s.subject == *subject)
+        .map(|skipped| skipped.reason)
 }
 
 /// Checks that a plan has changed only objects for which it has edits.
@@ -69,10 +84,16 @@ pub(crate) fn assert_nothing_else_changed(name: &str, before: &Snapshot, plan: &
     let touched: HashSet<Key> = edits(plan).map(Edit::key).collect();
     let untouched = |snapshot: &Snapshot| {
         let mut left = snapshot.clone();
-        left.blocks.retain(|block| !touched.contains(&Key::Block(block.value.key)));
-        left.handles.retain(|handle| !touched.contains(&Key::Handle(handle.value.id().to_string())));
-        left.affinities.retain(|affinity| !touched.contains(&Key::Affinity(affinity.value.key.clone())));
+        left.blocks
+            .retain(|block| !touched.contains(&Key::Block(block.value.key)));
+        left.handles
+            .retain(|handle| !touched.contains(&Key::Handle(handle.value.id().to_string())));
+        left.affinities
+            .retain(|affinity| !touched.contains(&Key::Affinity(affinity.value.key.clone())));
         left
     };
-    assert!(untouched(before) == untouched(after), "{name}: an object without an edit has changed");
+    assert!(
+        untouched(before) == untouched(after),
+        "{name}: an object without an edit has changed"
+    );
 }

@@ -27,16 +27,21 @@ fn add(snapshot: &mut Snapshot, path: &str, value: &Value) {
 /// Two pools. The first one is disabled. In it, node-1 has a block with an address that a pod got a minute ago. node-2
 /// has a similar block, and an empty one.
 fn cluster() -> Snapshot {
-    let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+    let mut snapshot = Snapshot {
+        taken_at: "2026-05-01T12:00:00Z".parse().unwrap(),
+        ..Snapshot::default()
+    };
     snapshot.mark_read(ETCD_SOURCES);
     let mut put = |path: String, value: Value| add(&mut snapshot, &path, &value);
     for (name, cidr, disabled) in [("old", "10.0.0.0/24", true), ("other", "10.1.0.0/24", false)] {
         let spec = json!({"cidr": cidr, "blockSize": 30, "disabled": disabled});
         put(format!("{RESOURCES}/ippools/{name}"), json!({"spec": spec}));
     }
-    for (node, block, pod) in
-        [("node-1", "10.0.0.0", "a"), ("node-2", "10.0.0.8", "b"), ("node-2", "10.0.0.12", "")]
-    {
+    for (node, block, pod) in [
+        ("node-1", "10.0.0.0", "a"),
+        ("node-2", "10.0.0.8", "b"),
+        ("node-2", "10.0.0.12", ""),
+    ] {
         put(format!("{RESOURCES}/nodes/{node}"), json!({"spec": {}}));
         let state = json!({"state": "confirmed"});
         let cidr = format!("{block}/30");
@@ -44,14 +49,21 @@ fn cluster() -> Snapshot {
         let secondary = json!({"namespace": "ns", "pod": pod, "node": node, "timestamp": "2026-05-01 11:59:00 +0000 UTC"});
         let record = json!({"handle_id": format!("net.{pod}"), "secondary": secondary});
         let records = Some(record).filter(|_| !pod.is_empty());
-        put(values::block_key(&cidr), values::block(&cidr, format!("host:{node}"), records));
+        put(
+            values::block_key(&cidr),
+            values::block(&cidr, format!("host:{node}"), records),
+        );
     }
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
     snapshot
 }
 
 fn migration(snapshot: &Snapshot) -> Migration {
-    Migration { old: snapshot.pools[0].value.clone(), new: None, creates: false }
+    Migration {
+        old: snapshot.pools[0].value.clone(),
+        new: None,
+        creates: false,
+    }
 }
 
 #[test]
@@ -67,8 +79,11 @@ fn a_clean_up_takes_empty_blocks_with_their_own_affinities_and_nothing_else() {
     let collects = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::CollectCooled { .. }));
     assert!(!edits(&plan).any(collects), "nothing has cooled down in it");
     let kept = ["10.0.0.0/30", "10.0.0.8/30"].map(|block| Subject::Block(block.parse().unwrap()));
-    let skipped: Vec<_> =
-        plan.skipped.iter().map(|skipped| (skipped.subject.clone(), skipped.reason)).collect();
+    let skipped: Vec<_> = plan
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.subject.clone(), skipped.reason))
+        .collect();
     assert_eq!(skipped, kept.map(|block| (block, SkipReason::OwnerMayLive)));
 }
 
@@ -83,7 +98,16 @@ fn blocks_and_addresses_left_in_the_old_pool_are_counted() {
     let path = format!("{RESOURCES}/workloadendpoints/ns/node--1-k8s-a-eth0");
     add(&mut snapshot, &path, &endpoint);
     let used = left(&snapshot);
-    assert_eq!((used.blocks, used.affinities, used.in_use, used.leaked, used.others), (3, 3, 1, 0, 1));
+    assert_eq!(
+        (
+            used.blocks,
+            used.affinities,
+            used.in_use,
+            used.leaked,
+            used.others
+        ),
+        (3, 3, 1, 0, 1)
+    );
 }
 
 /// Only Calico 3.32 and later takes empty blocks of other nodes.
@@ -92,10 +116,17 @@ fn room_for_the_users_is_what_the_clusters_calico_finds() {
     for (version, found) in [("v3.31.7", 0), ("v3.32.1", 1)] {
         let mut snapshot = cluster();
         let information = json!({"spec": {"calicoVersion": version}});
-        add(&mut snapshot, &format!("{RESOURCES}/clusterinformations/default"), &information);
+        add(
+            &mut snapshot,
+            &format!("{RESOURCES}/clusterinformations/default"),
+            &information,
+        );
         let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
         add(&mut snapshot, "/calico/ipam/v2/config", &config);
-        let only = Pool { cidr: "10.1.0.0/30".parse().unwrap(), ..snapshot.pools[1].value.clone() };
+        let only = Pool {
+            cidr: "10.1.0.0/30".parse().unwrap(),
+            ..snapshot.pools[1].value.clone()
+        };
         snapshot.pools[1].value = only;
         let path = values::affinity_key("host/node-2", "10.1.0.0/30");
         add(&mut snapshot, &path, &json!({"state": "confirmed"}));
@@ -110,7 +141,11 @@ fn room_for_the_users_is_what_the_clusters_calico_finds() {
         };
         let migration = migration(&snapshot);
         let rooms = capacity(&mut snapshot, &migration, &[user]);
-        assert_eq!((rooms[0].needed, rooms[0].found), (1, found), "{version}: {rooms:?}");
+        assert_eq!(
+            (rooms[0].needed, rooms[0].found),
+            (1, found),
+            "{version}: {rooms:?}"
+        );
         assert_eq!(rooms[0].reason.is_some(), found == 0, "{rooms:?}");
     }
 }
@@ -121,13 +156,19 @@ fn a_begun_migration_is_found_only_by_its_own_pools() {
     let mut temporary = snapshot.pools[1].clone();
     (temporary.value.name, temporary.value.cidr) = ("temporary".into(), "10.2.0.0/24".parse().unwrap());
     let [old, other] = [0, 1].map(|index| snapshot.pools[index].value.clone());
-    temporary.value.temporary_for =
-        Some(calipam_model::pool::Successor { name: old.name, cidr: old.cidr, block_size: 29 });
+    temporary.value.temporary_for = Some(calipam_model::pool::Successor {
+        name: old.name,
+        cidr: old.cidr,
+        block_size: 29,
+    });
     snapshot.pools.push(temporary);
     let found = |name: &str| find(&snapshot, Some(name), &Target::Unstated).unwrap().unwrap();
     let expected = [(); 2].map(|()| Target::Pool("temporary".into()));
     assert_eq!(["old", "temporary"].map(|name| found(name).1), expected);
-    assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
+    assert_eq!(
+        (&found("other").0.name, found("other").1),
+        (&other.name, Target::Unstated)
+    );
 }
 
 /// Until the old pool is disabled, only the name of the new one shows that a migration has begun.
@@ -150,10 +191,20 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     let new = "old-10-1-0-0-24";
     let of = |old: &str| Ok(Some((old.to_owned(), Target::Pool(new.into()))));
     let expected = [of("old"), of("old")];
-    assert_eq!([false, true].map(|disabled| begun(new, "old", disabled, [2, 2], false)), expected);
-    assert_eq!(begun(new, "old", true, [2, 2], true), of("old"), "blocks are left in the disabled pool");
+    assert_eq!(
+        [false, true].map(|disabled| begun(new, "old", disabled, [2, 2], false)),
+        expected
+    );
+    assert_eq!(
+        begun(new, "old", true, [2, 2], true),
+        of("old"),
+        "blocks are left in the disabled pool"
+    );
     // If calipam named both pools, the one that was created later is the new pool.
-    assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2], false), of("old-10-0-0-0-24"));
+    assert_eq!(
+        begun(new, "old-10-0-0-0-24", false, [1, 2], false),
+        of("old-10-0-0-0-24")
+    );
     assert_eq!(begun(new, "old-10-0-0-0-24", true, [2, 2], false), none_begun());
     for other in ["other", "old-10-9-0-0-24"] {
         assert_eq!(begun(other, "old", true, [1, 2], false), none_begun(), "{other}");
@@ -169,12 +220,23 @@ fn a_clean_up_waits_for_an_affinity_between_two_steps() {
         add(&mut snapshot, path, &json!({"state": state}));
         let checked = Checked::new(snapshot);
         let about_it = |observations: &[Observations]| {
-            let plan = clean_up(&checked.basis().with(observations, 0), &migration(&checked.snapshot));
+            let plan = clean_up(
+                &checked.basis().with(observations, 0),
+                &migration(&checked.snapshot),
+            );
             let deletes = edits(&plan).filter(|edit| edit.key().to_string() == path).count();
-            let waits = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count();
+            let waits = plan
+                .skipped
+                .iter()
+                .filter(|skipped| skipped.reason == SkipReason::SeenOnce)
+                .count();
             (deletes, waits)
         };
-        assert_eq!([about_it(&[]), about_it(&[checked.seen(60)])], [(0, 1), (1, 0)], "{state}");
+        assert_eq!(
+            [about_it(&[]), about_it(&[checked.seen(60)])],
+            [(0, 1), (1, 0)],
+            "{state}"
+        );
     }
 }
 
@@ -187,7 +249,11 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
     }
     let pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     let without = |names: &[&str]| {
-        let left: Vec<Pool> = pools.iter().filter(|p| !names.contains(&&*p.name)).cloned().collect();
+        let left: Vec<Pool> = pools
+            .iter()
+            .filter(|p| !names.contains(&&*p.name))
+            .cloned()
+            .collect();
         may_become(&snapshot, &left).map_err(|refused| refused.to_string())
     };
     let last = |pool: &str| Err(format!("without {pool}, no pool of its family would be enabled"));
@@ -208,7 +274,11 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
         assert!(refusal.ends_with("where blocks must be /29"), "{refusal}");
     }
     // The parts of a split become one pool again.
-    let whole = Pool { name: "whole".into(), cidr: "10.0.0.0/23".parse().unwrap(), ..pools[0].clone() };
+    let whole = Pool {
+        name: "whole".into(),
+        cidr: "10.0.0.0/23".parse().unwrap(),
+        ..pools[0].clone()
+    };
     let after = [&[whole], &pools[1..]].concat();
     assert_eq!(may_become(&snapshot, &after), Ok(()));
 }
@@ -216,15 +286,25 @@ fn changes_that_leave_a_family_without_pools_or_cover_other_blocks_are_refused()
 #[test]
 fn only_etcd_stores_the_settings_twice() {
     let warned = |datastore, shown: bool| {
-        let mut snapshot = Snapshot { datastore, ..cluster() };
+        let mut snapshot = Snapshot {
+            datastore,
+            ..cluster()
+        };
         let config = snapshot.ipam_config.unwrap_or_default();
-        snapshot.ipam_configuration =
-            Some(calipam_model::config::IpamConfig { strict_affinity: shown, ..config });
+        snapshot.ipam_configuration = Some(calipam_model::config::IpamConfig {
+            strict_affinity: shown,
+            ..config
+        });
         let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
-        plan.warnings
-            .iter()
-            .any(|warning| warning.text.contains("IPAMConfiguration resource `default` differs"))
+        plan.warnings.iter().any(|warning| {
+            warning
+                .text
+                .contains("IPAMConfiguration resource `default` differs")
+        })
     };
     let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));
-    assert_eq!((etcd, warned(DatastoreKind::Kubernetes, false)), ([false, true], false));
+    assert_eq!(
+        (etcd, warned(DatastoreKind::Kubernetes, false)),
+        ([false, true], false)
+    );
 }

@@ -15,7 +15,11 @@ use crate::checked::{Checked, assert_nothing_else_changed, edits};
 
 /// The plan that releases all leaked addresses and orphan handles.
 fn released(checked: &Checked) -> Plan {
-    let everything = Request { leaked: true, orphan_handles: true, ..Request::default() };
+    let everything = Request {
+        leaked: true,
+        orphan_handles: true,
+        ..Request::default()
+    };
     plan(&checked.basis(), &everything)
 }
 
@@ -28,7 +32,12 @@ fn subjects(report: &Report, code: Code, errors_only: bool) -> BTreeSet<String> 
 
 /// The changes that repair leaked addresses.
 fn repaired_leaks(plan: &Plan) -> impl Iterator<Item = &Change> {
-    plan.changes().filter(|change| change.repairs.iter().any(|(code, _)| *code == Code::LeakedAddress))
+    plan.changes().filter(|change| {
+        change
+            .repairs
+            .iter()
+            .any(|(code, _)| *code == Code::LeakedAddress)
+    })
 }
 
 fn release_leaks_of(fault: Fault, spec: ClusterSpec) {
@@ -42,7 +51,10 @@ fn release_leaks_of(fault: Fault, spec: ClusterSpec) {
 
     let skipped: BTreeSet<String> = plan.skipped.iter().map(|s| s.subject.to_string()).collect();
     let left = subjects(&after.report, Code::LeakedAddress, true);
-    assert!(left.is_subset(&skipped), "{left:?} stay without a reason; skipped are {skipped:?}");
+    assert!(
+        left.is_subset(&skipped),
+        "{left:?} stay without a reason; skipped are {skipped:?}"
+    );
     let orphans = subjects(&after.report, Code::OrphanHandle, false);
     assert!(orphans.is_subset(&skipped), "{orphans:?} stay without a reason");
     let known = subjects(&before.report, Code::LeakedAddress, false);
@@ -51,11 +63,18 @@ fn release_leaks_of(fault: Fault, spec: ClusterSpec) {
     }
 
     for key in edits(&plan).map(Edit::key) {
-        assert!(matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)), "a release changes {key}");
+        assert!(
+            matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)),
+            "a release changes {key}"
+        );
     }
     assert_nothing_else_changed(fault.name(), &before.snapshot, &plan, &after.snapshot);
     let again = released(&after);
-    assert!(again.is_empty(), "planned again: {:?}", again.changes().collect::<Vec<_>>());
+    assert!(
+        again.is_empty(),
+        "planned again: {:?}",
+        again.changes().collect::<Vec<_>>()
+    );
 }
 
 /// For every fault, leaked addresses are released, and nothing else changes.
@@ -82,7 +101,10 @@ fn no_mix_of_features_leads_to_a_release() {
         let checked = Checked::new(cluster.snapshot());
         assert_eq!(checked.report.findings, [], "seed {seed}, features {mix:?}");
         let plan = released(&checked);
-        assert!(plan.is_empty() && plan.skipped.is_empty(), "seed {seed}, features {mix:?}: {plan:?}");
+        assert!(
+            plan.is_empty() && plan.skipped.is_empty(),
+            "seed {seed}, features {mix:?}: {plan:?}"
+        );
     }
 }
 
@@ -104,7 +126,11 @@ fn without_a_single_endpoint_or_node_nothing_is_leaked() {
     let mut cluster = Cluster::plain(ClusterSpec::new(3), 6, 10);
     for evidence in ["workloadendpoints", "nodes"] {
         cluster.remove_prefix(&format!("/calico/resources/v3/projectcalico.org/{evidence}/"));
-        assert_eq!(freed(&cluster), (0, vec![SkipReason::EvidenceLost]), "without {evidence}");
+        assert_eq!(
+            freed(&cluster),
+            (0, vec![SkipReason::EvidenceLost]),
+            "without {evidence}"
+        );
     }
 }
 

@@ -31,7 +31,11 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
             Ok(TaskResult::Marked(reason)) => return Ended::Partly(reason),
             Ok(TaskResult::Conflict(reason)) => {
                 let is_reverted = made.is_empty() || revert(context, group, made).await;
-                return if is_reverted { Ended::Conflict(reason) } else { Ended::Partly(reason) };
+                return if is_reverted {
+                    Ended::Conflict(reason)
+                } else {
+                    Ended::Partly(reason)
+                };
             }
             Err(error) => {
                 let wrote = !made.is_empty() && !revert(context, group, made).await;
@@ -53,7 +57,11 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
                 .into(),
         );
     }
-    if made.is_empty() { Ended::Already } else { Ended::Written }
+    if made.is_empty() {
+        Ended::Already
+    } else {
+        Ended::Written
+    }
 }
 
 /// Undoes the changes that are useless without the rest of the step: handle counts for a block that could not be
@@ -72,7 +80,9 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
 
     for MadeChange { key, before, left } in made.into_iter().rev() {
         let keys = [key.clone()];
-        let Ok(objects) = context.read(&keys).await else { return false };
+        let Ok(objects) = context.read(&keys).await else {
+            return false;
+        };
         let now = objects.get(&key).and_then(Option::as_ref);
         let is_left = match (now, &left) {
             (None, None) => true,
@@ -83,9 +93,17 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
         if !is_left {
             return false;
         }
-        let Some(change) = change(key, before, now) else { continue };
-        let batch = Batch { changes: vec![change], evidence: Vec::new() };
-        if !matches!(write(context, group, &objects, &batch).await, Ok(Some(TaskResult::Written(_)))) {
+        let Some(change) = change(key, before, now) else {
+            continue;
+        };
+        let batch = Batch {
+            changes: vec![change],
+            evidence: Vec::new(),
+        };
+        if !matches!(
+            write(context, group, &objects, &batch).await,
+            Ok(Some(TaskResult::Written(_)))
+        ) {
             return false;
         }
     }
@@ -104,7 +122,11 @@ async fn run_task(
 ) -> Result<TaskResult> {
     let along: BTreeSet<Key> = task.reads_along().into_iter().collect();
     for attempt in 0..RETRIES {
-        let keys = if attempt == 0 { task.reads_first() } else { task.reads() };
+        let keys = if attempt == 0 {
+            task.reads_first()
+        } else {
+            task.reads()
+        };
         let mut keys: BTreeSet<Key> = keys.into_iter().chain(along.iter().cloned()).collect();
         let mut objects = Objects::new();
         if attempt == 0 {
@@ -127,7 +149,9 @@ async fn run_task(
         tokio::time::sleep(pause(attempt)).await;
     }
 
-    Ok(TaskResult::Conflict(format!("others changed the objects {RETRIES} times in a row")))
+    Ok(TaskResult::Conflict(format!(
+        "others changed the objects {RETRIES} times in a row"
+    )))
 }
 
 /// Returns a pause that grows with the number of attempts, so that other clients get to write to a contended object.

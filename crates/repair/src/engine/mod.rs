@@ -267,7 +267,10 @@ impl Execution {
 
 /// Carries out groups, many at the same time. Two groups keep their order if one writes an object that the other uses.
 pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
-    let mut execution = Execution { steps: groups.len(), ..Execution::default() };
+    let mut execution = Execution {
+        steps: groups.len(),
+        ..Execution::default()
+    };
     let mut order = Order::new(&groups);
     let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
     let mut running = JoinSet::new();
@@ -278,9 +281,14 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
         let stopped = execution.failure.is_some() || context.interrupt.is_set();
         while !stopped && running.len() < IN_FLIGHT {
             let Some(index) = order.next() else { break };
-            let Some(group) = groups[index].take() else { continue };
+            let Some(group) = groups[index].take() else {
+                continue;
+            };
             let context = context.clone();
-            let mut omitted = Omitted { parts: Vec::new(), kept: Arc::clone(&kept) };
+            let mut omitted = Omitted {
+                parts: Vec::new(),
+                kept: Arc::clone(&kept),
+            };
             running.spawn(async move {
                 let ended = run_group(&context, &group, &mut omitted).await;
                 (index, group, ended, omitted.parts)
@@ -293,7 +301,10 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
                 let before = execution.not_started;
                 execution.note(&group, ended, omissions);
                 over += usize::from(execution.not_started == before);
-                (context.events)(&Event::Ended { ended: over, of: execution.steps });
+                (context.events)(&Event::Ended {
+                    ended: over,
+                    of: execution.steps,
+                });
             }
             Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
         }
@@ -306,43 +317,72 @@ pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
 
 impl Execution {
     fn note(&mut self, group: &Group, ended: Ended, omissions: Vec<Omission>) {
-        let conflict = |what, reason, addresses| Conflict { step: group.step, what, reason, addresses };
+        let conflict = |what, reason, addresses| Conflict {
+            step: group.step,
+            what,
+            reason,
+            addresses,
+        };
         match ended {
             Ended::Written => {
                 self.written += 1;
                 let kept = omissions.iter().filter(|omission| omission.releases);
                 let kept: usize = kept.map(|omission| omission.addresses.len()).sum();
                 let cooling = group.cooling.and_then(|(addresses, seconds)| {
-                    let until = clock::now().checked_add(SignedDuration::from_secs(seconds)).ok()?;
+                    let until = clock::now()
+                        .checked_add(SignedDuration::from_secs(seconds))
+                        .ok()?;
                     let addresses = addresses.checked_sub(kept).filter(|addresses| *addresses > 0)?;
-                    Some(Cooling { addresses, first: until, last: until })
+                    Some(Cooling {
+                        addresses,
+                        first: until,
+                        last: until,
+                    })
                 });
                 self.cooling = self.cooling.into_iter().chain(cooling).reduce(Cooling::and);
             }
             Ended::Partly(reason) => {
                 self.partly += 1;
                 let reason = format!("only part of it was written: {reason}");
-                self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
+                self.conflicts
+                    .push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Already => {
-                *(if omissions.is_empty() { &mut self.already } else { &mut self.aborted }) += 1
+                *(if omissions.is_empty() {
+                    &mut self.already
+                } else {
+                    &mut self.aborted
+                }) += 1
             }
             Ended::Conflict(reason) => {
                 self.aborted += 1;
-                self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
+                self.conflicts
+                    .push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Interrupted => self.not_started += 1,
             Ended::Broken(error, wrote) => {
-                *(if wrote { &mut self.partly } else { &mut self.not_started }) += 1;
+                *(if wrote {
+                    &mut self.partly
+                } else {
+                    &mut self.not_started
+                }) += 1;
                 self.failure.get_or_insert(error);
             }
         }
 
         // Parts that fail for the same reason are reported once.
         let mut conflicts: Vec<Conflict> = Vec::new();
-        for Omission { unit, addresses, releases, reason } in omissions {
-            let known =
-                conflicts.iter().position(|conflict| conflict.reason == reason).unwrap_or_else(|| {
+        for Omission {
+            unit,
+            addresses,
+            releases,
+            reason,
+        } in omissions
+        {
+            let known = conflicts
+                .iter()
+                .position(|conflict| conflict.reason == reason)
+                .unwrap_or_else(|| {
                     conflicts.push(conflict(String::new(), reason, Vec::new()));
                     conflicts.len() - 1
                 });
@@ -357,7 +397,10 @@ impl Execution {
                 }
             }
         }
-        self.kept_addresses += conflicts.iter().map(|conflict| conflict.addresses.len()).sum::<usize>();
+        self.kept_addresses += conflicts
+            .iter()
+            .map(|conflict| conflict.addresses.len())
+            .sum::<usize>();
         self.conflicts.append(&mut conflicts);
     }
 }
@@ -369,7 +412,12 @@ mod tests {
     #[test]
     fn steps_are_counted_by_how_they_ended() {
         let cooling = Some((3, 60));
-        let group = Group { step: 0, reason: "of a test".into(), cooling, tasks: Vec::new() };
+        let group = Group {
+            step: 0,
+            reason: "of a test".into(),
+            cooling,
+            tasks: Vec::new(),
+        };
         let broken = || RepairError::UnexpectedKey { path: "x".into() };
         let mut execution = Execution::default();
         for wrote in [true, false, false] {
@@ -377,12 +425,19 @@ mod tests {
         }
         execution.note(&group, Ended::Partly("others changed it".into()), Vec::new());
         execution.note(&group, Ended::Conflict("others changed it".into()), Vec::new());
-        assert_eq!((execution.partly, execution.not_started, execution.aborted), (2, 2, 1));
+        assert_eq!(
+            (execution.partly, execution.not_started, execution.aborted),
+            (2, 2, 1)
+        );
         assert!(execution.failure.is_some() && execution.conflicts.len() == 2 && execution.cooling.is_none());
 
         let address = || vec!["10.0.0.1".parse().unwrap()];
-        let kept =
-            || Omission { unit: Unit::Block, addresses: address(), releases: true, reason: "in use".into() };
+        let kept = || Omission {
+            unit: Unit::Block,
+            addresses: address(),
+            releases: true,
+            reason: "in use".into(),
+        };
         execution.note(&group, Ended::Written, vec![kept()]);
         execution.note(&group, Ended::Written, Vec::new());
         assert_eq!(execution.cooling.map(|cooling| cooling.addresses), Some(5));

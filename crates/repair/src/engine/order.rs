@@ -48,10 +48,14 @@ impl Order {
             }
             before.remove(&index);
             order.waits[index] = before.len();
-            before.iter().for_each(|other| order.followers[*other].push(index));
+            before
+                .iter()
+                .for_each(|other| order.followers[*other].push(index));
         }
 
-        order.ready = (0..groups.len()).filter(|index| order.waits[*index] == 0).collect();
+        order.ready = (0..groups.len())
+            .filter(|index| order.waits[*index] == 0)
+            .collect();
         order
     }
 
@@ -102,8 +106,16 @@ mod tests {
     }
 
     fn group(reads: &[&'static str], writes: &[&'static str]) -> Group {
-        let task = Touch { reads: reads.to_vec(), writes: writes.to_vec() };
-        Group { step: 0, reason: String::new(), cooling: None, tasks: vec![Arc::new(task)] }
+        let task = Touch {
+            reads: reads.to_vec(),
+            writes: writes.to_vec(),
+        };
+        Group {
+            step: 0,
+            reason: String::new(),
+            cooling: None,
+            tasks: vec![Arc::new(task)],
+        }
     }
 
     #[test]

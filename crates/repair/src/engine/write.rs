@@ -15,8 +15,11 @@ use crate::journal::{
 };
 
 /// The pauses before a write is sent again after an error.
-const RESENDS: [Duration; 3] =
-    [Duration::from_millis(100), Duration::from_millis(200), Duration::from_millis(300)];
+const RESENDS: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(300),
+];
 
 /// The pauses before the second step of a deletion is tried again.
 const DELETIONS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
@@ -52,18 +55,29 @@ pub(super) async fn write(
     context.journal.intend(&mut intent).await?;
     (context.events)(&Event::Intended { step: group.step });
 
-    let sending =
-        Sending { context, batch, intent: &intent, resends: Retries::new(&RESENDS), is_certain: true };
+    let sending = Sending {
+        context,
+        batch,
+        intent: &intent,
+        resends: Retries::new(&RESENDS),
+        is_certain: true,
+    };
     let end = sending.run().await;
     if let End::Written { .. } = end {
         (context.events)(&Event::Written { step: group.step });
     }
     if let Some(written) = end.outcome() {
-        context.journal.conclude(Outcome { id: intent.id, written })?;
+        context.journal.conclude(Outcome {
+            id: intent.id,
+            written,
+        })?;
     }
 
     match end {
-        End::Written { unfinished: Some(reason), .. } => Ok(Some(TaskResult::Marked(reason))),
+        End::Written {
+            unfinished: Some(reason),
+            ..
+        } => Ok(Some(TaskResult::Marked(reason))),
         End::Written { revisions, .. } => Ok(Some(TaskResult::Written(made(objects, batch, &revisions)))),
         End::Lost => Ok(None),
         End::Refused(reason) => Ok(Some(TaskResult::Conflict(reason))),
@@ -123,8 +137,15 @@ impl End {
     fn outcome(&self) -> Option<Option<Vec<Option<String>>>> {
         match self {
             Self::Written { revisions, .. } => Some(Some(revisions.clone())),
-            Self::Lost | Self::Refused(_) | Self::Failed { is_unwritten: true, .. } => Some(None),
-            Self::Unclear(_) | Self::Failed { is_unwritten: false, .. } => None,
+            Self::Lost
+            | Self::Refused(_)
+            | Self::Failed {
+                is_unwritten: true, ..
+            } => Some(None),
+            Self::Unclear(_)
+            | Self::Failed {
+                is_unwritten: false, ..
+            } => None,
         }
     }
 }
@@ -148,7 +169,10 @@ impl Sending<'_> {
         match self.context.commit(self.batch).await {
             Ok(Swap::Done(revisions)) => {
                 let revisions = revisions.iter().map(text_of).collect();
-                State::Ended(End::Written { revisions, unfinished: None })
+                State::Ended(End::Written {
+                    revisions,
+                    unfinished: None,
+                })
             }
             Ok(Swap::Conflict) => denied,
             Err(error) => State::Unanswered(error),
@@ -161,7 +185,10 @@ impl Sending<'_> {
             Ok(IntentOutcome::Written(outcome)) => written(outcome, None),
             Ok(IntentOutcome::NotWritten) => End::Lost,
             Ok(IntentOutcome::Changed(keys)) => End::Unclear(keys),
-            Err(error) => End::Failed { error, is_unwritten: false },
+            Err(error) => End::Failed {
+                error,
+                is_unwritten: false,
+            },
         }
     }
 
@@ -173,7 +200,10 @@ impl Sending<'_> {
         if is_last && !error.is_refusal() {
             let is_unwritten =
                 self.is_certain && matches!(self.outcome().await, Ok(IntentOutcome::NotWritten));
-            return State::Ended(End::Failed { error: error.into(), is_unwritten });
+            return State::Ended(End::Failed {
+                error: error.into(),
+                is_unwritten,
+            });
         }
 
         match self.outcome().await {
@@ -189,18 +219,27 @@ impl Sending<'_> {
                 State::SentBefore
             }
             Ok(IntentOutcome::Changed(keys)) => State::Ended(End::Unclear(keys)),
-            Err(_) => State::Ended(End::Failed { error: error.into(), is_unwritten: false }),
+            Err(_) => State::Ended(End::Failed {
+                error: error.into(),
+                is_unwritten: false,
+            }),
         }
     }
 
     /// Reads the objects to find the outcome of a write whose answer was lost.
     async fn outcome(&self) -> Result<IntentOutcome> {
-        Ok(intent_outcome(self.intent, &self.context.writer.read(&self.intent.keys()?).await?))
+        Ok(intent_outcome(
+            self.intent,
+            &self.context.writer.read(&self.intent.keys()?).await?,
+        ))
     }
 }
 
 fn written(outcome: Outcome, unfinished: Option<String>) -> End {
-    End::Written { revisions: outcome.written.unwrap_or_default(), unfinished }
+    End::Written {
+        revisions: outcome.written.unwrap_or_default(),
+        unfinished,
+    }
 }
 
 /// Finishes deletions that were interrupted: on Kubernetes, an object is first marked deleted, and then deleted.
@@ -222,11 +261,21 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
 }
 
 async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
-    let objects = context.read(std::slice::from_ref(key)).await.map_err(|error| error.to_string())?;
+    let objects = context
+        .read(std::slice::from_ref(key))
+        .await
+        .map_err(|error| error.to_string())?;
     let marked = objects.into_values().flatten().find(Stored::is_deleted);
     let Some(marked) = marked else { return Ok(()) };
     let delete = Change::delete(key.clone(), marked.revision);
-    match context.writer.commit(&Batch { changes: vec![delete], evidence: Vec::new() }).await {
+    match context
+        .writer
+        .commit(&Batch {
+            changes: vec![delete],
+            evidence: Vec::new(),
+        })
+        .await
+    {
         Ok(Swap::Done(_)) => Ok(()),
         Ok(Swap::Conflict) => Err("others keep writing to it".to_owned()),
         Err(error) => Err(error.to_string()),
@@ -236,10 +285,19 @@ async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
     let object = |(change, revision): (&Change, &Option<String>)| MadeChange {
         key: change.key().clone(),
-        before: objects.get(change.key()).and_then(Option::as_ref).map(|stored| stored.raw.clone()),
+        before: objects
+            .get(change.key())
+            .and_then(Option::as_ref)
+            .map(|stored| stored.raw.clone()),
         left: revision.clone().zip(change.value().cloned()),
     };
-    batch.changes.iter().zip(revisions).filter(|(change, _)| !change.is_again()).map(object).collect()
+    batch
+        .changes
+        .iter()
+        .zip(revisions)
+        .filter(|(change, _)| !change.is_again())
+        .map(object)
+        .collect()
 }
 
 fn text_of(revision: &Option<Revision>) -> Option<String> {
@@ -252,7 +310,10 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
         let stored = objects.get(change.key()).and_then(Option::as_ref);
         ChangeRecord {
             key: change.key().to_string(),
-            before: stored.map(|s| Version { revision: s.revision.to_string(), value: Value::new(&s.raw) }),
+            before: stored.map(|s| Version {
+                revision: s.revision.to_string(),
+                value: Value::new(&s.raw),
+            }),
             after: change.value().map(Value::new),
         }
     };

@@ -48,14 +48,25 @@ fn damaged() -> io::Error {
 
 /// Returns the journals in a folder, sorted by name. Returns no journals if the path is not a folder.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
-    let failed = |e: io::Error| JournalError::Read { path: folder.to_owned(), reason: e.to_string() };
+    let failed = |e: io::Error| JournalError::Read {
+        path: folder.to_owned(),
+        reason: e.to_string(),
+    };
     let entries = match std::fs::read_dir(folder) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
             return Ok(Vec::new());
         }
         other => other.map_err(failed)?,
     };
-    let mut paths = entries.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let mut paths = entries
+        .map(|e| e.map(|e| e.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
     paths.retain(|path| is_journal(path));
     paths.sort();
     Ok(paths)
@@ -69,7 +80,11 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
         let header = header(&path, line, is_sound).ok()?;
         Some((path, header))
     };
-    journals(folder).unwrap_or_default().into_iter().filter_map(with_header).collect()
+    journals(folder)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(with_header)
+        .collect()
 }
 
 /// Returns true if a file belongs to this user and begins like a journal. Its name does not matter: `--journal` accepts

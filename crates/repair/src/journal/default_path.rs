@@ -11,7 +11,11 @@ use super::error::JournalError;
 const STATE: &str = "XDG_STATE_HOME";
 /// The fallback if [`STATE`] is not set: the variable for a parent directory, and the state directory's path relative
 /// to that parent.
-const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
+const ABOVE_STATE: (&str, &str) = if cfg!(windows) {
+    ("LOCALAPPDATA", "")
+} else {
+    ("HOME", ".local/state")
+};
 
 /// The variable with which systemd names the state directory of a service (`StateDirectory=calipam`).
 const SERVICE: &str = "STATE_DIRECTORY";
@@ -33,13 +37,19 @@ pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathB
         return Some(home.join(ABOVE_STATE.1).join("calipam"));
     }
     let system = absolute(SERVICE).unwrap_or(Path::new(SYSTEM));
-    check_place(&system.join("journal")).is_ok().then(|| system.to_owned())
+    check_place(&system.join("journal"))
+        .is_ok()
+        .then(|| system.to_owned())
 }
 
 /// Returns a path in `directory` for the journal of one run. The file name contains the time, the cluster and the
 /// process ID, so no two runs share a path.
 pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf {
-    let cluster: String = cluster.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let cluster: String = cluster
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(8)
+        .collect();
     let time = now.strftime("%Y%m%dT%H%M%S%.3fZ");
     directory.join(format!("{time}-{cluster}-{}.journal", std::process::id()))
 }
@@ -60,7 +70,13 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
 
     // Missing folders are created with the journal.
     let folders = path.ancestors().skip(1);
-    let folders = folders.map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let folders = folders.map(|folder| {
+        if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        }
+    });
     let mut existing =
         folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
     let folder = existing.next().unwrap_or(Path::new("/"));
@@ -80,7 +96,10 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
 #[cfg(not(unix))]
 pub fn check_place(path: &Path) -> Result<(), JournalError> {
     match path.symlink_metadata() {
-        Ok(_) => Err(JournalError::write(path, &std::io::ErrorKind::AlreadyExists.into())),
+        Ok(_) => Err(JournalError::write(
+            path,
+            &std::io::ErrorKind::AlreadyExists.into(),
+        )),
         Err(_) => Ok(()),
     }
 }
@@ -94,9 +113,18 @@ mod tests {
         let of = |entries: &[(&str, &str)]| {
             default_directory(&entries.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect())
         };
-        assert_eq!(of(&[("HOME", "/home/a")]), Some("/home/a/.local/state/calipam".into()));
-        assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]), Some("/s/calipam".into()));
-        assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "s")]), of(&[("HOME", "/home/a")]));
+        assert_eq!(
+            of(&[("HOME", "/home/a")]),
+            Some("/home/a/.local/state/calipam".into())
+        );
+        assert_eq!(
+            of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]),
+            Some("/s/calipam".into())
+        );
+        assert_eq!(
+            of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "s")]),
+            of(&[("HOME", "/home/a")])
+        );
     }
 
     #[test]
@@ -104,14 +132,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let of = |home: &str, state: &Path| {
-            let environment = [("HOME".to_owned(), home.to_owned()), (SERVICE.to_owned(), text(state))];
+            let environment = [
+                ("HOME".to_owned(), home.to_owned()),
+                (SERVICE.to_owned(), text(state)),
+            ];
             default_directory(&environment.into())
         };
         let system = folder.path().join("lib/calipam");
         for home in ["", "relative"] {
-            assert_eq!(of(home, &system), Some(system.clone()), "it is created with the journal");
+            assert_eq!(
+                of(home, &system),
+                Some(system.clone()),
+                "it is created with the journal"
+            );
         }
-        assert_eq!(of("/home/a", &system), Some("/home/a/.local/state/calipam".into()));
+        assert_eq!(
+            of("/home/a", &system),
+            Some("/home/a/.local/state/calipam".into())
+        );
         std::fs::write(folder.path().join("lib"), "a file").unwrap();
         assert_eq!(of("", &system), None, "it cannot be written");
         assert!(!system.exists());
@@ -129,8 +167,16 @@ mod tests {
             let error = check_place(&at(bad)).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        assert_eq!(check_place(Path::new("new.journal")), Ok(()), "in the working directory");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was created");
+        assert_eq!(
+            check_place(Path::new("new.journal")),
+            Ok(()),
+            "in the working directory"
+        );
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "nothing was created"
+        );
     }
 
     #[test]

@@ -198,13 +198,19 @@ mod tests {
     #[test]
     fn a_line_is_about_as_long_as_its_hint() {
         let value = |length: usize| Value::Text("x".repeat(length).into());
-        let before = Version { revision: "7".into(), value: value(3_000) };
+        let before = Version {
+            revision: "7".into(),
+            value: value(3_000),
+        };
         let change = |key: &str| ChangeRecord {
             key: key.repeat(100),
             before: Some(before.clone()),
             after: Some(value(50_000)),
         };
-        let guard = GuardRecord { key: "/calico/resources/v3/a-pool".into(), revision: None };
+        let guard = GuardRecord {
+            key: "/calico/resources/v3/a-pool".into(),
+            revision: None,
+        };
         let guarded = Intent {
             id: 1,
             step: 2,
@@ -212,8 +218,11 @@ mod tests {
             changes: Vec::new(),
             guards: vec![guard; 90],
         };
-        let changing =
-            Intent { changes: vec![change("a"), change("b")], guards: Vec::new(), ..guarded.clone() };
+        let changing = Intent {
+            changes: vec![change("a"), change("b")],
+            guards: Vec::new(),
+            ..guarded.clone()
+        };
         for intent in [guarded, changing] {
             let (length, hint) = (serde_json::to_vec(&intent).unwrap().len(), intent.length_hint());
             assert!(hint >= length && hint <= 2 * length + 4_096, "{hint} of {length}");
@@ -222,8 +231,10 @@ mod tests {
 
     #[test]
     fn strict_affinity_false_is_ignored() {
-        let (plain, said) =
-            (br#"{"cidr":"10.0.0.0/30"}"#, br#"{"strictAffinity":false,"cidr":"10.0.0.0/30"}"#);
+        let (plain, said) = (
+            br#"{"cidr":"10.0.0.0/30"}"#,
+            br#"{"strictAffinity":false,"cidr":"10.0.0.0/30"}"#,
+        );
         assert!(same_value(plain, said) && same_value(said, plain));
         assert!(same_value(b"no JSON", b"no JSON") && same_value(b"[]", b"[]"));
         let strict = br#"{"strictAffinity":true,"cidr":"10.0.0.0/30"}"#;

@@ -24,7 +24,11 @@ pub enum JournalError {
     Alive { path: PathBuf },
     /// A line, numbered from 1, has a fault.
     #[error("line {line} of the journal {}: {reason}", path.display())]
-    Line { path: PathBuf, line: usize, reason: String },
+    Line {
+        path: PathBuf,
+        line: usize,
+        reason: String,
+    },
 }
 
 impl JournalError {
@@ -50,10 +54,16 @@ impl JournalError {
 
 impl JournalError {
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
-        Self::Write { path: path.to_owned(), reason: error.to_string() }
+        Self::Write {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
     }
 
     pub(super) fn read(path: &Path, error: &io::Error) -> Self {
-        Self::Read { path: path.to_owned(), reason: error.to_string() }
+        Self::Read {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
     }
 }

@@ -69,8 +69,9 @@ impl Journal {
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         let (queue, lines) = channel();
-        let thread =
-            std::thread::Builder::new().name("journal".into()).spawn(move || pen.write_lines(&lines));
+        let thread = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || pen.write_lines(&lines));
         let thread = thread.map_err(|error| JournalError::write(path, &error))?;
         Ok(Self::new(path, LineWriter::Thread(Some((queue, thread)))))
     }
@@ -78,13 +79,21 @@ impl Journal {
     /// Creates a journal that the given disk writes.
     pub fn create_on(disk: &Arc<dyn Disk>, path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
-        Ok(Self::new(path, LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen))))
+        Ok(Self::new(
+            path,
+            LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen)),
+        ))
     }
 
     fn new(path: &Path, lines: LineWriter) -> Self {
         let next_intent = AtomicU64::new(0);
         let concluded = AtomicU64::new(0);
-        Self { path: path.to_owned(), lines, next_intent, concluded }
+        Self {
+            path: path.to_owned(),
+            lines,
+            next_intent,
+            concluded,
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -143,7 +152,9 @@ impl Journal {
                 let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
                 disk.turn().await;
                 let mut pen = lock(pen);
-                pen.write_by(&[Line { text, done: None }], |file, bytes| disk.append(file, bytes));
+                pen.write_by(&[Line { text, done: None }], |file, bytes| {
+                    disk.append(file, bytes)
+                });
                 pen.failure.clone().map_or(Ok(()), Err)
             }
         };
@@ -169,7 +180,10 @@ impl Journal {
     }
 
     fn gone(&self) -> JournalError {
-        JournalError::write(&self.path, &io::Error::other("the thread that writes it has ended"))
+        JournalError::write(
+            &self.path,
+            &io::Error::other("the thread that writes it has ended"),
+        )
     }
 
     fn close(&mut self) {
@@ -195,7 +209,9 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(length);
     serde_json::to_writer(&mut line, entry)?;
     if line.len() + SUM > LONGEST {
-        return Err(io::Error::other("the objects of one write are too large for a line"));
+        return Err(io::Error::other(
+            "the objects of one write are too large for a line",
+        ));
     }
     Ok(line)
 }
@@ -206,9 +222,16 @@ impl Pen {
         let mut sum = Sum::default();
         let mut frames = FrameWriter::new().map_err(failed)?;
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
-        let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
+        let first = frames
+            .frames([&line], |line, text| sum.seal(line, text))
+            .map_err(failed)?;
         let file = JournalFile::create(path, first).map_err(failed)?;
-        Ok(Self { file, sum, frames, failure: None })
+        Ok(Self {
+            file,
+            sum,
+            frames,
+            failure: None,
+        })
     }
 
     fn write_lines(mut self, lines: &Receiver<Line>) {
@@ -217,7 +240,9 @@ impl Pen {
             let until = Instant::now() + GATHERING;
             while together.len() < MOST_TOGETHER {
                 let left = until.saturating_duration_since(Instant::now());
-                let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else { break };
+                let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else {
+                    break;
+                };
                 together.push(line);
             }
             self.write(&together);
@@ -242,7 +267,9 @@ impl Pen {
         if self.failure.is_some() {
             return;
         }
-        let Self { file, sum, frames, .. } = self;
+        let Self {
+            file, sum, frames, ..
+        } = self;
         let bytes = frames.frames(lines, |line, text| sum.seal(&line.text, text));
         let written = bytes.and_then(|bytes| append(file, bytes));
         self.failure = written.err().map(Arc::new);
@@ -251,6 +278,8 @@ impl Pen {
 
 impl fmt::Debug for Pen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pen").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Pen")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,11 @@ pub(super) struct FrameWriter {
 
 impl FrameWriter {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { packer: Packer::new()?, text: Vec::new(), frames: Vec::new() })
+        Ok(Self {
+            packer: Packer::new()?,
+            text: Vec::new(),
+            frames: Vec::new(),
+        })
     }
 
     /// Returns the frames of lines that are written together. `add` appends a line to the text of a frame.
@@ -71,7 +75,12 @@ pub(super) struct Text<R> {
 
 impl<R: Read> Text<R> {
     pub(super) fn new(file: R) -> Self {
-        Self { file, text: Vec::new(), taken: 0, end: 0 }
+        Self {
+            file,
+            text: Vec::new(),
+            taken: 0,
+            end: 0,
+        }
     }
 
     /// Returns the position in the file up to which the text was consumed; `None` within a frame.
@@ -97,7 +106,10 @@ impl<R: Read> Text<R> {
             };
         };
         bytes.clear();
-        self.file.by_ref().take(head.length.into()).read_to_end(&mut bytes)?;
+        self.file
+            .by_ref()
+            .take(head.length.into())
+            .read_to_end(&mut bytes)?;
         if bytes.len() < head.length as usize {
             return Ok(());
         }
@@ -154,7 +166,9 @@ pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec
         start += HEAD as u64 + u64::from(head.length);
     }
 
-    let Some((head, place)) = last else { return Ok(None) };
+    let Some((head, place)) = last else {
+        return Ok(None);
+    };
     file.seek(SeekFrom::Start(place))?;
     let mut bytes = Vec::new();
     file.by_ref().take(head.length.into()).read_to_end(&mut bytes)?;
@@ -170,7 +184,10 @@ mod tests {
     fn framed(batches: &[&[Vec<u8>]]) -> Vec<u8> {
         let mut writer = FrameWriter::new().unwrap();
         let frames = |lines: &&[Vec<u8>]| {
-            writer.frames(lines.iter(), |line, text| text.extend_from_slice(line)).unwrap().to_vec()
+            writer
+                .frames(lines.iter(), |line, text| text.extend_from_slice(line))
+                .unwrap()
+                .to_vec()
         };
         batches.iter().flat_map(frames).collect()
     }
@@ -185,12 +202,20 @@ mod tests {
     fn lines_of_any_length_come_back_and_any_tool_reads_them() {
         let line = |byte: u8, length: usize| [vec![byte; length], vec![b'\n']].concat();
         let small: Vec<Vec<u8>> = (b'a'..b'f').map(|byte| line(byte, 10)).collect();
-        let large = [line(b'x', 7), line(b'y', 2 * MOST_TEXT + 5), line(b'z', MOST_TEXT)];
+        let large = [
+            line(b'x', 7),
+            line(b'y', 2 * MOST_TEXT + 5),
+            line(b'z', MOST_TEXT),
+        ];
         let file = framed(&[&small[..1], &small[1..], &large]);
         let whole = [small.concat(), large.concat()].concat();
         assert!(text(&file).unwrap() == whole);
         assert!(zstd::stream::decode_all(&file[..]).unwrap() == whole);
-        assert_eq!(text(&whole).unwrap_err().kind(), io::ErrorKind::InvalidData, "lines without frames");
+        assert_eq!(
+            text(&whole).unwrap_err().kind(),
+            io::ErrorKind::InvalidData,
+            "lines without frames"
+        );
         let last = last_frame(&mut Cursor::new(&file)).unwrap().unwrap();
         assert!(last == whole[whole.len() - 1..], "the end of the longest line");
         assert_eq!(last_frame(&mut Cursor::new(&whole)).unwrap(), None);
@@ -204,7 +229,11 @@ mod tests {
         let ends: Vec<usize> = (0..=3).map(|count| framed(&batches[..count]).len()).collect();
         for length in 0..=file.len() {
             let whole = ends.iter().filter(|end| **end <= length).count() - 1;
-            assert_eq!(text(&file[..length]).unwrap(), lines[..whole].concat(), "{length}");
+            assert_eq!(
+                text(&file[..length]).unwrap(),
+                lines[..whole].concat(),
+                "{length}"
+            );
             if whole == 0 {
                 continue;
             }

@@ -41,7 +41,9 @@ impl Sum {
     fn open(&mut self, line: &mut Vec<u8>) -> bool {
         let field = line.len().checked_sub(LENGTH).and_then(|start| line.get(start..));
         let digits = field.and_then(|field| field.strip_prefix(FIELD.0)?.strip_suffix(FIELD.1));
-        let Some(digits) = digits.map(<[u8]>::to_vec) else { return false };
+        let Some(digits) = digits.map(<[u8]>::to_vec) else {
+            return false;
+        };
 
         line.truncate(line.len() - LENGTH);
         line.push(b'}');
@@ -64,14 +66,23 @@ pub(super) struct Lines<R> {
 
 impl<R: Read> Lines<R> {
     pub(super) fn new(file: R) -> Self {
-        Self { text: Text::new(file), line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 }
+        Self {
+            text: Text::new(file),
+            line: Vec::new(),
+            sum: Sum::default(),
+            end: Some(0),
+            number: 0,
+        }
     }
 
     /// Returns the next line, and true if it is sound; `None` at the end. Callers must stop after an unsound line. An
     /// incomplete last line is ignored: if it is an intent, its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
-        match (&mut self.text).take(LONGEST as u64).read_until(b'\n', &mut self.line) {
+        match (&mut self.text)
+            .take(LONGEST as u64)
+            .read_until(b'\n', &mut self.line)
+        {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 self.number += 1;
                 return Ok(Some((&[], false)));
@@ -103,19 +114,28 @@ mod tests {
 
     fn framed(text: &[u8]) -> Vec<u8> {
         let mut writer = FrameWriter::new().unwrap();
-        writer.frames([text], |text, out| out.extend_from_slice(text)).unwrap().to_vec()
+        writer
+            .frames([text], |text, out| out.extend_from_slice(text))
+            .unwrap()
+            .to_vec()
     }
 
     /// A journal of a few kilobytes that unpacks to gigabytes, without a line break.
     #[test]
     fn a_line_without_an_end_is_damage_and_is_not_kept_in_memory() {
         let mut frame = Vec::new();
-        Packer::new().unwrap().push(&vec![b'a'; MOST_TEXT], &mut frame).unwrap();
+        Packer::new()
+            .unwrap()
+            .push(&vec![b'a'; MOST_TEXT], &mut frame)
+            .unwrap();
         let file = frame.repeat(2 * LONGEST / MOST_TEXT);
         let mut lines = Lines::new(&file[..]);
         assert_eq!(lines.next().unwrap(), Some((&[][..], false)));
         assert_eq!(lines.line.len(), LONGEST);
-        assert!(lines.text.position().unwrap() <= file.len() as u64 / 2, "the rest is not unpacked");
+        assert!(
+            lines.text.position().unwrap() <= file.len() as u64 / 2,
+            "the rest is not unpacked"
+        );
     }
 
     /// Returns true if all lines of `text` are sound.
@@ -129,7 +149,9 @@ mod tests {
     fn flipped_moved_or_dropped_lines_are_detected() {
         let (mut sum, mut text) = (Sum::default(), Vec::new());
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
-        objects.iter().for_each(|object| sum.seal(object.as_bytes(), &mut text));
+        objects
+            .iter()
+            .for_each(|object| sum.seal(object.as_bytes(), &mut text));
         let file = framed(&text);
         let mut lines = Lines::new(&file[..]);
         for object in &objects {

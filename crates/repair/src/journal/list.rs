@@ -45,14 +45,24 @@ pub struct Listed {
 
 /// Returns the command that undoes `journal`, in the form that the undo writes into its own journal.
 pub fn undo_command(journal: &Path) -> String {
-    format!("undo {}", journal.file_name().unwrap_or_default().to_string_lossy())
+    format!(
+        "undo {}",
+        journal.file_name().unwrap_or_default().to_string_lossy()
+    )
 }
 
 /// Returns the journals of this user in a folder, newest first. Files without a sound first line are left out.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
-    let mut found: Vec<Listed> =
-        journals(folder)?.iter().filter_map(|path| listed(path).ok().flatten()).collect();
-    found.sort_by(|a, b| b.header.started_at.cmp(&a.header.started_at).then_with(|| b.path.cmp(&a.path)));
+    let mut found: Vec<Listed> = journals(folder)?
+        .iter()
+        .filter_map(|path| listed(path).ok().flatten())
+        .collect();
+    found.sort_by(|a, b| {
+        b.header
+            .started_at
+            .cmp(&a.header.started_at)
+            .then_with(|| b.path.cmp(&a.path))
+    });
     let mut undone = HashSet::new();
     for journal in &mut found {
         journal.undone = undone.contains(&undo_command(&journal.path));
@@ -65,7 +75,10 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
 
 /// Returns the files in a folder that begin like journals, but whose first line is damaged.
 pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
-    Ok(journals(folder)?.into_iter().filter(|path| !matches!(listed(path), Ok(Some(_)))).collect())
+    Ok(journals(folder)?
+        .into_iter()
+        .filter(|path| !matches!(listed(path), Ok(Some(_))))
+        .collect())
 }
 
 /// Returns the journals of later runs for the same cluster in some folders, oldest first. Unreadable journals are left
@@ -76,7 +89,9 @@ pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
         |header: &Header| header.cluster == than.header.cluster && began(header) >= began(&than.header);
     let found = folders.iter().flat_map(|folder| headers(folder));
     let found = found.filter(|(path, header)| is_later(header) && *path != than.path);
-    let mut later: Vec<Recorded> = found.filter_map(|(path, _)| Recorded::read_own(&path).ok()).collect();
+    let mut later: Vec<Recorded> = found
+        .filter_map(|(path, _)| Recorded::read_own(&path).ok())
+        .collect();
     later.sort_by_key(|recorded| began(&recorded.header));
     later
 }
@@ -104,7 +119,9 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
     let mut lines = Lines::new(BufReader::new(file));
-    let first = lines.next()?.and_then(|(line, is_sound)| header(path, line, is_sound).ok());
+    let first = lines
+        .next()?
+        .and_then(|(line, is_sound)| header(path, line, is_sound).ok());
     let Some(header) = first else { return Ok(None) };
 
     let mut objects = 0;
@@ -138,7 +155,14 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
         state = JournalState::LockLeft;
     }
     let open = intents.saturating_sub(outcomes);
-    Ok(Some(Listed { path: path.to_owned(), header, objects, open, state, undone: false }))
+    Ok(Some(Listed {
+        path: path.to_owned(),
+        header,
+        objects,
+        open,
+        state,
+        undone: false,
+    }))
 }
 
 #[cfg(test)]
@@ -151,13 +175,28 @@ mod tests {
 
     async fn write(folder: &Path, name: &str, command: &str, day: u8, objects: usize) {
         let started_at = format!("2026-05-{day:02}T10:00:00Z");
-        let header = Header { format: FORMAT, started_at, command: command.into(), ..Header::default() };
+        let header = Header {
+            format: FORMAT,
+            started_at,
+            command: command.into(),
+            ..Header::default()
+        };
         let journal = Journal::create(&folder.join(name), &header).unwrap();
-        let mut intent =
-            Intent { id: 0, step: 0, reason: String::new(), changes: Vec::new(), guards: Vec::new() };
+        let mut intent = Intent {
+            id: 0,
+            step: 0,
+            reason: String::new(),
+            changes: Vec::new(),
+            guards: Vec::new(),
+        };
         journal.intend(&mut intent).await.unwrap();
         let written = Some(vec![None; objects]);
-        journal.conclude(Outcome { id: intent.id, written }).unwrap();
+        journal
+            .conclude(Outcome {
+                id: intent.id,
+                written,
+            })
+            .unwrap();
         journal.end().await.unwrap();
         drop(journal);
     }
@@ -175,13 +214,19 @@ mod tests {
         fs::write(at("other"), [&MAGIC[..], b"not a journal"].concat()).unwrap();
         let found = list(folder.path()).unwrap();
         assert_eq!(unreadable(folder.path()).unwrap(), [at("other")]);
-        let names: Vec<_> = found.iter().map(|l| l.path.file_name().unwrap().to_str().unwrap()).collect();
+        let names: Vec<_> = found
+            .iter()
+            .map(|l| l.path.file_name().unwrap().to_str().unwrap())
+            .collect();
         assert_eq!(names, ["f", "e", "d", "c", "b", "a"]);
         let undone: Vec<_> = found.iter().map(|l| l.undone).collect();
         // The undo of `b` was undone, so `b` is not undone.
         assert_eq!(undone, [false, false, false, true, false, true]);
         let left: Vec<_> = found.iter().filter(|l| !l.is_settled()).collect();
-        let left: Vec<_> = left.iter().map(|l| (l.path.clone(), l.changed_nothing())).collect();
+        let left: Vec<_> = left
+            .iter()
+            .map(|l| (l.path.clone(), l.changed_nothing()))
+            .collect();
         assert_eq!(left, [(at("e"), true), (at("b"), false)]);
     }
 
@@ -189,14 +234,25 @@ mod tests {
     #[tokio::test]
     async fn a_write_without_an_outcome_may_have_been_made() {
         let folder = tempfile::tempdir().unwrap();
-        let header = Header { format: FORMAT, ..Header::default() };
+        let header = Header {
+            format: FORMAT,
+            ..Header::default()
+        };
         let journal = Journal::create(&folder.path().join("a"), &header).unwrap();
-        let mut intent =
-            Intent { id: 0, step: 0, reason: String::new(), changes: Vec::new(), guards: Vec::new() };
+        let mut intent = Intent {
+            id: 0,
+            step: 0,
+            reason: String::new(),
+            changes: Vec::new(),
+            guards: Vec::new(),
+        };
         journal.intend(&mut intent).await.unwrap();
         drop(journal);
         let found = list(folder.path()).unwrap().remove(0);
-        assert_eq!((found.objects, found.open, found.state), (0, 1, JournalState::Interrupted));
+        assert_eq!(
+            (found.objects, found.open, found.state),
+            (0, 1, JournalState::Interrupted)
+        );
         assert!(!found.changed_nothing());
     }
 

@@ -47,14 +47,19 @@ impl Recorded {
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let file = regular::open(path).map_err(|error| JournalError::read(path, &error))?;
         if is_alive(&file) {
-            return Err(JournalError::Alive { path: path.to_owned() });
+            return Err(JournalError::Alive {
+                path: path.to_owned(),
+            });
         }
         Self::of(path, file)
     }
 
     /// Reads a journal that was found in a folder.
     pub(super) fn read_own(path: &Path) -> Result<Self, JournalError> {
-        Self::of(path, open_own(path).map_err(|error| JournalError::read(path, &error))?)
+        Self::of(
+            path,
+            open_own(path).map_err(|error| JournalError::read(path, &error))?,
+        )
     }
 
     fn of(path: &Path, file: File) -> Result<Self, JournalError> {
@@ -75,10 +80,17 @@ impl Recorded {
         // The number of objects that each intent changes.
         let mut changes = HashMap::new();
         while let Some((line, is_sound)) = lines.next().map_err(failed)? {
-            let taken =
-                if is_sound { recorded.take_line(line, &mut changes) } else { Err(CHANGED.to_owned()) };
+            let taken = if is_sound {
+                recorded.take_line(line, &mut changes)
+            } else {
+                Err(CHANGED.to_owned())
+            };
             if let Err(reason) = taken {
-                return Err(JournalError::Line { path: path.to_owned(), line: lines.number, reason });
+                return Err(JournalError::Line {
+                    path: path.to_owned(),
+                    line: lines.number,
+                    reason,
+                });
             }
         }
 
@@ -117,8 +129,14 @@ impl Recorded {
         let Some(changes) = changes.get(&id) else {
             return Err(format!("there is an outcome of intent {id}, but no such intent"));
         };
-        if outcome.written.as_ref().is_some_and(|written| written.len() != *changes) {
-            return Err(format!("the outcome of intent {id} has a different number of objects"));
+        if outcome
+            .written
+            .as_ref()
+            .is_some_and(|written| written.len() != *changes)
+        {
+            return Err(format!(
+                "the outcome of intent {id} has a different number of objects"
+            ));
         }
         // Two runs may resolve the same intent at the same time.
         match self.outcomes.insert(id, outcome.clone()) {
@@ -129,7 +147,9 @@ impl Recorded {
 
     /// Returns the intents without an outcome: the run ended before it recorded one, or could not determine it.
     pub fn open_intents(&self) -> impl Iterator<Item = &Intent> {
-        self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
+        self.intents
+            .iter()
+            .filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
     /// Returns the intents whose objects have to be read to resolve the intents: those without an outcome and, if the
@@ -160,7 +180,11 @@ fn check(intent: &Intent) -> Result<(), String> {
         if !keys.insert(&change.key) {
             return Err(format!("one intent changes {} twice", change.key));
         }
-        let values = change.before.iter().map(|version| &version.value).chain(&change.after);
+        let values = change
+            .before
+            .iter()
+            .map(|version| &version.value)
+            .chain(&change.after);
         if values.into_iter().any(|value| value.bytes().is_none()) {
             return Err(format!("a value of {} is not base64", change.key));
         }
@@ -180,17 +204,24 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
         format: u32,
     }
 
-    let no_journal = || JournalError::NoJournal { path: path.to_owned() };
+    let no_journal = || JournalError::NoJournal {
+        path: path.to_owned(),
+    };
     let any: Any = serde_json::from_slice(text).map_err(|_| no_journal())?;
     if any.header.format != FORMAT {
-        return Err(JournalError::OtherFormat { path: path.to_owned(), found: any.header.format });
+        return Err(JournalError::OtherFormat {
+            path: path.to_owned(),
+            found: any.header.format,
+        });
     }
 
     match serde_json::from_slice(text) {
         Ok(Entry::Header(header)) if is_sound => Ok(header),
-        Ok(Entry::Header(_)) => {
-            Err(JournalError::Line { path: path.to_owned(), line: 1, reason: CHANGED.to_owned() })
-        }
+        Ok(Entry::Header(_)) => Err(JournalError::Line {
+            path: path.to_owned(),
+            line: 1,
+            reason: CHANGED.to_owned(),
+        }),
         _ => Err(no_journal()),
     }
 }

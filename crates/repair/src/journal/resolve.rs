@@ -47,7 +47,10 @@ pub async fn resolve(
                 recorded.arrived.insert(*id);
                 outcome.clone()
             }
-            IntentOutcome::NotWritten => Outcome { id: *id, written: None },
+            IntentOutcome::NotWritten => Outcome {
+                id: *id,
+                written: None,
+            },
             IntentOutcome::Changed(_) => continue,
         };
         recorded.outcomes.insert(*id, outcome);
@@ -100,10 +103,15 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
 /// configuration.
 pub(crate) fn key_of(path: &str) -> Result<Key> {
     let is_ours = |key: &Key| {
-        matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
+        matches!(
+            key,
+            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig
+        )
     };
     let ours = Key::parse(path).ok().flatten().filter(is_ours);
-    ours.ok_or_else(|| RepairError::UnexpectedKey { path: path.to_owned() })
+    ours.ok_or_else(|| RepairError::UnexpectedKey {
+        path: path.to_owned(),
+    })
 }
 
 impl Intent {
@@ -117,12 +125,21 @@ impl Intent {
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
-        let revisions = stored.iter().map(|s| s.as_ref().map(|s| s.revision.to_string())).collect();
-        return IntentOutcome::Written(Outcome { id: intent.id, written: Some(revisions) });
+        let revisions = stored
+            .iter()
+            .map(|s| s.as_ref().map(|s| s.revision.to_string()))
+            .collect();
+        return IntentOutcome::Written(Outcome {
+            id: intent.id,
+            written: Some(revisions),
+        });
     }
 
     let keys_of = |wanted: fn(&ChangeRecord, Option<&Stored>) -> bool| -> Vec<String> {
-        pairs().filter(|(c, now)| wanted(c, now.as_ref())).map(|(change, _)| change.key.clone()).collect()
+        pairs()
+            .filter(|(c, now)| wanted(c, now.as_ref()))
+            .map(|(change, _)| change.key.clone())
+            .collect()
     };
     let not_before = keys_of(|change, now| !is_before(change, now));
     if not_before.is_empty() {
@@ -181,12 +198,21 @@ mod tests {
     fn stored(deleted: bool, revision: i64) -> Stored {
         let text = format!(r#"{{"handleID":"h","block":{{"10.0.0.0/30":1}},"deleted":{deleted}}}"#);
         let object = Object::parse(&Key::Handle("h".into()), text.as_bytes()).unwrap();
-        Stored { revision: Revision::Etcd(revision), raw: text.into(), whole: None, object, user: None }
+        Stored {
+            revision: Revision::Etcd(revision),
+            raw: text.into(),
+            whole: None,
+            object,
+            user: None,
+        }
     }
 
     #[test]
     fn a_deletion_with_a_mark_counts_as_written() {
-        let version = |of: &Stored| Version { revision: of.revision.to_string(), value: Value::new(&of.raw) };
+        let version = |of: &Stored| Version {
+            revision: of.revision.to_string(),
+            value: Value::new(&of.raw),
+        };
         let deletes = |before: &Stored| ChangeRecord {
             key: Key::Handle("h".into()).to_string(),
             before: Some(version(before)),
@@ -196,6 +222,9 @@ mod tests {
         assert!(is_after(&change, None) && is_after(&change, Some(&stored(true, 8))));
         assert!(!is_after(&change, Some(&stored(false, 7))) && !is_after(&change, Some(&stored(false, 8))));
         let marked = stored(true, 7);
-        assert!(!is_after(&deletes(&marked), Some(&marked)), "it was marked before");
+        assert!(
+            !is_after(&deletes(&marked), Some(&marked)),
+            "it was marked before"
+        );
     }
 }

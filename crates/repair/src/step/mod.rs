@@ -27,7 +27,12 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
             Arc::new(WriteTask::new(Arc::clone(step), pieces, later, limits))
         };
         let tasks = writes(step, limits).into_iter().map(task).collect();
-        Group { step: index, reason: step.reason.clone(), cooling: cooling(step.edits()), tasks }
+        Group {
+            step: index,
+            reason: step.reason.clone(),
+            cooling: cooling(step.edits()),
+            tasks,
+        }
     };
     steps.iter().enumerate().map(group).collect()
 }
@@ -46,7 +51,10 @@ fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, Pa
 
     handles.retain(|_, parts| parts.len() > 1);
     let with_step = |(step, part): (usize, usize)| (step, (Arc::clone(&steps[step]), part));
-    handles.into_iter().map(|(id, parts)| (id, parts.into_iter().map(with_step).collect())).collect()
+    handles
+        .into_iter()
+        .map(|(id, parts)| (id, parts.into_iter().map(with_step).collect()))
+        .collect()
 }
 
 /// Returns the parts of later steps that free addresses of the same handles as `pieces`.
@@ -60,10 +68,17 @@ fn later_parts(
         return Vec::new();
     }
 
-    let freed = pieces.iter().filter(|piece| piece.frees(step)).map(|piece| &step.parts[piece.part].unit);
+    let freed = pieces
+        .iter()
+        .filter(|piece| piece.frees(step))
+        .map(|piece| &step.parts[piece.part].unit);
     let shared = freed.filter_map(|unit| match unit {
         Unit::Handle(id) => shared.get(id.as_str()),
         _ => None,
     });
-    shared.flatten().filter(|(other, _)| *other > index).map(|(_, part)| part.clone()).collect()
+    shared
+        .flatten()
+        .filter(|(other, _)| *other > index)
+        .map(|(_, part)| part.clone())
+        .collect()
 }

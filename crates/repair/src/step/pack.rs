@@ -17,11 +17,14 @@ pub(super) struct Piece {
 
 impl Piece {
     pub(super) fn edits<'s>(&'s self, step: &'s Step) -> impl Iterator<Item = &'s Edit> {
-        self.edits.iter().map(|index| &step.parts[self.part].edits[*index])
+        self.edits
+            .iter()
+            .map(|index| &step.parts[self.part].edits[*index])
     }
 
     pub(super) fn frees(&self, step: &Step) -> bool {
-        self.edits(step).any(|edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. })))
+        self.edits(step)
+            .any(|edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. })))
     }
 }
 
@@ -50,7 +53,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 
     let write = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut pieces = Vec::new();
-        edits.into_iter().for_each(|(part, edit)| add(&mut pieces, part, edit));
+        edits
+            .into_iter()
+            .for_each(|(part, edit)| add(&mut pieces, part, edit));
         pieces
     };
     objects.into_iter().map(write).collect()
@@ -60,14 +65,25 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 /// address in use would be free. If one write cannot compare all objects, the block is written alone, and the other
 /// objects in as few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
-    let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
+    let all: HashSet<Key> = step
+        .parts
+        .iter()
+        .flat_map(|part| keys(part, &part.edits))
+        .collect();
     if all.len() <= most {
-        let piece = |(part, found): (usize, &Part)| Piece { part, edits: (0..found.edits.len()).collect() };
+        let piece = |(part, found): (usize, &Part)| Piece {
+            part,
+            edits: (0..found.edits.len()).collect(),
+        };
         return vec![step.parts.iter().enumerate().map(piece).collect()];
     }
 
     // Leaves room for the evidence of the block and of the entire step.
-    let own = step.block_part().map_or(&[][..], |part| &part.evidence).iter().chain(step.evidence_of_whole());
+    let own = step
+        .block_part()
+        .map_or(&[][..], |part| &part.evidence)
+        .iter()
+        .chain(step.evidence_of_whole());
     let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
     let most = most.saturating_sub(own.len()).max(1);
     let mut writes: Vec<Vec<Piece>> = Vec::new();
@@ -93,7 +109,11 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
 /// Packs as many parts into each write as `most` comparisons allow: one comparison for each object that changes, and
 /// one for each piece of evidence.
 fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
-    let of_whole: HashSet<Key> = step.evidence_of_whole().iter().map(|(key, _)| key.clone()).collect();
+    let of_whole: HashSet<Key> = step
+        .evidence_of_whole()
+        .iter()
+        .map(|(key, _)| key.clone())
+        .collect();
     let mut writes: Vec<Vec<Piece>> = Vec::new();
     let mut compared = of_whole.clone();
     let mut write = |part: usize, edits: &[usize], keys: HashSet<Key>| {
@@ -124,13 +144,20 @@ fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
 }
 
 fn keys(part: &Part, edits: &[Edit]) -> HashSet<Key> {
-    edits.iter().map(Edit::key).chain(part.evidence.iter().map(|(key, _)| key.clone())).collect()
+    edits
+        .iter()
+        .map(Edit::key)
+        .chain(part.evidence.iter().map(|(key, _)| key.clone()))
+        .collect()
 }
 
 fn add(pieces: &mut Vec<Piece>, part: usize, edit: usize) {
     match pieces.last_mut() {
         Some(piece) if piece.part == part => piece.edits.push(edit),
-        _ => pieces.push(Piece { part, edits: vec![edit] }),
+        _ => pieces.push(Piece {
+            part,
+            edits: vec![edit],
+        }),
     }
 }
 
@@ -146,7 +173,12 @@ mod tests {
 
     use super::*;
 
-    const ETCD: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
+    const ETCD: Limits = Limits {
+        changes: 128,
+        conditions: 128,
+        bytes: 1_500_000,
+        affinity_first: false,
+    };
     const KUBERNETES: Limits = Limits { changes: 1, ..ETCD };
 
     fn block() -> IpNet {
@@ -157,15 +189,29 @@ mod tests {
     fn release(count: u32) -> Step {
         let mut step = Step::new("a test");
         for ordinal in 0..count {
-            let held = AllocationGuard { ordinal, record: Attribute::default().into(), sequence: 1 };
+            let held = AllocationGuard {
+                ordinal,
+                record: Attribute::default().into(),
+                sequence: 1,
+            };
             let id = format!("net.{ordinal}");
             let edits = vec![
-                Edit::Block(block(), BlockEdit::Release { held: vec![held], cooldown: 0 }),
+                Edit::Block(
+                    block(),
+                    BlockEdit::Release {
+                        held: vec![held],
+                        cooldown: 0,
+                    },
+                ),
                 Edit::Handle(id.clone(), HandleEdit::Decrement(block(), 1)),
             ];
             let evidence =
                 ["here", "there"].map(|at| (Key::Node(format!("{at}-{ordinal}")), Precondition::Absent));
-            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: Vec::from(evidence).into() });
+            step.parts.push(Part {
+                unit: Unit::Handle(id),
+                edits,
+                evidence: Vec::from(evidence).into(),
+            });
         }
         let owner = BlockEdit::Owner { from: None, to: None };
         step.whole().edits.push(Edit::Block(block(), owner));
@@ -178,7 +224,10 @@ mod tests {
         let writes = writes(&step, ETCD);
         let compared = |pieces: &Vec<Piece>| {
             let parts = pieces.iter().map(|piece| &step.parts[piece.part]);
-            parts.flat_map(|part| keys(part, &part.edits)).collect::<HashSet<Key>>().len()
+            parts
+                .flat_map(|part| keys(part, &part.edits))
+                .collect::<HashSet<Key>>()
+                .len()
         };
         let sizes: Vec<usize> = writes.iter().map(compared).collect();
         // A full write contains the block and 42 handles, each with two pieces of evidence.
@@ -191,10 +240,14 @@ mod tests {
     fn a_part_that_no_transaction_holds_is_written_edit_by_edit() {
         let mut step = Step::new("a test");
         let ids = (0..150).map(|n| format!("net.{n}"));
-        step.whole().edits = ids.map(|id| Edit::Handle(id, HandleEdit::Increment(block(), 1))).collect();
+        step.whole().edits = ids
+            .map(|id| Edit::Handle(id, HandleEdit::Increment(block(), 1)))
+            .collect();
         step.whole().evidence = vec![(Key::Node("n".into()), Precondition::Absent)].into();
-        let sizes: Vec<usize> =
-            writes(&step, ETCD).iter().map(|pieces| pieces.iter().map(|p| p.edits.len()).sum()).collect();
+        let sizes: Vec<usize> = writes(&step, ETCD)
+            .iter()
+            .map(|pieces| pieces.iter().map(|p| p.edits.len()).sum())
+            .collect();
         assert_eq!(sizes, [127, 23]);
     }
 
@@ -209,7 +262,11 @@ mod tests {
     fn creation(count: u32) -> Step {
         let mut step = Step::new("a test");
         let created = Block::new(block(), None, Timestamp::UNIX_EPOCH).unwrap();
-        let key = AffinityKey { kind: AffinityType::Host, node: "n".into(), cidr: block() };
+        let key = AffinityKey {
+            kind: AffinityType::Host,
+            node: "n".into(),
+            cidr: block(),
+        };
         let affinity = Affinity::new(key.clone(), AffinityState::Confirmed);
         step.parts.push(Part {
             unit: Unit::Block,
@@ -223,11 +280,22 @@ mod tests {
             let id = format!("net.{ordinal}");
             let edits = vec![
                 Edit::Handle(id.clone(), HandleEdit::Increment(block(), 1)),
-                Edit::Block(block(), BlockEdit::Assign { records: vec![(ordinal, Default::default())] }),
+                Edit::Block(
+                    block(),
+                    BlockEdit::Assign {
+                        records: vec![(ordinal, Default::default())],
+                    },
+                ),
             ];
-            let user =
-                (Key::Node(format!("user-{ordinal}")), Precondition::Matches(Condition::StillThere(None)));
-            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: vec![user].into() });
+            let user = (
+                Key::Node(format!("user-{ordinal}")),
+                Precondition::Matches(Condition::StillThere(None)),
+            );
+            step.parts.push(Part {
+                unit: Unit::Handle(id),
+                edits,
+                evidence: vec![user].into(),
+            });
         }
         step
     }
@@ -235,7 +303,11 @@ mod tests {
     #[test]
     fn a_block_is_written_once_with_all_of_its_addresses() {
         let objects = |pieces: &Vec<Piece>, step: &Step| {
-            pieces.iter().flat_map(|piece| piece.edits(step)).map(Edit::key).collect::<HashSet<Key>>()
+            pieces
+                .iter()
+                .flat_map(|piece| piece.edits(step))
+                .map(Edit::key)
+                .collect::<HashSet<Key>>()
         };
         let few = creation(60);
         let writes_of_few = writes(&few, ETCD);
@@ -243,7 +315,10 @@ mod tests {
         assert_eq!(objects(&writes_of_few[0], &few).len(), 62);
 
         let many = creation(200);
-        let all: Vec<HashSet<Key>> = writes(&many, ETCD).iter().map(|write| objects(write, &many)).collect();
+        let all: Vec<HashSet<Key>> = writes(&many, ETCD)
+            .iter()
+            .map(|write| objects(write, &many))
+            .collect();
         let sizes: Vec<usize> = all.iter().map(HashSet::len).collect();
         assert_eq!(sizes, [128, 72, 1, 1]);
         assert!(
@@ -258,11 +333,22 @@ mod tests {
         let first_and_last = |limits: Limits| {
             let writes = writes(&step, limits);
             let key = |pieces: &Vec<Piece>| pieces[0].edits(&step).map(Edit::key).next();
-            (writes.first().and_then(key), writes.last().and_then(key), writes.len())
+            (
+                writes.first().and_then(key),
+                writes.last().and_then(key),
+                writes.len(),
+            )
         };
-        let (first, last, count) = first_and_last(Limits { affinity_first: true, ..KUBERNETES });
+        let (first, last, count) = first_and_last(Limits {
+            affinity_first: true,
+            ..KUBERNETES
+        });
         assert!(matches!((first, count), (Some(Key::Affinity(_)), 4)));
-        assert_eq!(last, Some(Key::Block(block())), "after the affinity and the handles");
+        assert_eq!(
+            last,
+            Some(Key::Block(block())),
+            "after the affinity and the handles"
+        );
         let (_, last, _) = first_and_last(KUBERNETES);
         assert!(matches!(last, Some(Key::Affinity(_))));
     }

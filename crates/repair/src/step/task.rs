@@ -53,7 +53,9 @@ impl Task for WriteTask {
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
-        self.keys(|expect| !is_compared_as_it_is(expect)).into_iter().collect()
+        self.keys(|expect| !is_compared_as_it_is(expect))
+            .into_iter()
+            .collect()
     }
 
     fn reads_along(&self) -> Vec<Key> {
@@ -61,7 +63,11 @@ impl Task for WriteTask {
     }
 
     fn writes(&self) -> Vec<Key> {
-        self.pieces.iter().flat_map(|piece| piece.edits(&self.step)).map(Edit::key).collect()
+        self.pieces
+            .iter()
+            .flat_map(|piece| piece.edits(&self.step))
+            .map(Edit::key)
+            .collect()
     }
 
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision {
@@ -111,12 +117,30 @@ impl WriteTask {
         let is_about_handle = step.edits().all(is_of_handle);
         let is_divided = limits.changes == 1 || step.block_part().is_some();
         let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
-        let writes_block =
-            pieces.iter().flat_map(|piece| piece.edits(&step)).any(|edit| edit.block().is_some());
-        let own: BTreeSet<Key> = pieces.iter().flat_map(|piece| piece.edits(&step)).map(Edit::key).collect();
-        let counted_later = step.edits().filter(|edit| is_divided && writes_block && lowers(edit).is_some());
-        let counted_later = counted_later.map(Edit::key).filter(|key| !own.contains(key)).collect();
-        Self { step, pieces, later, counts_only, counted_later, conditions: limits.conditions }
+        let writes_block = pieces
+            .iter()
+            .flat_map(|piece| piece.edits(&step))
+            .any(|edit| edit.block().is_some());
+        let own: BTreeSet<Key> = pieces
+            .iter()
+            .flat_map(|piece| piece.edits(&step))
+            .map(Edit::key)
+            .collect();
+        let counted_later = step
+            .edits()
+            .filter(|edit| is_divided && writes_block && lowers(edit).is_some());
+        let counted_later = counted_later
+            .map(Edit::key)
+            .filter(|key| !own.contains(key))
+            .collect();
+        Self {
+            step,
+            pieces,
+            later,
+            counts_only,
+            counted_later,
+            conditions: limits.conditions,
+        }
     }
 
     fn part(&self, piece: &Piece) -> &Part {
@@ -125,15 +149,24 @@ impl WriteTask {
 
     /// Returns the objects that the task writes, and those of the evidence that `wanted` accepts.
     fn keys(&self, wanted: impl Fn(&Precondition) -> bool) -> BTreeSet<Key> {
-        let evidence =
-            self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());
-        let evidence = evidence.filter(|(_, expect)| wanted(expect)).map(|(key, _)| key.clone());
+        let evidence = self
+            .pieces
+            .iter()
+            .flat_map(|piece| self.evidence(piece))
+            .chain(self.evidence_of_whole());
+        let evidence = evidence
+            .filter(|(_, expect)| wanted(expect))
+            .map(|(key, _)| key.clone());
         self.writes().into_iter().chain(evidence).collect()
     }
 
     /// The blocks whose counts are lowered after them.
     fn counted_blocks(&self) -> impl Iterator<Item = Key> {
-        let edits = self.pieces.iter().filter(|_| self.counts_only).flat_map(|piece| piece.edits(&self.step));
+        let edits = self
+            .pieces
+            .iter()
+            .filter(|_| self.counts_only)
+            .flat_map(|piece| piece.edits(&self.step));
         edits.filter_map(|edit| lowers(edit).map(|(_, block, _)| Key::Block(block)))
     }
 
@@ -141,7 +174,11 @@ impl WriteTask {
         // The evidence for an address is compared when its block is written.
         let is_counted_apart =
             || self.step.block_part().is_some() && piece.edits(&self.step).all(is_of_handle);
-        if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
+        if self.counts_only || is_counted_apart() {
+            &[]
+        } else {
+            &self.part(piece).evidence
+        }
     }
 
     /// Limits a count that follows its block, if the block was read because others have written the handle since: they
@@ -151,7 +188,9 @@ impl WriteTask {
         let Some((id, block, by)) = lowers(edit).filter(|_| self.counts_only) else {
             return Cow::Borrowed(edit);
         };
-        let Some(found) = objects.get(&Key::Block(block)) else { return Cow::Borrowed(edit) };
+        let Some(found) = objects.get(&Key::Block(block)) else {
+            return Cow::Borrowed(edit);
+        };
         let handle = objects.get(&edit.key()).and_then(Option::as_ref);
         let counted = match handle.and_then(|stored| stored.object.as_ref()) {
             Some(Object::Handle(handle)) => handle.count(block),
@@ -160,13 +199,19 @@ impl WriteTask {
         // All addresses of a block that cannot be decoded may be the handle's.
         let recorded = records(found.as_ref(), id).map_or(counted, |recorded| recorded as i64);
         let surplus = counted.saturating_sub(recorded).max(0);
-        Cow::Owned(Edit::Handle(id.to_owned(), HandleEdit::Decrement(block, surplus.min(by))))
+        Cow::Owned(Edit::Handle(
+            id.to_owned(),
+            HandleEdit::Decrement(block, surplus.min(by)),
+        ))
     }
 
     /// Returns true if a block would be created although all of its addresses are omitted.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
-        let is_created =
-            |piece: &&Piece| piece.edits(&self.step).any(|e| matches!(e, Edit::Create(Key::Block(_), _)));
+        let is_created = |piece: &&Piece| {
+            piece
+                .edits(&self.step)
+                .any(|e| matches!(e, Edit::Create(Key::Block(_), _)))
+        };
         let is_address = |part: &Part| !matches!(part.unit, Unit::Block | Unit::WholeStep);
         pieces.iter().any(is_created)
             && self.step.parts.iter().any(is_address)
@@ -174,7 +219,11 @@ impl WriteTask {
     }
 
     fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
-        if self.counts_only { &[] } else { self.step.evidence_of_whole() }
+        if self.counts_only {
+            &[]
+        } else {
+            self.step.evidence_of_whole()
+        }
     }
 
     /// Returns an omission for each part that `why_not` rejects.
@@ -207,13 +256,24 @@ impl WriteTask {
                 return Some(about_addresses(later, &no_longer_holds(key, why)));
             }
             let block = step.block_part().into_iter().flat_map(block_edits);
-            apply_to(block.chain(block_edits(later)), objects, now).err().map(|error| error.to_string())
+            apply_to(block.chain(block_edits(later)), objects, now)
+                .err()
+                .map(|error| error.to_string())
         })
     }
 
     /// Omits parts. The part for the whole step needs all other parts, so it is omitted together with any of them.
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
-        if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
+        if let (
+            [
+                Part {
+                    unit: Unit::WholeStep,
+                    ..
+                },
+            ],
+            [only],
+        ) = (&*self.step.parts, &*failing)
+        {
             return Decision::Conflict(only.reason.clone());
         }
         if let Some(block) = failing.iter().find(|omission| omission.unit == Unit::Block) {
@@ -224,7 +284,10 @@ impl WriteTask {
             && !omitted.has(&Unit::WholeStep)
             && failing.iter().all(|omission| omission.unit != Unit::WholeStep)
         {
-            failing.push(omission(whole, "not all of its addresses are released".to_owned()));
+            failing.push(omission(
+                whole,
+                "not all of its addresses are released".to_owned(),
+            ));
         }
 
         Decision::Omit(failing)
@@ -247,30 +310,49 @@ impl WriteTask {
         // The evidence for freed addresses comes first, in case not all evidence fits into the write.
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
-        let evidence = self.evidence_of_whole().iter().chain(evidence).filter(|(key, _)| seen.insert(key));
+        let evidence = self
+            .evidence_of_whole()
+            .iter()
+            .chain(evidence)
+            .filter(|(key, _)| seen.insert(key));
         let room = match self.step.block_part() {
             Some(_) => self.conditions.saturating_sub(changes.len()),
             None => usize::MAX,
         };
 
-        let evidence = evidence.take(room).map(|ground| compared(ground, objects)).collect();
+        let evidence = evidence
+            .take(room)
+            .map(|ground| compared(ground, objects))
+            .collect();
         Decision::Write(Batch { changes, evidence })
     }
 }
 
 fn omission(part: &Part, reason: String) -> Omission {
-    Omission { unit: part.unit.clone(), addresses: part.addresses(), releases: part.releases(), reason }
+    Omission {
+        unit: part.unit.clone(),
+        addresses: part.addresses(),
+        releases: part.releases(),
+        reason,
+    }
 }
 
 /// Puts the addresses of a part before a reason.
 fn about_addresses(part: &Part, reason: &str) -> String {
     let addresses = joined(part.addresses(), ", ");
-    if addresses.is_empty() { reason.to_owned() } else { format!("{addresses}: {reason}") }
+    if addresses.is_empty() {
+        reason.to_owned()
+    } else {
+        format!("{addresses}: {reason}")
+    }
 }
 
 /// Returns true for evidence that a write can compare without reading the object first.
 fn is_compared_as_it_is(expect: &Precondition) -> bool {
-    matches!(expect, Precondition::Absent | Precondition::At(_) | Precondition::NoBlockSince(_))
+    matches!(
+        expect,
+        Precondition::Absent | Precondition::At(_) | Precondition::NoBlockSince(_)
+    )
 }
 
 /// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
@@ -300,7 +382,11 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
         }
         if let Precondition::Matches(condition) = expect {
             let found = stored.map_or(Found::Nothing, Stored::found);
-            let why = if stored.is_some() { "has changed" } else { "is gone" };
+            let why = if stored.is_some() {
+                "has changed"
+            } else {
+                "is gone"
+            };
             return (!condition.holds(found)).then_some((key, why));
         }
         match (expect, stored.map(|stored| &stored.revision)) {
@@ -317,9 +403,12 @@ fn records(block: Option<&Stored>, id: &str) -> Option<usize> {
     let Some(block) = block else { return Some(0) };
     match &block.object {
         Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => Some(0),
-        Some(Object::Block(BlockContent::Sound(block))) => {
-            Some(block.handles().filter(|(_, held)| held.cut_at_carriage_return() == *clean_id(id)).count())
-        }
+        Some(Object::Block(BlockContent::Sound(block))) => Some(
+            block
+                .handles()
+                .filter(|(_, held)| held.cut_at_carriage_return() == *clean_id(id))
+                .count(),
+        ),
         _ => None,
     }
 }
@@ -361,9 +450,14 @@ fn apply_to<'e>(
     objects: &Objects,
     now: Timestamp,
 ) -> Result<Vec<(Key, Option<Object>)>, EditError> {
-    apply(edits, now, |key| objects.get(key).and_then(Option::as_ref).map(current))
+    apply(edits, now, |key| {
+        objects.get(key).and_then(Option::as_ref).map(current)
+    })
 }
 
 fn current(stored: &Stored) -> Current<'_> {
-    Current { revision: &stored.revision, object: stored.object.as_ref().map(Cow::Borrowed) }
+    Current {
+        revision: &stored.revision,
+        object: stored.object.as_ref().map(Cow::Borrowed),
+    }
 }

@@ -16,8 +16,16 @@ impl UndoPlan {
     pub fn after(mut self, later: &[Recorded]) -> Self {
         let mut written: BTreeMap<Key, Vec<ObjectWrite>> = BTreeMap::new();
         for recorded in later {
-            let outcome = |id| recorded.outcomes.get(id).and_then(|outcome| outcome.written.as_ref());
-            let intents = recorded.intents.iter().filter_map(|intent| Some((intent, outcome(&intent.id)?)));
+            let outcome = |id| {
+                recorded
+                    .outcomes
+                    .get(id)
+                    .and_then(|outcome| outcome.written.as_ref())
+            };
+            let intents = recorded
+                .intents
+                .iter()
+                .filter_map(|intent| Some((intent, outcome(&intent.id)?)));
             intents
                 .flat_map(|(intent, revisions)| object_writes(intent, revisions, is_marked(recorded)))
                 .flatten()
@@ -25,7 +33,9 @@ impl UndoPlan {
         }
 
         for object in self.steps.iter_mut().flat_map(|step| &mut step.objects) {
-            let Some(written) = written.get(&object.key) else { continue };
+            let Some(written) = written.get(&object.key) else {
+                continue;
+            };
             let mut now = object.left.as_ref();
             for write in written {
                 // After a version that is only a deletion mark, the next write creates the object again.
@@ -35,7 +45,11 @@ impl UndoPlan {
                 }
             }
             let value = |version: Option<&LeftVersion>| version.and_then(|version| version.value.clone());
-            if is_restored(&object.key, value(now).as_ref(), value(object.left.as_ref()).as_ref()) {
+            if is_restored(
+                &object.key,
+                value(now).as_ref(),
+                value(object.left.as_ref()).as_ref(),
+            ) {
                 object.left = now.cloned();
             }
         }

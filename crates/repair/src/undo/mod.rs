@@ -74,14 +74,21 @@ pub struct LeftVersion {
 
 impl LeftVersion {
     fn of(version: &Version) -> Self {
-        Self { revision: version.revision.clone(), value: version.value.bytes() }
+        Self {
+            revision: version.revision.clone(),
+            value: version.value.bytes(),
+        }
     }
 }
 
 impl UndoObject {
     /// Creates an object that must stay at a version.
     fn unchanged(key: Key, version: Option<LeftVersion>) -> Self {
-        Self { key, before: version.as_ref().and_then(|version| version.value.clone()), left: version }
+        Self {
+            key,
+            before: version.as_ref().and_then(|version| version.value.clone()),
+            left: version,
+        }
     }
 
     /// Returns the phase in which the object is written if the step does not fit into one write. As in Calico, claims
@@ -92,11 +99,18 @@ impl UndoObject {
             Key::Block(_) => 1,
             Key::Handle(id) => {
                 let count = |value: Option<&Bytes>| {
-                    let handle =
-                        value.and_then(|raw| Handle::parse(id, raw).ok()).filter(|h| !h.is_deleted());
-                    handle.map_or(0, |h| h.blocks().map(|(_, count)| count).fold(0, i64::saturating_add))
+                    let handle = value
+                        .and_then(|raw| Handle::parse(id, raw).ok())
+                        .filter(|h| !h.is_deleted());
+                    handle.map_or(0, |h| {
+                        h.blocks().map(|(_, count)| count).fold(0, i64::saturating_add)
+                    })
                 };
-                if count(self.before.as_ref()) > count(left) { 0 } else { 2 }
+                if count(self.before.as_ref()) > count(left) {
+                    0
+                } else {
+                    2
+                }
             }
             _ if self.before.is_some() && left.is_none() => 0,
             _ => 2,
@@ -154,7 +168,11 @@ impl UndoPlan {
             units.push(UndoUnit {
                 awaited,
                 steps: BTreeSet::from([intent.step]),
-                arrived: if recorded.arrived.contains(&intent.id) { keys.clone() } else { BTreeSet::new() },
+                arrived: if recorded.arrived.contains(&intent.id) {
+                    keys.clone()
+                } else {
+                    BTreeSet::new()
+                },
                 keys,
                 absent: absent(intent),
                 is_known: outcome.is_some(),
@@ -162,7 +180,16 @@ impl UndoPlan {
             });
         }
 
-        for UndoUnit { keys, awaited, arrived, absent, is_known, reason, .. } in join(units) {
+        for UndoUnit {
+            keys,
+            awaited,
+            arrived,
+            absent,
+            is_known,
+            reason,
+            ..
+        } in join(units)
+        {
             let mut fences = Vec::new();
             let mut created = Vec::new();
             for intent in awaited {
@@ -183,11 +210,21 @@ impl UndoPlan {
             let is_broken = nets.iter().any(|net| net.broken);
             if !is_known || is_broken {
                 let reason = if is_known { BROKEN } else { UNRESOLVED };
-                plan.skipped.push(NotUndone { keys: keys.into_iter().collect(), reason: reason.into() });
+                plan.skipped.push(NotUndone {
+                    keys: keys.into_iter().collect(),
+                    reason: reason.into(),
+                });
                 continue;
             }
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
-            plan.steps.push(UndoStep { reason, objects, fences, awaited: created, arrived, absent });
+            plan.steps.push(UndoStep {
+                reason,
+                objects,
+                fences,
+                awaited: created,
+                arrived,
+                absent,
+            });
         }
 
         Ok(plan)
@@ -218,7 +255,9 @@ impl UndoPlan {
 
     /// Returns the objects that the undo writes.
     pub fn written(&self) -> impl Iterator<Item = &UndoObject> {
-        self.steps.iter().flat_map(|step| step.fences.iter().chain(&step.objects))
+        self.steps
+            .iter()
+            .flat_map(|step| step.fences.iter().chain(&step.objects))
     }
 
     /// Returns the question to the operator. Addresses are not counted: undo restores whole objects.
@@ -246,7 +285,10 @@ fn is_marked(recorded: &Recorded) -> bool {
 /// Returns the objects of an intent as they were before it.
 fn as_before(intent: &Intent) -> Result<Vec<UndoObject>> {
     let object = |change: &ChangeRecord| {
-        Ok(UndoObject::unchanged(key_of(&change.key)?, change.before.as_ref().map(LeftVersion::of)))
+        Ok(UndoObject::unchanged(
+            key_of(&change.key)?,
+            change.before.as_ref().map(LeftVersion::of),
+        ))
     };
     intent.changes.iter().map(object).collect()
 }
@@ -271,13 +313,21 @@ struct ObjectWrite {
 /// revision only if it stopped at the mark. In etcd, a deletion also has a revision, but leaves no object.
 fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<ObjectWrite>> {
     let write = |(change, revision): (&ChangeRecord, &Option<String>)| {
-        let found = change.before.as_ref().map(LeftVersion::of).filter(|found| found.value.is_some());
+        let found = change
+            .before
+            .as_ref()
+            .map(LeftVersion::of)
+            .filter(|found| found.value.is_some());
         let stays = change.after.is_some() || is_marked;
-        let left = revision
-            .clone()
-            .filter(|_| stays)
-            .map(|revision| LeftVersion { revision, value: change.after.as_ref().and_then(Value::bytes) });
-        Ok(ObjectWrite { key: key_of(&change.key)?, found, left })
+        let left = revision.clone().filter(|_| stays).map(|revision| LeftVersion {
+            revision,
+            value: change.after.as_ref().and_then(Value::bytes),
+        });
+        Ok(ObjectWrite {
+            key: key_of(&change.key)?,
+            found,
+            left,
+        })
     };
     intent.changes.iter().zip(revisions).map(write).collect()
 }
@@ -292,8 +342,18 @@ fn add_write(nets: &mut BTreeMap<Key, NetChange>, write: ObjectWrite) {
         }
         None => {
             let before = found.and_then(|version| version.value);
-            let object = UndoObject { key: key.clone(), left, before };
-            nets.insert(key, NetChange { object, broken: false });
+            let object = UndoObject {
+                key: key.clone(),
+                left,
+                before,
+            };
+            nets.insert(
+                key,
+                NetChange {
+                    object,
+                    broken: false,
+                },
+            );
         }
     }
 }
@@ -304,7 +364,11 @@ fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVer
         (Some(left), Some(found)) => (left, found),
         _ => return false,
     };
-    let is_value = left.value.as_ref().zip(found.value.as_ref()).is_none_or(|(a, b)| same_value(a, b));
+    let is_value = left
+        .value
+        .as_ref()
+        .zip(found.value.as_ref())
+        .is_none_or(|(a, b)| same_value(a, b));
     (left.revision == found.revision || compared_by_value(key.clone())) && is_value
 }
 
@@ -331,8 +395,10 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
         let of_steps = unit.steps.iter().filter_map(|step| set_of_step.get(step));
         let joined: BTreeSet<usize> = of_keys.chain(of_steps).copied().collect();
         // The smaller units are merged into the largest, so that joining many intents of one step stays fast.
-        let largest =
-            joined.iter().copied().max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
+        let largest = joined
+            .iter()
+            .copied()
+            .max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
         let index = largest.unwrap_or(sets.len());
         for other in joined.into_iter().filter(|other| *other != index) {
             if let Some(mut other) = sets[other].take() {
@@ -376,7 +442,11 @@ pub async fn undo(
     consent: Consent,
     options: &Options,
 ) -> Result<Execution> {
-    let purpose = Purpose { what: "journal", cluster: plan.cluster.clone(), objects: plan.written().count() };
+    let purpose = Purpose {
+        what: "journal",
+        cluster: plan.cluster.clone(),
+        objects: plan.written().count(),
+    };
     let writer = writer(datastore, consent, &purpose).await?;
 
     // Checked again, because other clients may have created objects between the plan and the consent.
@@ -391,19 +461,35 @@ fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) 
         let mut objects = step.objects.clone();
         objects.sort_by_key(UndoObject::phase);
         let whole: Arc<UndoStep> = Arc::new(UndoStep { objects, ..step });
-        let most = limits.changes.min(limits.conditions.saturating_sub(whole.awaited.len())).max(1);
+        let most = limits
+            .changes
+            .min(limits.conditions.saturating_sub(whole.awaited.len()))
+            .max(1);
         let evidence = limits.conditions.saturating_sub(most);
         let tasks_of = |part: Part, number: usize| {
-            (0..number).step_by(most).map(move |from| (part, from..(from + most).min(number)))
+            (0..number)
+                .step_by(most)
+                .map(move |from| (part, from..(from + most).min(number)))
         };
         let parts =
             tasks_of(Part::Fences, whole.fences.len()).chain(tasks_of(Part::Objects, whole.objects.len()));
         let task = |(part, range)| -> Arc<dyn Task> {
             let step = Arc::clone(&whole);
-            Arc::new(UndoTask { step, part, range, evidence, refusal: refusal.clone() })
+            Arc::new(UndoTask {
+                step,
+                part,
+                range,
+                evidence,
+                refusal: refusal.clone(),
+            })
         };
         let tasks = parts.map(task).collect();
-        Group { step: index, reason: format!("undo: {}", whole.reason), cooling: None, tasks }
+        Group {
+            step: index,
+            reason: format!("undo: {}", whole.reason),
+            cooling: None,
+            tasks,
+        }
     };
     steps.into_iter().zip(refusals).enumerate().map(group).collect()
 }

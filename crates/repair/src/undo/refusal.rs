@@ -56,8 +56,14 @@ pub(super) enum Fence {
 
 impl Fence {
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
-        let Some((expected, now)) = object.left.as_ref().zip(now) else { return Self::Passed };
-        if !expected.value.as_ref().is_some_and(|value| same_value(value, &now.raw)) {
+        let Some((expected, now)) = object.left.as_ref().zip(now) else {
+            return Self::Passed;
+        };
+        if !expected
+            .value
+            .as_ref()
+            .is_some_and(|value| same_value(value, &now.raw))
+        {
             Self::Passed
         } else if expected.revision == now.revision.to_string() {
             Self::Open
@@ -74,7 +80,11 @@ impl Fence {
 pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key>) -> Option<String> {
     let is_first =
         |(object, state): &&(&UndoObject, State)| *state == State::AsLeft && !arrived.contains(&object.key);
-    let begun = found.iter().filter(is_first).map(|(object, _)| object.phase()).min();
+    let begun = found
+        .iter()
+        .filter(is_first)
+        .map(|(object, _)| object.phase())
+        .min();
     let is_gone = |object: &UndoObject| {
         let was_created =
             object.before.is_none() && object.left.as_ref().is_some_and(|left| left.value.is_some());
@@ -91,7 +101,10 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)], arrived: &BTreeSet<Key
 /// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or another client
 /// wrote to it.
 pub(super) fn changed_since_plan(object: &UndoObject) -> String {
-    format!("{} has changed since this undo was planned: undo the run again", object.key.named())
+    format!(
+        "{} has changed since this undo was planned: undo the run again",
+        object.key.named()
+    )
 }
 
 /// Returns true if the object is still as the run left it.
@@ -103,7 +116,10 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
         // An undo was killed between the two steps of a deletion. The new undo finishes it.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
-            let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
+            let is_value = left
+                .value
+                .as_ref()
+                .map_or(now.is_deleted(), |value| same_value(value, &now.raw));
             (left.revision == now.revision.to_string() || compared_by_value(object.key.clone())) && is_value
         }
         _ => false,
@@ -113,7 +129,9 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
 impl UndoStep {
     /// Returns true if one of the step's objects is a pool.
     pub fn writes_pools(&self) -> bool {
-        self.objects.iter().any(|object| matches!(object.key, Key::Pool(_)))
+        self.objects
+            .iter()
+            .any(|object| matches!(object.key, Key::Pool(_)))
     }
 
     /// Returns the objects to check: the step's own objects, the awaited ones and those of late writes.
@@ -128,18 +146,31 @@ impl UndoPlan {
     pub async fn read(mut self, datastore: &Datastore) -> Result<Self> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         check_guid(information.as_ref(), "journal", &self.cluster)?;
-        let keys: Vec<Key> =
-            self.steps.iter().flat_map(UndoStep::checked).map(|object| object.key.clone()).collect();
+        let keys: Vec<Key> = self
+            .steps
+            .iter()
+            .flat_map(UndoStep::checked)
+            .map(|object| object.key.clone())
+            .collect();
         let mut stored = datastore.stored(&keys).await?.into_iter();
 
         for mut step in std::mem::take(&mut self.steps) {
             let mut now = || stored.next().flatten();
-            let states: Vec<State> =
-                step.objects.iter().map(|object| State::of(object, now().as_ref())).collect();
-            let awaited: Vec<State> =
-                step.awaited.iter().map(|object| State::of(object, now().as_ref())).collect();
-            let fences: Vec<Fence> =
-                step.fences.iter().map(|object| Fence::of(object, now().as_ref())).collect();
+            let states: Vec<State> = step
+                .objects
+                .iter()
+                .map(|object| State::of(object, now().as_ref()))
+                .collect();
+            let awaited: Vec<State> = step
+                .awaited
+                .iter()
+                .map(|object| State::of(object, now().as_ref()))
+                .collect();
+            let fences: Vec<Fence> = step
+                .fences
+                .iter()
+                .map(|object| Fence::of(object, now().as_ref()))
+                .collect();
 
             let created = awaited.iter().position(|state| *state != State::Undone);
             let passed = fences.iter().position(|fence| *fence == Fence::Passed);
@@ -168,7 +199,11 @@ impl UndoPlan {
                 return Ok(self);
             }
             for (step, refusal) in std::mem::take(&mut self.steps).into_iter().zip(refusals) {
-                if let Some(reason) = refusal { self.skip(step, reason) } else { self.steps.push(step) }
+                if let Some(reason) = refusal {
+                    self.skip(step, reason)
+                } else {
+                    self.steps.push(step)
+                }
             }
         }
     }
@@ -178,7 +213,10 @@ impl UndoPlan {
         for object in self.steps.iter().flat_map(|step| &step.objects) {
             let Key::Pool(name) = &object.key else { continue };
             pools.retain(|pool| pool.name != *name);
-            let before = object.before.as_ref().and_then(|before| Pool::parse(name, before).ok());
+            let before = object
+                .before
+                .as_ref()
+                .and_then(|before| Pool::parse(name, before).ok());
             pools.extend(before.map(|pool| pool.value));
         }
         pools
@@ -187,14 +225,18 @@ impl UndoPlan {
     /// Skips the steps that write pools.
     pub fn keep_pools(&mut self, reason: &str) {
         let skipped: Vec<UndoStep> = self.steps.extract_if(.., |step| step.writes_pools()).collect();
-        skipped.into_iter().for_each(|step| self.skip(step, reason.to_owned()));
+        skipped
+            .into_iter()
+            .for_each(|step| self.skip(step, reason.to_owned()));
     }
 
     /// Makes the steps that write pools depend on other objects staying at the versions that were read.
     pub fn depend_on(&mut self, others: &[(Key, Stored)]) {
         let as_read = |(key, stored): &(Key, Stored)| {
-            let version =
-                LeftVersion { revision: stored.revision.to_string(), value: Some(stored.raw.clone()) };
+            let version = LeftVersion {
+                revision: stored.revision.to_string(),
+                value: Some(stored.raw.clone()),
+            };
             UndoObject::unchanged(key.clone(), Some(version))
         };
         for step in self.steps.iter_mut().filter(|step| step.writes_pools()) {
@@ -246,7 +288,9 @@ impl Footprint {
 
 /// Returns the CIDR of a pool that the run created and the undo deletes.
 fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
-    let (Key::Pool(name), None) = (&object.key, &object.before) else { return None };
+    let (Key::Pool(name), None) = (&object.key, &object.before) else {
+        return None;
+    };
     let left = object.left.as_ref()?.value.as_ref()?;
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
@@ -262,7 +306,11 @@ fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
                 && !pools.iter().any(|pool| pool.contains(cidr))
         };
         let (key, _) = existing.iter().find(is_stranded)?;
-        Some(format!("{} would be deleted, but {} is in it", object.key.named(), key.named()))
+        Some(format!(
+            "{} would be deleted, but {} is in it",
+            object.key.named(),
+            key.named()
+        ))
     })
 }
 
@@ -278,7 +326,9 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
         Key::Affinity(key) => key.cidr,
         _ => return None,
     };
-    let pool = newer.iter().find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
+    let pool = newer
+        .iter()
+        .find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
     let Pool { name, block_size, .. } = pool;
     Some(format!(
         "{} would be in the pool {name}, which is newer and has blocks of /{block_size}",
@@ -305,14 +355,20 @@ pub(super) async fn refusals(
     let newer: Vec<&Pool> = pools.iter().filter(newer).collect();
     let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
 
-    let again = objects().filter_map(Footprint::of).filter_map(|footprint| match footprint {
-        Footprint::Pool(cidr) => Some(cidr),
-        Footprint::Blocks(_) => None,
-    });
-    let deleted: BTreeSet<&Key> =
-        objects().filter(|object| deleted_pool(object).is_some()).map(|object| &object.key).collect();
+    let again = objects()
+        .filter_map(Footprint::of)
+        .filter_map(|footprint| match footprint {
+            Footprint::Pool(cidr) => Some(cidr),
+            Footprint::Blocks(_) => None,
+        });
+    let deleted: BTreeSet<&Key> = objects()
+        .filter(|object| deleted_pool(object).is_some())
+        .map(|object| &object.key)
+        .collect();
     let stays = |(key, _): &&(Key, IpNet)| matches!(key, Key::Pool(_)) && !deleted.contains(key);
-    let left: Vec<IpNet> = again.chain(existing.iter().filter(stays).map(|(_, cidr)| *cidr)).collect();
+    let left: Vec<IpNet> = again
+        .chain(existing.iter().filter(stays).map(|(_, cidr)| *cidr))
+        .collect();
 
     let refusal = |step: &UndoStep| {
         if let Some((key, _)) = others.iter().find(|(key, _)| step.absent.contains(key)) {
@@ -321,7 +377,11 @@ pub(super) async fn refusals(
         if let Some(reason) = stranded(step, &left, &existing) {
             return Some(reason);
         }
-        if let Some(reason) = step.objects.iter().find_map(|object| of_another_size(object, &newer)) {
+        if let Some(reason) = step
+            .objects
+            .iter()
+            .find_map(|object| of_another_size(object, &newer))
+        {
             return Some(reason);
         }
         step.objects.iter().find_map(|object| {
@@ -343,7 +403,10 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key
     let objects = || steps.iter().flat_map(|step| &step.objects);
     let footprints: Vec<Footprint> = objects().filter_map(Footprint::of).collect();
     let mut sources = BTreeSet::new();
-    if footprints.iter().any(|footprint| matches!(footprint, Footprint::Pool(_))) {
+    if footprints
+        .iter()
+        .any(|footprint| matches!(footprint, Footprint::Pool(_)))
+    {
         sources.insert(Source::Pools);
     }
     if objects().any(|object| deleted_pool(object).is_some())
@@ -356,17 +419,33 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key
         return Ok((Vec::new(), Vec::new()));
     }
 
-    let snapshot = datastore.observe_extent(&Extent::Sources(sources), &calipam_files::quiet()).await?;
-    let pools = snapshot.pools.iter().map(|pool| (Key::Pool(pool.value.name.clone()), pool.value.cidr));
-    let blocks = snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
-    let blocks = blocks.map(|block| block.value.key).chain(snapshot.hidden_blocks());
-    let affinities = snapshot.affinities.iter().filter(|affinity| !affinity.value.deleted);
+    let snapshot = datastore
+        .observe_extent(&Extent::Sources(sources), &calipam_files::quiet())
+        .await?;
+    let pools = snapshot
+        .pools
+        .iter()
+        .map(|pool| (Key::Pool(pool.value.name.clone()), pool.value.cidr));
+    let blocks = snapshot
+        .blocks
+        .iter()
+        .filter(|block| !block.value.content.is_deleted());
+    let blocks = blocks
+        .map(|block| block.value.key)
+        .chain(snapshot.hidden_blocks());
+    let affinities = snapshot
+        .affinities
+        .iter()
+        .filter(|affinity| !affinity.value.deleted);
     let affinities = affinities.map(|affinity| &affinity.value.key);
     let keys = pools
         .chain(blocks.map(|cidr| (Key::Block(cidr), cidr)))
         .chain(affinities.map(|key| (Key::Affinity(key.clone()), key.cidr)))
         .collect();
-    Ok((keys, snapshot.pools.iter().map(|pool| pool.value.clone()).collect()))
+    Ok((
+        keys,
+        snapshot.pools.iter().map(|pool| pool.value.clone()).collect(),
+    ))
 }
 
 async fn is_block_missing(datastore: &Datastore, footprints: &[Footprint]) -> Result<bool> {
@@ -389,27 +468,43 @@ mod tests {
     /// A handle that counts `left` addresses in 10.0.0.0/30 after the run, and counted `before` addresses before it.
     fn handle(left: Option<u8>, before: Option<u8>) -> UndoObject {
         let value = |count| format!(r#"{{"handleID":"h","block":{{"10.0.0.0/30":{count}}}}}"#).into();
-        let left = LeftVersion { revision: "7".into(), value: left.map(value) };
-        UndoObject { key: Key::Handle("h".into()), left: Some(left), before: before.map(value) }
+        let left = LeftVersion {
+            revision: "7".into(),
+            value: left.map(value),
+        };
+        UndoObject {
+            key: Key::Handle("h".into()),
+            left: Some(left),
+            before: before.map(value),
+        }
     }
 
     #[test]
     fn a_handle_is_written_before_the_block_where_it_counts_more_again() {
         let phase = |left, before| handle(Some(left), Some(before)).phase();
         assert_eq!([phase(1, 2), phase(2, 1), phase(2, 2)], [0, 2, 2]);
-        assert_eq!([handle(None, Some(1)).phase(), handle(Some(1), None).phase()], [0, 2]);
+        assert_eq!(
+            [handle(None, Some(1)).phase(), handle(Some(1), None).phase()],
+            [0, 2]
+        );
     }
 
     #[test]
     fn a_version_is_the_same_by_revision_and_value() {
         let version = |revision: &str, value: u8| {
-            handle(Some(value), None).left.map(|left| LeftVersion { revision: revision.into(), ..left })
+            handle(Some(value), None).left.map(|left| LeftVersion {
+                revision: revision.into(),
+                ..left
+            })
         };
         let is_same = |other: Option<LeftVersion>| {
             is_same_version(&Key::Handle("h".into()), version("7", 1).as_ref(), other.as_ref())
         };
         let expected = [true, false, false, false];
-        assert_eq!([version("7", 1), version("8", 1), version("7", 2), None].map(is_same), expected);
+        assert_eq!(
+            [version("7", 1), version("8", 1), version("7", 2), None].map(is_same),
+            expected
+        );
         assert!(is_same_version(&Key::Handle("h".into()), None, None));
     }
 
@@ -419,7 +514,10 @@ mod tests {
             Some(Footprint::Blocks(blocks)) => blocks,
             Some(Footprint::Pool(_)) | None => Vec::new(),
         };
-        assert_eq!(blocks(handle(None, Some(1))), [parse_cidr("10.0.0.0/30").unwrap()]);
+        assert_eq!(
+            blocks(handle(None, Some(1))),
+            [parse_cidr("10.0.0.0/30").unwrap()]
+        );
         assert!(blocks(handle(Some(2), Some(1))).is_empty() && blocks(handle(Some(2), None)).is_empty());
     }
 }

@@ -11,7 +11,9 @@ use crate::journal::{compared_by_value, same_value};
 /// Returns the value that restores `before`. A sound block gets new sequence numbers, so that clients that have read
 /// the old numbers notice a change (facts 3.2). Any other object is restored byte by byte.
 pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes {
-    let Some(mut block) = sound(key, before) else { return before.clone() };
+    let Some(mut block) = sound(key, before) else {
+        return before.clone();
+    };
     let now = now.and_then(|now| sound(key, &now.raw));
     block.restore(now.as_ref());
     Object::from(block).encode().into()
@@ -51,7 +53,13 @@ mod tests {
 
     fn stored(raw: Bytes) -> Stored {
         let object = Object::parse(&key(), &raw).unwrap();
-        Stored { revision: Revision::Etcd(9), raw, whole: None, object, user: None }
+        Stored {
+            revision: Revision::Etcd(9),
+            raw,
+            whole: None,
+            object,
+            user: None,
+        }
     }
 
     #[test]
@@ -73,9 +81,10 @@ mod tests {
     fn a_deleted_block_comes_back_with_a_higher_number() {
         let before = Bytes::from_static(BEFORE.as_bytes());
         let text = restored(&key(), None, &before);
-        let expected = BEFORE
-            .replace("551000", "551001")
-            .replace(r#"{"0":7,"1":8}"#, r#"{"0":18446744073709551000,"1":18446744073709551000}"#);
+        let expected = BEFORE.replace("551000", "551001").replace(
+            r#"{"0":7,"1":8}"#,
+            r#"{"0":18446744073709551000,"1":18446744073709551000}"#,
+        );
         assert_eq!(text, expected.as_bytes());
         assert!(is_restored(&key(), None, None) && !is_restored(&key(), None, Some(&before)));
     }
@@ -83,7 +92,11 @@ mod tests {
     #[test]
     fn corrupt_values_are_restored_unchanged() {
         let corrupt = Bytes::from_static(br#"{"cidr":"10.0.0.0/30","allocations":[9]}"#);
-        let object = restored(&key(), Some(&stored(Bytes::from_static(BEFORE.as_bytes()))), &corrupt);
+        let object = restored(
+            &key(),
+            Some(&stored(Bytes::from_static(BEFORE.as_bytes()))),
+            &corrupt,
+        );
         assert_eq!(object, corrupt);
         let handle = Bytes::from_static(b"{ }");
         assert_eq!(restored(&Key::Handle("h".into()), None, &handle), handle);

@@ -56,15 +56,22 @@ impl UndoTask {
         if self.refusal.is_some() {
             return self.refusal.clone();
         }
-        let found: Vec<_> =
-            self.checked().iter().map(|object| (object, State::of(object, now(object)))).collect();
+        let found: Vec<_> = self
+            .checked()
+            .iter()
+            .map(|object| (object, State::of(object, now(object))))
+            .collect();
         if let Some(reason) = why_refused(&found, &self.step.arrived) {
             return Some(reason);
         }
         let step = &*self.step;
         let is_changed = |object: &&UndoObject| State::of(object, now(object)) != State::Undone;
         let is_passed = |fence: &&UndoObject| Fence::of(fence, now(fence)) == Fence::Passed;
-        let changed = step.awaited.iter().find(is_changed).or_else(|| step.fences.iter().find(is_passed));
+        let changed = step
+            .awaited
+            .iter()
+            .find(is_changed)
+            .or_else(|| step.fences.iter().find(is_passed));
         changed.map(changed_since_plan)
     }
 }
@@ -95,7 +102,10 @@ impl Task for UndoTask {
             if State::of(object, now) == State::Undone {
                 return None;
             }
-            let before = object.before.as_ref().map(|before| restored(&object.key, now, before));
+            let before = object
+                .before
+                .as_ref()
+                .map(|before| restored(&object.key, now, before));
             change(object.key.clone(), before, now)
         };
         let changes: Vec<Change> = match self.part {
@@ -108,9 +118,15 @@ impl Task for UndoTask {
 
         let as_it_is = |object: &UndoObject| {
             let version = now(object).map(|stored| stored.revision.clone());
-            (object.key.clone(), version.map_or(Precondition::Absent, Precondition::At))
+            (
+                object.key.clone(),
+                version.map_or(Precondition::Absent, Precondition::At),
+            )
         };
         let awaited = self.step.awaited.iter().take(self.evidence);
-        Decision::Write(Batch { changes, evidence: awaited.map(as_it_is).collect() })
+        Decision::Write(Batch {
+            changes,
+            evidence: awaited.map(as_it_is).collect(),
+        })
     }
 }

@@ -34,7 +34,11 @@ impl Site {
     pub(crate) async fn open(overrides: Overrides) -> Self {
         let store = datastore::open(overrides).await;
         let cluster = datastore::observe(&store).await.guid().to_owned();
-        Self { store, cluster, folder: tempfile::tempdir().unwrap() }
+        Self {
+            store,
+            cluster,
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) async fn observe(&self) -> Snapshot {
@@ -60,7 +64,9 @@ impl Site {
     }
 
     pub(crate) async fn run(&self, steps: Vec<Step>, options: &Options) -> Execution {
-        execute(&self.store, &self.cluster, steps, self.consent(), options).await.unwrap()
+        execute(&self.store, &self.cluster, steps, self.consent(), options)
+            .await
+            .unwrap()
     }
 
     /// Carries out steps with a journal of this name.
@@ -110,24 +116,39 @@ impl Site {
         let journal = Journal::create(&self.journal(name), &header(&self.cluster)).unwrap();
         for (index, leak) in leaks.iter().enumerate() {
             let last = index + 1 == leaks.len();
-            release(&writer, &journal, leak, index, if last { until } else { Until::Outcome }).await;
+            release(
+                &writer,
+                &journal,
+                leak,
+                index,
+                if last { until } else { Until::Outcome },
+            )
+            .await;
         }
         if until == Until::Outcome {
             journal.end().await.unwrap();
         }
-        leaks.iter().flat_map(|(block, _, handle)| [block.clone(), handle.clone()]).collect()
+        leaks
+            .iter()
+            .flat_map(|(block, _, handle)| [block.clone(), handle.clone()])
+            .collect()
     }
 }
 
 /// Checks without a grace period.
 pub(crate) fn judgement() -> Judgement {
-    Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() }
+    Judgement {
+        grace: Some(SignedDuration::ZERO),
+        ..Judgement::default()
+    }
 }
 
 /// Starts an etcd with a cluster of about `allocations` addresses.
 pub(crate) async fn start(allocations: u64) -> (Etcd, Site) {
     let etcd = Etcd::start().unwrap();
-    Cluster::sized(ClusterSpec::new(7), allocations).write_to_etcd(&etcd.endpoint()).unwrap();
+    Cluster::sized(ClusterSpec::new(7), allocations)
+        .write_to_etcd(&etcd.endpoint())
+        .unwrap();
     let site = Site::open(datastore::etcd(etcd.endpoint())).await;
     (etcd, site)
 }
@@ -141,7 +162,10 @@ pub(crate) fn dump(etcd: &Etcd) -> Entries {
 /// never decrease.
 pub(crate) fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
     let value = |raw: &[u8]| without_numbers(serde_json::from_slice(raw).unwrap());
-    entries.iter().map(|(key, (raw, _))| (key.clone(), value(raw))).collect()
+    entries
+        .iter()
+        .map(|(key, (raw, _))| (key.clone(), value(raw)))
+        .collect()
 }
 
 /// A value without the sequence numbers of a block.
@@ -153,12 +177,21 @@ pub(crate) fn without_numbers(mut value: serde_json::Value) -> serde_json::Value
 }
 
 pub(crate) fn sound(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
-    snapshot.blocks.iter().filter_map(|block| block.value.content.sound())
+    snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound())
 }
 
 pub(crate) fn header(cluster: &str) -> Header {
     let (started_at, cluster) = ("2026-05-01T10:00:00Z".into(), cluster.to_owned());
-    Header { format: FORMAT, started_at, command: "a repair by hand".into(), cluster, ..Header::default() }
+    Header {
+        format: FORMAT,
+        started_at,
+        command: "a repair by hand".into(),
+        cluster,
+        ..Header::default()
+    }
 }
 
 pub(crate) fn journal_path(folder: &Path, name: &str) -> PathBuf {
@@ -182,37 +215,64 @@ pub(crate) enum Until {
 
 async fn release(writer: &Writer, journal: &Journal, leak: &(Key, u32, Key), step: usize, until: Until) {
     let (block_key, ordinal, handle_key) = leak;
-    let stored = writer.read(&[block_key.clone(), handle_key.clone()]).await.unwrap();
-    let [Some(block), Some(handle)] = stored.as_slice() else { panic!("{stored:?}") };
-    let Some(Object::Block(content)) = &block.object else { panic!("{block:?}") };
+    let stored = writer
+        .read(&[block_key.clone(), handle_key.clone()])
+        .await
+        .unwrap();
+    let [Some(block), Some(handle)] = stored.as_slice() else {
+        panic!("{stored:?}")
+    };
+    let Some(Object::Block(content)) = &block.object else {
+        panic!("{block:?}")
+    };
     let mut after = content.sound().unwrap().clone();
     assert_eq!(after.update(|edit| edit.release(&[*ordinal])), [*ordinal]);
     let batch = Batch {
         changes: vec![
-            Change::update(block_key.clone(), block.revision.clone(), Object::from(after).encode()),
+            Change::update(
+                block_key.clone(),
+                block.revision.clone(),
+                Object::from(after).encode(),
+            ),
             Change::delete(handle_key.clone(), handle.revision.clone()),
         ],
         evidence: Vec::new(),
     };
     let record = |change: &Change, before: &Stored| ChangeRecord {
         key: change.key().to_string(),
-        before: Some(Version { revision: before.revision.to_string(), value: Value::new(&before.raw) }),
+        before: Some(Version {
+            revision: before.revision.to_string(),
+            value: Value::new(&before.raw),
+        }),
         after: change.value().map(Value::new),
     };
     let mut intent = Intent {
         id: 0,
         step,
         reason: format!("leaked-address in {block_key}"),
-        changes: vec![record(&batch.changes[0], block), record(&batch.changes[1], handle)],
+        changes: vec![
+            record(&batch.changes[0], block),
+            record(&batch.changes[1], handle),
+        ],
         guards: Vec::new(),
     };
     journal.intend(&mut intent).await.unwrap();
     if until == Until::Intent {
         return;
     }
-    let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else { panic!("lost") };
+    let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else {
+        panic!("lost")
+    };
     if until == Until::Outcome {
-        let written = revisions.iter().map(|r| r.as_ref().map(ToString::to_string)).collect();
-        journal.conclude(Outcome { id: intent.id, written: Some(written) }).unwrap();
+        let written = revisions
+            .iter()
+            .map(|r| r.as_ref().map(ToString::to_string))
+            .collect();
+        journal
+            .conclude(Outcome {
+                id: intent.id,
+                written: Some(written),
+            })
+            .unwrap();
     }
 }

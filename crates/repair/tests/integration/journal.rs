@@ -47,14 +47,18 @@ fn frames_of(mut file: &[u8]) -> Vec<&[u8]> {
 #[tokio::test]
 async fn a_journal_is_read_as_it_was_written() {
     let (_etcd, site) = start(300).await;
-    site.repair_by_hand("a/b/run", &site.leaks(3).await, Until::Outcome).await;
+    site.repair_by_hand("a/b/run", &site.leaks(3).await, Until::Outcome)
+        .await;
     let path = site.journal("a/b/run");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let recorded = site.recorded("a/b/run");
     assert_eq!(recorded.header, header(&site.cluster));
     assert_eq!((recorded.intents.len(), recorded.outcomes.len()), (3, 3));
     assert!(recorded.ended && recorded.open_intents().next().is_none());
-    assert!(!matches!(recorded.lock, Some(LockMark::Taking(_) | LockMark::Taken(_))));
+    assert!(!matches!(
+        recorded.lock,
+        Some(LockMark::Taking(_) | LockMark::Taken(_))
+    ));
     // A journal is never overwritten.
     let error = Journal::create(&path, &recorded.header).unwrap_err();
     assert!(matches!(error, JournalError::Write { .. }), "{error}");
@@ -70,7 +74,12 @@ async fn an_outcome_without_its_intent_leaves_none_open() {
     journal.end().await.unwrap();
     drop(journal);
     let error = Recorded::read(&path).unwrap_err();
-    assert!(error.to_string().ends_with("there is an outcome of intent 0, but no such intent"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("there is an outcome of intent 0, but no such intent"),
+        "{error}"
+    );
 }
 
 /// The states in which a cut journal is read. Each consists of the number of intents, the number of outcomes, and
@@ -87,7 +96,12 @@ fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
         match Recorded::read(&cut) {
             Ok(recorded) => {
                 assert!(length >= header);
-                assert!(recorded.outcomes.keys().all(|id| recorded.intents.iter().any(|i| i.id == *id)));
+                assert!(
+                    recorded
+                        .outcomes
+                        .keys()
+                        .all(|id| recorded.intents.iter().any(|i| i.id == *id))
+                );
                 seen.insert((recorded.intents.len(), recorded.outcomes.len(), recorded.ended));
             }
             Err(error) => assert!(length < header, "cut at {length}: {error}"),
@@ -99,13 +113,21 @@ fn seen_when_cut(whole: &[u8], header: usize) -> Seen {
 #[tokio::test]
 async fn a_journal_cut_at_any_byte_is_read_up_to_its_last_durable_line() {
     let (_etcd, site) = start(300).await;
-    site.repair_by_hand("run", &site.leaks(2).await, Until::Outcome).await;
+    site.repair_by_hand("run", &site.leaks(2).await, Until::Outcome)
+        .await;
     let whole = fs::read(site.journal("run")).unwrap();
-    let each: Vec<Vec<u8>> = lines_of(&whole).split_inclusive(|byte| *byte == b'\n').map(framed).collect();
+    let each: Vec<Vec<u8>> = lines_of(&whole)
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(framed)
+        .collect();
 
     let states = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
     let expected: Seen = states.into_iter().chain([(2, 2, true)]).collect();
-    assert_eq!(seen_when_cut(&each.concat(), each[0].len()), expected, "a frame for each line");
+    assert_eq!(
+        seen_when_cut(&each.concat(), each[0].len()),
+        expected,
+        "a frame for each line"
+    );
     // Outcomes are not written immediately, so an outcome can share a frame with later lines.
     let seen = seen_when_cut(&whole, frames_of(&whole)[0].len());
     assert!(seen.is_subset(&expected), "{seen:?}");
@@ -119,10 +141,13 @@ async fn a_journal_of_a_killed_run_is_resolved_and_undone() {
     let (etcd, site) = start(300).await;
     let before = dump(&etcd);
     let path = site.journal("run");
-    site.repair_by_hand("run", &site.leaks(2).await, Until::Write).await;
+    site.repair_by_hand("run", &site.leaks(2).await, Until::Write)
+        .await;
     let written = fs::read(&path).unwrap();
 
-    let resolved = resolve_killed(&site.store, site.folder(), &site.cluster).await.unwrap();
+    let resolved = resolve_killed(&site.store, site.folder(), &site.cluster)
+        .await
+        .unwrap();
     assert_eq!(resolved.resolved, std::slice::from_ref(&path), "{resolved:?}");
     assert!(fs::read(&path).unwrap().starts_with(&written), "lines are added");
     let recorded = site.recorded("run");
@@ -141,9 +166,15 @@ fn other_files_are_refused() {
         Recorded::read(&path).unwrap_err()
     };
     for text in ["", "{}", "hello\n", "{\"intent\":{}}\n"] {
-        assert!(matches!(read(text.as_bytes()), JournalError::NoJournal { .. }), "{text}");
+        assert!(
+            matches!(read(text.as_bytes()), JournalError::NoJournal { .. }),
+            "{text}"
+        );
         if !text.is_empty() {
-            assert!(matches!(read(&framed(text.as_bytes())), JournalError::NoJournal { .. }), "{text}");
+            assert!(
+                matches!(read(&framed(text.as_bytes())), JournalError::NoJournal { .. }),
+                "{text}"
+            );
         }
     }
     let other = format!("{{\"header\":{{\"format\":{},\"whatever\":1}}}}\n", FORMAT + 1);
@@ -152,13 +183,29 @@ fn other_files_are_refused() {
     let unsealed = serde_json::to_string(&calipam_repair::journal::Entry::Header(header("c"))).unwrap();
     let error = read(&framed(format!("{unsealed}\n").as_bytes()));
     assert!(matches!(error, JournalError::Line { line: 1, .. }));
-    assert!(matches!(Recorded::read(&folder.path().join("none")).unwrap_err(), JournalError::Read { .. }));
+    assert!(matches!(
+        Recorded::read(&folder.path().join("none")).unwrap_err(),
+        JournalError::Read { .. }
+    ));
 }
 
 fn intent(key: &str, before: Option<Value>) -> Intent {
-    let before = before.map(|value| Version { revision: "5".into(), value });
-    let change = ChangeRecord { key: key.to_owned(), before, after: None };
-    Intent { id: 0, step: 0, reason: "a test".into(), changes: vec![change], guards: Vec::new() }
+    let before = before.map(|value| Version {
+        revision: "5".into(),
+        value,
+    });
+    let change = ChangeRecord {
+        key: key.to_owned(),
+        before,
+        after: None,
+    };
+    Intent {
+        id: 0,
+        step: 0,
+        reason: "a test".into(),
+        changes: vec![change],
+        guards: Vec::new(),
+    }
 }
 
 /// Writes a journal of one intent and its outcomes, with sound checksums, and reads the journal.
@@ -170,7 +217,12 @@ async fn read_one(
     let journal = Journal::create(&path, &header("c")).unwrap();
     journal.intend(&mut one).await.unwrap();
     for written in outcomes {
-        journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
+        journal
+            .conclude(Outcome {
+                id: one.id,
+                written: Some(written),
+            })
+            .unwrap();
     }
     journal.end().await.unwrap();
     drop(journal);
@@ -192,17 +244,28 @@ async fn journals_that_would_be_undone_wrongly_are_refused() {
     assert!(read_one(intent(handle, text()), [vec![None]]).await.is_ok());
     let message = |error: JournalError| error.to_string();
     // If invalid base64 were taken for an absent object, the undo would delete the present object.
-    let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), [vec![None]]).await.unwrap_err();
+    let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), [vec![None]])
+        .await
+        .unwrap_err();
     assert!(message(broken).contains("line 2 of the journal"));
-    let unequal = read_one(intent(handle, text()), [vec![None, None]]).await.unwrap_err();
+    let unequal = read_one(intent(handle, text()), [vec![None, None]])
+        .await
+        .unwrap_err();
     assert!(message(unequal).contains("a different number of objects"));
     let mut twice = intent(handle, text());
     twice.changes.push(twice.changes[0].clone());
     assert!(message(read_one(twice, [vec![None, None]]).await.unwrap_err()).contains("one intent changes"));
-    for key in ["/calico/resources/v3/projectcalico.org/nodes/n", "/calico/ipam/v2/handle/a/b", "pods/a/b"] {
+    for key in [
+        "/calico/resources/v3/projectcalico.org/nodes/n",
+        "/calico/ipam/v2/handle/a/b",
+        "pods/a/b",
+    ] {
         let recorded = read_one(intent(key, text()), [vec![None]]).await.unwrap();
         let error = UndoPlan::new(&recorded).unwrap_err();
-        assert!(matches!(&error, RepairError::UnexpectedKey { path } if path == key), "{error}");
+        assert!(
+            matches!(&error, RepairError::UnexpectedKey { path } if path == key),
+            "{error}"
+        );
     }
 }
 
@@ -210,7 +273,10 @@ async fn journals_that_would_be_undone_wrongly_are_refused() {
 async fn a_journal_whose_run_lives_is_not_read() {
     let (_folder, path) = new_journal("run");
     let journal = Journal::create(&path, &header("c")).unwrap();
-    assert!(matches!(Recorded::read(&path).unwrap_err(), JournalError::Alive { .. }));
+    assert!(matches!(
+        Recorded::read(&path).unwrap_err(),
+        JournalError::Alive { .. }
+    ));
     journal.end().await.unwrap();
     drop(journal);
     assert!(Recorded::read(&path).unwrap().ended);
@@ -250,24 +316,38 @@ async fn files_that_only_look_like_journals_are_passed_over() {
     assert!(fifo.success());
     fs::create_dir(site.journal("folder")).unwrap();
     let left = "elsewhere/left";
-    let touched = site.repair_by_hand(left, &site.leaks(1).await, Until::Write).await;
+    let touched = site
+        .repair_by_hand(left, &site.leaks(1).await, Until::Write)
+        .await;
     std::os::unix::fs::symlink(site.journal(left), site.journal("link")).unwrap();
     // An intent with a key that calipam never writes.
     let strange = site.journal("strange");
     let open = Journal::create(&strange, &header(&site.cluster)).unwrap();
-    open.intend(&mut intent("/calico/ipam/v2/handle/a/b", None)).await.unwrap();
+    open.intend(&mut intent("/calico/ipam/v2/handle/a/b", None))
+        .await
+        .unwrap();
     drop(open);
 
-    let resolved = resolve_killed(&site.store, site.folder(), &site.cluster).await.unwrap();
+    let resolved = resolve_killed(&site.store, site.folder(), &site.cluster)
+        .await
+        .unwrap();
     assert!(resolved.resolved.is_empty(), "{resolved:?}");
-    let [(path, reason)] = resolved.passed_over.as_slice() else { panic!("{resolved:?}") };
+    let [(path, reason)] = resolved.passed_over.as_slice() else {
+        panic!("{resolved:?}")
+    };
     assert!(*path == strange && reason.contains("handle/a/b"), "{reason}");
     assert_eq!(site.recorded(left).open_intents().count(), 1);
-    assert!(matches!(Recorded::read(&site.journal("pipe")).unwrap_err(), JournalError::Read { .. }));
+    assert!(matches!(
+        Recorded::read(&site.journal("pipe")).unwrap_err(),
+        JournalError::Read { .. }
+    ));
     // The next run succeeds all the same, and reports the journal that it could not resolve.
     let plan = UndoPlan::new(&resolve(site.recorded(left), &site.store).await.unwrap().0).unwrap();
     let execution = site.undo(&plan, &site.options("next")).await;
-    assert!(execution.is_complete() && execution.passed_over == resolved.passed_over, "{execution:?}");
+    assert!(
+        execution.is_complete() && execution.passed_over == resolved.passed_over,
+        "{execution:?}"
+    );
     assert_eq!(touched.len(), 2);
 }
 
@@ -276,7 +356,8 @@ async fn files_that_only_look_like_journals_are_passed_over() {
 #[tokio::test]
 async fn a_damaged_journal_has_no_other_effect() {
     let (_etcd, site) = start(300).await;
-    site.repair_by_hand("run", &site.leaks(5).await, Until::Outcome).await;
+    site.repair_by_hand("run", &site.leaks(5).await, Until::Outcome)
+        .await;
     let file = fs::read(site.journal("run")).unwrap();
     let lines = lines_of(&file);
     let right = site.undo_plan("run");
@@ -318,7 +399,10 @@ async fn a_damaged_journal_has_no_other_effect() {
             let known = right.steps().iter().any(|known| known.objects == step.objects);
             assert!(known || step.objects.is_empty(), "{round}: {step:?}");
         }
-        assert!(text == *whole || !recorded.ended || plan.steps().len() == right.steps().len(), "{round}");
+        assert!(
+            text == *whole || !recorded.ended || plan.steps().len() == right.steps().len(),
+            "{round}"
+        );
         undone += 1;
     }
     assert!(errors > 600 && undone > 200, "{errors} {undone}");
@@ -329,7 +413,8 @@ async fn a_damaged_journal_has_no_other_effect() {
 async fn a_late_write_fails_after_the_undo_of_its_run() {
     let (etcd, site) = start(300).await;
     let before = values(&dump(&etcd));
-    site.repair_by_hand("run", &site.leaks(2).await, Until::Intent).await;
+    site.repair_by_hand("run", &site.leaks(2).await, Until::Intent)
+        .await;
     let (resolved, _) = resolve(site.recorded("run"), &site.store).await.unwrap();
     let late = resolved.intents.last().unwrap();
     assert!(resolved.awaited.contains(&late.id));
@@ -339,9 +424,15 @@ async fn a_late_write_fails_after_the_undo_of_its_run() {
 
     let delete = |change: &ChangeRecord| {
         let revision = change.before.as_ref().unwrap().revision.parse().unwrap();
-        Change::delete(Key::parse(&change.key).unwrap().unwrap(), Revision::Etcd(revision))
+        Change::delete(
+            Key::parse(&change.key).unwrap().unwrap(),
+            Revision::Etcd(revision),
+        )
     };
-    let batch = Batch { changes: late.changes.iter().map(delete).collect(), ..Batch::default() };
+    let batch = Batch {
+        changes: late.changes.iter().map(delete).collect(),
+        ..Batch::default()
+    };
     let writer = site.store.writer(site.consent()).unwrap();
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
     assert_eq!(values(&dump(&etcd)), before);
@@ -369,7 +460,8 @@ async fn open_intents_are_resolved_by_reading() {
             other => panic!("{other:?}"),
         }
         // Another client changes the block, so the outcome is no longer certain.
-        etcd.put(&touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#).unwrap();
+        etcd.put(&touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#)
+            .unwrap();
         let (resolved, outcomes) = resolve(recorded, &site.store).await.unwrap();
         assert_eq!(outcomes[&1], IntentOutcome::Changed(vec![touched[2].to_string()]));
         assert_eq!(UndoPlan::new(&resolved).unwrap().skipped().len(), 1);

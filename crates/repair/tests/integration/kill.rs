@@ -71,21 +71,34 @@ async fn release_even_ordinals(site: &Site, name: &str) -> usize {
 fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usize) {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
-        .env(DYING, format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.display()))
+        .env(
+            DYING,
+            format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.display()),
+        )
         .output()
         .unwrap()
         .status;
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "{moment}: {status}"
+    );
 }
 
 /// Undoes the first run or releases addresses, until the n-th event of a kind kills this process. This function runs in
 /// the copy.
 async fn run_until_killed(what: &str, undoes: bool) {
-    let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
+    let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else {
+        panic!()
+    };
     let journal = |name: &str| journal_path(Path::new(folder), name);
     let site = Site::open(datastore::etcd(endpoint)).await;
     let events = kill_at_event(moment.to_owned(), number.parse().unwrap());
-    let options = Options { lock: undoes, events, ..Options::new("a test", journal("killed")) };
+    let options = Options {
+        lock: undoes,
+        events,
+        ..Options::new("a test", journal("killed"))
+    };
     let execution = if undoes {
         let plan = UndoPlan::new(&Recorded::read(&journal("first")).unwrap()).unwrap();
         site.undo(&plan, &options).await
@@ -107,7 +120,8 @@ impl KilledUndo {
     async fn at(test: &str, moment: &str, number: usize) -> Self {
         let (etcd, site) = start(3000).await;
         let base = dump(&etcd);
-        site.repair_by_hand("first", &site.leaks(40).await, Until::Outcome).await;
+        site.repair_by_hand("first", &site.leaks(40).await, Until::Outcome)
+            .await;
         let repaired = dump(&etcd);
         run_and_die(test, &etcd, site.folder(), moment, number);
         quiet(&etcd).await;
@@ -115,11 +129,19 @@ impl KilledUndo {
 
         // The lock that the killed run left is found and restored.
         let left = stale_locks(site.folder(), &site.cluster).unwrap();
-        let found: Vec<_> = left.iter().map(|lock| (lock.journal.clone(), lock.before)).collect();
+        let found: Vec<_> = left
+            .iter()
+            .map(|lock| (lock.journal.clone(), lock.before))
+            .collect();
         assert_eq!(found, [(site.journal("killed"), Some(true))]);
         left[0].restore(&site.store, site.consent()).await.unwrap();
         assert!(stale_locks(site.folder(), &site.cluster).unwrap().is_empty());
-        Self { etcd, site, base, repaired }
+        Self {
+            etcd,
+            site,
+            base,
+            repaired,
+        }
     }
 }
 
@@ -129,16 +151,26 @@ async fn a_killed_undo_can_be_undone() {
         return run_until_killed(&what, true).await;
     }
     for (moment, number) in [("before a write", 17), ("after a write", 30)] {
-        let KilledUndo { etcd, site, repaired, .. } =
-            KilledUndo::at("kill::a_killed_undo_can_be_undone", moment, number).await;
+        let KilledUndo {
+            etcd, site, repaired, ..
+        } = KilledUndo::at("kill::a_killed_undo_can_be_undone", moment, number).await;
         // The resolved journal has exactly the writes of the killed run, and an undo restores everything.
         let (resolved, _) = resolve(site.recorded("killed"), &site.store).await.unwrap();
         assert_eq!(resolved.open_intents().count(), 0, "{moment}");
         let written = resolved.outcomes.values().filter(|o| o.written.is_some()).count();
         // All intents may be on disk before the first write.
-        assert!((1..=40).contains(&written) || moment == "before a write", "{moment}: {written}");
+        assert!(
+            (1..=40).contains(&written) || moment == "before a write",
+            "{moment}: {written}"
+        );
         let back = UndoPlan::new(&resolved).unwrap();
-        assert_eq!(back.steps().iter().filter(|step| !step.objects.is_empty()).count(), written);
+        assert_eq!(
+            back.steps()
+                .iter()
+                .filter(|step| !step.objects.is_empty())
+                .count(),
+            written
+        );
         let execution = site.undo(&back, &site.options("back")).await;
         assert!(execution.is_complete(), "{moment}: {execution:?}");
         assert_eq!(values(&dump(&etcd)), values(&repaired), "{moment}");
@@ -160,8 +192,13 @@ async fn a_killed_undo_is_finished_by_another() {
 /// Plans the release of the pod addresses with even ordinals: one step for each block.
 async fn plan_even_ordinals(site: &Site) -> Vec<Step> {
     let step = |block: &Block| {
-        let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
-        let even: Vec<u32> = pods.map(|a| a.ordinal).filter(|ordinal| ordinal % 2 == 0).collect();
+        let pods = block
+            .allocations()
+            .filter(|a| a.attribute.owner().get("pod").is_some());
+        let even: Vec<u32> = pods
+            .map(|a| a.ordinal)
+            .filter(|ordinal| ordinal % 2 == 0)
+            .collect();
         (!even.is_empty()).then(|| release(block, &even, Vec::new()))
     };
     sound(&site.observe().await).filter_map(step).collect()
@@ -215,12 +252,21 @@ async fn a_dead_datastore_ends_the_run() {
     };
     let execution = site.run(plan, &options).await;
     let error = execution.failure.as_ref().expect("etcd is gone").to_string();
-    assert!(error.contains("cannot write /calico/") || error.contains("cannot read"), "{error}");
-    assert!(execution.written < steps && execution.not_started > 0, "{execution:?}");
+    assert!(
+        error.contains("cannot write /calico/") || error.contains("cannot read"),
+        "{error}"
+    );
+    assert!(
+        execution.written < steps && execution.not_started > 0,
+        "{execution:?}"
+    );
     assert_eq!(execution.written + execution.not_started, steps, "{execution:?}");
     // The options also own a reference to the server.
     drop(options);
-    let mut etcd = Arc::into_inner(etcd).expect("there is no other reference").into_inner().unwrap();
+    let mut etcd = Arc::into_inner(etcd)
+        .expect("there is no other reference")
+        .into_inner()
+        .unwrap();
     etcd.restart().unwrap();
     // The next run resolves the journal of the first run. Undoing both runs restores everything.
     release_even_ordinals(&site, "second").await;

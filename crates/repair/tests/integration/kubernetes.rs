@@ -34,7 +34,10 @@ pub(crate) fn put_block(world: &World, cidr: &str, owner: Option<&str>, record: 
     world.create(&Key::Block(cidr.parse().unwrap()), &value);
     for record in records {
         let id = record["handle_id"].as_str().unwrap();
-        world.create(&Key::Handle(id.into()), &json!({"block": {cidr: 1}, "deleted": false}));
+        world.create(
+            &Key::Handle(id.into()),
+            &json!({"block": {cidr: 1}, "deleted": false}),
+        );
     }
 }
 
@@ -52,15 +55,29 @@ pub(crate) fn world(flavour: Flavour) -> World {
 }
 
 pub(crate) fn steps(snapshot: &Snapshot, ordinals: &[u32]) -> Vec<Step> {
-    let absent = (Key::Pod { namespace: "default".into(), name: "gone".into() }, Precondition::Absent);
-    sound(snapshot).map(|block| release(block, ordinals, vec![absent.clone()])).collect()
+    let absent = (
+        Key::Pod {
+            namespace: "default".into(),
+            name: "gone".into(),
+        },
+        Precondition::Absent,
+    );
+    sound(snapshot)
+        .map(|block| release(block, ordinals, vec![absent.clone()]))
+        .collect()
 }
 
 /// Values without sequence numbers and versions.
 pub(crate) fn values(snapshot: &Snapshot) -> BTreeMap<String, Value> {
     let blocks = sound(snapshot).map(|block| (block.cidr().to_string(), without_numbers(json!(block))));
-    let affinities = snapshot.affinities.iter().map(|a| (a.value.key.to_string(), json!(a.value)));
-    let handles = snapshot.handles.iter().map(|h| (h.value.id().to_string(), json!(h.value)));
+    let affinities = snapshot
+        .affinities
+        .iter()
+        .map(|a| (a.value.key.to_string(), json!(a.value)));
+    let handles = snapshot
+        .handles
+        .iter()
+        .map(|h| (h.value.id().to_string(), json!(h.value)));
     blocks.chain(affinities).chain(handles).collect()
 }
 
@@ -70,7 +87,10 @@ async fn releases_are_made_in_order_and_undone() {
         let world = world(flavour);
         let site = Site::open(world.overrides()).await;
         let original = site.observe().await;
-        let locking = Options { lock: true, ..site.options("1") };
+        let locking = Options {
+            lock: true,
+            ..site.options("1")
+        };
         let execution = site.run(steps(&original, &[0, 1]), &locking).await;
         assert!(execution.is_complete(), "{flavour:?}: {execution:?}");
         let released = site.observe().await;
@@ -80,11 +100,18 @@ async fn releases_are_made_in_order_and_undone() {
         assert_eq!(cidrs, ["10.0.0.0/30"]);
         assert_eq!(released.cluster.as_ref().unwrap().datastore_ready, Some(true));
         let recorded = site.recorded("1");
-        assert_eq!((recorded.header.datastore.as_str(), recorded.intents.len()), ("kubernetes", 6));
+        assert_eq!(
+            (recorded.header.datastore.as_str(), recorded.intents.len()),
+            ("kubernetes", 6)
+        );
         for step in 0..2 {
             let of_step = recorded.intents.iter().filter(|i| i.step == step);
             let kinds: Vec<bool> = of_step.map(|i| i.changes[0].key.contains("/block/")).collect();
-            assert_eq!(kinds, [true, false, false], "the block is written before its handles");
+            assert_eq!(
+                kinds,
+                [true, false, false],
+                "the block is written before its handles"
+            );
         }
         let plan = UndoPlan::new(&recorded).unwrap();
         let execution = site.undo(&plan, &site.options("2")).await;
@@ -139,13 +166,25 @@ async fn a_handles_count_is_lowered_if_its_address_is_omitted() {
     let before = values(&site.observe().await);
     let cidr = "10.0.0.0/30".parse().unwrap();
     let assign = |ordinal: u32, id: &str| {
-        let record = Attribute { handle: Some(id.to_owned()), ..Attribute::default() };
+        let record = Attribute {
+            handle: Some(id.to_owned()),
+            ..Attribute::default()
+        };
         let edits = vec![
             Edit::Handle(id.into(), HandleEdit::Increment(cidr, 1)),
-            Edit::Block(cidr, BlockEdit::Assign { records: vec![(ordinal, record)] }),
+            Edit::Block(
+                cidr,
+                BlockEdit::Assign {
+                    records: vec![(ordinal, record)],
+                },
+            ),
         ];
         let evidence = (Key::Handle(format!("marker.{ordinal}")), Precondition::Absent);
-        Part { unit: Unit::Handle(id.into()), edits, evidence: vec![evidence].into() }
+        Part {
+            unit: Unit::Handle(id.into()),
+            edits,
+            evidence: vec![evidence].into(),
+        }
     };
     let mut step = Step::new("unallocated-in-use");
     step.parts = vec![assign(2, "net.two"), assign(3, "net.three")];
@@ -157,16 +196,25 @@ async fn a_handles_count_is_lowered_if_its_address_is_omitted() {
             if matches!(event, Event::Written { .. }) && !*marked {
                 // The owner of the second address appears after the first handle was written.
                 *marked = true;
-                other.create(&Key::Handle("marker.3".into()), &json!({"block": {}, "deleted": false}));
+                other.create(
+                    &Key::Handle("marker.3".into()),
+                    &json!({"block": {}, "deleted": false}),
+                );
             }
         }),
         ..site.options("run")
     };
     let execution = site.run(vec![step], &options).await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
-    assert_eq!(execution.conflicts[0].addresses, ["10.0.0.3".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(
+        execution.conflicts[0].addresses,
+        ["10.0.0.3".parse::<std::net::IpAddr>().unwrap()]
+    );
     let after = values(&site.observe().await);
     let new: Vec<&String> = after.keys().filter(|key| !before.contains_key(*key)).collect();
     assert_eq!(new, ["marker.3", "net.two"], "{execution:?}");
-    assert_eq!(after["10.0.0.0/30"]["allocations"].as_array().unwrap()[3], Value::Null);
+    assert_eq!(
+        after["10.0.0.0/30"]["allocations"].as_array().unwrap()[3],
+        Value::Null
+    );
 }

@@ -96,12 +96,19 @@ fn work(scene: &Scene, shared: &Shared) -> Vec<ChurnLog> {
 }
 
 fn release_all(basis: &Basis<'_>) -> Plan {
-    let all = release::Request { leaked: true, orphan_handles: true, ..release::Request::default() };
+    let all = release::Request {
+        leaked: true,
+        orphan_handles: true,
+        ..release::Request::default()
+    };
     release::plan(basis, &all)
 }
 
 fn rebuild_all(basis: &Basis<'_>) -> Plan {
-    let all = rebuild::Request { endpoints_only: true, ..rebuild::Request::default() };
+    let all = rebuild::Request {
+        endpoints_only: true,
+        ..rebuild::Request::default()
+    };
     rebuild::plan(basis, &all)
 }
 
@@ -143,7 +150,11 @@ async fn repair_until_over(
         let plan = planned(&site, repair, &shared.activity).await;
         let execution = site.run_as(&run.to_string(), plan.divide().1).await;
         assert!(execution.failure.is_none(), "{number}: {execution:?}");
-        assert_eq!(execution.is_complete(), execution.conflicts.is_empty(), "{execution:?}");
+        assert_eq!(
+            execution.is_complete(),
+            execution.conflicts.is_empty(),
+            "{execution:?}"
+        );
         let done = &mut shared.repairs()[number];
         done.runs += 1;
         done.written += execution.written;
@@ -163,8 +174,15 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     for repairer in repairers {
         repairer.await.unwrap();
     }
-    let rounds = Arc::into_inner(working).expect("the repairers have ended").join().unwrap();
-    assert!(shared.is_enough_repaired(), "{:?} beside {rounds:?}", shared.repairs());
+    let rounds = Arc::into_inner(working)
+        .expect("the repairers have ended")
+        .join()
+        .unwrap();
+    assert!(
+        shared.is_enough_repaired(),
+        "{:?} beside {rounds:?}",
+        shared.repairs()
+    );
 
     // After all allocators and repairers have ended, the last leaked addresses are released, and nothing is left to do.
     let site = open(&scene).await;
@@ -172,12 +190,22 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     let execution = site.run_as("last", plan.divide().1).await;
     assert!(execution.is_complete(), "{execution:?}");
     let left = check(&site.observe().await, &judgement());
-    let bad = [Code::LeakedAddress, Code::DuplicateAddress, Code::UnallocatedInUse, Code::CorruptBlock];
+    let bad = [
+        Code::LeakedAddress,
+        Code::DuplicateAddress,
+        Code::UnallocatedInUse,
+        Code::CorruptBlock,
+    ];
     let left: Vec<_> = left.findings.iter().filter(|f| bad.contains(&f.code)).collect();
     assert!(left.is_empty(), "{left:?}");
-    rounds.iter().for_each(|log| assert_eq!(scene.violations(&log.ledger), []));
+    rounds
+        .iter()
+        .for_each(|log| assert_eq!(scene.violations(&log.ledger), []));
     let operations: u64 = rounds.iter().map(ChurnLog::operations).sum();
-    println!("{operations} operations, {:?} beside {rounds:?}", shared.repairs());
+    println!(
+        "{operations} operations, {:?} beside {rounds:?}",
+        shared.repairs()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,13 +226,21 @@ async fn repairs_alongside_allocators_on_kubernetes_with_native_kinds() {
 /// Frees addresses of live pods in one block and deletes their handles, so that a rebuild has to record them again.
 async fn lose_records(scene: &Scene, site: &Site, tenants: &[&Tenant]) {
     let block = tenants[0].block;
-    let freed: Vec<u32> = tenants.iter().filter_map(|tenant| ordinal_of(block, tenant.address)).collect();
+    let freed: Vec<u32> = tenants
+        .iter()
+        .filter_map(|tenant| ordinal_of(block, tenant.address))
+        .collect();
     let snapshot = site.observe().await;
-    let mut without = sound(&snapshot).find(|sound| sound.cidr() == block).unwrap().clone();
+    let mut without = sound(&snapshot)
+        .find(|sound| sound.cidr() == block)
+        .unwrap()
+        .clone();
     without.update(|edit| edit.release(&freed));
     scene.world.edit(&Key::Block(block), |block| {
         let fields = ["allocations", "unallocated", "attributes", "sequenceNumber"];
-        fields.iter().for_each(|field| block[field] = json!(without)[field].take());
+        fields
+            .iter()
+            .for_each(|field| block[field] = json!(without)[field].take());
         block["sequenceNumberForAllocation"] = json!(without)["sequenceNumberForAllocation"].take();
     });
     for tenant in tenants {
@@ -215,10 +251,16 @@ async fn lose_records(scene: &Scene, site: &Site, tenants: &[&Tenant]) {
 /// The blocks with at least 10 free addresses, and their revisions.
 fn roomy(snapshot: &Snapshot) -> BTreeMap<IpNet, String> {
     let is_roomy = |block: &&Versioned<StoredBlock>| {
-        block.value.content.sound().is_some_and(|sound| sound.free().len() >= 10)
+        block
+            .value
+            .content
+            .sound()
+            .is_some_and(|sound| sound.free().len() >= 10)
     };
     let blocks = snapshot.blocks.iter().filter(is_roomy);
-    blocks.map(|block| (block.value.key, block.revision.to_string())).collect()
+    blocks
+        .map(|block| (block.value.key, block.revision.to_string()))
+        .collect()
 }
 
 /// The allocator writes the block between a rebuild and its undo. In that case, the undo leaves the block and the
@@ -226,7 +268,11 @@ fn roomy(snapshot: &Snapshot) -> BTreeMap<IpNet, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
     for scene in [on_etcd(), on_kubernetes(Flavour::Classic)] {
-        let few = Churn { operations: 25, limit: Duration::from_secs(4), ..Churn::default() };
+        let few = Churn {
+            operations: 25,
+            limit: Duration::from_secs(4),
+            ..Churn::default()
+        };
         let churn = |seed| tokio::task::block_in_place(|| scene.churn(&Churn { seed, ..few.clone() }));
         let first = churn(1);
         let site = open(&scene).await;
@@ -239,7 +285,10 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
             .map(|(block, _)| block)
             .collect();
         let mut tenants = second.ledger.live();
-        let block = tenants.find(|tenant| used.contains(&tenant.block)).expect("a block with room").block;
+        let block = tenants
+            .find(|tenant| used.contains(&tenant.block))
+            .expect("a block with room")
+            .block;
         let tenants = second.ledger.live().filter(|tenant| tenant.block == block);
         let lost: Vec<&Tenant> = tenants.take(3).collect();
         lose_records(&scene, &site, &lost).await;
@@ -251,7 +300,13 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         assert_eq!(scene.violations(&second.ledger), []);
 
         let revision = async || {
-            let stored = site.store.stored(&[Key::Block(block)]).await.unwrap().pop().flatten();
+            let stored = site
+                .store
+                .stored(&[Key::Block(block)])
+                .await
+                .unwrap()
+                .pop()
+                .flatten();
             stored.map(|stored| stored.revision.to_string())
         };
         let before = revision().await;
@@ -264,12 +319,17 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         // Reading the plan skips all steps, and an undo of the unread plan abandons them.
         let plan = site.undo_plan("run");
         let looked = plan.clone().read(&site.store).await.unwrap();
-        assert!(looked.steps().is_empty() && !looked.skipped().is_empty(), "{looked:?}");
+        assert!(
+            looked.steps().is_empty() && !looked.skipped().is_empty(),
+            "{looked:?}"
+        );
         let execution = site.undo(&plan, &site.options("undone")).await;
         assert_eq!((execution.written, execution.partly), (0, 0), "{execution:?}");
         assert_eq!(execution.aborted, execution.steps, "{execution:?}");
         assert_eq!(scene.violations(&first.ledger), []);
         assert_eq!(scene.violations(&second.ledger), []);
-        later.iter().for_each(|log| assert_eq!(scene.violations(&log.ledger), []));
+        later
+            .iter()
+            .for_each(|log| assert_eq!(scene.violations(&log.ledger), []));
     }
 }

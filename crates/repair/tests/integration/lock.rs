@@ -13,7 +13,8 @@ async fn changes_by_others_are_kept_when_the_lock_is_removed() {
     let (etcd, site) = start(600).await;
     let world = Arc::new(World::Etcd(Box::new(etcd)));
     let key = Key::ClusterInformation("default".into());
-    site.repair_by_hand("first", &site.leaks(1).await, Until::Outcome).await;
+    site.repair_by_hand("first", &site.leaks(1).await, Until::Outcome)
+        .await;
     let before = world.get(&key).unwrap();
 
     let (other, information) = (Arc::clone(&world), key.clone());
@@ -22,7 +23,9 @@ async fn changes_by_others_are_kept_when_the_lock_is_removed() {
         events: Arc::new(move |event| {
             if let Event::Intended { .. } = event {
                 // A component writes its version while the lock is held.
-                other.edit(&information, |value| value["spec"]["calicoVersion"] = "v9.9.9".into());
+                other.edit(&information, |value| {
+                    value["spec"]["calicoVersion"] = "v9.9.9".into()
+                });
             }
         }),
         ..site.options("second")

@@ -23,9 +23,21 @@ struct Outcome {
     kept: &'static [u32],
 }
 
-const FREED: Outcome = Outcome { free: &[0, 1], refused: &[], kept: &[] };
-const FIRST_STAYS: Outcome = Outcome { free: &[1], refused: &[0], kept: &[0] };
-const BOTH_STAY: Outcome = Outcome { free: &[], refused: &[0, 1], kept: &[0, 1] };
+const FREED: Outcome = Outcome {
+    free: &[0, 1],
+    refused: &[],
+    kept: &[],
+};
+const FIRST_STAYS: Outcome = Outcome {
+    free: &[1],
+    refused: &[0],
+    kept: &[0],
+};
+const BOTH_STAY: Outcome = Outcome {
+    free: &[],
+    refused: &[0, 1],
+    kept: &[0, 1],
+};
 
 /// A change, its outcome, and how it is made. For each change, there is a block with two leaked addresses, of which the
 /// change affects the first.
@@ -44,46 +56,83 @@ struct Objects<'s> {
 const GREW: &str = "the handle also counts addresses in another block";
 const CASES: [Case; 13] = [
     ("nothing", FREED, |_, _| {}),
-    ("the first address has the same record and another sequence number", FIRST_STAYS, |world, on| {
-        world.edit(&on.block, |b| b["sequenceNumberForAllocation"]["0"] = 9.into());
-    }),
-    ("the first address has another record", FIRST_STAYS, |world, on| {
-        let other = json!({"handle_id": "net.other", "secondary": {"pod": "other"}});
-        world.edit(&on.block, |b| b["attributes"][0] = other);
-    }),
-    ("the first address is free already", Outcome { free: &[0, 1], ..FIRST_STAYS }, |world, on| {
-        world.edit(&on.block, |b| {
-            b["allocations"] = json!([null, 0, null, null]);
-            b["unallocated"] = json!([2, 3, 0]);
-            b["attributes"] = json!([b["attributes"][1].clone()]);
-        });
-    }),
-    ("an address outside of the plan was assigned", FREED, |world, on| {
-        world.edit(&on.block, |b| {
-            b["allocations"] = json!([0, 1, 1, null]);
-            b["unallocated"] = json!([3]);
-        });
-    }),
+    (
+        "the first address has the same record and another sequence number",
+        FIRST_STAYS,
+        |world, on| {
+            world.edit(&on.block, |b| b["sequenceNumberForAllocation"]["0"] = 9.into());
+        },
+    ),
+    (
+        "the first address has another record",
+        FIRST_STAYS,
+        |world, on| {
+            let other = json!({"handle_id": "net.other", "secondary": {"pod": "other"}});
+            world.edit(&on.block, |b| b["attributes"][0] = other);
+        },
+    ),
+    (
+        "the first address is free already",
+        Outcome {
+            free: &[0, 1],
+            ..FIRST_STAYS
+        },
+        |world, on| {
+            world.edit(&on.block, |b| {
+                b["allocations"] = json!([null, 0, null, null]);
+                b["unallocated"] = json!([2, 3, 0]);
+                b["attributes"] = json!([b["attributes"][1].clone()]);
+            });
+        },
+    ),
+    (
+        "an address outside of the plan was assigned",
+        FREED,
+        |world, on| {
+            world.edit(&on.block, |b| {
+                b["allocations"] = json!([0, 1, 1, null]);
+                b["unallocated"] = json!([3]);
+            });
+        },
+    ),
     ("the block is corrupt", BOTH_STAY, |world, on| {
         world.edit(&on.block, |b| b["allocations"] = json!([7, 1, null, null]));
     }),
-    ("the block is gone", BOTH_STAY, |world, on| world.delete(&on.block)),
+    ("the block is gone", BOTH_STAY, |world, on| {
+        world.delete(&on.block)
+    }),
     (GREW, Outcome { kept: &[0], ..FREED }, |world, on| {
         world.edit(&on.handle, |h| h["block"]["10.9.9.0/30"] = 2.into());
     }),
     ("the handle is gone", FREED, |world, on| world.delete(&on.handle)),
-    ("the endpoint or pod in the record of the first address exists", FIRST_STAYS, |world, on| {
-        let is_workload = |key: &Key| matches!(key, Key::Endpoint { .. } | Key::Pod { .. });
-        let containers = json!([{"name": "c", "image": "i"}]);
-        world.create(&absent(on.step, is_workload), &json!({"spec": {"containers": containers}}));
-    }),
+    (
+        "the endpoint or pod in the record of the first address exists",
+        FIRST_STAYS,
+        |world, on| {
+            let is_workload = |key: &Key| matches!(key, Key::Endpoint { .. } | Key::Pod { .. });
+            let containers = json!([{"name": "c", "image": "i"}]);
+            world.create(
+                &absent(on.step, is_workload),
+                &json!({"spec": {"containers": containers}}),
+            );
+        },
+    ),
     ("the deleted node exists again", BOTH_STAY, |world, on| {
-        world.create(&absent(on.step, |key| matches!(key, Key::Node(_))), &json!({"spec": {}}));
+        world.create(
+            &absent(on.step, |key| matches!(key, Key::Node(_))),
+            &json!({"spec": {}}),
+        );
     }),
-    ("the node of the evidence was written", FIRST_STAYS, |world, on| {
-        world.edit(&on.witness, |node| node["metadata"]["labels"] = json!({"a": "b"}));
+    (
+        "the node of the evidence was written",
+        FIRST_STAYS,
+        |world, on| {
+            world.edit(&on.witness, |node| node["metadata"]["labels"] = json!({"a": "b"}));
+        },
+    ),
+    ("the node of the evidence is gone", FIRST_STAYS, |world, on| {
+        world.delete(&on.witness)
     }),
-    ("the node of the evidence is gone", FIRST_STAYS, |world, on| world.delete(&on.witness)),
 ];
 
 /// Creates the objects of all cases. The addresses belong to deleted nodes.
@@ -115,7 +164,9 @@ fn witness(case: usize) -> String {
 /// The object that `wanted` accepts, and that must be absent for the release of the first address.
 fn absent(step: &Step, wanted: fn(&Key) -> bool) -> Key {
     let evidence = &step.parts[0].evidence;
-    let found = evidence.iter().find(|(key, expect)| *expect == Precondition::Absent && wanted(key));
+    let found = evidence
+        .iter()
+        .find(|(key, expect)| *expect == Precondition::Absent && wanted(key));
     found.unwrap_or_else(|| panic!("{evidence:?}")).0.clone()
 }
 
@@ -124,20 +175,42 @@ async fn every_object_in_turn(world: World) {
     let site = Site::open(world.overrides()).await;
     let snapshot = site.observe().await;
     let report = check(&snapshot, &judgement());
-    let all = release::Request { leaked: true, ..release::Request::default() };
-    let mut steps = release::plan(&Basis::new(&snapshot, &report, &judgement()), &all).divide().1;
+    let all = release::Request {
+        leaked: true,
+        ..release::Request::default()
+    };
+    let mut steps = release::plan(&Basis::new(&snapshot, &report, &judgement()), &all)
+        .divide()
+        .1;
     assert_eq!(steps.len(), CASES.len(), "{steps:?}");
     for (case, step) in steps.iter_mut().enumerate() {
         let block = Key::Block(cidr(case).parse().unwrap());
         assert_eq!(step.parts[0].edits[0].key(), block);
-        let node = snapshot.nodes.iter().find(|node| node.value.name == witness(case)).unwrap();
+        let node = snapshot
+            .nodes
+            .iter()
+            .find(|node| node.value.name == witness(case))
+            .unwrap();
         let unchanged = Precondition::At(node.revision.clone());
-        step.parts[0].evidence.require((Key::Node(witness(case)), unchanged));
+        step.parts[0]
+            .evidence
+            .require((Key::Node(witness(case)), unchanged));
         let (handle, witness) = (Key::Handle(id(case, 0)), Key::Node(witness(case)));
-        CASES[case].2(&world, &Objects { block, handle, witness, step });
+        CASES[case].2(
+            &world,
+            &Objects {
+                block,
+                handle,
+                witness,
+                step,
+            },
+        );
     }
     let execution = site.run_as("run", steps).await;
-    assert!(execution.failure.is_none() && !execution.is_complete(), "{execution:?}");
+    assert!(
+        execution.failure.is_none() && !execution.is_complete(),
+        "{execution:?}"
+    );
 
     let after = site.observe().await;
     for (case, (what, Outcome { free, refused, kept }, _)) in CASES.iter().enumerate() {
@@ -150,15 +223,29 @@ async fn every_object_in_turn(world: World) {
         match refused {
             [] => assert!(conflicts.is_empty(), "{what}: {conflicts:?}"),
             [0] => {
-                let [only] = conflicts[..] else { panic!("{what}: {conflicts:?}") };
-                assert_eq!(only.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), [&*first]);
+                let [only] = conflicts[..] else {
+                    panic!("{what}: {conflicts:?}")
+                };
+                assert_eq!(
+                    only.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    [&*first]
+                );
                 assert!(only.what.contains(&first), "{only:?}");
-                let told = if what.contains("of the evidence") { "witness" } else { &*first };
+                let told = if what.contains("of the evidence") {
+                    "witness"
+                } else {
+                    &*first
+                };
                 assert!(only.reason.contains(told), "{only:?}");
             }
             _ => assert!(!conflicts.is_empty(), "{what}"),
         }
-        let handle = |n: u32| after.handles.iter().find(|handle| handle.value.id() == *id(case, n));
+        let handle = |n: u32| {
+            after
+                .handles
+                .iter()
+                .find(|handle| handle.value.id() == *id(case, n))
+        };
         let handles: Vec<u32> = [0, 1].into_iter().filter(|n| handle(*n).is_some()).collect();
         assert_eq!(handles, *kept, "{what}");
         if *what == GREW {

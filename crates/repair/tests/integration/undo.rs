@@ -19,7 +19,10 @@ async fn values_come_back_and_the_rest_is_untouched() {
     let mut touched = Vec::new();
     // The first of two runs has a separate journal, and is not undone. The undo of the second run restores the state
     // between the two runs.
-    touched.extend(site.repair_by_hand("0", &site.leaks(1).await, Until::Outcome).await);
+    touched.extend(
+        site.repair_by_hand("0", &site.leaks(1).await, Until::Outcome)
+            .await,
+    );
     let base = dump(&etcd);
     let all = site.leaks(20).await;
     touched.extend(site.repair_by_hand("1", &all, Until::Outcome).await);
@@ -30,7 +33,10 @@ async fn values_come_back_and_the_rest_is_untouched() {
     let question = plan.question("here");
     assert_eq!((question.blocks, question.handles, question.others), (20, 20, 0));
     let execution = site.undo(&plan, &site.options("2")).await;
-    assert!(execution.is_complete() && execution.written == 20, "{execution:?}");
+    assert!(
+        execution.is_complete() && execution.written == 20,
+        "{execution:?}"
+    );
     let undone = dump(&etcd);
     assert_eq!(values(&undone), values(&base));
     for (key, entry) in &original {
@@ -62,13 +68,23 @@ async fn changed_objects_are_refused_and_the_rest_is_undone() {
     let block = all[0].0.to_string();
     let value = dump(&etcd)[&block].0.clone();
     etcd.put(&block, value).unwrap();
-    etcd.put(&all[1].2.to_string(), r#"{"block":{"10.9.9.0/26":1}}"#).unwrap();
+    etcd.put(&all[1].2.to_string(), r#"{"block":{"10.9.9.0/26":1}}"#)
+        .unwrap();
     // The block of the third leak is deleted.
     etcd.delete(&all[2].0.to_string()).unwrap();
     let changed = dump(&etcd);
     let execution = site.undo(&site.undo_plan("first"), &site.options("second")).await;
-    assert_eq!((execution.written, execution.conflicts.len()), (1, 3), "{execution:?}");
-    assert!(execution.conflicts.iter().all(|c| c.reason.contains("has changed since the run")));
+    assert_eq!(
+        (execution.written, execution.conflicts.len()),
+        (1, 3),
+        "{execution:?}"
+    );
+    assert!(
+        execution
+            .conflicts
+            .iter()
+            .all(|c| c.reason.contains("has changed since the run"))
+    );
     let undone = dump(&etcd);
     for (block, _, handle) in &all[..3] {
         for key in [block.to_string(), handle.to_string()] {
@@ -82,7 +98,8 @@ async fn changed_objects_are_refused_and_the_rest_is_undone() {
 #[tokio::test]
 async fn changes_between_two_writes_of_a_run_are_noticed() {
     let (_etcd, site) = start(600).await;
-    site.repair_by_hand("first", &site.leaks(1).await, Until::Outcome).await;
+    site.repair_by_hand("first", &site.leaks(1).await, Until::Outcome)
+        .await;
     let mut recorded = site.recorded("first");
     // Adds a second intent, for a version of the block that the run has not written.
     let mut again = recorded.intents[0].clone();
@@ -96,27 +113,45 @@ async fn changes_between_two_writes_of_a_run_are_noticed() {
     let plan = UndoPlan::new(&recorded).unwrap();
     assert!(plan.steps().is_empty());
     assert_eq!(plan.skipped().len(), 1);
-    assert!(plan.skipped()[0].reason.contains("between two writes"), "{:?}", plan.skipped());
+    assert!(
+        plan.skipped()[0].reason.contains("between two writes"),
+        "{:?}",
+        plan.skipped()
+    );
 }
 
 #[tokio::test]
 async fn another_cluster_and_missing_consent_are_refused() {
     let (etcd, site) = start(300).await;
-    site.repair_by_hand("first", &site.leaks(2).await, Until::Outcome).await;
+    site.repair_by_hand("first", &site.leaks(2).await, Until::Outcome)
+        .await;
     let before = dump(&etcd);
     let (plan, options) = (site.undo_plan("first"), site.options("second"));
     // Tries consent for another cluster, consent for fewer objects, and a journal of another cluster.
-    let error = undo(&site.store, &plan, consent("another"), &options).await.unwrap_err();
+    let error = undo(&site.store, &plan, consent("another"), &options)
+        .await
+        .unwrap_err();
     assert!(matches!(error, RepairError::OtherCluster { .. }), "{error}");
     let mut question = plan.question("here");
     question.handles -= 1;
     let little = calipam_datastore::write::Consent::from_option(question, true).unwrap();
     let error = undo(&site.store, &plan, little, &options).await.unwrap_err();
-    assert!(matches!(error, RepairError::NotAgreed { agreed: 3, planned: 4 }), "{error}");
+    assert!(
+        matches!(
+            error,
+            RepairError::NotAgreed {
+                agreed: 3,
+                planned: 4
+            }
+        ),
+        "{error}"
+    );
     let mut recorded = site.recorded("first");
     recorded.header.cluster = "another".into();
     let other = UndoPlan::new(&recorded).unwrap();
-    let error = undo(&site.store, &other, consent("another"), &options).await.unwrap_err();
+    let error = undo(&site.store, &other, consent("another"), &options)
+        .await
+        .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("another") && text.contains(&site.cluster), "{text}");
     assert!(!options.journal.exists());
@@ -131,13 +166,28 @@ async fn a_step_of_many_writes_is_undone_as_a_whole() {
     // A block and its handles are lost, and a rebuild creates them again in several writes.
     let block = Block::new("10.99.0.0/24".parse().unwrap(), None, Timestamp::now()).unwrap();
     let id = |ordinal: u32| format!("k8s-pod-network.{ordinal}");
-    let record = |ordinal| (ordinal, Attribute { handle: Some(id(ordinal)), ..Attribute::default() });
+    let record = |ordinal| {
+        (
+            ordinal,
+            Attribute {
+                handle: Some(id(ordinal)),
+                ..Attribute::default()
+            },
+        )
+    };
     let mut step = Step::new("a block that was lost");
     let counts = (0..200).map(|n| Edit::Handle(id(n), HandleEdit::Increment(block.cidr(), 1)));
     step.whole().edits = counts.collect();
     let mut whole = block.clone();
-    whole.update(|update| (0..200).map(record).for_each(|(n, record)| update.assign(n, &record).unwrap()));
-    step.whole().edits.push(Edit::Create(Key::Block(block.cidr()), Box::new(Object::from(whole))));
+    whole.update(|update| {
+        (0..200)
+            .map(record)
+            .for_each(|(n, record)| update.assign(n, &record).unwrap())
+    });
+    step.whole().edits.push(Edit::Create(
+        Key::Block(block.cidr()),
+        Box::new(Object::from(whole)),
+    ));
     let execution = site.run_as("first", vec![step]).await;
     assert!(execution.is_complete(), "{execution:?}");
     let recorded = site.recorded("first");
@@ -151,7 +201,11 @@ async fn a_step_of_many_writes_is_undone_as_a_whole() {
     etcd.put(&key, value).unwrap();
     let before = dump(&etcd);
     let undone = site.undo(&plan, &site.options("second")).await;
-    assert_eq!((undone.written, undone.partly, undone.conflicts.len()), (0, 0, 1), "{undone:?}");
+    assert_eq!(
+        (undone.written, undone.partly, undone.conflicts.len()),
+        (0, 0, 1),
+        "{undone:?}"
+    );
     assert_eq!(dump(&etcd), before);
 
     // If the outcome of one write of the step is unknown, none of its writes is undone.

@@ -101,9 +101,22 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
     let family = if has_v4 { Family::V4 } else { Family::V6 };
     // No block is larger than the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
-    let largest = pools_of(&fresh, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
-    let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
-    let sizes: Vec<u8> = sizes.iter().map(convert).filter(|size| *size >= largest).collect();
+    let largest = pools_of(&fresh, family)
+        .map(|cidr| cidr.prefix_len())
+        .min()
+        .unwrap_or(0);
+    let convert = |size: &u8| {
+        if family == Family::V4 || *size > 32 {
+            *size
+        } else {
+            *size + 96
+        }
+    };
+    let sizes: Vec<u8> = sizes
+        .iter()
+        .map(convert)
+        .filter(|size| *size >= largest)
+        .collect();
     let mut found = Trials::run(&fresh, &sizes, runs)?;
     let candidates = found.candidates();
     if found.best().is_none() {
@@ -119,9 +132,13 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
         max_pods_per_node: fresh.max_pods_per_node,
         block_size,
         runs: found.pods_per_node.len() as u64,
-        wins: block_size.map_or(0, |size| found.winners().filter(|(_, best)| *best == size).count() as u64),
+        wins: block_size.map_or(0, |size| {
+            found.winners().filter(|(_, best)| *best == size).count() as u64
+        }),
         tipping: block_size.and_then(|size| found.tipping(size)),
-        pool_prefix: pool_addresses.zip(block_size).map(|(addresses, size)| prefix_for(addresses, size)),
+        pool_prefix: pool_addresses
+            .zip(block_size)
+            .map(|(addresses, size)| prefix_for(addresses, size)),
         pool_addresses: pool_addresses.map(Count),
         pools_suffice: pool_addresses.map(|needed| existing >= needed),
         block_limit: block_size.map(|size| blocks_of_full_node(&fresh, size) + 1),
@@ -146,7 +163,9 @@ struct Trial {
 /// The lowest average time of an ADD in each run, among all block sizes: what a slower size is compared with.
 fn quickest_of_each_run(by_size: &[(u8, Vec<Run>)], run_count: usize) -> Vec<Micros> {
     let quickest = |run: usize| by_size.iter().map(|(_, runs)| runs[run].adds.time.mean).min();
-    (0..run_count).map(|run| quickest(run).unwrap_or_default()).collect()
+    (0..run_count)
+        .map(|run| quickest(run).unwrap_or_default())
+        .collect()
 }
 
 impl Trials {
@@ -163,14 +182,24 @@ impl Trials {
             for (run, quickest) in runs.iter().zip(&quickest) {
                 found.extend(drawbacks(scenario, block_size, run, *quickest));
             }
-            trials.push(Trial { block_size, runs, drawbacks: found.into_iter().collect() });
+            trials.push(Trial {
+                block_size,
+                runs,
+                drawbacks: found.into_iter().collect(),
+            });
         }
-        Ok(Self { sizes: trials, pods_per_node })
+        Ok(Self {
+            sizes: trials,
+            pods_per_node,
+        })
     }
 
     fn candidates(&self) -> Vec<Candidate> {
         let candidate = |trial: &Trial| Candidate {
-            row: BlockSizeRow { block_size: trial.block_size, run: Run::of_several(&trial.runs) },
+            row: BlockSizeRow {
+                block_size: trial.block_size,
+                run: Run::of_several(&trial.runs),
+            },
             drawbacks: trial.drawbacks.clone(),
         };
         self.sizes.iter().map(candidate).collect()
@@ -183,7 +212,9 @@ impl Trials {
 
     /// The size without drawbacks that has the lowest total cost; the first among equals.
     fn best(&self) -> Option<u8> {
-        self.sound().min_by_key(|trial| trial.cost()).map(|trial| trial.block_size)
+        self.sound()
+            .min_by_key(|trial| trial.cost())
+            .map(|trial| trial.block_size)
     }
 
     /// The number of pods per node in each run, and the size without drawbacks that cost least in that run.
@@ -196,8 +227,10 @@ impl Trials {
 
     fn tipping(&self, size: u8) -> Option<Tipping> {
         let own = self.sound().find(|trial| trial.block_size == size)?.cost();
-        let second =
-            self.sound().filter(|trial| trial.block_size != size).min_by_key(|trial| trial.cost())?;
+        let second = self
+            .sound()
+            .filter(|trial| trial.block_size != size)
+            .min_by_key(|trial| trial.cost())?;
         let centre = self.pods_per_node.first().copied().unwrap_or_default();
         let others = self.winners().filter(|(_, best)| *best != size);
         let nearest = others.min_by_key(|(pods, _)| (pods.abs_diff(centre), *pods));
@@ -223,7 +256,10 @@ fn cost(run: &Run) -> u64 {
 
 /// The CIDRs of a family's pools from which pods get addresses.
 fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> {
-    scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
+    scenario
+        .pools_for_pods()
+        .map(|pool| pool.cidr)
+        .filter(move |cidr| Family::of(*cidr) == family)
 }
 
 fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {
@@ -235,7 +271,10 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
         (run.blocks.stranded_nodes > 0, Drawback::StrandedNodes),
         (run.blocks.borrowed > 0, Drawback::Borrows),
         (is_slow, Drawback::Slow),
-        (blocks_of_full_node(scenario, block_size) > limit, Drawback::BlockLimit),
+        (
+            blocks_of_full_node(scenario, block_size) > limit,
+            Drawback::BlockLimit,
+        ),
     ]
     .into_iter()
     .filter_map(|(applies, drawback)| applies.then_some(drawback))
@@ -244,7 +283,10 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
 
 /// The same cluster, but with a single pool of the family, which is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
-    let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
+    let prefix = sizes
+        .iter()
+        .map(|size| prefix_for(addresses_needed(scenario, *size), *size))
+        .min();
     let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
     let larger = largest
         .zip(prefix)
@@ -253,7 +295,9 @@ fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenar
     let mut other = scenario.clone();
     other.pools.retain(|pool| Family::of(pool.cidr) != family);
     if let Some(start) = &mut other.start {
-        Arc::make_mut(start).pools.retain(|pool| Family::of(pool.cidr) != family);
+        Arc::make_mut(start)
+            .pools
+            .retain(|pool| Family::of(pool.cidr) != family);
     }
     other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
     other
@@ -266,7 +310,8 @@ fn blocks_of_full_node(scenario: &Scenario, block_size: u8) -> u32 {
 
 /// The number of addresses in a block. Prefix lengths beyond 32 are IPv6.
 fn addresses(block_size: u8) -> u32 {
-    1u32.checked_shl((bits(block_size) - block_size.min(128)).into()).unwrap_or(u32::MAX)
+    1u32.checked_shl((bits(block_size) - block_size.min(128)).into())
+        .unwrap_or(u32::MAX)
 }
 
 /// The prefix length of a single address in a block size's family.

@@ -9,8 +9,13 @@ use crate::scenario::Scenario;
 /// without blocks, and as many pods arrive as the cluster has.
 pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<BlockSizes> {
     let rows = with_each_size(&scenario.afresh(), sizes, runs)?;
-    let row = |(block_size, shown): (u8, Vec<Run>)| BlockSizeRow { block_size, run: Run::of_several(&shown) };
-    Ok(BlockSizes { rows: rows.into_iter().map(row).collect() })
+    let row = |(block_size, shown): (u8, Vec<Run>)| BlockSizeRow {
+        block_size,
+        run: Run::of_several(&shown),
+    };
+    Ok(BlockSizes {
+        rows: rows.into_iter().map(row).collect(),
+    })
 }
 
 /// The runs with each block size.

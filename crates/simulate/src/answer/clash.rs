@@ -39,8 +39,13 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::OldBackup, Self::SharedHandle, Self::FreedByHand, Self::Partition];
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::OldBackup,
+        Self::SharedHandle,
+        Self::FreedByHand,
+        Self::Partition,
+    ];
 }
 
 calipam_model::display_serialized!(Cause);
@@ -102,8 +107,14 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
     for ((cause, _), seen) in jobs.iter().zip(seen) {
         by_cause.entry(*cause).or_default().push(seen);
     }
-    let causes = by_cause.into_iter().map(|(cause, seen)| row(cause, &seen)).collect();
-    Ok(Clashes { check_interval: CHECKS, causes })
+    let causes = by_cause
+        .into_iter()
+        .map(|(cause, seen)| row(cause, &seen))
+        .collect();
+    Ok(Clashes {
+        check_interval: CHECKS,
+        causes,
+    })
 }
 
 fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
@@ -131,11 +142,16 @@ fn observe(scenario: &Scenario) -> Result<Observation> {
     let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
     let at = end - AFTER;
     let first = at - lifetime.min(BEFORE);
-    let world = simulate(scenario, |world| world.plan_checks(first, CHECKS, BTreeSet::new()))?;
+    let world = simulate(scenario, |world| {
+        world.plan_checks(first, CHECKS, BTreeSet::new())
+    })?;
     let checks = &world.measured.borrow().checks;
     // Findings that were there before the cause are not its effects.
-    let before: BTreeSet<&str> =
-        checks.iter().filter(|(seen, _)| *seen <= at).flat_map(|(_, codes)| codes.iter().copied()).collect();
+    let before: BTreeSet<&str> = checks
+        .iter()
+        .filter(|(seen, _)| *seen <= at)
+        .flat_map(|(_, codes)| codes.iter().copied())
+        .collect();
     let mut findings = BTreeMap::new();
     for (seen, codes) in checks.iter().filter(|(seen, _)| *seen > at) {
         for code in codes.iter().filter(|code| !before.contains(**code)) {
@@ -143,9 +159,18 @@ fn observe(scenario: &Scenario) -> Result<Observation> {
         }
     }
     let ledger = world.ledger.borrow();
-    let first_clash = ledger.clashes.iter().map(|clash| clash.at).min().map(|first| first - at);
+    let first_clash = ledger
+        .clashes
+        .iter()
+        .map(|clash| clash.at)
+        .min()
+        .map(|first| first - at);
     let addresses: BTreeSet<_> = ledger.clashes.iter().map(|clash| clash.address).collect();
-    Ok(Observation { clashes: addresses.len() as u64, first_clash, findings })
+    Ok(Observation {
+        clashes: addresses.len() as u64,
+        first_clash,
+        findings,
+    })
 }
 
 fn row(cause: Cause, seen: &[Observation]) -> CauseRow {

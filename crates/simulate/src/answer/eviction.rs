@@ -41,7 +41,11 @@ const STEP: Micros = Micros::from_mins(10);
 pub fn evict(scenario: &Scenario, eviction: &Eviction) -> Result<Evicted> {
     let mut result = None;
     // Nothing else happens during the eviction.
-    let scenario = Scenario { duration: Some(STEP), grace: None, ..scenario.clone() };
+    let scenario = Scenario {
+        duration: Some(STEP),
+        grace: None,
+        ..scenario.clone()
+    };
     let world = simulate(&scenario, |world| result = Some(world.begin_eviction(eviction)))?;
     loop {
         if let Some(evicted) = result.as_ref().and_then(|result| result.get()) {

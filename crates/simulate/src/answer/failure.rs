@@ -46,14 +46,30 @@ const MOMENTS: u64 = 240;
 
 /// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
 pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
-    let with = Scenario { grace: Some(scenario.grace.unwrap_or(GRACE)), ..scenario.clone() };
+    let with = Scenario {
+        grace: Some(scenario.grace.unwrap_or(GRACE)),
+        ..scenario.clone()
+    };
     // The runs with and without the collector have the same duration.
-    let with = Scenario { duration: Some(with.end()), ..with };
-    let without = Scenario { grace: None, ..with.clone() };
-    let jobs: Vec<Scenario> = [with, without].iter().flat_map(|scenario| variants(scenario, runs)).collect();
+    let with = Scenario {
+        duration: Some(with.end()),
+        ..with
+    };
+    let without = Scenario {
+        grace: None,
+        ..with.clone()
+    };
+    let jobs: Vec<Scenario> = [with, without]
+        .iter()
+        .flat_map(|scenario| variants(scenario, runs))
+        .collect();
     let seen = in_parallel(&jobs, course)?;
     let (with, without) = seen.split_at(seen.len() / 2);
-    let node = scenario.event.as_ref().and_then(|planned| planned.what.node()).unwrap_or_default();
+    let node = scenario
+        .event
+        .as_ref()
+        .and_then(|planned| planned.what.node())
+        .unwrap_or_default();
     let one = |(with, without): (&Course, &Course)| Failure {
         node: node.to_owned(),
         held: with.points.first().map_or(0, |point| point.held),
@@ -67,7 +83,11 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
 }
 
 fn course(scenario: &Scenario) -> Result<Course> {
-    let failed = scenario.event.as_ref().map(|planned| planned.at).unwrap_or_default();
+    let failed = scenario
+        .event
+        .as_ref()
+        .map(|planned| planned.at)
+        .unwrap_or_default();
     // The first sample is taken right after the failure, since events at the same time keep their order.
     let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;
     let points = world.measured.borrow().points.clone();
@@ -82,7 +102,10 @@ fn course(scenario: &Scenario) -> Result<Course> {
 
 /// The time from which a condition holds to the end.
 fn since(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
-    let first = points.iter().rposition(|point| !holds(point)).map_or(0, |last| last + 1);
+    let first = points
+        .iter()
+        .rposition(|point| !holds(point))
+        .map_or(0, |last| last + 1);
     points.get(first).map(|point| point.after)
 }
 
@@ -97,6 +120,8 @@ impl AtRank for Vec<Point> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let count = all.iter().map(|points| points.len()).min().unwrap_or(0);
         let at = |place: usize| all.iter().map(|points| &points[place]).collect::<Vec<_>>();
-        (0..count).map(|place| Point::at_rank(&at(place), permille)).collect()
+        (0..count)
+            .map(|place| Point::at_rank(&at(place), permille))
+            .collect()
     }
 }

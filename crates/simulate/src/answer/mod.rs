@@ -165,7 +165,8 @@ pub struct BlockSizes {
 
 /// A percentage, rounded to two decimal places.
 pub(crate) fn percent(part: u64, of: u64) -> f64 {
-    let hundredths =
-        (u128::from(part) * 10_000 + u128::from(of) / 2).checked_div(u128::from(of)).unwrap_or(0);
+    let hundredths = (u128::from(part) * 10_000 + u128::from(of) / 2)
+        .checked_div(u128::from(of))
+        .unwrap_or(0);
     hundredths as f64 / 100.0
 }

@@ -22,7 +22,11 @@ pub(super) fn median(mut found: Vec<Micros>) -> Option<Micros> {
 pub(super) fn of_several<T: AtRank>(shown: &[T]) -> (T, Option<Box<Range<T>>>) {
     let all: Vec<&T> = shown.iter().collect();
     let [lowest, median, highest] = [0, 500, 1_000].map(|permille| T::at_rank(&all, permille));
-    let range = Range { runs: all.len() as u64, lowest, highest };
+    let range = Range {
+        runs: all.len() as u64,
+        lowest,
+        highest,
+    };
     (median, (all.len() > 1).then(|| Box::new(range)))
 }
 
@@ -91,10 +95,16 @@ impl AtRank for BTreeMap<String, u64> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let names: BTreeSet<&String> = all.iter().flat_map(|one| one.keys()).collect();
         let count = |name: &String| {
-            let counts: Vec<u64> = all.iter().map(|one| one.get(name).copied().unwrap_or(0)).collect();
+            let counts: Vec<u64> = all
+                .iter()
+                .map(|one| one.get(name).copied().unwrap_or(0))
+                .collect();
             u64::at_rank(&counts.iter().collect::<Vec<_>>(), permille)
         };
-        names.into_iter().map(|name| (name.clone(), count(name))).collect()
+        names
+            .into_iter()
+            .map(|name| (name.clone(), count(name)))
+            .collect()
     }
 }
 

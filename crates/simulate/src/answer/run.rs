@@ -63,7 +63,10 @@ impl World {
             adds: adds(&measured),
             deleted: measured.deleted,
             datastore_requests: self.server.requests.get(),
-            blocks: BlockUse { stranded_nodes: stranded.len() as u64, ..self.block_use() },
+            blocks: BlockUse {
+                stranded_nodes: stranded.len() as u64,
+                ..self.block_use()
+            },
             clashes: self.ledger.borrow().clashes.len() as u64,
             range: None,
         }
@@ -130,14 +133,23 @@ fn times(found: impl Iterator<Item = u32>) -> Times {
     let sum: u64 = found.iter().copied().map(u64::from).sum();
     let at = |permille: usize| Micros(rank(&found, permille).unwrap_or(0).into());
     let mean = Micros(sum.checked_div(count).unwrap_or(0));
-    Times { count, mean, median: at(500), p90: at(900), p99: at(990), worst: at(1_000) }
+    Times {
+        count,
+        mean,
+        median: at(500),
+        p90: at(900),
+        p99: at(990),
+        worst: at(1_000),
+    }
 }
 
 fn requests<'a>(found: impl Iterator<Item = &'a Timed>) -> Requests {
     let mut found: Vec<u16> = found.map(|add| add.requests).collect();
     found.sort_unstable();
     let sum: u64 = found.iter().copied().map(u64::from).sum();
-    let hundredths = (sum * 100 + found.len() as u64 / 2).checked_div(found.len() as u64).unwrap_or(0);
+    let hundredths = (sum * 100 + found.len() as u64 / 2)
+        .checked_div(found.len() as u64)
+        .unwrap_or(0);
     Requests {
         mean: hundredths as f64 / 100.0,
         median: rank(&found, 500).unwrap_or(0).into(),
@@ -152,7 +164,10 @@ mod tests {
     #[test]
     fn ranks_of_few_and_many() {
         let found = times((1..=200).rev());
-        assert_eq!((found.median, found.p99, found.worst), (Micros(100), Micros(198), Micros(200)));
+        assert_eq!(
+            (found.median, found.p99, found.worst),
+            (Micros(100), Micros(198), Micros(200))
+        );
         assert_eq!((found.count, found.mean), (200, Micros(100)));
         assert_eq!(times([7].into_iter()).p99, Micros(7));
         assert_eq!(times(std::iter::empty()), Times::default());

@@ -11,18 +11,25 @@ pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale> {
     let before = scenario.node_count().max(1);
     let sized = |count: &u32| Scenario {
         nodes: *count,
-        arrival: scenario.arrival.map(|rate| rate.times((*count).into(), before.into())),
+        arrival: scenario
+            .arrival
+            .map(|rate| rate.times((*count).into(), before.into())),
         ..scenario.clone()
     };
     let scenarios: Vec<Scenario> = nodes.iter().map(sized).collect();
-    Ok(Scale { rows: run_each(&scenarios, runs)? })
+    Ok(Scale {
+        rows: run_each(&scenarios, runs)?,
+    })
 }
 
 /// Numbers of nodes from small to `most`: 10, 50, 100, 500 and so on.
 pub fn sizes_up_to(most: u32) -> Vec<u32> {
     let steps = (0..).flat_map(|exponent| [1u64, 5].map(|first| first * 10u64.pow(exponent)));
-    let mut sizes: Vec<u32> =
-        steps.skip(2).take_while(|size| *size < u64::from(most)).map(|size| size as u32).collect();
+    let mut sizes: Vec<u32> = steps
+        .skip(2)
+        .take_while(|size| *size < u64::from(most))
+        .map(|size| size as u32)
+        .collect();
     sizes.push(most);
     sizes
 }

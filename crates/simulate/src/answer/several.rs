@@ -20,13 +20,19 @@ pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run> {
 
 /// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before the first run.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>> {
-    Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
+    Ok(run_all(scenarios, runs)?
+        .iter()
+        .map(|shown| Run::of_several(shown))
+        .collect())
 }
 
 /// Runs each scenario `runs` times, and returns its runs in the order of [`variants`].
 pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>> {
     scenarios.iter().try_for_each(Scenario::check)?;
-    let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs)).collect();
+    let jobs: Vec<Scenario> = scenarios
+        .iter()
+        .flat_map(|scenario| variants(scenario, runs))
+        .collect();
     let shown: Vec<Run> = in_parallel(&jobs, run)?;
     Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
 }
@@ -56,8 +62,16 @@ pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
         let most = i64::from(scenario.max_pods_per_node.max(1));
         Scenario {
             seed: scenario.seed.wrapping_add(number),
-            pods_per_node: if may_vary { varied.clamp(1, most) as u32 } else { scenario.pods_per_node },
-            pod_spread: if number == 0 { scenario.pod_spread } else { scenario.pod_spread.max(SPREAD) },
+            pods_per_node: if may_vary {
+                varied.clamp(1, most) as u32
+            } else {
+                scenario.pods_per_node
+            },
+            pod_spread: if number == 0 {
+                scenario.pod_spread
+            } else {
+                scenario.pod_spread.max(SPREAD)
+            },
             ..scenario.clone()
         }
     };
@@ -84,7 +98,10 @@ mod tests {
     fn each_number_has_its_own_median_and_range() {
         let run = |pods: u64, seconds: u64| Run {
             pods,
-            adds: Adds { reasons: BTreeMap::from([(format!("{pods}"), pods)]), ..Adds::default() },
+            adds: Adds {
+                reasons: BTreeMap::from([(format!("{pods}"), pods)]),
+                ..Adds::default()
+            },
             simulated: Micros::from_secs(seconds),
             ..Run::default()
         };
@@ -100,13 +117,26 @@ mod tests {
 
     #[test]
     fn variants_are_around_the_scenario() {
-        let scenario = Scenario { pods_per_node: 50, ..Scenario::default() };
-        let pods: Vec<u32> = variants(&scenario, 5).iter().map(|one| one.pods_per_node).collect();
+        let scenario = Scenario {
+            pods_per_node: 50,
+            ..Scenario::default()
+        };
+        let pods: Vec<u32> = variants(&scenario, 5)
+            .iter()
+            .map(|one| one.pods_per_node)
+            .collect();
         assert_eq!(pods, [50, 47, 53, 44, 56]);
         assert_eq!(variants(&scenario, 1)[0], scenario);
         let seeds: Vec<u64> = variants(&scenario, 3).iter().map(|one| one.seed).collect();
         assert_eq!(seeds, [1, 2, 3]);
-        let full = Scenario { max_pods_per_node: 50, ..scenario };
-        assert!(variants(&full, 5).iter().all(|one| one.check() != Ok(()) || one.pods_per_node <= 50));
+        let full = Scenario {
+            max_pods_per_node: 50,
+            ..scenario
+        };
+        assert!(
+            variants(&full, 5)
+                .iter()
+                .all(|one| one.check() != Ok(()) || one.pods_per_node <= 50)
+        );
     }
 }

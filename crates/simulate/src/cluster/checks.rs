@@ -21,8 +21,11 @@ impl World {
         let world = Rc::clone(self);
         self.engine.at(at, move || {
             let report = check(&world.snapshot(), &Options::default());
-            let found: Findings =
-                report.findings.iter().map(|finding| (finding.code, finding.subject.to_string())).collect();
+            let found: Findings = report
+                .findings
+                .iter()
+                .map(|finding| (finding.code, finding.subject.to_string()))
+                .collect();
             let confirmed: BTreeSet<&'static str> =
                 found.intersection(&before).map(|(code, _)| code.name()).collect();
             world.measured.borrow_mut().checks.push((at, confirmed));

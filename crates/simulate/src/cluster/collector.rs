@@ -60,7 +60,12 @@ impl World {
     pub(super) fn plan_collector(self: &Rc<Self>) {
         let Some(grace) = self.scenario.grace else { return };
         let allocator = Allocator::new(Client::for_controllers(&self.server));
-        let state = State { world: Rc::clone(self), grace, allocator, empty_since: BTreeMap::new() };
+        let state = State {
+            world: Rc::clone(self),
+            grace,
+            allocator,
+            empty_since: BTreeMap::new(),
+        };
         self.engine.spawn(run(state));
     }
 
@@ -97,7 +102,10 @@ impl State {
     async fn collect(&mut self) -> bool {
         let found = self.find();
         let world = &self.world;
-        world.engine.sleep(world.server.draw(world.server.costs.read)).await;
+        world
+            .engine
+            .sleep(world.server.draw(world.server.costs.read))
+            .await;
 
         let mut is_done = true;
         for batch in self.confirmed(found.leaks).await.chunks(BATCH) {
@@ -111,7 +119,11 @@ impl State {
             let _ = self.allocator.release_affinity(block, &node, InUse::Refuse).await;
         }
         for node in found.nodes {
-            match self.allocator.release_host_affinities(AffinityType::Host, &node, InUse::Refuse).await {
+            match self
+                .allocator
+                .release_host_affinities(AffinityType::Host, &node, InUse::Refuse)
+                .await
+            {
                 Ok(()) | Err(Error::NoAffinity(_)) => {}
                 Err(_) => is_done = false,
             }
@@ -122,7 +134,12 @@ impl State {
     /// Confirms leaks, and returns requests to release them. Does not read pods whose node is no longer in the cluster.
     async fn confirmed(&self, leaks: Vec<Leak>) -> Vec<Release> {
         let mut confirmed = Vec::new();
-        for Leak { pod, release, has_node } in leaks {
+        for Leak {
+            pod,
+            release,
+            has_node,
+        } in leaks
+        {
             if has_node && self.world.server.kind == DatastoreKind::Kubernetes {
                 self.allocator.store().look_up().await;
             }
@@ -137,11 +154,19 @@ impl State {
     /// client has also freed these addresses.
     async fn free_cooled(&self, block: IpNet) {
         let store = self.allocator.store();
-        let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else { return };
-        let Some(entry) = found.into_iter().flatten().next() else { return };
+        let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else {
+            return;
+        };
+        let Some(entry) = found.into_iter().flatten().next() else {
+            return;
+        };
         if let Record::Block(block) = &entry.record {
-            let block = block.without_cooled(store.now(), self.world.cooldown()).into_owned();
-            let _ = store.update(&Record::Block(Arc::new(block)), &entry.revision).await;
+            let block = block
+                .without_cooled(store.now(), self.world.cooldown())
+                .into_owned();
+            let _ = store
+                .update(&Record::Block(Arc::new(block)), &entry.revision)
+                .await;
         }
     }
 
@@ -150,8 +175,11 @@ impl State {
         let pods = world.pods.borrow();
         let nodes = world.nodes.borrow();
         let data = world.server.data();
-        let present: BTreeSet<&str> =
-            nodes.all().filter(|(_, node)| node.is_in_cluster).map(|(_, node)| &*node.name).collect();
+        let present: BTreeSet<&str> = nodes
+            .all()
+            .filter(|(_, node)| node.is_in_cluster)
+            .map(|(_, node)| &*node.name)
+            .collect();
 
         let mut found = Garbage::default();
         let mut nodes_in_use: BTreeSet<String> = BTreeSet::new();
@@ -159,7 +187,10 @@ impl State {
         let now = world.engine.now().timestamp();
         let cooldown = world.cooldown();
         for block in data.blocks() {
-            if block.has_cooling() && block.allocations().any(|held| held.attribute.has_cooled(now, cooldown))
+            if block.has_cooling()
+                && block
+                    .allocations()
+                    .any(|held| held.attribute.has_cooled(now, cooldown))
             {
                 found.cooled.push(block.cidr());
             }
@@ -167,8 +198,14 @@ impl State {
                 blocks_of.entry(host).or_default().push(block);
             }
             for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {
-                let Some(id) = pods.of_record(&held.attribute) else { continue };
-                let node = held.attribute.get("node").map(|node| node.to_string()).unwrap_or_default();
+                let Some(id) = pods.of_record(&held.attribute) else {
+                    continue;
+                };
+                let node = held
+                    .attribute
+                    .get("node")
+                    .map(|node| node.to_string())
+                    .unwrap_or_default();
                 if !pods.is_leaked(id, held.address) {
                     nodes_in_use.insert(node);
                     continue;
@@ -182,12 +219,20 @@ impl State {
                     handle: held.attribute.handle().map(|handle| handle.to_string()),
                     sequence: Some(held.sequence),
                 };
-                found.leaks.push(Leak { pod: id, release, has_node });
+                found.leaks.push(Leak {
+                    pod: id,
+                    release,
+                    has_node,
+                });
             }
         }
 
         let is_gone = |node: &&&str| !present.contains(**node) && !nodes_in_use.contains(**node);
-        found.nodes = blocks_of.keys().filter(is_gone).map(|node| (*node).to_owned()).collect();
+        found.nodes = blocks_of
+            .keys()
+            .filter(is_gone)
+            .map(|node| (*node).to_owned())
+            .collect();
         blocks_of.retain(|node, _| present.contains(node));
         found.blocks = self.find_unneeded(&blocks_of);
         found
@@ -237,7 +282,14 @@ mod tests {
         change(&mut scenario);
         let world = World::new(&Arc::new(scenario)).unwrap();
         world.engine.run_until(Micros::from_mins(6));
-        assert!(world.pods_of(0).into_iter().filter(|pod| world.delete(*pod)).count() >= 8);
+        assert!(
+            world
+                .pods_of(0)
+                .into_iter()
+                .filter(|pod| world.delete(*pod))
+                .count()
+                >= 8
+        );
         world
     }
 
@@ -256,7 +308,10 @@ mod tests {
         let (data, pods) = (world.server.data(), world.pods.borrow());
         data.blocks()
             .flat_map(|block| block.allocations())
-            .filter(|held| pods.of_record(&held.attribute).is_some_and(|id| pods.is_leaked(id, held.address)))
+            .filter(|held| {
+                pods.of_record(&held.attribute)
+                    .is_some_and(|id| pods.is_leaked(id, held.address))
+            })
             .count()
     }
 
@@ -267,12 +322,17 @@ mod tests {
             let world = world(|scenario| {
                 scenario.datastore = kind;
                 scenario.latency = "controllers-qps=1,controllers-burst=1".into();
-                scenario.event = Some(Planned { at: restored, what: Event::RestoreBackup });
+                scenario.event = Some(Planned {
+                    at: restored,
+                    what: Event::RestoreBackup,
+                });
             });
             world.engine.run_until(restored + Micros::from_millis(1));
             assert!(leaked(&world) >= 8, "{}: pods that had left", leaked(&world));
             while leaked(&world) > 0 {
-                world.engine.run_until(world.engine.now() + Micros::from_millis(100));
+                world
+                    .engine
+                    .run_until(world.engine.now() + Micros::from_millis(100));
             }
             world.engine.now()
         };

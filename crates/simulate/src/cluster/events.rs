@@ -22,7 +22,9 @@ const LATE: Micros = Micros::from_secs(30);
 impl World {
     /// Plans the event of the scenario.
     pub(super) fn plan_event(self: &Rc<Self>) {
-        let Some(planned) = self.scenario.event.clone() else { return };
+        let Some(planned) = self.scenario.event.clone() else {
+            return;
+        };
         if planned.what == Event::RestoreBackup {
             return self.plan_restore(planned.at);
         }
@@ -32,7 +34,10 @@ impl World {
 
     fn happen(self: &Rc<Self>, event: &Event) {
         // `Scenario::check` refuses an unknown node.
-        let node = event.node().and_then(|name| self.scenario.node_index(name)).unwrap_or_default();
+        let node = event
+            .node()
+            .and_then(|name| self.scenario.node_index(name))
+            .unwrap_or_default();
         match event {
             Event::FailNode(_) => self.fail(node, Failure::Stopped),
             Event::PartitionNode(_) => self.fail(node, Failure::CutOff),
@@ -52,7 +57,12 @@ impl World {
         let world = Rc::clone(self);
         self.engine.at(at - BACKUP, move || {
             let backup = world.server.data().clone();
-            let endpoints: Vec<bool> = world.pods.borrow().all().map(|(_, pod)| pod.has_endpoint).collect();
+            let endpoints: Vec<bool> = world
+                .pods
+                .borrow()
+                .all()
+                .map(|(_, pod)| pod.has_endpoint)
+                .collect();
             let restored = Rc::clone(&world);
             world.engine.at(at, move || {
                 *restored.server.data_mut() = backup;
@@ -67,8 +77,13 @@ impl World {
 
     /// Picks some running pods.
     fn pick(&self) -> Vec<u32> {
-        let mut running: Vec<u32> =
-            self.pods.borrow().all().filter(|(_, pod)| pod.runs).map(|(id, _)| id).collect();
+        let mut running: Vec<u32> = self
+            .pods
+            .borrow()
+            .all()
+            .filter(|(_, pod)| pod.runs)
+            .map(|(id, _)| id)
+            .collect();
         let count = running.len().min(PODS as usize);
         let mut pick = || running.swap_remove(self.random_below(running.len() as u64) as usize);
         (0..count).map(|_| pick()).collect()
@@ -79,7 +94,9 @@ impl World {
     fn share_handles(self: &Rc<Self>) {
         for number in 0..PODS {
             let handle: Rc<str> = format!("default.web-{number}").into();
-            let Some(old) = self.start_somewhere(&handle) else { return };
+            let Some(old) = self.start_somewhere(&handle) else {
+                return;
+            };
             let world = Rc::clone(self);
             self.engine.at(self.engine.now() + MOVED, move || {
                 if world.start_somewhere(&handle).is_some() {

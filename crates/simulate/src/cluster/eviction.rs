@@ -17,7 +17,8 @@ impl World {
         let world = Rc::clone(self);
         let eviction = eviction.clone();
         let set = Rc::clone(&result);
-        self.engine.spawn(async move { set.set(Some(evict(&world, &eviction).await)) });
+        self.engine
+            .spawn(async move { set.set(Some(evict(&world, &eviction).await)) });
         result
     }
 
@@ -25,7 +26,10 @@ impl World {
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
         let pods = self.pods.borrow();
         let is_evicted = |pod: &Pod| pod.runs && pod.addresses.iter().any(|a| eviction.addresses.contains(a));
-        pods.all().filter(|(_, pod)| is_evicted(pod)).map(|(id, _)| id).collect()
+        pods.all()
+            .filter(|(_, pod)| is_evicted(pod))
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// The time from a pod's getting addresses until it is ready: one of the given times, at random.
@@ -37,7 +41,10 @@ impl World {
 
 async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
     let pods = world.evicted(eviction);
-    let mut evicted = Evicted { pods: pods.len(), ..Evicted::default() };
+    let mut evicted = Evicted {
+        pods: pods.len(),
+        ..Evicted::default()
+    };
     for batch in pods.chunks(eviction.batch.max(1)) {
         if evicted.moved > 0 {
             world.engine.sleep(eviction.pause).await;
@@ -49,7 +56,13 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         // Pods that no node has room for are not in the list of pods yet.
         let until = world.engine.now() + eviction.patience;
         let started = || -> Vec<Micros> {
-            world.pods.borrow().since(before).iter().filter_map(|pod| pod.started).collect()
+            world
+                .pods
+                .borrow()
+                .since(before)
+                .iter()
+                .filter_map(|pod| pod.started)
+                .collect()
         };
         while started().len() < gone.len() && world.engine.now() < until {
             world.engine.sleep(POLL).await;
@@ -61,7 +74,9 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
             evicted.took = world.engine.now();
             break;
         }
-        let ready = started.into_iter().map(|started| started + world.time_until_ready(eviction));
+        let ready = started
+            .into_iter()
+            .map(|started| started + world.time_until_ready(eviction));
         evicted.took = ready.max().unwrap_or_default().max(world.engine.now());
         world.engine.sleep(evicted.took - world.engine.now()).await;
     }

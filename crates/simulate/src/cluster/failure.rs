@@ -51,7 +51,10 @@ impl World {
         let duration = self.scenario.end() - begin;
         for moment in 0..=count {
             let world = Rc::clone(self);
-            self.engine.at(begin + Micros(duration.0 / count * moment), move || world.take_sample());
+            self.engine
+                .at(begin + Micros(duration.0 / count * moment), move || {
+                    world.take_sample()
+                });
         }
     }
 
@@ -90,7 +93,8 @@ impl World {
 
         let later = |after: Micros, what: fn(&Rc<Self>, u32)| {
             let world = Rc::clone(self);
-            self.engine.at(self.engine.now() + after, move || what(&world, node));
+            self.engine
+                .at(self.engine.now() + after, move || what(&world, node));
         };
         later(DETECTION, |world, node| world.nodes.borrow_mut().close(node));
         later(DETECTION + EVICTION, Self::evict);
@@ -138,7 +142,11 @@ impl World {
                 .filter(|held| held.attribute.get("node").is_some_and(|name| name == *node));
             allocations.extend(of_node.map(|held| (block.cidr(), held.ordinal, held.sequence)));
         }
-        self.measured.borrow_mut().held =
-            Some(HeldByFailed { node, failed_at: self.engine.now(), allocations, blocks });
+        self.measured.borrow_mut().held = Some(HeldByFailed {
+            node,
+            failed_at: self.engine.now(),
+            allocations,
+            blocks,
+        });
     }
 }

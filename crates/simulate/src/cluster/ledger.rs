@@ -50,7 +50,13 @@ mod tests {
         ledger.take(address, 2, Micros(2));
         assert!(ledger.clashes.is_empty());
         ledger.take(address, 3, Micros(3));
-        assert_eq!(ledger.clashes, [Clash { address, at: Micros(3) }]);
+        assert_eq!(
+            ledger.clashes,
+            [Clash {
+                address,
+                at: Micros(3)
+            }]
+        );
         // The first user leaves, while the second one still uses the address.
         ledger.leave(address, 2);
         ledger.take(address, 4, Micros(4));

@@ -62,7 +62,11 @@ impl World {
         let engine = Engine::default();
         let costs = scenario.costs()?;
         let server = Server::new(&engine, scenario.datastore, costs, data(scenario), scenario.seed);
-        let has = |family: Family| scenario.pools_for_pods().any(|pool| Family::of(pool.cidr) == family);
+        let has = |family: Family| {
+            scenario
+                .pools_for_pods()
+                .any(|pool| Family::of(pool.cidr) == family)
+        };
         let world = Rc::new(Self {
             nodes: RefCell::new(Nodes::new(&engine, scenario)),
             pods: RefCell::default(),
@@ -127,9 +131,18 @@ fn data(scenario: &Scenario) -> Data {
         data.nodes.insert(node.name.clone(), node);
     }
     if let Some(start) = start {
-        start.blocks.iter().for_each(|block| data.preload(Record::Block(Arc::clone(block))));
-        start.affinities.iter().for_each(|found| data.preload(Record::Affinity(found.clone())));
-        start.handles.iter().for_each(|found| data.preload(Record::Handle(found.clone())));
+        start
+            .blocks
+            .iter()
+            .for_each(|block| data.preload(Record::Block(Arc::clone(block))));
+        start
+            .affinities
+            .iter()
+            .for_each(|found| data.preload(Record::Affinity(found.clone())));
+        start
+            .handles
+            .iter()
+            .for_each(|found| data.preload(Record::Handle(found.clone())));
     }
     data
 }

@@ -85,11 +85,19 @@ impl Nodes {
 
     /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer pods for its weight.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
-        let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
+        let mut draw = || {
+            self.open
+                .get(random.below(self.open.len() as u64) as usize)
+                .copied()
+        };
         let first = draw()?;
         let second = draw()?;
         let load = |one: u32, other: u32| self.get(one).pods.len() as u64 * u64::from(self.get(other).weight);
-        Some(if load(second, first) < load(first, second) { second } else { first })
+        Some(if load(second, first) < load(first, second) {
+            second
+        } else {
+            first
+        })
     }
 
     pub(crate) fn forget_notes(&mut self) {
@@ -150,12 +158,21 @@ impl Nodes {
 
 /// A node's record in the datastore.
 pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
-    if let Some(node) = scenario.start.as_ref().and_then(|start| start.nodes.get(index as usize)) {
+    if let Some(node) = scenario
+        .start
+        .as_ref()
+        .and_then(|start| start.nodes.get(index as usize))
+    {
         return node.clone();
     }
     let name = scenario.node_name(index);
     let labels = [("kubernetes.io/hostname".to_owned(), name.clone())];
-    Node { kubernetes_name: Some(name.clone()), name, labels: labels.into(), ..Node::default() }
+    Node {
+        kubernetes_name: Some(name.clone()),
+        name,
+        labels: labels.into(),
+        ..Node::default()
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +182,11 @@ mod tests {
     #[test]
     fn pods_of_nodes_spread_as_in_the_scenario() {
         let pods = |pod_spread| -> (usize, usize) {
-            let scenario = Scenario { nodes: 50, pod_spread, ..Scenario::default() };
+            let scenario = Scenario {
+                nodes: 50,
+                pod_spread,
+                ..Scenario::default()
+            };
             let mut nodes = Nodes::new(&Engine::default(), &scenario);
             let mut random = Random::new(1, 0);
             for pod in 0..50 * 40 {
@@ -177,12 +198,19 @@ mod tests {
         };
         let ((least, most), (fewest, many)) = (pods(0), pods(20));
         assert!(least >= 37 && most <= 42, "{least} {most}");
-        assert!((29..=35).contains(&fewest) && (45..=51).contains(&many), "{fewest} {many}");
+        assert!(
+            (29..=35).contains(&fewest) && (45..=51).contains(&many),
+            "{fewest} {many}"
+        );
     }
 
     #[test]
     fn full_and_closed_nodes_take_no_pods() {
-        let scenario = Scenario { nodes: 3, max_pods_per_node: 2, ..Scenario::default() };
+        let scenario = Scenario {
+            nodes: 3,
+            max_pods_per_node: 2,
+            ..Scenario::default()
+        };
         let mut nodes = Nodes::new(&Engine::default(), &scenario);
         let mut random = Random::new(1, 0);
         nodes.close(1);

@@ -42,16 +42,28 @@ impl<'w> Call<'w> {
         let costs = &world.server.costs;
         let (node, lock, notes, is_labelled) = {
             let node = node(world, id);
-            (node.name.to_string(), node.lock.clone(), Arc::clone(&node.notes), Rc::clone(&node.is_labelled))
+            (
+                node.name.to_string(),
+                node.lock.clone(),
+                Arc::clone(&node.notes),
+                Rc::clone(&node.is_labelled),
+            )
         };
         // The process checks for labels when it starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
-        world.engine.sleep(world.server.draw(costs.start) + world.server.draw(costs.connect)).await;
+        world
+            .engine
+            .sleep(world.server.draw(costs.start) + world.server.draw(costs.connect))
+            .await;
         let handle = world.pods.borrow().get(id).handle(id);
         Self {
             world,
             id,
-            container: Container { node, handle, machine: None },
+            container: Container {
+                node,
+                handle,
+                machine: None,
+            },
             allocator: Allocator::new(client).with_notes(notes),
             lock,
             is_labelled,
@@ -61,7 +73,10 @@ impl<'w> Call<'w> {
     }
 
     fn plugin(&self) -> Plugin<'_, Client, Self> {
-        Plugin { allocator: &self.allocator, host: self }
+        Plugin {
+            allocator: &self.allocator,
+            host: self,
+        }
     }
 
     fn client(&self) -> &Client {
@@ -77,7 +92,10 @@ impl<'w> Call<'w> {
         let nanos = self.world.engine.now().timestamp().as_nanosecond();
         [
             ("node", self.container.node.clone()),
-            ("timestamp", format_go_utc(i64::try_from(nanos).unwrap_or_default())),
+            (
+                "timestamp",
+                format_go_utc(i64::try_from(nanos).unwrap_or_default()),
+            ),
             ("pod", Pod::name(self.id)),
             ("namespace", NAMESPACE.to_owned()),
         ]

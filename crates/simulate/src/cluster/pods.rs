@@ -82,7 +82,9 @@ impl Pods {
     /// The pod that an owner record in a block names; `None` for other owners.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
-            && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
+            && let Some(id) = record
+                .handle()
+                .and_then(|handle| self.adopted.get(handle.to_string().as_str()))
         {
             return Some(*id);
         }
@@ -99,13 +101,19 @@ impl Pods {
             return false;
         }
         let Some(handle) = &pod.handle else { return true };
-        !self.all.iter().any(|other| other.is_in_api && other.handle.as_ref() == Some(handle))
+        !self
+            .all
+            .iter()
+            .any(|other| other.is_in_api && other.handle.as_ref() == Some(handle))
     }
 
     /// Adds a pod that waits for addresses.
     pub(super) fn add(&mut self, node: u32, handle: Option<Rc<str>>, now: Micros) -> u32 {
         self.waiting += 1;
-        self.all.push(Pod { handle, ..Pod::new(node, now) });
+        self.all.push(Pod {
+            handle,
+            ..Pod::new(node, now)
+        });
         self.all.len() as u32 - 1
     }
 
@@ -171,12 +179,18 @@ impl Pods {
 
 impl Pod {
     fn new(node: u32, now: Micros) -> Self {
-        Self { node, created: now, is_in_api: true, ..Self::default() }
+        Self {
+            node,
+            created: now,
+            is_in_api: true,
+            ..Self::default()
+        }
     }
 
     /// The time from the pod's creation until it had addresses, in microseconds.
     pub(crate) fn time_to_address(&self) -> Option<u32> {
-        self.started.map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
+        self.started
+            .map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn name(id: u32) -> String {
@@ -188,7 +202,10 @@ impl Pod {
         let mut digits = String::with_capacity(64);
         for part in 0..4u64 {
             let number = (u64::from(id) << 32 | u64::from(self.attempt)) * 4 + part;
-            digits.push_str(&format!("{:016x}", scatter(number.wrapping_add(0x9e37_79b9_7f4a_7c15))));
+            digits.push_str(&format!(
+                "{:016x}",
+                scatter(number.wrapping_add(0x9e37_79b9_7f4a_7c15))
+            ));
         }
         digits
     }

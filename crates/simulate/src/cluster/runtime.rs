@@ -18,9 +18,13 @@ const CALL: Micros = Micros::from_secs(220);
 impl World {
     /// Takes over the running pods of the cluster with which the scenario begins.
     pub(super) fn adopt_running_pods(self: &Rc<Self>) {
-        let Some(start) = self.scenario.start.clone() else { return };
+        let Some(start) = self.scenario.start.clone() else {
+            return;
+        };
         for found in &start.pods {
-            let Some(node) = self.scenario.node_index(&found.node) else { continue };
+            let Some(node) = self.scenario.node_index(&found.node) else {
+                continue;
+            };
             let handle: Rc<str> = found.handle.as_str().into();
             let id = self.make(node, Some(Rc::clone(&handle)));
             self.pods.borrow_mut().adopted.insert(handle, id);
@@ -71,7 +75,9 @@ impl World {
 
     /// Plans the end of a pod's life, after which another pod replaces it.
     fn plan_leaving(self: &Rc<Self>, id: u32) {
-        let Some(lifetime) = self.scenario.lifetime else { return };
+        let Some(lifetime) = self.scenario.lifetime else {
+            return;
+        };
         let age = self.random.borrow_mut().around(lifetime, 900);
         let world = Rc::clone(self);
         self.engine.at(self.engine.now() + age, move || {

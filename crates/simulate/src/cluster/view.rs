@@ -21,7 +21,9 @@ impl World {
         snapshot.mark_read([Source::Pods, Source::Handles]);
         let data = self.server.data();
         snapshot.handles = data.handles().map(|found| versioned(found.clone())).collect();
-        snapshot.handles.sort_by_cached_key(|handle| handle.value.id().to_string());
+        snapshot
+            .handles
+            .sort_by_cached_key(|handle| handle.value.id().to_string());
         let is_etcd = self.server.kind == DatastoreKind::Etcd;
         if is_etcd {
             snapshot.mark_read([Source::Endpoints]);
@@ -54,19 +56,29 @@ impl World {
         snapshot.mark_read(ALLOCATION_SOURCES);
         let block = |block: &std::sync::Arc<Block>| {
             let content = BlockContent::Sound(Box::new(Block::clone(block)));
-            versioned(StoredBlock { key: block.cidr(), content })
+            versioned(StoredBlock {
+                key: block.cidr(),
+                content,
+            })
         };
         snapshot.blocks = data.blocks().map(block).collect();
         snapshot.affinities = data.affinities().map(|found| versioned(found.clone())).collect();
         snapshot.pools = data.pools.iter().map(|pool| versioned(pool.clone())).collect();
-        snapshot.reservations = data.reservations.iter().map(|found| versioned(found.clone())).collect();
+        snapshot.reservations = data
+            .reservations
+            .iter()
+            .map(|found| versioned(found.clone()))
+            .collect();
         snapshot.nodes = data.nodes.values().map(|node| versioned(node.clone())).collect();
         snapshot
     }
 }
 
 fn versioned<T>(value: T) -> Versioned<T> {
-    Versioned { value, revision: Revision::Etcd(1) }
+    Versioned {
+        value,
+        revision: Revision::Etcd(1),
+    }
 }
 
 fn texts(addresses: &[IpAddr]) -> Vec<String> {
@@ -78,7 +90,11 @@ fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let container = pod.container(id);
     // The plugin has emptied the annotations of a pod that is stopping.
     let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
-    let texts = if is_stopping { Vec::new() } else { texts(&pod.addresses) };
+    let texts = if is_stopping {
+        Vec::new()
+    } else {
+        texts(&pod.addresses)
+    };
     let annotation = texts.join(",");
     let has_addresses = !texts.is_empty();
     let parts = PodParts {
@@ -89,7 +105,11 @@ fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
         ready: has_addresses,
         status_ip: texts.first().map_or("", String::as_str),
         status_ips: texts.iter().map(String::as_str).collect(),
-        cni_ip: if is_stopping { Some("") } else { texts.first().map(String::as_str) },
+        cni_ip: if is_stopping {
+            Some("")
+        } else {
+            texts.first().map(String::as_str)
+        },
         deleting: is_stopping,
         cni_ips: has_addresses.then_some(annotation.as_str()),
         container_id: if has_addresses { &container } else { "" },

@@ -47,7 +47,10 @@ impl Blocks {
     pub(super) fn insert(&mut self, block: Arc<Block>, revision: i64) {
         self.bytes += bytes(&block);
         let cidr = block.cidr();
-        let stored = Versioned { value: block, revision: Revision::Etcd(revision) };
+        let stored = Versioned {
+            value: block,
+            revision: Revision::Etcd(revision),
+        };
         let before = self.all.insert(cidr, stored);
         self.bytes -= before.map_or(0, |before| bytes(&before.value));
     }

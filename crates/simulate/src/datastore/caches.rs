@@ -62,7 +62,9 @@ impl Caches {
     /// The time at which a list request can be answered so that the newest write is included, if the server asks at
     /// most once per `period` and etcd answers after `trip`.
     pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
-        let Some((written, written_kind)) = self.newest else { return now };
+        let Some((written, written_kind)) = self.newest else {
+            return now;
+        };
         if written_kind == kind || period.is_zero() {
             return now;
         }
@@ -98,16 +100,44 @@ mod tests {
         assert_eq!(ready(&mut caches, 0, Kind::Pools), 0, "nothing was written");
         caches.note_write(at(1), Kind::Handles);
         assert_eq!(ready(&mut caches, 5, Kind::Handles), 5, "its own kind");
-        assert_eq!(ready(&mut caches, 5, Kind::Affinities), 7, "the server asks at once");
-        assert_eq!(ready(&mut caches, 6, Kind::Affinities), 7, "the answer is on its way");
-        assert_eq!(ready(&mut caches, 8, Kind::Affinities), 8, "nothing was written since");
+        assert_eq!(
+            ready(&mut caches, 5, Kind::Affinities),
+            7,
+            "the server asks at once"
+        );
+        assert_eq!(
+            ready(&mut caches, 6, Kind::Affinities),
+            7,
+            "the answer is on its way"
+        );
+        assert_eq!(
+            ready(&mut caches, 8, Kind::Affinities),
+            8,
+            "nothing was written since"
+        );
         caches.note_write(at(10), Kind::Blocks);
         assert_eq!(ready(&mut caches, 20, Kind::Affinities), 107, "not more often");
-        assert_eq!(ready(&mut caches, 30, Kind::Affinities), 107, "two wait for one answer");
-        assert_eq!(ready(&mut caches, 30, Kind::Pools), 32, "each kind is asked about alone");
+        assert_eq!(
+            ready(&mut caches, 30, Kind::Affinities),
+            107,
+            "two wait for one answer"
+        );
+        assert_eq!(
+            ready(&mut caches, 30, Kind::Pools),
+            32,
+            "each kind is asked about alone"
+        );
         assert_eq!(ready(&mut caches, 110, Kind::Affinities), 110);
         caches.note_write(at(111), Kind::Blocks);
-        assert_eq!(ready(&mut caches, 112, Kind::Affinities), 207, "a call that lists again waits again");
-        assert_eq!(caches.ready(at(301), Kind::Pools, Micros::ZERO, at(2)), at(301), "servers before 1.31");
+        assert_eq!(
+            ready(&mut caches, 112, Kind::Affinities),
+            207,
+            "a call that lists again waits again"
+        );
+        assert_eq!(
+            caches.ready(at(301), Kind::Pools, Micros::ZERO, at(2)),
+            at(301),
+            "servers before 1.31"
+        );
     }
 }

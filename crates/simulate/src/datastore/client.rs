@@ -51,7 +51,11 @@ impl Client {
     /// Creates the client of kube-controllers.
     pub(crate) fn for_controllers(server: &Rc<Server>) -> Self {
         let costs = &server.costs;
-        Self::new(server, Limiter::new(costs.controllers_qps, costs.controllers_burst), false)
+        Self::new(
+            server,
+            Limiter::new(costs.controllers_qps, costs.controllers_burst),
+            false,
+        )
     }
 
     fn new(server: &Rc<Server>, limiter: Option<Limiter>, lists_affinities: bool) -> Self {
@@ -74,25 +78,36 @@ impl Client {
     /// Reads the affinities of all nodes, as the plugin does once in a node's lifetime to label those of its own node.
     pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
-        self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
-        self.server.engine.sleep(self.server.costs.decoding(listing)).await;
+        self.send_read(self.work(&Query::HostAffinities), &[], listing)
+            .await;
+        self.server
+            .engine
+            .sleep(self.server.costs.decoding(listing))
+            .await;
     }
 
     fn wait(&self) -> Micros {
         self.requests.set(self.requests.get() + 1);
-        self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
+        self.limiter
+            .as_ref()
+            .map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
     }
 
     /// Sends queries as one request. On Kubernetes, a request contains one query, or lists a page of blocks.
     fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
-        self.send_read(queries.first().map_or(Work::Read, |query| self.work(query)), queries, listing)
+        self.send_read(
+            queries.first().map_or(Work::Read, |query| self.work(query)),
+            queries,
+            listing,
+        )
     }
 
     fn send_read(&self, work: Work, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         let queries = queries.to_vec();
         let wait = self.wait();
-        self.server
-            .send(work, wait, listing, move |data| queries.iter().map(|query| data.read(query)).collect())
+        self.server.send(work, wait, listing, move |data| {
+            queries.iter().map(|query| data.read(query)).collect()
+        })
     }
 
     /// The server's work for a query.
@@ -123,10 +138,15 @@ impl Client {
             let mut listing = Listing::default();
             for query in part {
                 let one = self.measure(query);
-                listing =
-                    Listing { objects: listing.objects + one.objects, bytes: listing.bytes + one.bytes };
+                listing = Listing {
+                    objects: listing.objects + one.objects,
+                    bytes: listing.bytes + one.bytes,
+                };
             }
-            total = Listing { objects: total.objects + listing.objects, bytes: total.bytes + listing.bytes };
+            total = Listing {
+                objects: total.objects + listing.objects,
+                bytes: total.bytes + listing.bytes,
+            };
             asked.push(self.ask(part, listing));
         }
         let mut answers = Vec::with_capacity(queries.len());
@@ -145,7 +165,10 @@ impl Client {
         action: impl FnOnce(&mut super::data::Data) -> Result<T, StoreError> + 'static,
     ) -> Result<T, StoreError> {
         let wait = self.wait();
-        let written = self.server.send(Work::Write(kind), wait, Listing::default(), action).await;
+        let written = self
+            .server
+            .send(Work::Write(kind), wait, Listing::default(), action)
+            .await;
         if written.as_ref().is_err_and(StoreError::is_lost_race) {
             self.conflicts.set(self.conflicts.get() + 1);
         }

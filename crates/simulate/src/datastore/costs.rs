@@ -134,8 +134,14 @@ impl Costs {
 
     /// The time that a read or write keeps one of the server's processors busy, in nanoseconds.
     fn busy_nanos(&self, work: Work) -> u64 {
-        let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
-        (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
+        let per_second = if work.is_write() {
+            self.writes_per_second
+        } else {
+            self.reads_per_second
+        };
+        (1_000_000_000 * self.threads())
+            .checked_div(per_second)
+            .unwrap_or(0)
     }
 
     /// The time that a client takes to decode a list.
@@ -174,7 +180,9 @@ impl Costs {
     fn set_one(&mut self, name: &str, value: &str) -> Result<()> {
         let Some((_, cost)) = self.by_name().into_iter().find(|(known, _)| *known == name) else {
             let names = Self::names_not_in("").join(", ");
-            return Err(ScenarioError::of_costs(format!("{name:?} is not a cost; the costs are {names}")));
+            return Err(ScenarioError::of_costs(format!(
+                "{name:?} is not a cost; the costs are {names}"
+            )));
         };
         let refused = || ScenarioError::of_costs(format!("{value:?} is not a value of {name}"));
 
@@ -184,7 +192,12 @@ impl Costs {
             Cost::Time(time) => *time = value.parse().map_err(|_| refused())?,
             Cost::Number(target) => *target = number.map_err(|_| refused())?,
             Cost::Nanos(target) => {
-                let nanos = || value.parse::<Micros>().ok().map(|time| time.0.saturating_mul(1_000));
+                let nanos = || {
+                    value
+                        .parse::<Micros>()
+                        .ok()
+                        .map(|time| time.0.saturating_mul(1_000))
+                };
                 *target = number.ok().or_else(nanos).ok_or_else(refused)?;
             }
         }
@@ -264,7 +277,13 @@ mod tests {
         };
         assert_eq!(costs, expected);
         let mut copy = Costs::assumed(DatastoreKind::Kubernetes);
-        copy.set(&costs.by_text().map(|(name, text)| format!("{name}={text}")).join(",")).unwrap();
+        copy.set(
+            &costs
+                .by_text()
+                .map(|(name, text)| format!("{name}={text}"))
+                .join(","),
+        )
+        .unwrap();
         assert_eq!(copy, costs);
     }
 
@@ -276,7 +295,10 @@ mod tests {
             assert!(Costs::of(DatastoreKind::Kubernetes, name).is_err());
         }
         let costs = Costs::of(DatastoreKind::Etcd, "cloud-disk, read=7ms").unwrap();
-        assert_eq!((costs.read.median(), costs.write.median()), (Micros(7_000), Micros(1_783)));
+        assert_eq!(
+            (costs.read.median(), costs.write.median()),
+            (Micros(7_000), Micros(1_783))
+        );
         assert_eq!(Costs::names_not_in("cloud-disk,start=1ms").len(), 11);
     }
 

@@ -48,7 +48,13 @@ pub(crate) struct Data {
 impl Data {
     pub(crate) fn new(pools: Vec<Pool>, reservations: Vec<Reservation>, config: Option<IpamConfig>) -> Self {
         let config = config.map(|config| (config, 1));
-        Self { pools, reservations, config, revision: 1, ..Self::default() }
+        Self {
+            pools,
+            reservations,
+            config,
+            revision: 1,
+            ..Self::default()
+        }
     }
 
     /// Stores a record from before the simulation.
@@ -59,7 +65,10 @@ impl Data {
 
     /// All blocks of both families, by CIDR.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Arc<Block>> {
-        self.blocks.iter().flat_map(|blocks| blocks.by_cidr()).map(|block| &block.value)
+        self.blocks
+            .iter()
+            .flat_map(|blocks| blocks.by_cidr())
+            .map(|block| &block.value)
     }
 
     pub(crate) fn block(&self, cidr: IpNet) -> Option<&Arc<Block>> {
@@ -82,14 +91,24 @@ impl Data {
     pub(crate) fn read(&self, query: &Query) -> Vec<Entry> {
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
-            Query::Pools => self.pools.iter().map(|pool| entry(Record::Pool(pool.clone()), 1)).collect(),
-            Query::Reservations => {
-                self.reservations.iter().map(|found| entry(Record::Reservation(found.clone()), 1)).collect()
-            }
+            Query::Pools => self
+                .pools
+                .iter()
+                .map(|pool| entry(Record::Pool(pool.clone()), 1))
+                .collect(),
+            Query::Reservations => self
+                .reservations
+                .iter()
+                .map(|found| entry(Record::Reservation(found.clone()), 1))
+                .collect(),
             Query::Affinities { kind, holder, family } => self.affinities_of(kind, holder, *family),
             Query::HostAffinities => {
                 let is_of_host = |(found, _): &&(Affinity, i64)| found.key.kind == AffinityType::Host;
-                self.affinities.values().filter(is_of_host).map(affinity_entry).collect()
+                self.affinities
+                    .values()
+                    .filter(is_of_host)
+                    .map(affinity_entry)
+                    .collect()
             }
             Query::Blocks(family) => self.blocks_of(*family).by_cidr().map(block_entry).collect(),
             Query::BlockKey(cidr) => self.stored_block(*cidr).map(block_key).into_iter().collect(),
@@ -99,7 +118,9 @@ impl Data {
             }
             Query::BlockKeys(_) | Query::BlockRevisions(_) => {
                 let all = self.blocks.iter().flat_map(|blocks| blocks.by_cidr());
-                all.filter(|block| query.asks_for(&Key::Block(block.value.cidr()))).map(block_key).collect()
+                all.filter(|block| query.asks_for(&Key::Block(block.value.cidr())))
+                    .map(block_key)
+                    .collect()
             }
         }
     }
@@ -110,13 +131,19 @@ impl Data {
             Query::HostAffinities => self.all_affinities(),
             Query::Blocks(family) => {
                 let blocks = self.blocks_of(*family);
-                Listing { objects: blocks.count(), bytes: blocks.bytes }
+                Listing {
+                    objects: blocks.count(),
+                    bytes: blocks.bytes,
+                }
             }
             Query::BlockKeys(pools) | Query::BlockRevisions(pools) => {
                 // An API server reads all blocks of the family for this.
                 let family = pools.first().map_or(Family::V4, |pool| Family::of(*pool));
                 let objects = self.blocks_of(family).count();
-                Listing { objects, bytes: objects * KEY }
+                Listing {
+                    objects,
+                    bytes: objects * KEY,
+                }
             }
             _ => Listing::default(),
         }
@@ -125,7 +152,10 @@ impl Data {
     /// The size of a list of the affinities of all nodes.
     pub(crate) fn all_affinities(&self) -> Listing {
         let objects = self.affinities.len() as u64;
-        Listing { objects, bytes: objects * SMALL_OBJECT }
+        Listing {
+            objects,
+            bytes: objects * SMALL_OBJECT,
+        }
     }
 
     fn get(&self, key: &Key) -> Option<Entry> {
@@ -136,8 +166,13 @@ impl Data {
                 let (handle, revision) = self.handles.get(&Text::new(id))?;
                 Some(entry(Record::Handle(handle.clone()), *revision))
             }
-            Key::IpamConfig => self.config.map(|(config, revision)| entry(Record::Config(config), revision)),
-            Key::Node(name) => self.nodes.get(name).map(|node| entry(Record::Node(node.clone()), 1)),
+            Key::IpamConfig => self
+                .config
+                .map(|(config, revision)| entry(Record::Config(config), revision)),
+            Key::Node(name) => self
+                .nodes
+                .get(name)
+                .map(|node| entry(Record::Node(node.clone()), 1)),
             _ => None,
         }
     }
@@ -148,11 +183,19 @@ impl Data {
             Family::V4 => IpNet::V4(Ipv4Net::default()),
             Family::V6 => IpNet::V6(Ipv6Net::default()),
         };
-        let first = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr: least };
-        let found = self.affinities.range(&first..).map(|(_, found)| found).take_while(|(found, _)| {
-            let key = &found.key;
-            key.kind == *kind && key.node == holder && Family::of(key.cidr) == family
-        });
+        let first = AffinityKey {
+            kind: kind.clone(),
+            node: holder.to_owned(),
+            cidr: least,
+        };
+        let found = self
+            .affinities
+            .range(&first..)
+            .map(|(_, found)| found)
+            .take_while(|(found, _)| {
+                let key = &found.key;
+                key.kind == *kind && key.node == holder && Family::of(key.cidr) == family
+            });
         found.map(affinity_entry).collect()
     }
 
@@ -179,7 +222,8 @@ impl Data {
                 self.affinities.insert(affinity.key.clone(), (affinity, revision));
             }
             Record::Handle(handle) => {
-                self.handles.insert(Text::new(&handle.id().to_string()), (handle, revision));
+                self.handles
+                    .insert(Text::new(&handle.id().to_string()), (handle, revision));
             }
             Record::Config(config) => self.config = Some((config, revision)),
             Record::BlockKey(_)
@@ -205,11 +249,17 @@ impl Data {
 }
 
 fn block_entry(block: &Versioned<Arc<Block>>) -> Entry {
-    Entry { record: Record::Block(Arc::clone(&block.value)), revision: block.revision.clone() }
+    Entry {
+        record: Record::Block(Arc::clone(&block.value)),
+        revision: block.revision.clone(),
+    }
 }
 
 fn block_key(block: &Versioned<Arc<Block>>) -> Entry {
-    Entry { record: Record::BlockKey(block.value.cidr()), revision: block.revision.clone() }
+    Entry {
+        record: Record::BlockKey(block.value.cidr()),
+        revision: block.revision.clone(),
+    }
 }
 
 fn affinity_entry((affinity, revision): &(Affinity, i64)) -> Entry {
@@ -217,5 +267,8 @@ fn affinity_entry((affinity, revision): &(Affinity, i64)) -> Entry {
 }
 
 fn entry(record: Record, revision: i64) -> Entry {
-    Entry { record, revision: Revision::Etcd(revision) }
+    Entry {
+        record,
+        revision: Revision::Etcd(revision),
+    }
 }

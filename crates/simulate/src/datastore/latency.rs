@@ -25,7 +25,9 @@ impl Latency {
     /// The latency from measured times in ascending order; `None` if there are none.
     pub fn measured(ascending: &[Micros]) -> Option<Self> {
         let last = ascending.len().checked_sub(1)? as u64;
-        Some(Self::Measured(RANKS.map(|rank| ascending[(last * rank).div_ceil(1_000) as usize])))
+        Some(Self::Measured(
+            RANKS.map(|rank| ascending[(last * rank).div_ceil(1_000) as usize]),
+        ))
     }
 
     pub fn median(self) -> Micros {
@@ -50,7 +52,13 @@ impl Latency {
 
     /// The text that `--latency` accepts, precise to the microsecond.
     pub fn text(self) -> String {
-        let micros = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
+        let micros = |time: Micros| {
+            if time.is_zero() {
+                "0".to_owned()
+            } else {
+                format!("{}us", time.0)
+            }
+        };
         match self {
             Self::Around(time) => micros(time),
             Self::Measured(times) => times.map(micros).join("/"),
@@ -66,7 +74,10 @@ impl FromStr for Latency {
         match times[..] {
             [time] => Ok(Self::Around(time)),
             [..] if !times.is_sorted() => Err(NotADuration(text.to_owned())),
-            [..] => times.try_into().map(Self::Measured).map_err(|_| NotADuration(text.to_owned())),
+            [..] => times
+                .try_into()
+                .map(Self::Measured)
+                .map_err(|_| NotADuration(text.to_owned())),
         }
     }
 }
@@ -92,18 +103,29 @@ mod tests {
         let mut random = Random::new(1, 1);
         let mut drawn: Vec<Micros> = (0..100_000).map(|_| measured.draw(&mut random, 250)).collect();
         drawn.sort();
-        let Some(Latency::Measured(again)) = Latency::measured(&drawn) else { panic!("not measured") };
+        let Some(Latency::Measured(again)) = Latency::measured(&drawn) else {
+            panic!("not measured")
+        };
         for (found, wanted) in again.iter().zip([1_000, 2_000, 5_000, 40_000, 90_000]) {
             let off = found.0.abs_diff(wanted) as f64 / wanted as f64;
             assert!(off < 0.05, "{again:?}");
         }
-        assert!(drawn[0] >= Micros(1_000) && drawn[99_999] <= Micros(90_000), "{again:?}");
+        assert!(
+            drawn[0] >= Micros(1_000) && drawn[99_999] <= Micros(90_000),
+            "{again:?}"
+        );
     }
 
     #[test]
     fn one_time_or_five_in_order() {
         assert_eq!("2ms".parse::<Latency>().unwrap(), Latency::Around(Micros(2_000)));
-        for bad in ["", "1ms/2ms", "2ms/1ms/3ms/4ms/5ms", "1ms/2ms/3ms/4ms/5ms/6ms", "1ms/x/3ms/4ms/5ms"] {
+        for bad in [
+            "",
+            "1ms/2ms",
+            "2ms/1ms/3ms/4ms/5ms",
+            "1ms/2ms/3ms/4ms/5ms/6ms",
+            "1ms/x/3ms/4ms/5ms",
+        ] {
             assert!(bad.parse::<Latency>().is_err(), "{bad}");
         }
         let same = Latency::measured(&[Micros(7)]).unwrap();

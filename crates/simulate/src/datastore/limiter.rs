@@ -19,7 +19,11 @@ impl Limiter {
     /// Creates a limiter; `None` if `qps` is 0.
     pub(super) fn new(qps: u64, burst: u64) -> Option<Self> {
         let gap = Micros(1_000_000u64.checked_div(qps)?);
-        Some(Self { gap, ahead: gap * burst.max(1).saturating_sub(1), spent: Cell::default() })
+        Some(Self {
+            gap,
+            ahead: gap * burst.max(1).saturating_sub(1),
+            spent: Cell::default(),
+        })
     }
 
     /// Counts a request, and returns the time that it has to wait.

@@ -22,5 +22,7 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 /// The first profile that a string names.
 pub(super) fn named(text: &str) -> Option<&'static str> {
-    text.split(',').find_map(|part| profile(part.trim())).map(|(name, _)| name)
+    text.split(',')
+        .find_map(|part| profile(part.trim()))
+        .map(|(name, _)| name)
 }

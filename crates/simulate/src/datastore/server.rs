@@ -53,7 +53,10 @@ impl Server {
     pub(crate) fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
         Rc::new(Self {
             kind,
-            processors: RefCell::new(Processors { idle: costs.threads(), waiting: VecDeque::new() }),
+            processors: RefCell::new(Processors {
+                idle: costs.threads(),
+                waiting: VecDeque::new(),
+            }),
             caches: RefCell::default(),
             costs,
             engine: engine.clone(),
@@ -90,8 +93,12 @@ impl Server {
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let Parts { there, busy, back, after } =
-            self.costs.request(work, listing, |latency| self.draw(latency));
+        let Parts {
+            there,
+            busy,
+            back,
+            after,
+        } = self.costs.request(work, listing, |latency| self.draw(latency));
 
         let slot = Slot::new();
         let server = Rc::clone(self);
@@ -109,13 +116,16 @@ impl Server {
             client: (!work.is_write()).then(|| slot.watch()),
         };
         let server = Rc::clone(self);
-        self.engine.at(self.engine.now() + wait + there, move || server.arrive(work, job));
+        self.engine
+            .at(self.engine.now() + wait + there, move || server.arrive(work, job));
         slot.answer(&self.engine)
     }
 
     fn arrive(self: &Rc<Self>, work: Work, job: Job) {
         let now = self.engine.now();
-        let Work::List(kind) = work else { return self.take(job) };
+        let Work::List(kind) = work else {
+            return self.take(job);
+        };
         if self.costs.refresh.is_zero() {
             return self.take(job);
         }
@@ -123,7 +133,10 @@ impl Server {
         let server = Rc::clone(self);
         let trip = Micros(self.costs.read.median().0 / 2);
         self.engine.at(now + trip, move || {
-            let ready = server.caches.borrow_mut().ready(now + trip, kind, server.costs.refresh, trip);
+            let ready = server
+                .caches
+                .borrow_mut()
+                .ready(now + trip, kind, server.costs.refresh, trip);
             let answering = Rc::clone(&server);
             server.engine.at(ready, move || answering.take(job));
         });
@@ -142,7 +155,11 @@ impl Server {
             let server = Rc::clone(self);
             self.engine.at(self.engine.now() + slice, move || {
                 server.processors.borrow_mut().idle += 1;
-                let left = if job.busy.is_zero() { job.answered() } else { Some(job) };
+                let left = if job.busy.is_zero() {
+                    job.answered()
+                } else {
+                    Some(job)
+                };
                 server.processors.borrow_mut().waiting.extend(left);
                 server.dispatch();
             });
@@ -154,7 +171,12 @@ impl Job {
     /// Sends the answer, and returns the remaining work.
     fn answered(self) -> Option<Self> {
         (self.finish)();
-        let rest = Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None };
+        let rest = Self {
+            busy: self.after,
+            finish: Box::new(|| ()),
+            after: Micros::ZERO,
+            client: None,
+        };
         Some(rest).filter(|rest| !rest.busy.is_zero())
     }
 }
@@ -200,10 +222,16 @@ mod tests {
             let (engine, server) = (engine.clone(), Rc::clone(&server));
             let (done, answered) = (Rc::clone(&done), Rc::clone(&answered));
             engine.clone().spawn(async move {
-                let listing = Listing { objects: 1, bytes: 1_000 };
+                let listing = Listing {
+                    objects: 1,
+                    bytes: 1_000,
+                };
                 let action = move |_: &mut Data| done.borrow_mut().push(number);
                 let answer = server.send(work, Micros::ZERO, listing, action);
-                if within(&engine, Micros::from_secs(patience), answer).await.is_some() {
+                if within(&engine, Micros::from_secs(patience), answer)
+                    .await
+                    .is_some()
+                {
                     answered.borrow_mut().push((number, engine.now().0 / 1_000_000));
                 }
             });
@@ -216,7 +244,10 @@ mod tests {
     fn requests_share_the_processors_and_reads_that_were_given_up_take_none() {
         // The three requests take turns, each needing a second, until the second request is given up.
         assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)]));
-        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)]));
+        assert_eq!(
+            three(Work::Write(Kind::Blocks)),
+            (vec![1, 2, 3], vec![(1, 3), (3, 3)])
+        );
     }
 
     #[test]
@@ -235,7 +266,9 @@ mod tests {
             let (engine, server, answered) = (engine.clone(), Rc::clone(&server), Rc::clone(&answered));
             engine.clone().spawn(async move {
                 for _ in 0..10 {
-                    server.send(Work::Read, Micros::ZERO, Listing::default(), |_| ()).await;
+                    server
+                        .send(Work::Read, Micros::ZERO, Listing::default(), |_| ())
+                        .await;
                     answered.borrow_mut().push(engine.now().0);
                 }
             });
@@ -255,7 +288,9 @@ mod tests {
         let send = |name: &'static str, work, objects| {
             let (engine, server, answered) = (engine.clone(), Rc::clone(&server), Rc::clone(&answered));
             engine.clone().spawn(async move {
-                server.send(work, Micros::ZERO, Listing { objects, bytes: 0 }, |_| ()).await;
+                server
+                    .send(work, Micros::ZERO, Listing { objects, bytes: 0 }, |_| ())
+                    .await;
                 answered.borrow_mut().push((name, engine.now()));
             });
         };
@@ -265,7 +300,10 @@ mod tests {
         let answered = answered.take();
         // The write waits only for one slice of each list request.
         let (first, at) = answered[0];
-        assert!(first == "write" && (30..40).contains(&(at.0 / 1_000)), "{answered:?}");
+        assert!(
+            first == "write" && (30..40).contains(&(at.0 / 1_000)),
+            "{answered:?}"
+        );
         assert_eq!(answered.len(), 4);
     }
 }

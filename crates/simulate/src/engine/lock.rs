@@ -24,7 +24,10 @@ pub(crate) struct LockGuard(Lock);
 
 impl Lock {
     pub(crate) fn new(engine: &Engine) -> Self {
-        Self { engine: engine.clone(), state: Rc::default() }
+        Self {
+            engine: engine.clone(),
+            state: Rc::default(),
+        }
     }
 
     /// Waits for the lock, without a time limit.

@@ -106,10 +106,15 @@ impl Engine {
 
     /// Continues a task, if it still exists.
     fn step(&self, id: TaskId) {
-        let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else { return };
+        let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else {
+            return;
+        };
         let before = self.0.current.replace(Some(id));
         // The waker does nothing, since only events wake tasks.
-        let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        let is_done = task
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready();
         self.0.current.set(before);
         if is_done {
             self.0.tasks.borrow_mut().remove(&id);
@@ -126,7 +131,10 @@ impl Engine {
     fn push(&self, time: Micros, action: Action) {
         let number = self.0.queued.get();
         self.0.queued.set(number + 1);
-        self.0.events.borrow_mut().insert((time.max(self.now()), number), action);
+        self.0
+            .events
+            .borrow_mut()
+            .insert((time.max(self.now()), number), action);
     }
 
     fn current(&self) -> Option<TaskId> {

@@ -26,7 +26,10 @@ impl<T> Clone for Slot<T> {
 
 impl<T> Slot<T> {
     pub(crate) fn new() -> Self {
-        Self(Rc::new(RefCell::new(Inner { answer: None, waiting: None })))
+        Self(Rc::new(RefCell::new(Inner {
+            answer: None,
+            waiting: None,
+        })))
     }
 
     /// Sends the answer, which arrives at `time`.
@@ -45,7 +48,10 @@ impl<T> Slot<T> {
 
     /// Waits for the answer.
     pub(crate) fn answer(self, engine: &Engine) -> Answer<T> {
-        Answer { slot: self, engine: engine.clone() }
+        Answer {
+            slot: self,
+            engine: engine.clone(),
+        }
     }
 }
 

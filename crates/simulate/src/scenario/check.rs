@@ -40,9 +40,14 @@ impl Scenario {
             let pool = spec.cidr.trunc();
             has_block_size(pool, spec.block_size)?;
             let others = self.pools[..index].iter().map(|other| other.cidr.trunc());
-            let known = self.start.iter().flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
+            let known = self
+                .start
+                .iter()
+                .flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
             if let Some(other) = others.chain(known).find(|other| cidr::overlap(*other, pool)) {
-                return Err(ScenarioError::new(format!("the pools {other} and {pool} overlap")));
+                return Err(ScenarioError::new(format!(
+                    "the pools {other} and {pool} overlap"
+                )));
             }
         }
         if self.max_blocks_per_host > 0 && !self.config().is_some_and(|config| config.strict_affinity) {
@@ -58,7 +63,11 @@ impl Scenario {
             return Err(ScenarioError::new("there is no node"));
         }
 
-        let Self { pods_per_node, max_pods_per_node, .. } = self;
+        let Self {
+            pods_per_node,
+            max_pods_per_node,
+            ..
+        } = self;
         if pods_per_node > max_pods_per_node {
             let message = format!(
                 "{pods_per_node} pods on each node are more than a node's maximum of {max_pods_per_node}"
@@ -82,10 +91,14 @@ impl Scenario {
     fn check_times(&self) -> Result<()> {
         let end = self.end();
         if end.is_zero() {
-            return Err(ScenarioError::new("the duration of a simulation must be longer than 0"));
+            return Err(ScenarioError::new(
+                "the duration of a simulation must be longer than 0",
+            ));
         }
         if end > LONGEST {
-            return Err(ScenarioError::new(format!("a simulation of {end} is longer than a year")));
+            return Err(ScenarioError::new(format!(
+                "a simulation of {end} is longer than a year"
+            )));
         }
         let Some(planned) = &self.event else { return Ok(()) };
         if planned.at > end {
@@ -102,7 +115,11 @@ impl Scenario {
 
     pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
         match &self.start {
-            Some(start) => start.nodes.iter().position(|node| node.name == name).map(|index| index as u32),
+            Some(start) => start
+                .nodes
+                .iter()
+                .position(|node| node.name == name)
+                .map(|index| index as u32),
             None => {
                 let number: u32 = name.strip_prefix("node-")?.parse().ok()?;
                 let index = number.checked_sub(1)?;
@@ -114,7 +131,11 @@ impl Scenario {
 
 /// Refuses blocks that Calico does not allow, or that are larger than their pool.
 fn has_block_size(pool: IpNet, block_size: u8) -> Result<()> {
-    let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
+    let allowed = if cidr::is_v4(pool) {
+        cidr::BLOCK_PREFIXES_V4
+    } else {
+        cidr::BLOCK_PREFIXES_V6
+    };
     let least = allowed.start();
     let most = allowed.end();
     if !allowed.contains(&block_size) {
@@ -135,7 +156,10 @@ mod tests {
     use crate::scenario::{Event, Planned, PoolSpec};
 
     fn sound() -> Scenario {
-        Scenario { pools: vec![PoolSpec::new("10.0.0.0/16".parse().unwrap())], ..Scenario::default() }
+        Scenario {
+            pools: vec![PoolSpec::new("10.0.0.0/16".parse().unwrap())],
+            ..Scenario::default()
+        }
     }
 
     fn error(change: impl FnOnce(&mut Scenario)) -> String {
@@ -147,7 +171,10 @@ mod tests {
     #[test]
     fn impossible_clusters_are_refused() {
         assert_eq!(sound().check(), Ok(()));
-        let pool = |cidr: &str, block_size: u8| PoolSpec { cidr: cidr.parse().unwrap(), block_size };
+        let pool = |cidr: &str, block_size: u8| PoolSpec {
+            cidr: cidr.parse().unwrap(),
+            block_size,
+        };
         assert!(error(|s| s.pools.clear()).contains("no pool"));
         assert!(error(|s| s.nodes = 0).contains("no node"));
         assert!(error(|s| s.pods_per_node = 0).contains("there are no pods"));
@@ -168,7 +195,12 @@ mod tests {
 
     #[test]
     fn an_event_names_a_node_that_is_there_and_comes_in_time() {
-        let fails = |at: Micros, name: &str| Some(Planned { at, what: Event::FailNode(name.to_owned()) });
+        let fails = |at: Micros, name: &str| {
+            Some(Planned {
+                at,
+                what: Event::FailNode(name.to_owned()),
+            })
+        };
         for name in ["node-0", "node-101", "node-01", "other"] {
             assert!(error(|s| s.event = fails(Micros::ZERO, name)).contains(name));
         }

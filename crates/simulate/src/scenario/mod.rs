@@ -130,13 +130,19 @@ impl Scenario {
     }
 
     pub fn node_count(&self) -> u32 {
-        self.start.as_ref().map_or(self.nodes, |start| u32::try_from(start.nodes.len()).unwrap_or(u32::MAX))
+        self.start.as_ref().map_or(self.nodes, |start| {
+            u32::try_from(start.nodes.len()).unwrap_or(u32::MAX)
+        })
     }
 
     /// The name of a node, by its index from 0.
     pub fn node_name(&self, index: u32) -> String {
         match &self.start {
-            Some(start) => start.nodes.get(index as usize).map(|node| node.name.clone()).unwrap_or_default(),
+            Some(start) => start
+                .nodes
+                .get(index as usize)
+                .map(|node| node.name.clone())
+                .unwrap_or_default(),
             None => format!("node-{}", index + 1),
         }
     }
@@ -149,7 +155,8 @@ impl Scenario {
     /// The rate at which pods arrive.
     pub fn arrival(&self) -> Rate {
         let nodes = self.node_count().clamp(1, MOST_ARRIVALS);
-        self.arrival.unwrap_or_else(|| Rate::per(nodes.into(), Micros::from_secs(5)))
+        self.arrival
+            .unwrap_or_else(|| Rate::per(nodes.into(), Micros::from_secs(5)))
     }
 
     /// The time at which the last pod is expected to have arrived.
@@ -161,22 +168,31 @@ impl Scenario {
     pub fn end(&self) -> Micros {
         self.duration.unwrap_or_else(|| {
             let filled = self.filled_at() + Micros::from_mins(2);
-            self.event.as_ref().map_or(filled, |planned| filled.max(planned.at + self.recovery()))
+            self.event
+                .as_ref()
+                .map_or(filled, |planned| filled.max(planned.at + self.recovery()))
         })
     }
 
     /// The time until a failed node has no more effects.
     fn recovery(&self) -> Micros {
-        let collected = self
-            .grace
-            .map_or(Micros::from_mins(30), |grace| grace + interval(grace) * 2 + Micros::from_mins(5));
+        let collected = self.grace.map_or(Micros::from_mins(30), |grace| {
+            grace + interval(grace) * 2 + Micros::from_mins(5)
+        });
         (DETECTION + EVICTION).max(self.removal.unwrap_or_default()) + collected
     }
 
     /// The pools as the allocator sees them, including those of the cluster in `start`.
     pub fn pools(&self) -> Vec<Pool> {
         let existing = self.start.iter().flat_map(|start| start.pools.iter().cloned());
-        existing.chain(self.pools.iter().enumerate().map(|(index, spec)| spec.pool(index))).collect()
+        existing
+            .chain(
+                self.pools
+                    .iter()
+                    .enumerate()
+                    .map(|(index, spec)| spec.pool(index)),
+            )
+            .collect()
     }
 
     /// The pools from which pods get addresses without requesting a pool.
@@ -211,8 +227,12 @@ impl Scenario {
     /// addition to the scenario's own pods, as many pods arrive as the cluster had. A scenario that does not begin with
     /// an existing cluster is returned unchanged.
     pub fn afresh(&self) -> Self {
-        let Some(start) = &self.start else { return self.clone() };
-        let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(self.node_count().max(1));
+        let Some(start) = &self.start else {
+            return self.clone();
+        };
+        let running = u32::try_from(start.pods.len())
+            .unwrap_or(u32::MAX)
+            .div_ceil(self.node_count().max(1));
         let pods_per_node = running.saturating_add(self.pods_per_node).max(1);
         Self {
             pods_per_node,
@@ -229,7 +249,13 @@ impl Scenario {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
         let any_holds = self.pools().iter().any(|pool| holds(pool.cidr));
-        let changes = |cidr: IpNet| if any_holds { holds(cidr) } else { is_of_family(cidr) };
+        let changes = |cidr: IpNet| {
+            if any_holds {
+                holds(cidr)
+            } else {
+                is_of_family(cidr)
+            }
+        };
 
         let mut other = self.clone();
         for pool in other.pools.iter_mut().filter(|pool| changes(pool.cidr)) {
@@ -237,7 +263,9 @@ impl Scenario {
         }
         if let Some(start) = &mut other.start {
             let pools = Arc::make_mut(start).pools.iter_mut();
-            pools.filter(|pool| changes(pool.cidr)).for_each(|pool| pool.block_size = size);
+            pools
+                .filter(|pool| changes(pool.cidr))
+                .for_each(|pool| pool.block_size = size);
         }
         other
     }
@@ -246,13 +274,20 @@ impl Scenario {
 /// The interval between runs of a collector with a grace period.
 pub(crate) fn interval(grace: Micros) -> Micros {
     let half = Micros(grace.0 / 2);
-    if half.is_zero() { Micros::from_mins(5) } else { half }
+    if half.is_zero() {
+        Micros::from_mins(5)
+    } else {
+        half
+    }
 }
 
 impl PoolSpec {
     /// A pool with blocks of Calico's default size.
     pub fn new(cidr: IpNet) -> Self {
-        Self { cidr, block_size: if cidr::is_v4(cidr) { 26 } else { 122 } }
+        Self {
+            cidr,
+            block_size: if cidr::is_v4(cidr) { 26 } else { 122 },
+        }
     }
 
     fn pool(&self, index: usize) -> Pool {

@@ -29,12 +29,18 @@ pub enum NotARate {
 impl Rate {
     /// A rate of `count` events in `period`, which is rounded down to whole seconds.
     pub fn per(count: u64, period: Micros) -> Self {
-        Self { count: count.max(1), period: (period.0 / 1_000_000).max(1) }
+        Self {
+            count: count.max(1),
+            period: (period.0 / 1_000_000).max(1),
+        }
     }
 
     /// The rate times `count`, divided by `of`.
     pub fn times(self, count: u64, of: u64) -> Self {
-        Self { count: (self.count * count).max(1), period: self.period * of.max(1) }
+        Self {
+            count: (self.count * count).max(1),
+            period: self.period * of.max(1),
+        }
     }
 
     /// The average time between two events, in nanoseconds.
@@ -44,7 +50,11 @@ impl Rate {
 
     /// The time that `count` events take.
     pub fn time_for(self, count: u64) -> Micros {
-        Micros((u128::from(self.gap_nanos()) * u128::from(count) / 1_000).try_into().unwrap_or(u64::MAX))
+        Micros(
+            (u128::from(self.gap_nanos()) * u128::from(count) / 1_000)
+                .try_into()
+                .unwrap_or(u64::MAX),
+        )
     }
 }
 
@@ -77,7 +87,10 @@ impl FromStr for Rate {
         if count / scale / period > NANOS_PER_SECOND {
             return Err(refused());
         }
-        Ok(Self { count, period: period * scale })
+        Ok(Self {
+            count,
+            period: period * scale,
+        })
     }
 }
 
@@ -104,12 +117,18 @@ mod tests {
 
     #[test]
     fn rates_are_read_as_people_write_them() {
-        for (text, gap) in
-            [("10", 100_000_000), ("10/s", 100_000_000), ("30/m", 2_000_000_000), ("0.5", 2_000_000_000)]
-        {
+        for (text, gap) in [
+            ("10", 100_000_000),
+            ("10/s", 100_000_000),
+            ("30/m", 2_000_000_000),
+            ("0.5", 2_000_000_000),
+        ] {
             assert_eq!(text.parse::<Rate>().unwrap().gap_nanos(), gap, "{text}");
         }
-        assert_eq!("20/s".parse::<Rate>().unwrap().time_for(100), Micros::from_secs(5));
+        assert_eq!(
+            "20/s".parse::<Rate>().unwrap().time_for(100),
+            Micros::from_secs(5)
+        );
         assert_eq!(Rate::per(100, Micros::from_secs(5)).to_string(), "20/s");
     }
 

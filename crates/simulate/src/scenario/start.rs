@@ -45,19 +45,30 @@ impl Start {
             BlockContent::Sound(block) => Some(Arc::new(Block::clone(block))),
             BlockContent::Corrupt(_) => None,
         };
-        let blocks: Vec<Arc<Block>> =
-            snapshot.blocks.iter().filter_map(|stored| sound(&stored.value.content)).collect();
+        let blocks: Vec<Arc<Block>> = snapshot
+            .blocks
+            .iter()
+            .filter_map(|stored| sound(&stored.value.content))
+            .collect();
         let mut nodes: Vec<Node> = snapshot.nodes.iter().map(|node| node.value.clone()).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         Self {
             nodes,
             pools: snapshot.pools.iter().map(|pool| pool.value.clone()).collect(),
-            reservations: snapshot.reservations.iter().map(|found| found.value.clone()).collect(),
+            reservations: snapshot
+                .reservations
+                .iter()
+                .map(|found| found.value.clone())
+                .collect(),
             config: snapshot.effective_ipam_config(),
             pods: pods(&blocks),
             left_out: snapshot.blocks.len() - blocks.len(),
             blocks,
-            affinities: snapshot.affinities.iter().map(|found| found.value.clone()).collect(),
+            affinities: snapshot
+                .affinities
+                .iter()
+                .map(|found| found.value.clone())
+                .collect(),
             handles: snapshot.handles.iter().map(|found| found.value.clone()).collect(),
         }
     }

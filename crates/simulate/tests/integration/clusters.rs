@@ -20,47 +20,114 @@ fn cluster(pools: Vec<Pool>, config: IpamConfig) -> Scenario {
     let node = |number: u32| {
         let rack = if number < 2 { "a" } else { "b" };
         let labels = [("rack".to_owned(), rack.to_owned())];
-        Node { name: format!("worker-{number}"), labels: labels.into(), ..Node::default() }
+        Node {
+            name: format!("worker-{number}"),
+            labels: labels.into(),
+            ..Node::default()
+        }
     };
-    let start = Start { nodes: (0..4).map(node).collect(), pools, config: Some(config), ..Start::default() };
-    Scenario { pods_per_node: 4, start: Some(Arc::new(start)), ..Scenario::default() }
+    let start = Start {
+        nodes: (0..4).map(node).collect(),
+        pools,
+        config: Some(config),
+        ..Start::default()
+    };
+    Scenario {
+        pods_per_node: 4,
+        start: Some(Arc::new(start)),
+        ..Scenario::default()
+    }
 }
 
 #[test]
 fn an_option_changes_one_setting_of_the_cluster() {
-    let existing = IpamConfig { strict_affinity: true, max_blocks_per_host: 3, ..IpamConfig::default() };
+    let existing = IpamConfig {
+        strict_affinity: true,
+        max_blocks_per_host: 3,
+        ..IpamConfig::default()
+    };
     let scenario = cluster(vec![pool("p", "10.0.0.0/24", 28)], existing);
     assert_eq!(scenario.config(), Some(existing));
 
-    let cooling = Scenario { cooldown: Micros::from_secs(30), ..scenario.clone() };
-    assert_eq!(cooling.config(), Some(IpamConfig { cooldown_seconds: 30, ..existing }));
+    let cooling = Scenario {
+        cooldown: Micros::from_secs(30),
+        ..scenario.clone()
+    };
+    assert_eq!(
+        cooling.config(),
+        Some(IpamConfig {
+            cooldown_seconds: 30,
+            ..existing
+        })
+    );
     // The block limit is allowed, since the cluster has strict affinity.
-    let limited = Scenario { max_blocks_per_host: 1, ..scenario };
-    assert_eq!(limited.config(), Some(IpamConfig { max_blocks_per_host: 1, ..existing }));
+    let limited = Scenario {
+        max_blocks_per_host: 1,
+        ..scenario
+    };
+    assert_eq!(
+        limited.config(),
+        Some(IpamConfig {
+            max_blocks_per_host: 1,
+            ..existing
+        })
+    );
     assert_eq!(limited.check(), Ok(()));
 }
 
 #[test]
 fn other_block_sizes_keep_the_rest_of_a_cluster() {
-    let rack_a = Pool { node_selector: "rack == 'a'".to_owned(), ..pool("a", "10.0.0.0/24", 26) };
-    let rack_b = Pool { node_selector: "rack == 'b'".to_owned(), ..pool("b", "10.0.1.0/24", 26) };
-    let scenario = cluster(vec![rack_a, rack_b, pool("tiny", "10.0.2.0/29", 29)], IpamConfig::default());
+    let rack_a = Pool {
+        node_selector: "rack == 'a'".to_owned(),
+        ..pool("a", "10.0.0.0/24", 26)
+    };
+    let rack_b = Pool {
+        node_selector: "rack == 'b'".to_owned(),
+        ..pool("b", "10.0.1.0/24", 26)
+    };
+    let scenario = cluster(
+        vec![rack_a, rack_b, pool("tiny", "10.0.2.0/29", 29)],
+        IpamConfig::default(),
+    );
 
     let fresh = scenario.afresh().with_block_size(27);
-    let sizes: Vec<(String, u8, String)> =
-        fresh.pools().into_iter().map(|pool| (pool.name, pool.block_size, pool.node_selector)).collect();
-    let expected = [("a", 27, "rack == 'a'"), ("b", 27, "rack == 'b'"), ("tiny", 29, "all()")];
-    assert_eq!(sizes, expected.map(|(name, size, nodes)| (name.to_owned(), size, nodes.to_owned())));
+    let sizes: Vec<(String, u8, String)> = fresh
+        .pools()
+        .into_iter()
+        .map(|pool| (pool.name, pool.block_size, pool.node_selector))
+        .collect();
+    let expected = [
+        ("a", 27, "rack == 'a'"),
+        ("b", 27, "rack == 'b'"),
+        ("tiny", 29, "all()"),
+    ];
+    assert_eq!(
+        sizes,
+        expected.map(|(name, size, nodes)| (name.to_owned(), size, nodes.to_owned()))
+    );
 
     let rows = block_sizes(&scenario, &[26, 28], 1).unwrap().rows;
-    assert_eq!(rows.iter().map(|row| row.run.waiting_pods).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(
+        rows.iter().map(|row| row.run.waiting_pods).collect::<Vec<_>>(),
+        [0, 0]
+    );
 }
 
 #[test]
 fn a_tiny_pool_or_one_for_services_does_not_choose_the_block_size() {
-    let services = Pool { allowed_uses: vec![PoolUse::LoadBalancer], ..pool("services", "10.9.0.0/28", 28) };
-    let pools = vec![pool("p", "10.0.0.0/20", 26), pool("tiny", "10.1.0.0/28", 28), services];
-    let scenario = Scenario { pods_per_node: 60, ..cluster(pools, IpamConfig::default()) };
+    let services = Pool {
+        allowed_uses: vec![PoolUse::LoadBalancer],
+        ..pool("services", "10.9.0.0/28", 28)
+    };
+    let pools = vec![
+        pool("p", "10.0.0.0/20", 26),
+        pool("tiny", "10.1.0.0/28", 28),
+        services,
+    ];
+    let scenario = Scenario {
+        pods_per_node: 60,
+        ..cluster(pools, IpamConfig::default())
+    };
     let advice = advise(&scenario, &[24, 25, 26, 27, 28], 1).unwrap();
     assert_eq!(advice.candidates.len(), 5);
     assert_eq!(advice.block_size, Some(26), "{advice:?}");
@@ -68,8 +135,14 @@ fn a_tiny_pool_or_one_for_services_does_not_choose_the_block_size() {
 
 #[test]
 fn a_pool_for_services_alone_gives_no_pod_an_address() {
-    let services = Pool { allowed_uses: vec![PoolUse::LoadBalancer], ..pool("services", "fd00::/112", 122) };
-    let scenario = cluster(vec![pool("p", "10.0.0.0/24", 28), services.clone()], IpamConfig::default());
+    let services = Pool {
+        allowed_uses: vec![PoolUse::LoadBalancer],
+        ..pool("services", "fd00::/112", 122)
+    };
+    let scenario = cluster(
+        vec![pool("p", "10.0.0.0/24", 28), services.clone()],
+        IpamConfig::default(),
+    );
     let shown = run(&scenario).unwrap();
     assert_eq!((shown.pods, shown.waiting_pods), (16, 0));
     let alone = cluster(vec![services], IpamConfig::default());
@@ -78,8 +151,14 @@ fn a_pool_for_services_alone_gives_no_pod_an_address() {
 
 /// Evicts two pods on each of four nodes from a disabled pool, three at a time.
 fn evicted_to(new: Pool) -> Evicted {
-    let old = Pool { disabled: true, ..pool("old", "10.0.0.0/24", 26) };
-    let mut scenario = Scenario { pods_per_node: 0, ..cluster(vec![old, new], IpamConfig::default()) };
+    let old = Pool {
+        disabled: true,
+        ..pool("old", "10.0.0.0/24", 26)
+    };
+    let mut scenario = Scenario {
+        pods_per_node: 0,
+        ..cluster(vec![old, new], IpamConfig::default())
+    };
     let addresses: BTreeSet<IpAddr> = (0..8).map(|number| [10, 0, 0, number].into()).collect();
     let pods = addresses.iter().zip(0..).map(|(address, number)| StartPod {
         handle: format!("h{number}"),
@@ -102,11 +181,17 @@ fn an_eviction_takes_as_long_as_its_batches_and_the_pauses_between_them() {
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/24", 28));
     assert_eq!((pods, moved), (8, 8));
     // The eviction takes three batches of 20 seconds, two pauses, and the time until the pods have addresses.
-    assert!((Micros::from_secs(70)..Micros::from_secs(75)).contains(&took), "{took}");
+    assert!(
+        (Micros::from_secs(70)..Micros::from_secs(75)).contains(&took),
+        "{took}"
+    );
 
     // The new pool has only four addresses, so the second batch waits until the eviction is stopped.
     let Evicted { pods, moved, took } = evicted_to(pool("new", "10.0.1.0/30", 30));
     assert_eq!((pods, moved), (8, 4));
     let given_up = Micros::from_secs(20 + 5 + 180);
-    assert!((given_up..given_up + Micros::from_secs(5)).contains(&took), "{took}");
+    assert!(
+        (given_up..given_up + Micros::from_secs(5)).contains(&took),
+        "{took}"
+    );
 }

@@ -48,13 +48,28 @@ fn a_seed_gives_the_same_run_on_any_machine_without_an_address_of_two_owners() {
         assert_eq!(runs[0], run(&busy(datastore, 5)).unwrap());
         assert_ne!(runs[0].adds, runs[1].adds);
         if datastore == DatastoreKind::Etcd {
-            let Run { pods, datastore_requests, adds, .. } = &runs[0];
+            let Run {
+                pods,
+                datastore_requests,
+                adds,
+                ..
+            } = &runs[0];
             let times = (adds.time.mean, adds.time.p99, adds.time.worst);
             assert_eq!((*pods, *datastore_requests, times), RECORDED);
         }
-        for Run { clashes, pods, adds, deleted, .. } in &runs {
+        for Run {
+            clashes,
+            pods,
+            adds,
+            deleted,
+            ..
+        } in &runs
+        {
             assert_eq!(*clashes, 0, "{datastore}");
-            assert!(*pods > 60 && adds.started > 150 && *deleted > 80, "{datastore}: {pods} {adds:?}");
+            assert!(
+                *pods > 60 && adds.started > 150 && *deleted > 80,
+                "{datastore}: {pods} {adds:?}"
+            );
         }
     }
 }
@@ -66,20 +81,39 @@ const RECORDED: (u64, u64, (Micros, Micros, Micros)) =
 #[test]
 fn an_exhausted_pool_is_a_result() {
     // There are 16 blocks for 20 nodes, so four nodes have no block, and borrow.
-    let borrowing = Scenario { nodes: 20, pods_per_node: 5, pools: vec![pool("10.0.0.0/24", 28)], ..small() };
+    let borrowing = Scenario {
+        nodes: 20,
+        pods_per_node: 5,
+        pools: vec![pool("10.0.0.0/24", 28)],
+        ..small()
+    };
     let shown = run(&borrowing).unwrap();
     assert_eq!((shown.waiting_pods, shown.blocks.blocks), (0, 16));
     assert!(shown.blocks.borrowed > 0, "{:?}", shown.blocks);
-    assert!(shown.blocks.routes == 16 + shown.blocks.borrowed, "{:?}", shown.blocks);
+    assert!(
+        shown.blocks.routes == 16 + shown.blocks.borrowed,
+        "{:?}",
+        shown.blocks
+    );
 
     // With strict affinity, the pods of these nodes cannot start. The run ends nevertheless.
-    let strict = Scenario { strict_affinity: true, ..borrowing };
+    let strict = Scenario {
+        strict_affinity: true,
+        ..borrowing
+    };
     let shown = run(&strict).unwrap();
-    assert!(shown.simulated <= strict.end() + Micros::from_mins(4), "{}", shown.simulated);
+    assert!(
+        shown.simulated <= strict.end() + Micros::from_mins(4),
+        "{}",
+        shown.simulated
+    );
     assert!(shown.waiting_pods > 0 && shown.adds.failed > 0, "{shown:?}");
     assert!(shown.blocks.stranded_nodes >= 4, "{:?}", shown.blocks);
     let reasons: Vec<&String> = shown.adds.reasons.keys().collect();
-    assert!(reasons.iter().any(|reason| reason.contains("strict affinity")), "{reasons:?}");
+    assert!(
+        reasons.iter().any(|reason| reason.contains("strict affinity")),
+        "{reasons:?}"
+    );
 }
 
 #[test]
@@ -115,7 +149,11 @@ fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
     // A call with a claim takes 72 s, longer than its limit of a minute. The kubelet's next call has a block.
     assert!(shown.adds.failed + shown.adds.too_long > 0, "{:?}", shown.adds);
     // A run with a given duration ends after that time.
-    let shown = run(&Scenario { duration: Some(Micros::from_mins(1)), ..scenario }).unwrap();
+    let shown = run(&Scenario {
+        duration: Some(Micros::from_mins(1)),
+        ..scenario
+    })
+    .unwrap();
     assert_eq!(shown.simulated, Micros::from_mins(1));
     assert!(shown.waiting_pods > 0, "{shown:?}");
 }
@@ -128,7 +166,12 @@ fn pods_arrive_no_faster_than_a_scheduler_places_them() {
 
 #[test]
 fn more_pods_than_addresses_can_be_simulated() {
-    let scenario = Scenario { nodes: 4, pods_per_node: 10, pools: vec![pool("10.0.0.0/27", 29)], ..small() };
+    let scenario = Scenario {
+        nodes: 4,
+        pods_per_node: 10,
+        pools: vec![pool("10.0.0.0/27", 29)],
+        ..small()
+    };
     let shown = run(&scenario).unwrap();
     assert_eq!((shown.pods, shown.waiting_pods), (32, 8));
     assert_eq!(shown.time_to_address.count, 32);
@@ -138,13 +181,23 @@ fn more_pods_than_addresses_can_be_simulated() {
 fn a_pod_gets_addresses_of_the_requested_families() {
     let pools = vec![pool("10.0.0.0/24", 28), pool("fd00::/116", 124)];
     let allocated = |families| {
-        let scenario = Scenario { families, pools: pools.clone(), ..small() };
+        let scenario = Scenario {
+            families,
+            pools: pools.clone(),
+            ..small()
+        };
         run(&scenario).unwrap().blocks.allocated
     };
     assert_eq!(allocated(None), 120);
     let expected = [60, 60, 120];
-    assert_eq!([Families::Ipv4, Families::Ipv6, Families::Dual].map(|one| allocated(Some(one))), expected);
-    let none = Scenario { families: Some(Families::Ipv6), ..small() };
+    assert_eq!(
+        [Families::Ipv4, Families::Ipv6, Families::Dual].map(|one| allocated(Some(one))),
+        expected
+    );
+    let none = Scenario {
+        families: Some(Families::Ipv6),
+        ..small()
+    };
     assert!(run(&none).unwrap_err().to_string().contains("no pool"));
 }
 
@@ -160,6 +213,9 @@ fn the_time_to_an_address_includes_calls_that_failed() {
         ..small()
     };
     let shown = run(&scenario).unwrap();
-    assert!(shown.adds.failed > 0 && shown.time_to_address.worst > Micros::from_secs(10), "{shown:?}");
+    assert!(
+        shown.adds.failed > 0 && shown.time_to_address.worst > Micros::from_secs(10),
+        "{shown:?}"
+    );
     assert!(shown.time_to_address.worst > shown.adds.time.worst, "{shown:?}");
 }

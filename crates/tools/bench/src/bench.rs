@@ -67,7 +67,10 @@ impl Bench<'_> {
         }
         let most = floors.iter().map(|floor| floor.bytes).max().unwrap_or_default();
         let is_whole = |floor: &Measured| floor.bytes + CUT >= most;
-        ensure!(floors.iter().all(is_whole), "the server broke off one of its answers");
+        ensure!(
+            floors.iter().all(is_whole),
+            "the server broke off one of its answers"
+        );
         let floor = Measured::best(floors)?;
         let command = Measured::best(commands)?;
         let bytes = (floor.bytes > 0).then(|| format!("{:.0} MB", floor.bytes as f64 / 1e6));
@@ -94,11 +97,20 @@ impl Table {
     /// Creates an empty table. `titles` separates columns with `|`. Columns contain numbers, except those whose titles
     /// begin with `<`, which contain text.
     pub(crate) fn new(titles: &'static str) -> Self {
-        Self { titles, rows: Vec::new() }
+        Self {
+            titles,
+            rows: Vec::new(),
+        }
     }
 
     pub(crate) fn print(&self) {
-        let alignment = |title: &str| if title.trim().starts_with('<') { "---|" } else { "---:|" };
+        let alignment = |title: &str| {
+            if title.trim().starts_with('<') {
+                "---|"
+            } else {
+                "---:|"
+            }
+        };
         println!("\n| {} |", self.titles.replace('<', ""));
         println!("|{}", self.titles.split('|').map(alignment).collect::<String>());
         self.rows.iter().for_each(|row| println!("| {row} |"));

@@ -85,9 +85,15 @@ impl Cluster {
     /// Starts a server, `etcd` or `kubernetes`, with one pool and the given nodes, for programs that are called like
     /// the plugin.
     pub(crate) fn of_nodes(datastore: &str, pool: &str, nodes: impl IntoIterator<Item = String>) -> Self {
-        let world = if datastore == "etcd" { World::etcd() } else { World::kubernetes(Flavour::Classic) };
+        let world = if datastore == "etcd" {
+            World::etcd()
+        } else {
+            World::kubernetes(Flavour::Classic)
+        };
         let cluster = Self(Some(world));
-        nodes.into_iter().for_each(|name| cluster.create(&Key::Node(name), &json!({"spec": {}})));
+        nodes
+            .into_iter()
+            .for_each(|name| cluster.create(&Key::Node(name), &json!({"spec": {}})));
         cluster.put_pool("default", pool);
         cluster
     }
@@ -100,7 +106,10 @@ impl Cluster {
 
     /// Writes blocks that other nodes own, each with `taken` assigned addresses.
     pub(crate) fn put_blocks(&self, places: impl IntoIterator<Item = IpNet>, taken: usize) -> Result<()> {
-        let blocks: Vec<_> = places.into_iter().map(|cidr| TakenBlock { cidr, taken }).collect();
+        let blocks: Vec<_> = places
+            .into_iter()
+            .map(|cidr| TakenBlock { cidr, taken })
+            .collect();
         match self.api_server() {
             None => put_blocks(self.etcd(), &blocks),
             Some(server) => put_block_objects(server, Flavour::Classic, &blocks),
@@ -114,7 +123,11 @@ impl Cluster {
 
     /// Returns the value for this cluster's datastore.
     pub(crate) fn pick<T>(&self, on_etcd: T, on_kubernetes: T) -> T {
-        if self.api_server().is_some() { on_kubernetes } else { on_etcd }
+        if self.api_server().is_some() {
+            on_kubernetes
+        } else {
+            on_etcd
+        }
     }
 
     /// The etcd behind the cluster.
@@ -124,13 +137,17 @@ impl Cluster {
 
     /// The port of the datastore on 127.0.0.1.
     pub(crate) fn port(&self) -> Result<u16> {
-        let Some(server) = self.api_server() else { return Ok(self.etcd().port) };
+        let Some(server) = self.api_server() else {
+            return Ok(self.etcd().port);
+        };
         Ok(server.url().rsplit(':').next().unwrap_or_default().parse()?)
     }
 
     /// The current revision of the etcd behind the cluster.
     pub(crate) fn revision(&self) -> Result<i64> {
-        let answer = self.etcd().with_client(async |mut client| client.get("/", None).await)?;
+        let answer = self
+            .etcd()
+            .with_client(async |mut client| client.get("/", None).await)?;
         Ok(answer.header().context("an answer without a header")?.revision())
     }
 
@@ -140,8 +157,13 @@ impl Cluster {
             None => get(&format!("127.0.0.1:{}", self.etcd().port), "/metrics")?.1,
             Some(server) => server.request("GET", "/metrics", "")?.body,
         };
-        let counts = text.lines().filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));
-        Ok(counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64)
+        let counts = text
+            .lines()
+            .filter(|line| is_counted(line))
+            .filter_map(|line| line.rsplit_once(' '));
+        Ok(counts
+            .filter_map(|(_, count)| count.parse::<f64>().ok())
+            .sum::<f64>() as u64)
     }
 
     /// The processor time of the servers so far, in seconds.
@@ -161,7 +183,9 @@ impl Cluster {
             None => vec!["--etcd-endpoints".to_owned(), self.etcd().endpoint()],
             Some(server) => {
                 let kubeconfig = server.kubeconfig().display().to_string();
-                ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned).into()
+                ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig]
+                    .map(str::to_owned)
+                    .into()
             }
         }
     }
@@ -172,7 +196,8 @@ impl Cluster {
         let prefix = self.pick(ENDPOINT_PREFIX, "/registry/pods/");
         let all = self.etcd().with_client(async |client| {
             let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
-            kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only())).await
+            kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only()))
+                .await
         })?;
         let keys = all.kvs().iter().map(KeyValue::key).step_by(10);
         let deletions: Vec<TxnOp> = keys.map(|key| TxnOp::delete(key, None)).collect();
@@ -184,7 +209,12 @@ impl Cluster {
     pub(crate) fn churn(&self, churn: Churn) -> Result<ChurnLog> {
         // On Kubernetes, ADDs mostly wait for the caches of lists.
         let workers = WORKERS * self.pick(1, 3);
-        let churn = Churn { workers, pods: PODS, limit: LIMIT, ..churn };
+        let churn = Churn {
+            workers,
+            pods: PODS,
+            limit: LIMIT,
+            ..churn
+        };
         let nodes: Vec<String> = (1..=workers).map(|number| format!("node-{number}")).collect();
         let spec = ClusterSpec::new(1).wide().v4_only();
         churn.run(self.target(), &spec, &nodes)

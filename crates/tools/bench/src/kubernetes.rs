@@ -50,7 +50,11 @@ pub(crate) fn pull(server: &KubeApiserver, kinds: &str) -> Result<Measured> {
         kind => server.pull(&Flavour::Classic.path(kind), "application/json"),
     });
     let bytes = pulls.into_iter().sum::<Result<u64>>()?;
-    Ok(Measured { seconds: start.elapsed().as_secs_f64(), bytes, ..Measured::default() })
+    Ok(Measured {
+        seconds: start.elapsed().as_secs_f64(),
+        bytes,
+        ..Measured::default()
+    })
 }
 
 /// Makes the API server collect its garbage. A collection costs as much as sending all lists, and with a heap of this
@@ -86,6 +90,11 @@ fn image(i: usize) -> Value {
 
 /// Returns the fields of a value in the format of `managedFields`, without the items of lists.
 fn fields(value: &Value) -> Value {
-    let Value::Object(inner) = value else { return json!({}) };
-    inner.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+    let Value::Object(inner) = value else {
+        return json!({});
+    };
+    inner
+        .iter()
+        .map(|(name, value)| (format!("f:{name}"), fields(value)))
+        .collect()
 }

@@ -20,13 +20,22 @@ fn main() -> Result<()> {
     let [name, program, sizes @ ..] = arguments.as_slice() else {
         bail!("usage: calipam-bench PART CALIPAM SIZES…");
     };
-    let datastore = if name.ends_with("kubernetes") { "kubernetes" } else { "etcd" };
+    let datastore = if name.ends_with("kubernetes") {
+        "kubernetes"
+    } else {
+        "etcd"
+    };
     let wanted = name.trim_end_matches("-etcd").trim_end_matches("-kubernetes");
     let part = PARTS.iter().find(|part| part.name == wanted);
     let part = part.with_context(|| format!("{name} is not a part of the benchmark"))?;
     let mut tables: Vec<Table> = part.titles.iter().map(|titles| Table::new(titles)).collect();
     for size in sizes {
-        (part.measure)(&mut Bench { program, datastore, size, tables: &mut tables })?;
+        (part.measure)(&mut Bench {
+            program,
+            datastore,
+            size,
+            tables: &mut tables,
+        })?;
     }
     println!("{name}:");
     tables.iter().for_each(Table::print);

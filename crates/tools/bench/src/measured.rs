@@ -23,14 +23,20 @@ impl Measured {
         let done = work()?;
         let seconds = start.elapsed().as_secs_f64();
         drop(done);
-        Ok(Self { seconds, ..Self::default() })
+        Ok(Self {
+            seconds,
+            ..Self::default()
+        })
     }
 
     /// The fastest run, with the highest memory peak of all runs.
     pub(crate) fn best(runs: Vec<Self>) -> Result<Self> {
         let peak_mib = Self::highest_peak(&runs);
         let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        Ok(Self { peak_mib, ..best.context("nothing was measured")? })
+        Ok(Self {
+            peak_mib,
+            ..best.context("nothing was measured")?
+        })
     }
 
     /// The medians of all runs, with their highest memory peak.

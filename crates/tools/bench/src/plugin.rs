@@ -45,12 +45,22 @@ impl Plugin {
             Some(server) => {
                 let text = fs::read_to_string(server.kubeconfig())?;
                 let kubeconfig = folder.path().join("kubeconfig");
-                fs::write(&kubeconfig, text.replace(&server.url(), &format!("https://{place}")))?;
+                fs::write(
+                    &kubeconfig,
+                    text.replace(&server.url(), &format!("https://{place}")),
+                )?;
                 network["datastore_type"] = "kubernetes".into();
                 network["kubernetes"] = json!({"kubeconfig": kubeconfig});
             }
         }
-        Ok(Self { program, on_threads: false, is_labelled: false, reads_memory: false, network, folder })
+        Ok(Self {
+            program,
+            on_threads: false,
+            is_labelled: false,
+            reads_memory: false,
+            network,
+            folder,
+        })
     }
 
     /// Runs a call, which must succeed.
@@ -73,7 +83,10 @@ impl Plugin {
             let begin = Instant::now();
             let mut answer = Vec::new();
             let code = calipam_cni::run(&[], &variables.into(), &mut input.as_bytes(), &mut answer);
-            let measured = Measured { seconds: begin.elapsed().as_secs_f64(), ..Measured::default() };
+            let measured = Measured {
+                seconds: begin.elapsed().as_secs_f64(),
+                ..Measured::default()
+            };
             (measured, code == 0, String::from_utf8_lossy(&answer).into_owned())
         } else {
             let pause = self.reads_memory.then_some(LOOK_CLOSELY);
@@ -95,7 +108,11 @@ impl Plugin {
             let running = calls.map(start).collect::<Result<Vec<_>>>()?;
             for child in running {
                 let output = child.wait_with_output()?;
-                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+                ensure!(
+                    output.status.success(),
+                    "{}",
+                    String::from_utf8_lossy(&output.stdout)
+                );
             }
             Ok(())
         })?;

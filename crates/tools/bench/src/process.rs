@@ -29,7 +29,10 @@ pub(crate) fn calipam(
     code: i32,
 ) -> Result<Measured> {
     let mut calipam = Command::new(program);
-    calipam.args(command.split(' ')).args(arguments).stdout(Stdio::null());
+    calipam
+        .args(command.split(' '))
+        .args(arguments)
+        .stdout(Stdio::null());
     let (measured, ended, _) = run(&mut calipam, "", Some(LOOK))?;
     ensure!(ended.code() == Some(code), "{calipam:?} ended with {ended}");
     Ok(measured)
@@ -57,7 +60,12 @@ pub(crate) fn run(
     let times = fs::read_to_string(format!("/proc/{process}/schedstat"))?;
     let nanos: f64 = times.split_whitespace().next().context("no times")?.parse()?;
     let peak_mib = watch.map_or(0.0, |watch| watch.join().expect("a reader does not panic"));
-    let measured = Measured { seconds, processor: nanos / 1e9, peak_mib, bytes: 0 };
+    let measured = Measured {
+        seconds,
+        processor: nanos / 1e9,
+        peak_mib,
+        bytes: 0,
+    };
     Ok((measured, child.wait()?, output))
 }
 
@@ -98,7 +106,9 @@ impl Running {
         let mut running = Self(start(command.stdout(Stdio::null()).stderr(Stdio::piped()), "")?);
         let stderr = running.0.stderr.take().context("no stderr")?;
         let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
-        let line = lines.find(|line| line.contains(ready)).context("the program has ended")?;
+        let line = lines
+            .find(|line| line.contains(ready))
+            .context("the program has ended")?;
         thread::spawn(move || lines.for_each(drop));
         Ok((running, line))
     }

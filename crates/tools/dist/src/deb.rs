@@ -30,7 +30,12 @@ pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
     }
 
     let mut control = Builder::new(Vec::new());
-    add_file(&mut control, "./control", fields(package, machine, bytes).as_bytes(), 0o644)?;
+    add_file(
+        &mut control,
+        "./control",
+        fields(package, machine, bytes).as_bytes(),
+        0o644,
+    )?;
     let parts = [
         ("debian-binary", b"2.0\n".to_vec()),
         ("control.tar.gz", gzip(&control.into_inner()?)?),
@@ -47,14 +52,28 @@ pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
 
 /// The folders that contain the files. A folder comes before its subfolders.
 fn folders(entries: &[Entry]) -> BTreeSet<&Path> {
-    let folders = entries.iter().flat_map(|entry| Path::new(&entry.place).ancestors().skip(1));
+    let folders = entries
+        .iter()
+        .flat_map(|entry| Path::new(&entry.place).ancestors().skip(1));
     folders.filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
 
 fn fields(package: &Package, machine: &Machine, bytes: usize) -> String {
-    let depends = if machine.needs_libc { "Depends: libc6\n" } else { "" };
-    let home = if REPOSITORY.is_empty() { String::new() } else { format!("Homepage: {REPOSITORY}\n") };
-    let description: String = package.description.lines().map(|line| format!(" {line}\n")).collect();
+    let depends = if machine.needs_libc {
+        "Depends: libc6\n"
+    } else {
+        ""
+    };
+    let home = if REPOSITORY.is_empty() {
+        String::new()
+    } else {
+        format!("Homepage: {REPOSITORY}\n")
+    };
+    let description: String = package
+        .description
+        .lines()
+        .map(|line| format!(" {line}\n"))
+        .collect();
     format!(
         "Package: {}\nVersion: {VERSION}\nSection: admin\nPriority: optional\nArchitecture: {}\n{depends}\
          Installed-Size: {}\nMaintainer: {}\n{home}Description: {}\n{description}",

@@ -51,12 +51,22 @@ impl Machine {
             _ if target.contains("-windows-") => "windows",
             _ => return None,
         };
-        Some(Self { os, arch, deb, rpm, needs_libc: target.ends_with("-gnu") })
+        Some(Self {
+            os,
+            arch,
+            deb,
+            rpm,
+            needs_libc: target.ends_with("-gnu"),
+        })
     }
 }
 
 pub(crate) fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entry {
-    Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
+    Entry {
+        name: name.to_owned(),
+        place: place.to_owned(),
+        content: Content::File(content, mode),
+    }
 }
 
 /// The path where a shell looks for a completion script, and its permissions; `None` for shells without such a path.
@@ -76,7 +86,11 @@ pub(crate) fn completion_place(name: &str) -> Option<(String, u32)> {
 
 /// Returns the content as it is installed: compressed if the file is a man page.
 pub(crate) fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
-    if entry.place.ends_with(".gz") { gzip(content) } else { Ok(content.to_vec()) }
+    if entry.place.ends_with(".gz") {
+        gzip(content)
+    } else {
+        Ok(content.to_vec())
+    }
 }
 
 /// Compresses with gzip. The same input gives the same bytes.

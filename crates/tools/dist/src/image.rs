@@ -54,7 +54,9 @@ pub(crate) fn write_all(request: &Request, commit: &str) -> Result<Vec<PathBuf>>
     let licence = read(&request.root.join("LICENSE"))?;
     let mut written = Vec::new();
     for image in &IMAGES {
-        let layout = Layout { folder: request.output.join(image.name) };
+        let layout = Layout {
+            folder: request.output.join(image.name),
+        };
         let layer = layer(image, &request.program(image.program.0)?, &licence)?;
         layout.write(image, &request.machine, &layer, commit)?;
         written.push(layout.folder);
@@ -78,7 +80,9 @@ fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
 /// Unpacks the image for a platform from a layout into a folder. Returns the image's user, as `USER:GROUP` in numbers,
 /// and its entry point.
 pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<(String, Vec<String>)> {
-    let layout = Layout { folder: layout.to_owned() };
+    let layout = Layout {
+        folder: layout.to_owned(),
+    };
     let manifests = layout.manifests();
     let manifest = manifests.iter().find(|manifest| is_for(manifest, machine));
     let manifest =
@@ -87,11 +91,16 @@ pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<(S
     for layer in manifest["layers"].as_array().into_iter().flatten() {
         let path = layout.path_of(layer);
         let layer = fs::File::open(&path).map_err(cannot("read", &path))?;
-        tar::Archive::new(GzDecoder::new(layer)).unpack(into).map_err(cannot("unpack", &path))?;
+        tar::Archive::new(GzDecoder::new(layer))
+            .unpack(into)
+            .map_err(cannot("unpack", &path))?;
     }
     let config = layout.read(&layout.path_of(&manifest["config"]));
     let config = &config["config"];
-    Ok(serde_json::from_value(json!([config["User"], config["Entrypoint"]]))?)
+    Ok(serde_json::from_value(json!([
+        config["User"],
+        config["Entrypoint"]
+    ]))?)
 }
 
 /// True if a manifest's descriptor names the platform.
@@ -146,7 +155,9 @@ impl Layout {
         let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [described]}).to_string();
         self.put("index.json", &top)?;
 
-        let texts = manifests.iter().map(|manifest| self.read(&self.path_of(manifest)).to_string());
+        let texts = manifests
+            .iter()
+            .map(|manifest| self.read(&self.path_of(manifest)).to_string());
         self.keep_named(&texts.chain([index, top]).collect::<String>())
     }
 
@@ -186,7 +197,10 @@ impl Layout {
 
     /// Reads a JSON file; `null` if there is none.
     fn read(&self, path: &Path) -> Value {
-        fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        fs::read(path)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
     }
 
     fn put(&self, name: &str, content: &str) -> Result<PathBuf> {

@@ -78,7 +78,9 @@ impl Request {
     fn new(programs: &Path, target: &str, output: &Path) -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
         Ok(Self {
-            root: root.ok_or("the packager is three folders below the root")?.to_owned(),
+            root: root
+                .ok_or("the packager is three folders below the root")?
+                .to_owned(),
             programs: programs.to_owned(),
             target: target.to_owned(),
             machine: Machine::of(target).ok_or_else(|| format!("nothing is packaged for {target}"))?,
@@ -94,7 +96,13 @@ impl Request {
 
 /// Writes the packages for one target, and the checksums and krew's manifest of all packages in the output folder.
 fn packages(request: &Request, url: &str, manifest: &Path) -> Result<Vec<PathBuf>> {
-    let Request { root, target, machine, output, .. } = request;
+    let Request {
+        root,
+        target,
+        machine,
+        output,
+        ..
+    } = request;
     let metadata = sbom::metadata(root, target)?;
     let lock = String::from_utf8(read(&root.join("Cargo.lock"))?)?;
 
@@ -108,8 +116,14 @@ fn packages(request: &Request, url: &str, manifest: &Path) -> Result<Vec<PathBuf
         ];
         if machine.os == "linux" {
             let Machine { deb, rpm, .. } = machine;
-            files.push((format!("{name}_{VERSION}_{deb}.deb"), deb::build(&package, machine)?));
-            files.push((format!("{name}-{VERSION}-1.{rpm}.rpm"), rpm::build(&package, machine)?));
+            files.push((
+                format!("{name}_{VERSION}_{deb}.deb"),
+                deb::build(&package, machine)?,
+            ));
+            files.push((
+                format!("{name}-{VERSION}-1.{rpm}.rpm"),
+                rpm::build(&package, machine)?,
+            ));
         }
         for (name, content) in files {
             paths.push(write(output.join(name), content)?);
@@ -122,14 +136,27 @@ fn packages(request: &Request, url: &str, manifest: &Path) -> Result<Vec<PathBuf
 
 /// Writes the images for one target.
 fn images(request: &Request) -> Result<Vec<PathBuf>> {
-    let Request { root, target, machine, .. } = request;
+    let Request {
+        root,
+        target,
+        machine,
+        ..
+    } = request;
     if machine.os != "linux" || machine.needs_libc {
         let what = "an image needs static programs for Linux, those of a target with musl";
         return Err(format!("{target}: {what}").into());
     }
     // Without git, or outside of a checkout, an image does not name its commit.
-    let git = Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]).output();
-    let commit = git.ok().filter(|git| git.status.success()).map(|git| git.stdout).unwrap_or_default();
+    let git = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(["rev-parse", "HEAD"])
+        .output();
+    let commit = git
+        .ok()
+        .filter(|git| git.status.success())
+        .map(|git| git.stdout)
+        .unwrap_or_default();
     image::write_all(request, String::from_utf8_lossy(&commit).trim())
 }
 
@@ -144,7 +171,10 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Writes a file, and creates its folder. Returns the path.
 fn write(path: PathBuf, content: impl AsRef<[u8]>) -> Result<PathBuf> {
-    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, content));
+    let written = path
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(&path, content));
     written.map_err(cannot("write", &path))?;
     Ok(path)
 }

@@ -49,7 +49,11 @@ impl Package {
         let mut entries = vec![file(name, "usr/bin/calipam", request.program(name)?, 0o755)];
         for link in LINKS {
             let place = format!("usr/bin/{link}");
-            entries.push(Entry { name: link.to_owned(), place, content: Content::Link("calipam") });
+            entries.push(Entry {
+                name: link.to_owned(),
+                place,
+                content: Content::Link("calipam"),
+            });
         }
         for (name, content) in calipam::completion_scripts() {
             if let Some((place, mode)) = completion_place(&name) {
@@ -59,11 +63,22 @@ impl Package {
         for (name, text) in calipam::MAN_PAGES {
             let place = format!("usr/share/man/man1/{name}.gz");
             // Packages contain compressed man pages, archives plain ones.
-            entries.push(file(&format!("man/{name}"), &place, text.as_bytes().to_owned(), 0o644));
+            entries.push(file(
+                &format!("man/{name}"),
+                &place,
+                text.as_bytes().to_owned(),
+                0o644,
+            ));
         }
         for (path, place) in [
-            ("docs/systemd/calipam-check.service", "usr/lib/systemd/system/calipam-check.service"),
-            ("docs/systemd/calipam-check.timer", "usr/lib/systemd/system/calipam-check.timer"),
+            (
+                "docs/systemd/calipam-check.service",
+                "usr/lib/systemd/system/calipam-check.service",
+            ),
+            (
+                "docs/systemd/calipam-check.timer",
+                "usr/lib/systemd/system/calipam-check.timer",
+            ),
             ("docs/systemd/calipam.sysusers", "usr/lib/sysusers.d/calipam.conf"),
             ("docs/systemd/crontab", "usr/share/doc/calipam/crontab"),
             ("LICENSE", "usr/share/doc/calipam/copyright"),
@@ -72,16 +87,28 @@ impl Package {
         ] {
             entries.push(project_file(root, path, place)?);
         }
-        Ok(Self { name: "calipam", summary: SUMMARY, description: DESCRIPTION, entries })
+        Ok(Self {
+            name: "calipam",
+            summary: SUMMARY,
+            description: DESCRIPTION,
+            entries,
+        })
     }
 
     /// The package of the plugin. It only puts the plugin on PATH; the plugin installs itself on a node.
     fn cni(request: &Request) -> Result<Self> {
         let root = &request.root;
-        let mut entries =
-            vec![file("calipam-cni", "usr/bin/calipam-cni", request.program("calico-ipam")?, 0o755)];
+        let mut entries = vec![file(
+            "calipam-cni",
+            "usr/bin/calipam-cni",
+            request.program("calico-ipam")?,
+            0o755,
+        )];
         for (path, place) in [
-            ("docs/systemd/calipam-cni.service", "usr/lib/systemd/system/calipam-cni.service"),
+            (
+                "docs/systemd/calipam-cni.service",
+                "usr/lib/systemd/system/calipam-cni.service",
+            ),
             ("LICENSE", "usr/share/doc/calipam-cni/copyright"),
             ("docs/cni.md", "usr/share/doc/calipam-cni/cni.md"),
         ] {
@@ -106,5 +133,10 @@ A drop-in for Calico's CNI plugin calico-ipam, on the same data.
 
 /// A file of the project. Archives drop `docs/` from its path.
 fn project_file(root: &Path, path: &str, place: &str) -> Result<Entry> {
-    Ok(file(path.trim_start_matches("docs/"), place, read(&root.join(path))?, 0o644))
+    Ok(file(
+        path.trim_start_matches("docs/"),
+        place,
+        read(&root.join(path))?,
+        0o644,
+    ))
 }

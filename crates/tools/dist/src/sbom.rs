@@ -12,7 +12,14 @@ use crate::Result;
 /// Reads cargo's metadata of all packages for a target.
 pub(crate) fn metadata(root: &Path, target: &str) -> Result<Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
+    cargo.args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+        "--filter-platform",
+        target,
+    ]);
     let output = cargo.current_dir(root).output()?;
     if !output.status.success() {
         return Err(format!("{cargo:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
@@ -25,21 +32,31 @@ pub(crate) fn metadata(root: &Path, target: &str) -> Result<Value> {
 pub(crate) fn document(name: &str, metadata: &Value, lock: &str) -> Result<Value> {
     let lock: Value = toml::from_str(lock)?;
     let locked = list(&lock["package"]).filter(|package| package["checksum"].is_string());
-    let sums: BTreeMap<_, _> = locked.map(|package| (named(package), &package["checksum"])).collect();
+    let sums: BTreeMap<_, _> = locked
+        .map(|package| (named(package), &package["checksum"]))
+        .collect();
     let packages = by_id(&metadata["packages"]);
     let nodes = by_id(&metadata["resolve"]["nodes"]);
     let is_root = |package: &&&Value| package["name"] == name && package["source"].is_null();
-    let root = *packages.values().find(is_root).ok_or_else(|| format!("no crate {name}"))?;
+    let root = *packages
+        .values()
+        .find(is_root)
+        .ok_or_else(|| format!("no crate {name}"))?;
 
     // The packages that are built into the program, without dev-dependencies.
     let mut found = BTreeSet::from([text(&root["id"])]);
     let mut open = vec![text(&root["id"])];
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while let Some(id) = open.pop() {
-        let node = nodes.get(id).ok_or_else(|| format!("cargo does not resolve {id}"))?;
+        let node = nodes
+            .get(id)
+            .ok_or_else(|| format!("cargo does not resolve {id}"))?;
         let is_built = |dependency: &&Value| list(&dependency["dep_kinds"]).any(|kind| kind["kind"] != "dev");
         let depends = edges.entry(reference(packages[id])).or_default();
-        for id in list(&node["deps"]).filter(is_built).map(|dependency| text(&dependency["pkg"])) {
+        for id in list(&node["deps"])
+            .filter(is_built)
+            .map(|dependency| text(&dependency["pkg"]))
+        {
             depends.insert(reference(packages[id]));
             if found.insert(id) {
                 open.push(id);
@@ -48,11 +65,15 @@ pub(crate) fn document(name: &str, metadata: &Value, lock: &str) -> Result<Value
     }
 
     found.remove(text(&root["id"]));
-    let mut components: Vec<Value> =
-        found.iter().map(|id| component("library", packages[id], &sums)).collect();
+    let mut components: Vec<Value> = found
+        .iter()
+        .map(|id| component("library", packages[id], &sums))
+        .collect();
     components.sort_by_key(|component| component["bom-ref"].to_string());
-    let dependencies: Vec<Value> =
-        edges.into_iter().map(|(from, to)| json!({"ref": from, "dependsOn": to})).collect();
+    let dependencies: Vec<Value> = edges
+        .into_iter()
+        .map(|(from, to)| json!({"ref": from, "dependsOn": to}))
+        .collect();
     Ok(json!({
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
         "bomFormat": "CycloneDX",
@@ -83,7 +104,11 @@ fn named(package: &Value) -> [&str; 2] {
 
 /// Returns the package URL. Its type is `generic` for crates of the workspace, which no registry contains.
 fn reference(package: &Value) -> String {
-    let kind = if package["source"].is_null() { "generic" } else { "cargo" };
+    let kind = if package["source"].is_null() {
+        "generic"
+    } else {
+        "cargo"
+    };
     let [name, version] = named(package);
     // A version may contain a `+`, which must be encoded in URLs.
     format!("pkg:{kind}/{name}@{}", version.replace('+', "%2B"))

@@ -14,7 +14,10 @@ const PACKAGES: [&str; 4] = [".tar.gz", ".deb", ".rpm", ".cdx.json"];
 
 /// The SHA-256 sum of some bytes, in hexadecimal.
 pub(crate) fn of(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// The packages in a folder, by name.
@@ -32,6 +35,8 @@ pub(crate) fn packages(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 
 /// Writes the sums of all packages in the folder.
 pub(crate) fn write(folder: &Path) -> Result<PathBuf> {
-    let lines = packages(folder)?.into_iter().map(|(name, content)| format!("{}  {name}\n", of(&content)));
+    let lines = packages(folder)?
+        .into_iter()
+        .map(|(name, content)| format!("{}  {name}\n", of(&content)));
     crate::write(folder.join(NAME), lines.collect::<String>())
 }

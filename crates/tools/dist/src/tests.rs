@@ -16,13 +16,20 @@ const PROGRAM: &[u8] = b"#!/bin/sh\necho a program\n";
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(3)
+        .unwrap()
+        .to_owned()
 }
 
 /// The first of `authors` in the Cargo.toml of the workspace.
 fn first_author() -> String {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let line = manifest.lines().find(|line| line.starts_with("authors = ")).unwrap();
+    let line = manifest
+        .lines()
+        .find(|line| line.starts_with("authors = "))
+        .unwrap();
     line.split('"').nth(1).unwrap().to_owned()
 }
 
@@ -36,19 +43,31 @@ fn request(folder: &Path, target: &str) -> Request {
 
 /// Packages programs for a target.
 fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
-    packages(&request(folder, target), "https://example.org/v0", &folder.join("krew.yaml")).unwrap()
+    packages(
+        &request(folder, target),
+        "https://example.org/v0",
+        &folder.join("krew.yaml"),
+    )
+    .unwrap()
 }
 
 /// Finds the file whose path ends with `end`.
 fn ending<'a>(written: &'a [PathBuf], end: &str) -> &'a str {
-    let found = written.iter().filter_map(|path| path.to_str()).find(|path| path.ends_with(end));
+    let found = written
+        .iter()
+        .filter_map(|path| path.to_str())
+        .find(|path| path.ends_with(end));
     found.unwrap_or_else(|| panic!("{end}: {written:?}"))
 }
 
 /// Returns a program's standard output.
 fn stdout(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -77,7 +96,12 @@ fn the_archive_holds_program_completions_man_pages_and_licence() {
             .any(|line| line.ends_with(&end) && (line.starts_with(mode) || mode.contains("root")));
         assert!(found, "{name}: {list}");
     }
-    assert!(lines.iter().any(|line| line.starts_with("-rwxr-xr-x") && line.ends_with("/calipam")), "{list}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("-rwxr-xr-x") && line.ends_with("/calipam")),
+        "{list}"
+    );
 
     let target = folder.path().join("out");
     fs::create_dir(&target).unwrap();
@@ -121,15 +145,33 @@ fn dpkg_installs_and_removes_both_packages() {
         // The test runs without root privileges, and the folder is not a complete system.
         stdout(
             "dpkg",
-            &[&[&*system, "--force-not-root", "--force-bad-path", "--log=/dev/null", order], arguments]
-                .concat(),
+            &[
+                &[
+                    &*system,
+                    "--force-not-root",
+                    "--force-bad-path",
+                    "--log=/dev/null",
+                    order,
+                ],
+                arguments,
+            ]
+            .concat(),
         )
     };
     for name in ["calipam", "calipam-cni"] {
-        dpkg("--install", &[ending(&written, &format!("/{name}_{VERSION}_amd64.deb"))]);
+        dpkg(
+            "--install",
+            &[ending(&written, &format!("/{name}_{VERSION}_amd64.deb"))],
+        );
     }
     assert_installed(&system);
-    let page = stdout("gzip", &["-dc", system.join("usr/share/man/man1/calipam.1.gz").to_str().unwrap()]);
+    let page = stdout(
+        "gzip",
+        &[
+            "-dc",
+            system.join("usr/share/man/man1/calipam.1.gz").to_str().unwrap(),
+        ],
+    );
     assert!(page.contains(".TH calipam 1"));
     dpkg("--remove", &["calipam", "calipam-cni"]);
     assert_removed(&system);
@@ -180,12 +222,23 @@ fn rpm_installs_and_removes_both_packages() {
     fs::create_dir(&system).unwrap();
     let rpm = |arguments: &[&str]| {
         let system = system.to_str().unwrap();
-        stdout("rpm", &[&["--root", system, "--dbpath", "/var/lib/rpm", "--nosignature"], arguments].concat())
+        stdout(
+            "rpm",
+            &[
+                &["--root", system, "--dbpath", "/var/lib/rpm", "--nosignature"],
+                arguments,
+            ]
+            .concat(),
+        )
     };
     rpm(&["--initdb"]);
     for name in ["calipam", "calipam-cni"] {
         // Debian's rpm has no records of the installed packages, so it cannot check dependencies.
-        rpm(&["--install", "--nodeps", ending(&written, &format!("/{name}-{VERSION}-1.x86_64.rpm"))]);
+        rpm(&[
+            "--install",
+            "--nodeps",
+            ending(&written, &format!("/{name}-{VERSION}-1.x86_64.rpm")),
+        ]);
     }
     assert_installed(&system);
     let verified = rpm(&["--verify", "--nodeps", "calipam", "calipam-cni"]);
@@ -200,14 +253,26 @@ fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
     let source = "#include <stdio.h>\nint main(void) { puts(\"a static program\"); }\n";
     fs::write(folder.join("program.c"), source).unwrap();
     let program = folder.join("calipam").display().to_string();
-    stdout("cc", &["-static", "-o", &program, folder.join("program.c").to_str().unwrap()]);
+    stdout(
+        "cc",
+        &[
+            "-static",
+            "-o",
+            &program,
+            folder.join("program.c").to_str().unwrap(),
+        ],
+    );
     fs::copy(&program, folder.join("calico-ipam")).unwrap();
     image::write_all(&request, "0123abc").unwrap()
 }
 
 /// Reads the JSON of a blob, and checks that the blob's name is its checksum.
 fn blob(layout: &Path, descriptor: &Value) -> Value {
-    let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let digest = descriptor["digest"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("sha256:")
+        .unwrap();
     let path = layout.join("blobs/sha256").join(digest);
     assert!(stdout("sha256sum", &[path.to_str().unwrap()]).starts_with(digest));
     let content = fs::read(path).unwrap();
@@ -220,11 +285,17 @@ fn images_are_unpacked_and_run_in_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     for (layout, user, program) in images(folder.path(), TARGET)
         .iter()
-        .zip([("65532:65532", "/usr/bin/calipam"), ("0:0", "/usr/bin/calipam-cni")])
+        .zip([
+            ("65532:65532", "/usr/bin/calipam"),
+            ("0:0", "/usr/bin/calipam-cni"),
+        ])
         .map(|(l, (u, p))| (l, u, p))
     {
         let top: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
-        assert_eq!(top["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], VERSION);
+        assert_eq!(
+            top["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"],
+            VERSION
+        );
         let index = blob(layout, &top["manifests"][0]);
         assert_eq!(
             index["manifests"][0]["platform"],
@@ -236,10 +307,17 @@ fn images_are_unpacked_and_run_in_nothing_else() {
             (&config["config"]["User"], &config["config"]["Entrypoint"][0]),
             (&user.into(), &program.into())
         );
-        assert_eq!(config["config"]["Labels"]["org.opencontainers.image.revision"], "0123abc");
+        assert_eq!(
+            config["config"]["Labels"]["org.opencontainers.image.revision"],
+            "0123abc"
+        );
 
         blob(layout, &manifest["layers"][0]);
-        let layer = manifest["layers"][0]["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+        let layer = manifest["layers"][0]["digest"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("sha256:")
+            .unwrap();
         let layer = layout.join("blobs/sha256").join(layer);
         let unpacked = Command::new("sh")
             .arg("-c")
@@ -247,11 +325,17 @@ fn images_are_unpacked_and_run_in_nothing_else() {
             .output()
             .unwrap();
         let sum = String::from_utf8(unpacked.stdout).unwrap();
-        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sum.split(' ').next().unwrap()));
+        assert_eq!(
+            config["rootfs"]["diff_ids"][0],
+            format!("sha256:{}", sum.split(' ').next().unwrap())
+        );
 
         let system = folder.path().join(format!("system of {user}"));
         fs::create_dir(&system).unwrap();
-        stdout("tar", &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()]);
+        stdout(
+            "tar",
+            &["-xzf", layer.to_str().unwrap(), "-C", system.to_str().unwrap()],
+        );
         // In a new user namespace, any user can be root.
         let words = ["--map-root-user", "--root", system.to_str().unwrap(), program];
         assert_eq!(stdout("unshare", &words), "a static program\n");
@@ -290,7 +374,11 @@ fn the_rpm_can_be_read_and_holds_the_same_files() {
     let entries = metadata.get_file_entries().unwrap();
     let entry = |place: &str| entries.iter().find(|entry| entry.path() == Path::new(place));
     assert_eq!(entry("/usr/bin/calipam").unwrap().mode().permissions(), 0o755);
-    for place in ["/usr/bin/ipam", "/usr/share/man/man1/calipam.1.gz", "/usr/share/doc/calipam/copyright"] {
+    for place in [
+        "/usr/bin/ipam",
+        "/usr/share/man/man1/calipam.1.gz",
+        "/usr/share/doc/calipam/copyright",
+    ] {
         assert!(entry(place).is_some(), "{place}");
     }
 }
@@ -304,8 +392,11 @@ fn sums_and_manifest_are_about_all_archives() {
     let written = packaged(folder.path(), "aarch64-apple-darwin");
     assert_eq!(written.len(), 4, "no packages of Linux: {written:?}");
     let dist = folder.path().join("dist");
-    let check =
-        Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&dist).output().unwrap();
+    let check = Command::new("sha256sum")
+        .args(["--check", "SHA256SUMS"])
+        .current_dir(&dist)
+        .output()
+        .unwrap();
     assert!(check.status.success(), "{check:?}");
     assert_eq!(String::from_utf8(check.stdout).unwrap().lines().count(), 20);
 
@@ -319,9 +410,21 @@ fn sums_and_manifest_are_about_all_archives() {
         .map(|platform| &platform["selector"]["matchLabels"])
         .map(|labels| ["os", "arch"].map(|label| labels[label].as_str().unwrap()))
         .collect();
-    assert_eq!(machines, [["darwin", "arm64"], ["linux", "arm64"], ["darwin", "amd64"], ["linux", "amd64"]]);
+    assert_eq!(
+        machines,
+        [
+            ["darwin", "arm64"],
+            ["linux", "arm64"],
+            ["darwin", "amd64"],
+            ["linux", "amd64"]
+        ]
+    );
     for platform in platforms {
-        let name = platform["uri"].as_str().unwrap().strip_prefix("https://example.org/v0/").unwrap();
+        let name = platform["uri"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("https://example.org/v0/")
+            .unwrap();
         let sum = stdout("sha256sum", &[dist.join(name).to_str().unwrap()]);
         assert!(sum.starts_with(platform["sha256"].as_str().unwrap()), "{sum}");
     }
@@ -330,11 +433,22 @@ fn sums_and_manifest_are_about_all_archives() {
 #[test]
 fn the_same_programs_give_the_same_packages_and_images() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for (one, two) in packaged(one.path(), TARGET).iter().zip(packaged(two.path(), TARGET)) {
-        assert_eq!(fs::read(one).unwrap(), fs::read(&two).unwrap(), "{}", two.display());
+    for (one, two) in packaged(one.path(), TARGET)
+        .iter()
+        .zip(packaged(two.path(), TARGET))
+    {
+        assert_eq!(
+            fs::read(one).unwrap(),
+            fs::read(&two).unwrap(),
+            "{}",
+            two.display()
+        );
     }
     let layouts = [&one, &two].map(|folder| image::write_all(&request(folder.path(), TARGET), "").unwrap());
     for (one, two) in layouts[0].iter().zip(&layouts[1]) {
-        stdout("diff", &["--recursive", one.to_str().unwrap(), two.to_str().unwrap()]);
+        stdout(
+            "diff",
+            &["--recursive", one.to_str().unwrap(), two.to_str().unwrap()],
+        );
     }
 }

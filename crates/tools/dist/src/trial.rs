@@ -33,7 +33,11 @@ struct Root {
 
 impl Root {
     fn new(user: &str) -> Result<Self> {
-        Ok(Self { folder: TempDir::with_prefix("calipam-trial")?, user: user.to_owned(), has_proc: false })
+        Ok(Self {
+            folder: TempDir::with_prefix("calipam-trial")?,
+            user: user.to_owned(),
+            has_proc: false,
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -52,7 +56,8 @@ impl Root {
         let mut call = Command::new("unshare");
         call.env_clear().env("PATH", "/usr/bin:/usr/sbin:/bin:/sbin");
         if self.has_proc {
-            call.args(["--map-root-user", "--mount", "sh", "-c", WITH_PROC]).arg(self.folder.path());
+            call.args(["--map-root-user", "--mount", "sh", "-c", WITH_PROC])
+                .arg(self.folder.path());
         } else {
             call.arg("--root").arg(self.folder.path());
         }
@@ -62,14 +67,23 @@ impl Root {
 
     /// Runs a program. Fails unless the program exits with `code` and prints `said`.
     fn expect(&self, words: &[&str], code: i32, said: &str) -> Result<()> {
-        let Output { status, stdout, stderr } =
-            self.call(words).output().map_err(|error| format!("cannot run `unshare`: {error}"))?;
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self
+            .call(words)
+            .output()
+            .map_err(|error| format!("cannot run `unshare`: {error}"))?;
         let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
         if status.code() == Some(code) && text.contains(said) {
             println!("{}", words.join(" "));
             return Ok(());
         }
-        let what = format!("`{}` ended with {status} and did not say `{said}`", words.join(" "));
+        let what = format!(
+            "`{}` ended with {status} and did not say `{said}`",
+            words.join(" ")
+        );
         Err(format!("{what}:\n{text}").into())
     }
 }
@@ -86,7 +100,16 @@ pub(crate) fn programs(request: &Request) -> Result<()> {
     root.expect(&["/calipam", "version"], 0, &format!("calipam {VERSION}"))?;
     root.expect(&["/calico-ipam", "-v"], 0, &format!("calipam {VERSION}"))?;
     // Nothing listens there. A refused connection means that the name was resolved.
-    root.expect(&["/calipam", "check", "--etcd-endpoints", "http://etcd.of.the.check:1"], 3, "refused")
+    root.expect(
+        &[
+            "/calipam",
+            "check",
+            "--etcd-endpoints",
+            "http://etcd.of.the.check:1",
+        ],
+        3,
+        "refused",
+    )
 }
 
 /// Checks the unpacked images. calipam's image checks an export, and the installer's image installs and removes the
@@ -101,16 +124,33 @@ fn unpacked(request: &Request, name: &str) -> Result<(Root, Vec<String>)> {
     let folder = TempDir::with_prefix("calipam-trial")?;
     let layout = request.output.join(name);
     let (user, entry) = image::unpack(&layout, &request.machine, folder.path())?;
-    Ok((Root { folder, user, has_proc: true }, entry))
+    Ok((
+        Root {
+            folder,
+            user,
+            has_proc: true,
+        },
+        entry,
+    ))
 }
 
 fn check_an_export(request: &Request) -> Result<()> {
     let (root, entry) = unpacked(request, "calipam")?;
-    root.put("cluster.jsonl", &read(&request.root.join("docs/examples/cluster.jsonl"))?, 0o644)?;
+    root.put(
+        "cluster.jsonl",
+        &read(&request.root.join("docs/examples/cluster.jsonl"))?,
+        0o644,
+    )?;
     let entry: Vec<&str> = entry.iter().map(String::as_str).collect();
-    let [program] = entry[..] else { return Err(format!("the entry point is {entry:?}").into()) };
+    let [program] = entry[..] else {
+        return Err(format!("the entry point is {entry:?}").into());
+    };
     root.expect(&[program, "version"], 0, &format!("calipam {VERSION}"))?;
-    root.expect(&[program, "check", "--datastore", "/cluster.jsonl"], 1, "critical  duplicate-address ")
+    root.expect(
+        &[program, "check", "--datastore", "/cluster.jsonl"],
+        1,
+        "critical  duplicate-address ",
+    )
 }
 
 fn install_and_uninstall(request: &Request) -> Result<()> {
@@ -122,15 +162,26 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
     let folder = format!("--bin-dir=/{PLUGINS}");
     let installed = format!("/{PLUGINS}/calico-ipam");
 
-    root.expect(&[program, "install", "--no-check", &folder], 0, "Calico's, which is kept")?;
+    root.expect(
+        &[program, "install", "--no-check", &folder],
+        0,
+        "Calico's, which is kept",
+    )?;
     holds(&plugin, &ours)?;
     root.expect(&[&installed, "-v"], 0, &format!("calipam {VERSION}"))?;
     root.expect(&[program, "uninstall", &folder], 0, "")?;
     holds(&plugin, CALICO_PLUGIN)?;
 
     // Started as in the image, the installer runs until it receives a signal.
-    let words: Vec<&str> = entry.iter().map(String::as_str).chain(["--no-check", &folder]).collect();
-    let mut staying = root.call(&words).spawn().map_err(|error| format!("cannot run `unshare`: {error}"))?;
+    let words: Vec<&str> = entry
+        .iter()
+        .map(String::as_str)
+        .chain(["--no-check", &folder])
+        .collect();
+    let mut staying = root
+        .call(&words)
+        .spawn()
+        .map_err(|error| format!("cannot run `unshare`: {error}"))?;
     let end = Instant::now() + PATIENCE;
     while holds(&plugin, &ours).is_err() && Instant::now() < end {
         sleep(Duration::from_millis(100));

@@ -71,7 +71,10 @@ fn run(arguments: Arguments) -> Result<bool> {
     let is_named = |scenario: &Scenario| arguments.scenarios.iter().any(|name| name == scenario.name);
     let mut scenarios = all();
     scenarios.retain(|scenario| arguments.scenarios.is_empty() || is_named(scenario));
-    let mut search = Search { keep_going: arguments.keep_going, found: Vec::new() };
+    let mut search = Search {
+        keep_going: arguments.keep_going,
+        found: Vec::new(),
+    };
     match arguments.seeds {
         Some(seeds) => search.follow(scenarios, &seeds, arguments.faults)?,
         None => {
@@ -87,8 +90,12 @@ fn run(arguments: Arguments) -> Result<bool> {
 
 /// Parses a range such as `0..2000`.
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    range.filter(|range| !range.is_empty()).ok_or_else(|| "a range looks like 0..2000".to_owned())
+    let range = text
+        .split_once("..")
+        .and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    range
+        .filter(|range| !range.is_empty())
+        .ok_or_else(|| "a range looks like 0..2000".to_owned())
 }
 
 /// A search for violations, and the files with those that it found.
@@ -109,7 +116,9 @@ impl Search {
         for scenario in scenarios {
             let begin = Instant::now();
             let mut steps = 0;
-            let all = seeds.clone().flat_map(|seed| (0..=faults).map(move |faults| (seed, faults)));
+            let all = seeds
+                .clone()
+                .flat_map(|seed| (0..=faults).map(move |faults| (seed, faults)));
             for (seed, faults) in all {
                 let with_faults = scenario.with_promised_faults(faults);
                 match random(&with_faults, seed) {
@@ -121,7 +130,11 @@ impl Search {
                     }
                 }
             }
-            println!("{:<32} {steps:>9} steps; {:.1} s", scenario.name, begin.elapsed().as_secs_f64());
+            println!(
+                "{:<32} {steps:>9} steps; {:.1} s",
+                scenario.name,
+                begin.elapsed().as_secs_f64()
+            );
             if !self.goes_on() {
                 break;
             }
@@ -191,7 +204,10 @@ impl Search {
 
         fs::create_dir_all(FOUND).context(FOUND)?;
         let name = |number: usize| Path::new(FOUND).join(format!("{}-{number}.txt", scenario.name));
-        let path = (1..).map(name).find(|path| !path.exists()).expect("a number that is free");
+        let path = (1..)
+            .map(name)
+            .find(|path| !path.exists())
+            .expect("a number that is free");
         fs::write(&path, text).with_context(|| path.display().to_string())?;
         self.found.push(path);
         Ok(())
@@ -202,7 +218,11 @@ impl Search {
 fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, Violation> {
     let begin = Instant::now();
     let explored = exhaustive(scenario, Some(until))?;
-    let is_complete = if explored.is_complete { "" } else { "; time ran out" };
+    let is_complete = if explored.is_complete {
+        ""
+    } else {
+        "; time ran out"
+    };
     println!(
         "{:<20} {} faults: {:>7} states, {:>8} steps, {:>6} ends; longest {} steps, {} cut off; {:.1} s{is_complete}",
         scenario.name,

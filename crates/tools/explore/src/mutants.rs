@@ -10,7 +10,13 @@ use serde::Deserialize;
 
 const LIST: &str = "crates/tools/explore/mutants.toml";
 /// The files that a build of the explorer needs.
-const COPIED: [&str; 5] = ["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
+const COPIED: [&str; 5] = [
+    "crates",
+    "Cargo.toml",
+    "Cargo.lock",
+    "rust-toolchain.toml",
+    ".cargo",
+];
 /// A placeholder in `mutants.toml`, and the variable that names the mutant to try. The placeholder is true for this
 /// mutant.
 const SWITCH: &str = "MUTANT";
@@ -62,10 +68,18 @@ pub(crate) fn run(wanted: &[String]) -> Result<bool> {
         let mut together = Vec::new();
         let mut later = Vec::new();
         for mutant in left {
-            let group = if mutant.add_to(copy)? { &mut together } else { &mut later };
+            let group = if mutant.add_to(copy)? {
+                &mut together
+            } else {
+                &mut later
+            };
             group.push(mutant);
         }
-        ensure!(!together.is_empty(), "{} has its text not just once", later[0].name);
+        ensure!(
+            !together.is_empty(),
+            "{} has its text not just once",
+            later[0].name
+        );
         let names: Vec<&str> = together.iter().map(|mutant| mutant.name.as_str()).collect();
         let binary = build(copy)
             .with_context(|| format!("these mutants cannot be built together: {}", names.join(", ")))?;
@@ -87,7 +101,10 @@ impl Mutant {
     fn add_to(&self, copy: &Path) -> Result<bool> {
         let file = copy.join(&self.file);
         let mut text = fs::read_to_string(&file)?;
-        let switch = format!("std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{}\")", self.name);
+        let switch = format!(
+            "std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{}\")",
+            self.name
+        );
         for Replacement { old, new } in self.also.iter().chain([&self.main]) {
             if text.matches(old).count() != 1 {
                 return Ok(false);
@@ -106,7 +123,11 @@ impl Mutant {
             found = explored(binary, &self.name, MINUTES, &[])?;
         }
         let what = found.as_deref().unwrap_or("NOT FOUND");
-        println!("{:<44} {what} ({:.0} s)", self.name, begin.elapsed().as_secs_f64());
+        println!(
+            "{:<44} {what} ({:.0} s)",
+            self.name,
+            begin.elapsed().as_secs_f64()
+        );
         Ok(found.is_some())
     }
 }
@@ -115,7 +136,14 @@ impl Mutant {
 fn build(copy: &Path) -> Result<PathBuf> {
     let target = fs::canonicalize("target/mutants")?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--quiet", "--profile", "explore", "--package", "calipam-explore"]);
+    build.args([
+        "build",
+        "--quiet",
+        "--profile",
+        "explore",
+        "--package",
+        "calipam-explore",
+    ]);
     build.current_dir(copy).env("CARGO_TARGET_DIR", &target);
     let built = build.status().context("cargo")?;
     ensure!(built.success(), "cargo ended with {built}");
@@ -126,11 +154,18 @@ fn make_copy(copy: &Path) -> Result<()> {
     fs::create_dir_all(copy)?;
     let present = COPIED.iter().filter(|path| Path::new(path).exists());
     let copied = Command::new("cp").arg("-a").args(present).arg(copy).status()?;
-    ensure!(copied.success(), "the checkout cannot be copied to {}", copy.display());
+    ensure!(
+        copied.success(),
+        "the checkout cannot be copied to {}",
+        copy.display()
+    );
     // A mutant may ignore the results of calls.
     let manifest = copy.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)?;
-    fs::write(manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))?;
+    fs::write(
+        manifest,
+        text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""),
+    )?;
     Ok(())
 }
 
@@ -138,15 +173,27 @@ fn make_copy(copy: &Path) -> Result<()> {
 /// mutant survives. A mutant with an endless loop is also found.
 fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Option<String>> {
     let mut explore = Command::new("timeout");
-    explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);
+    explore
+        .env(SWITCH, name)
+        .arg("900")
+        .arg(binary)
+        .args(["--minutes", minutes])
+        .args(scenarios);
     explore.current_dir("target/mutants");
     let explored = explore.stderr(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&explored.stdout);
     Ok(match explored.status.code() {
         Some(0) => None,
         Some(1) => {
-            let script = said.lines().find_map(|line| line.strip_prefix("scenario ")).unwrap_or_default();
-            let what = said.lines().rev().find_map(|line| line.strip_prefix("# ")).unwrap_or_default();
+            let script = said
+                .lines()
+                .find_map(|line| line.strip_prefix("scenario "))
+                .unwrap_or_default();
+            let what = said
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("# "))
+                .unwrap_or_default();
             Some(format!("{script}: {what}"))
         }
         Some(124) => Some("does not end".to_owned()),
@@ -163,10 +210,22 @@ mod tests {
     fn every_mutant_has_its_text_once() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
         let list: List = toml::from_str(&fs::read_to_string(root.join(LIST)).unwrap()).unwrap();
-        for Mutant { name, file, main, also, .. } in list.mutant {
+        for Mutant {
+            name,
+            file,
+            main,
+            also,
+            ..
+        } in list.mutant
+        {
             let text = fs::read_to_string(root.join(&file)).unwrap();
             for Replacement { old, .. } in also.iter().chain([&main]) {
-                assert_eq!(text.matches(old.as_str()).count(), 1, "{name}: {}", file.display());
+                assert_eq!(
+                    text.matches(old.as_str()).count(),
+                    1,
+                    "{name}: {}",
+                    file.display()
+                );
             }
         }
     }

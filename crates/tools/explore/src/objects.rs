@@ -16,15 +16,21 @@ use crate::world::{World, snapshot};
 /// handle. The collector finds such addresses.
 pub(crate) fn may_be_left(world: &World, handle: &str) -> bool {
     let has_faults = world.audit().has_faults;
-    world.truth.has(handle, |pod| pod.is_of_calico && (has_faults || pod.is_damaged))
+    world
+        .truth
+        .has(handle, |pod| pod.is_of_calico && (has_faults || pod.is_damaged))
 }
 
 /// Checks that nothing is recorded for a handle once its release has succeeded.
 pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
     let mut recorded = Objects::of(&world.values())?.recorded()?.into_iter();
-    recorded.find(|(_, recorded)| recorded == handle).map_or(Ok(()), |(address, _)| {
-        Err(format!("DEL of {handle} succeeds, and {address} stays recorded for it"))
-    })
+    recorded
+        .find(|(_, recorded)| recorded == handle)
+        .map_or(Ok(()), |(address, _)| {
+            Err(format!(
+                "DEL of {handle} succeeds, and {address} stays recorded for it"
+            ))
+        })
 }
 
 /// True if an address is recorded for a handle.
@@ -47,13 +53,22 @@ impl Objects {
             return Err(format!("{}: {defect:?}", defect.path));
         }
         let sound = |block: &Versioned<StoredBlock>| block.value.content.sound().cloned();
-        let blocks = snapshot.blocks.iter().filter_map(sound).filter(|block| !block.is_deleted()).collect();
+        let blocks = snapshot
+            .blocks
+            .iter()
+            .filter_map(sound)
+            .filter(|block| !block.is_deleted())
+            .collect();
         let handles = snapshot.handles.into_iter().map(|handle| handle.value);
         let handles = handles.filter(|handle| !handle.is_deleted());
         Ok(Self {
             blocks,
             handles: handles.map(|handle| (handle.id().to_string(), handle)).collect(),
-            affinities: snapshot.affinities.into_iter().map(|affinity| affinity.value).collect(),
+            affinities: snapshot
+                .affinities
+                .into_iter()
+                .map(|affinity| affinity.value)
+                .collect(),
         })
     }
 
@@ -61,9 +76,14 @@ impl Objects {
     pub(crate) fn recorded(&self) -> Result<BTreeMap<IpAddr, String>, String> {
         let mut recorded = BTreeMap::new();
         for held in self.blocks.iter().flat_map(Block::allocations) {
-            let Some(handle) = held.attribute.to_attribute().handle else { continue };
+            let Some(handle) = held.attribute.to_attribute().handle else {
+                continue;
+            };
             if let Some(other) = recorded.insert(held.address, handle.clone()) {
-                return Err(format!("{} is recorded for {other} and for {handle}", held.address));
+                return Err(format!(
+                    "{} is recorded for {other} and for {handle}",
+                    held.address
+                ));
             }
         }
         Ok(recorded)
@@ -76,7 +96,10 @@ impl Objects {
                 return Err(format!("{address} stays recorded for {handle}"));
             }
         }
-        let left = self.handles.keys().find(|handle| !users.values().any(|user| user == *handle));
+        let left = self
+            .handles
+            .keys()
+            .find(|handle| !users.values().any(|user| user == *handle));
         left.map_or(Ok(()), |handle| Err(format!("the handle {handle} stays")))
     }
 
@@ -101,7 +124,9 @@ impl Objects {
             }
             let counted = self.handles.get(&handle).map_or(0, |object| object.count(block));
             if counted < count {
-                return Err(format!("{handle} counts {counted} of {count} addresses in {block}"));
+                return Err(format!(
+                    "{handle} counts {counted} of {count} addresses in {block}"
+                ));
             }
         }
         Ok(())
@@ -116,7 +141,10 @@ impl Objects {
         let counts = self.counts();
         let is_restored = |id: &String| {
             let path = Key::Handle(id.clone()).to_string();
-            world.data.value(&path).is_some_and(|now| world.audit().is_restored(&path, &now))
+            world
+                .data
+                .value(&path)
+                .is_some_and(|now| world.audit().is_restored(&path, &now))
         };
         let is_exact =
             |id: &String| !world.truth.has(id, |pod| pod.is_damaged || pod.is_of_calico) && !is_restored(id);
@@ -124,7 +152,9 @@ impl Objects {
             for (block, counted) in handle.blocks() {
                 let count = counts.get(&(id.clone(), block)).copied().unwrap_or_default();
                 if counted != count {
-                    return Err(format!("{id} counts {counted} in {block}, which has {count} of it"));
+                    return Err(format!(
+                        "{id} counts {counted} in {block}, which has {count} of it"
+                    ));
                 }
             }
         }
@@ -143,29 +173,49 @@ impl Objects {
             };
             self.blocks.iter().any(of_owner) != expected
         };
-        if let Some(block) = self.blocks.iter().find(|block| block.is_empty() && block.owner().is_none()) {
+        if let Some(block) = self
+            .blocks
+            .iter()
+            .find(|block| block.is_empty() && block.owner().is_none())
+        {
             return Err(format!("{} stays, which is empty and has no owner", block.cidr()));
         }
         if let Some(Affinity { key, state, .. }) = self.affinities.iter().find(is_half) {
-            return Err(format!("{} of {} stays {state}, with or without its block", key.cidr, key.node));
+            return Err(format!(
+                "{} of {} stays {state}, with or without its block",
+                key.cidr, key.node
+            ));
         }
         let is_claimed = |cidr, owner: &BlockOwner| {
-            self.affinities.iter().any(|Affinity { key, .. }| key.cidr == cidr && key.owner() == *owner)
+            self.affinities
+                .iter()
+                .any(|Affinity { key, .. }| key.cidr == cidr && key.owner() == *owner)
         };
-        let mut owned = self.blocks.iter().filter_map(|block| Some((block.cidr(), block.owner()?)));
-        owned.find(|(cidr, owner)| !is_claimed(*cidr, owner)).map_or(Ok(()), |(cidr, owner)| {
-            Err(format!("{cidr} stays with {owner}, which has no affinity for it"))
-        })
+        let mut owned = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some((block.cidr(), block.owner()?)));
+        owned
+            .find(|(cidr, owner)| !is_claimed(*cidr, owner))
+            .map_or(Ok(()), |(cidr, owner)| {
+                Err(format!("{cidr} stays with {owner}, which has no affinity for it"))
+            })
     }
 
     /// Checks that at most one node has a confirmed affinity for each block.
     pub(crate) fn blocks_have_one_affinity(&self) -> Result<(), String> {
         let mut sure: BTreeMap<IpNet, String> = BTreeMap::new();
-        let confirmed = self.affinities.iter().filter(|affinity| affinity.state == AffinityState::Confirmed);
+        let confirmed = self
+            .affinities
+            .iter()
+            .filter(|affinity| affinity.state == AffinityState::Confirmed);
         for affinity in confirmed {
             let holder = affinity.key.owner().to_string();
             if let Some(other) = sure.insert(affinity.key.cidr, holder.clone()) {
-                return Err(format!("{other} and {holder} both have {} confirmed", affinity.key.cidr));
+                return Err(format!(
+                    "{other} and {holder} both have {} confirmed",
+                    affinity.key.cidr
+                ));
             }
         }
         Ok(())

@@ -99,12 +99,27 @@ impl<'s> Run<'s> {
         let (world, actors) = scenario.begin();
         let schedule = Vec::new();
         let faults_left = scenario.faults;
-        let mut run = Self { world, schedule, scenario, actors: Vec::new(), faults_left };
+        let mut run = Self {
+            world,
+            schedule,
+            scenario,
+            actors: Vec::new(),
+            faults_left,
+        };
         run.world.audit().is_alone = actors.len() == 1;
         for (number, actor) in actors.into_iter().enumerate() {
-            let begin = || Task::new((actor.begin)(Arc::clone(&run.world), number, false), actor.is_process);
+            let begin = || {
+                Task::new(
+                    (actor.begin)(Arc::clone(&run.world), number, false),
+                    actor.is_process,
+                )
+            };
             let task = (!scenario.leaves_out(number)).then(begin);
-            run.actors.push(RunningActor { actor, task, kills: 0 });
+            run.actors.push(RunningActor {
+                actor,
+                task,
+                kills: 0,
+            });
             run.poll(number).map_err(|what| run.violation(what))?;
         }
         run.world.take_touched();
@@ -118,22 +133,35 @@ impl<'s> Run<'s> {
     }
 
     fn violation(&self, what: String) -> Violation {
-        Violation { schedule: self.schedule.clone(), what }
+        Violation {
+            schedule: self.schedule.clone(),
+            what,
+        }
     }
 
     /// Returns the possible next choices, in a stable order. There are none at the end.
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
         let mut add = |event, id, what, footprint| {
-            options.push(Possible { choice: Choice { event, id }, what, footprint });
+            options.push(Possible {
+                choice: Choice { event, id },
+                what,
+                footprint,
+            });
         };
         let name = |actor: usize| &*self.actors[actor].actor.name;
         let asked = self.in_order(self.world.waiting());
-        for PendingRequest { id, what, footprint, .. } in &asked {
+        for PendingRequest {
+            id, what, footprint, ..
+        } in &asked
+        {
             let what = format!("{}: {what}", name(id.actor));
             add(Event::Go, *id, what, of_actor(id.actor).and(footprint));
         }
-        for PendingRequest { id, what, footprint, .. } in self.world.late_writes() {
+        for PendingRequest {
+            id, what, footprint, ..
+        } in self.world.late_writes()
+        {
             let what = format!("{what} of {} takes effect late", name(id.actor));
             add(Event::Land, id, what, footprint.write(format!("late/{id:?}")));
         }
@@ -168,27 +196,52 @@ impl<'s> Run<'s> {
                 let what = format!("{} is killed", name(number));
                 let footprint = fault(number).and(&self.killed(number));
                 if self.world.files.can_tear(number) {
-                    add(Event::Crash, number, format!("{what} by a power failure"), footprint.clone());
+                    add(
+                        Event::Crash,
+                        number,
+                        format!("{what} by a power failure"),
+                        footprint.clone(),
+                    );
                 }
                 add(Event::Kill, number, what, footprint);
             }
         }
-        for (number, acting) in self.actors.iter().enumerate().filter(|_| faults.silence.is_some()) {
+        for (number, acting) in self
+            .actors
+            .iter()
+            .enumerate()
+            .filter(|_| faults.silence.is_some())
+        {
             if acting.actor.is_process && acting.task.is_some() && self.world.waits_for_datastore(number) {
                 // Requests after the first one also get no answer.
                 let footprint = Footprint::default().write_range("").write(FAULTS);
                 let event = faults.silence.unwrap_or(Event::Hang);
-                add(event, number, format!("no answer to {} any more", name(number)), footprint);
+                add(
+                    event,
+                    number,
+                    format!("no answer to {} any more", name(number)),
+                    footprint,
+                );
             }
         }
         for (number, seconds) in faults.jumps.iter().enumerate() {
             let footprint = Footprint::default().write_range("").write(FAULTS);
-            add(Event::Jump, number, format!("the clock jumps by {seconds} s"), footprint);
+            add(
+                Event::Jump,
+                number,
+                format!("the clock jumps by {seconds} s"),
+                footprint,
+            );
         }
         for (number, node) in NODES.into_iter().enumerate().filter(|_| faults.notes) {
             if self.world.notes.of(node).is_some() {
                 let footprint = Footprint::default().write(notes_path(node)).write(FAULTS);
-                add(Event::TearNotes, number, format!("the notes of {node} are torn"), footprint.clone());
+                add(
+                    Event::TearNotes,
+                    number,
+                    format!("the notes of {node} are torn"),
+                    footprint.clone(),
+                );
                 let what = format!("the notes of {node} revert to the previous ones");
                 add(Event::OldNotes, number, what, footprint);
             }
@@ -203,14 +256,23 @@ impl<'s> Run<'s> {
             return asked;
         }
         let mut waits = BTreeSet::new();
-        asked.into_iter().filter(|request| !request.is_read() || waits.insert(request.id.actor)).collect()
+        asked
+            .into_iter()
+            .filter(|request| !request.is_read() || waits.insert(request.id.actor))
+            .collect()
     }
 
     /// The footprint of a kill: everything that the actor holds, and its pending requests.
     fn killed(&self, actor: usize) -> Footprint {
-        let late = self.world.waiting().into_iter().filter(|request| request.id.actor == actor);
+        let late = self
+            .world
+            .waiting()
+            .into_iter()
+            .filter(|request| request.id.actor == actor);
         let footprint = Footprint::default().write_range("lock/").write_range("pods/");
-        late.fold(footprint, |all, request| all.write(format!("late/{:?}", request.id)))
+        late.fold(footprint, |all, request| {
+            all.write(format!("late/{:?}", request.id))
+        })
     }
 
     /// Executes a choice, which must be one of the options. Returns what it touched in addition to its footprint.
@@ -238,7 +300,9 @@ impl<'s> Run<'s> {
             Event::Land => request = self.world.land(id),
             Event::Kill | Event::Crash => self.kill(id.actor, event == Event::Crash)?,
             Event::Hang | Event::Silence => self.hang(id.actor, event == Event::Silence)?,
-            Event::Jump => self.world.jump(SignedDuration::from_secs(self.scenario.kinds.jumps[id.actor])),
+            Event::Jump => self
+                .world
+                .jump(SignedDuration::from_secs(self.scenario.kinds.jumps[id.actor])),
             Event::TearNotes => self.world.notes.tear(NODES[id.actor]),
             Event::OldNotes => self.world.notes.revert(NODES[id.actor]),
         }
@@ -274,7 +338,9 @@ impl<'s> Run<'s> {
             if self.world.waits_for_datastore(number) {
                 self.world.hang(number);
                 let world = Arc::clone(&self.world);
-                self.resume(number, |task| task.resume_until(world.next_after_giving_up(number)))?;
+                self.resume(number, |task| {
+                    task.resume_until(world.next_after_giving_up(number))
+                })?;
             } else if let Some(id) = self.world.pending_on_disk(number) {
                 // The journal is written all the same.
                 self.world.decide(id, Event::Go);
@@ -296,7 +362,9 @@ impl<'s> Run<'s> {
     /// Continues an actor by `resume`, which returns true if the actor's work has ended.
     fn resume(&mut self, number: usize, resume: impl FnOnce(&mut Task) -> bool) -> Result<(), String> {
         let acting = &mut self.actors[number];
-        let Some(task) = &mut acting.task else { return Ok(()) };
+        let Some(task) = &mut acting.task else {
+            return Ok(());
+        };
         // Commands read the machine's clock, which must include the jumps.
         clock::set_ahead(self.world.jumped());
         let polled = catch_unwind(AssertUnwindSafe(|| resume(task)));
@@ -306,7 +374,9 @@ impl<'s> Run<'s> {
             Ok(true) => acting.task = None,
             Err(panic) => {
                 let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let what = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                let what = text
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_default();
                 return Err(format!("{} panics: {what}", acting.actor.name));
             }
         }
@@ -339,7 +409,10 @@ impl<'s> Run<'s> {
         let of = |seed: u64| {
             let mut hasher = DefaultHasher::new();
             (seed, self.faults_left).hash(&mut hasher);
-            let kills = self.actors.iter().map(|acting| (acting.kills, acting.task.is_some()));
+            let kills = self
+                .actors
+                .iter()
+                .map(|acting| (acting.kills, acting.task.is_some()));
             kills.for_each(|acting| acting.hash(&mut hasher));
             self.world.hash(hasher)
         };

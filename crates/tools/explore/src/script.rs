@@ -32,10 +32,22 @@ pub fn print(scenario: &Scenario, found: &Violation) -> String {
     text
 }
 
-fn line(Choice { event, id: RequestId { actor, number } }: Choice) -> String {
-    let word = event.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+fn line(
+    Choice {
+        event,
+        id: RequestId { actor, number },
+    }: Choice,
+) -> String {
+    let word = event
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default();
     // An event without a request has only one number.
-    if event.has_request() { format!("{word} {actor}.{number}") } else { format!("{word} {actor}") }
+    if event.has_request() {
+        format!("{word} {actor}.{number}")
+    } else {
+        format!("{word} {actor}")
+    }
 }
 
 /// Parses a schedule.
@@ -66,8 +78,13 @@ pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
         }
     }
     let scenario = scenario.ok_or("no line names the scenario")?;
-    let scenario = left_out.iter().fold(scenario, |scenario, actor| scenario.without(*actor));
-    Ok((faults.map_or(scenario, |faults| scenario.with_faults(faults)), schedule))
+    let scenario = left_out
+        .iter()
+        .fold(scenario, |scenario, actor| scenario.without(*actor));
+    Ok((
+        faults.map_or(scenario, |faults| scenario.with_faults(faults)),
+        schedule,
+    ))
 }
 
 fn step(word: &str, about: &str) -> Option<Choice> {
@@ -79,5 +96,11 @@ fn step(word: &str, about: &str) -> Option<Choice> {
         None if !event.has_request() => (about, 0),
         _ => return None,
     };
-    Some(Choice { event, id: RequestId { actor: actor.parse().ok()?, number } })
+    Some(Choice {
+        event,
+        id: RequestId {
+            actor: actor.parse().ok()?,
+            number,
+        },
+    })
 }

@@ -37,8 +37,16 @@ pub struct Explored {
 /// # Errors
 /// Returns the first schedule that ends with a violation.
 pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explored, Violation> {
-    let explored = Explored { is_complete: true, ..Explored::default() };
-    let mut search = Search { scenario, until, explored, seen: HashMap::new() };
+    let explored = Explored {
+        is_complete: true,
+        ..Explored::default()
+    };
+    let mut search = Search {
+        scenario,
+        until,
+        explored,
+        seen: HashMap::new(),
+    };
     search.go()?;
     search.explored.states = search.seen.len();
     Ok(search.explored)
@@ -114,11 +122,20 @@ impl<'s> Search<'s> {
         let is_new = self.is_new(&run, &asleep)?;
         let is_cut = is_new && depth >= self.scenario.longest;
         self.explored.cut += usize::from(is_cut);
-        let options = if is_new && !is_cut { run.options() } else { Vec::new() };
+        let options = if is_new && !is_cut {
+            run.options()
+        } else {
+            Vec::new()
+        };
         let is_awake = |option: &Possible| asleep.iter().all(|other| other.choice != option.choice);
         let left: Vec<Possible> = options.into_iter().filter(is_awake).collect();
         let path = run.schedule.clone();
-        Ok((!left.is_empty()).then(|| Branch { path, run: Some(run), left: left.into_iter(), asleep }))
+        Ok((!left.is_empty()).then(|| Branch {
+            path,
+            run: Some(run),
+            left: left.into_iter(),
+            asleep,
+        }))
     }
 
     /// Records a visit of a state. Returns false if the state cannot lead to anything new.
@@ -134,7 +151,13 @@ impl<'s> Search<'s> {
             before.depth = before.depth.min(depth);
             return Ok(!is_known);
         }
-        self.seen.insert(state, Visited { asleep: sleeping, depth });
+        self.seen.insert(
+            state,
+            Visited {
+                asleep: sleeping,
+                depth,
+            },
+        );
 
         if run.is_over()? {
             self.explored.ends += 1;
@@ -200,7 +223,11 @@ fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Cho
         }
     }
     let place = |option: &&&Possible| priorities.iter().position(|known| *known == who(option.choice));
-    among.iter().min_by_key(place).expect("a step that is no fault").choice
+    among
+        .iter()
+        .min_by_key(place)
+        .expect("a step that is no fault")
+        .choice
 }
 
 /// Follows a schedule and skips impossible steps. At the end of the schedule, all actors continue in order until they
@@ -275,7 +302,10 @@ fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
 /// The number of faults, of switches between actors, and of steps.
 fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
     let faults = schedule.iter().filter(|choice| choice.is_fault()).count();
-    let changes = schedule.windows(2).filter(|pair| pair[0].actor() != pair[1].actor()).count();
+    let changes = schedule
+        .windows(2)
+        .filter(|pair| pair[0].actor() != pair[1].actor())
+        .count();
     (faults, changes, schedule.len())
 }
 
@@ -286,17 +316,33 @@ mod tests {
 
     #[test]
     fn a_violation_is_shown_without_the_actors_that_it_does_not_need() {
-        let busy = all().into_iter().find(|scenario| scenario.name == "busy-pods").unwrap();
+        let busy = all()
+            .into_iter()
+            .find(|scenario| scenario.name == "busy-pods")
+            .unwrap();
         // The fourth pod wants this address.
         let scenario = busy.ending(|world| {
             let is_given = world.truth.users().contains_key(&"10.0.0.5".parse().unwrap());
-            if is_given { Err("the address is given".to_owned()) } else { Ok(()) }
+            if is_given {
+                Err("the address is given".to_owned())
+            } else {
+                Ok(())
+            }
         });
         let found = (0..20).find_map(|seed| random(&scenario, seed).err()).unwrap();
         let (fewer, shrunk) = shrink(&scenario, found.clone());
         assert!(shrunk.schedule.len() < found.schedule.len(), "{shrunk:?}");
-        let acting: BTreeSet<_> = shrunk.schedule.iter().filter_map(|choice| choice.actor()).collect();
+        let acting: BTreeSet<_> = shrunk
+            .schedule
+            .iter()
+            .filter_map(|choice| choice.actor())
+            .collect();
         assert_eq!(acting, BTreeSet::from([3]));
-        assert_eq!((0..6).filter(|actor| !fewer.leaves_out(*actor)).collect::<Vec<_>>(), [3]);
+        assert_eq!(
+            (0..6)
+                .filter(|actor| !fewer.leaves_out(*actor))
+                .collect::<Vec<_>>(),
+            [3]
+        );
     }
 }

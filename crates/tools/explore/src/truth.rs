@@ -45,7 +45,13 @@ impl Truth {
     pub fn begin(&self, handle: &str, node: &str) {
         let node = node.to_owned();
         let addresses = Vec::new();
-        let pod = Pod { node, addresses, exists: true, is_damaged: false, is_of_calico: false };
+        let pod = Pod {
+            node,
+            addresses,
+            exists: true,
+            is_damaged: false,
+            is_of_calico: false,
+        };
         lock(&self.0).pods.entry(handle.to_owned()).or_insert(pod);
     }
 
@@ -57,7 +63,11 @@ impl Truth {
             let what = user.map(|(other, _)| format!("{address} is given to {handle} while {other} uses it"));
             state.violations.extend(what);
         }
-        state.pods.get_mut(handle).into_iter().for_each(|pod| pod.addresses.extend_from_slice(addresses));
+        state
+            .pods
+            .get_mut(handle)
+            .into_iter()
+            .for_each(|pod| pod.addresses.extend_from_slice(addresses));
     }
 
     /// Changes a pod.
@@ -73,14 +83,20 @@ impl Truth {
     /// Removes a pod and returns its addresses, which are about to be released.
     pub fn remove_pod(&self, handle: &str) -> Vec<IpAddr> {
         let mut state = lock(&self.0);
-        let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
+        let Some(pod) = state.pods.get_mut(handle) else {
+            return Vec::new();
+        };
         pod.exists = false;
         std::mem::take(&mut pod.addresses)
     }
 
     /// The addresses of a pod.
     pub fn addresses(&self, handle: &str) -> Vec<IpAddr> {
-        lock(&self.0).pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
+        lock(&self.0)
+            .pods
+            .get(handle)
+            .map(|pod| pod.addresses.clone())
+            .unwrap_or_default()
     }
 
     /// Returns all pods so far, including deleted ones.
@@ -91,7 +107,8 @@ impl Truth {
     /// The user of each address, from the address's assignment to the start of its release.
     pub fn users(&self) -> BTreeMap<IpAddr, String> {
         let pods = self.pods().into_iter();
-        pods.flat_map(|(handle, pod)| pod.addresses.into_iter().map(move |ip| (ip, handle.clone()))).collect()
+        pods.flat_map(|(handle, pod)| pod.addresses.into_iter().map(move |ip| (ip, handle.clone())))
+            .collect()
     }
 
     /// Records a violation.

@@ -16,11 +16,17 @@ fn assert_holds<T>(scenario: &Scenario, explored: Result<T, Violation>) -> T {
 
 #[test]
 fn every_interleaving_of_small_worlds_holds() {
-    for scenario in
-        all().into_iter().filter(|scenario| scenario.is_small).map(|scenario| scenario.with_faults(0))
+    for scenario in all()
+        .into_iter()
+        .filter(|scenario| scenario.is_small)
+        .map(|scenario| scenario.with_faults(0))
     {
         let explored = assert_holds(&scenario, exhaustive(&scenario, None));
-        assert!(explored.is_complete && explored.ends > 0, "{}: {explored:?}", scenario.name);
+        assert!(
+            explored.is_complete && explored.ends > 0,
+            "{}: {explored:?}",
+            scenario.name
+        );
     }
 }
 
@@ -55,13 +61,20 @@ fn every_world_holds_under_random_schedules() {
 #[test]
 fn known_violations_are_fixed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedules");
-    let files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let files: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
     assert!(files.len() >= 13, "{files:?}");
     for file in files {
         let (scenario, schedule) = script::parse(&fs::read_to_string(&file).unwrap()).unwrap();
         let followed = assert_holds(&scenario, replay(&scenario, &schedule));
         let is_same = followed.starts_with(&schedule);
-        assert!(is_same, "{} has to be found again: its steps are others now", file.display());
+        assert!(
+            is_same,
+            "{} has to be found again: its steps are others now",
+            file.display()
+        );
     }
 }
 

@@ -25,14 +25,27 @@ async fn answers(store: &Datastore) -> Vec<Answer> {
         format!(r#"{{"handleID":"{id}","block":{{"10.0.0.0/30":{count}}},"deleted":false}}"#)
     };
     let create = |key: &Key, count| Change::create(key.clone(), value(key, count));
-    let read = async |key: &Key| writer.read(std::slice::from_ref(key)).await.unwrap().pop().flatten();
+    let read = async |key: &Key| {
+        writer
+            .read(std::slice::from_ref(key))
+            .await
+            .unwrap()
+            .pop()
+            .flatten()
+    };
     let commit = async |change: Change, evidence: Vec<(Key, Precondition)>| {
-        let batch = Batch { changes: vec![change], evidence };
+        let batch = Batch {
+            changes: vec![change],
+            evidence,
+        };
         let is_done = matches!(writer.commit(&batch).await.unwrap(), Swap::Done(_));
         (is_done, read(&key).await.and_then(|stored| stored.object))
     };
 
-    let mut answers = vec![commit(create(&key, 1), vec![]).await, commit(create(&key, 2), vec![]).await];
+    let mut answers = vec![
+        commit(create(&key, 1), vec![]).await,
+        commit(create(&key, 2), vec![]).await,
+    ];
     let first = read(&key).await.unwrap().revision;
     let update = |revision, count| Change::update(key.clone(), revision, value(&key, count));
     answers.push(commit(update(first.clone(), 3), vec![]).await);

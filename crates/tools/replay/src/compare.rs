@@ -19,13 +19,21 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  expected {}\n  found    {}", self.field, self.expected, self.found)
+        write!(
+            f,
+            "{}\n  expected {}\n  found    {}",
+            self.field, self.expected, self.found
+        )
     }
 }
 
 impl Difference {
     pub(crate) fn new(field: impl Into<String>, expected: impl ToString, found: impl ToString) -> Self {
-        Self { field: field.into(), expected: expected.to_string(), found: found.to_string() }
+        Self {
+            field: field.into(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
     }
 }
 
@@ -40,15 +48,22 @@ pub(crate) fn compare(
         (Value::Object(expected), Value::Object(found)) => {
             let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
             let place = |name: &str| {
-                if name.contains('/') { format!("{field}[{name}]") } else { format!("{field}.{name}") }
-            };
-            let compared = names.into_iter().map(|name| match (expected.get(name), found.get(name)) {
-                (Some(expected), Some(found)) => compare(&place(name), expected, found, symbols),
-                (expected, found) => {
-                    let text = |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
-                    vec![Difference::new(place(name), text(expected), text(found))]
+                if name.contains('/') {
+                    format!("{field}[{name}]")
+                } else {
+                    format!("{field}.{name}")
                 }
-            });
+            };
+            let compared = names
+                .into_iter()
+                .map(|name| match (expected.get(name), found.get(name)) {
+                    (Some(expected), Some(found)) => compare(&place(name), expected, found, symbols),
+                    (expected, found) => {
+                        let text =
+                            |value: Option<&Value>| value.map_or("absent".to_owned(), Value::to_string);
+                        vec![Difference::new(place(name), text(expected), text(found))]
+                    }
+                });
             compared.flatten().collect()
         }
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {

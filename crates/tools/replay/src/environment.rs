@@ -46,19 +46,29 @@ impl Environment {
             let link = folder.path().join(name);
             symlink(programs.join(program), link)?;
         }
-        Ok(Self { etcd, client, store, revision: AtomicI64::new(0), folder })
+        Ok(Self {
+            etcd,
+            client,
+            store,
+            revision: AtomicI64::new(0),
+            folder,
+        })
     }
 
     /// Returns the text of an input, with `ETCD` replaced by the endpoint and `DIR` by the folder.
     fn filled(&self, value: &Value) -> String {
         let folder = self.folder.path().display().to_string();
-        value.to_string().replace("ETCD", &self.etcd.endpoint()).replace("DIR", &folder)
+        value
+            .to_string()
+            .replace("ETCD", &self.etcd.endpoint())
+            .replace("DIR", &folder)
     }
 
     /// Returns the text of an output, with the endpoint replaced by `ETCD` and the folder by `DIR`.
     fn generic(&self, text: &str) -> String {
         let folder = self.folder.path().display().to_string();
-        text.replace(&self.etcd.endpoint(), "ETCD").replace(&folder, "DIR")
+        text.replace(&self.etcd.endpoint(), "ETCD")
+            .replace(&folder, "DIR")
     }
 
     fn command(&self, name: &str) -> Command {
@@ -141,7 +151,9 @@ impl Environment {
     pub(crate) fn calicoctl(&self, arguments: &str) -> Result<Value> {
         let mut command = self.command("calicoctl");
         command.args(arguments.split_whitespace());
-        command.env("DATASTORE_TYPE", "etcdv3").env("ETCD_ENDPOINTS", self.etcd.endpoint());
+        command
+            .env("DATASTORE_TYPE", "etcdv3")
+            .env("ETCD_ENDPOINTS", self.etcd.endpoint());
         let (code, text) = run(&mut command, "", true)?;
         Ok(json!({"error": null, "exitCode": code, "stdout": without_own_lines(&self.generic(&text))}))
     }
@@ -156,8 +168,9 @@ fn run(command: &mut Command, input: &str, both: bool) -> Result<(i32, String)> 
     if both {
         command.stderr(stdout.try_clone()?);
     }
-    let status =
-        command.status().with_context(|| format!("{} cannot be run", command.get_program().display()))?;
+    let status = command
+        .status()
+        .with_context(|| format!("{} cannot be run", command.get_program().display()))?;
     stdout.rewind()?;
     Ok((status.code().unwrap_or(-1), std::io::read_to_string(stdout)?))
 }
@@ -165,8 +178,11 @@ fn run(command: &mut Command, input: &str, both: bool) -> Result<(i32, String)> 
 /// Removes the lines that the drop-in prints on standard error and calicoctl does not: the journal of a change,
 /// warnings and hints.
 fn without_own_lines(text: &str) -> String {
-    let is_own =
-        |line: &&str| ["journal: ", "hint: ", "warning: "].iter().any(|start| line.starts_with(start));
+    let is_own = |line: &&str| {
+        ["journal: ", "hint: ", "warning: "]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
     text.split_inclusive('\n').filter(|line| !is_own(line)).collect()
 }
 

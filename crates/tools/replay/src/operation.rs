@@ -51,7 +51,11 @@ struct Input {
 
 impl Input {
     fn in_use(&self) -> InUse {
-        if self.must_be_empty { InUse::Refuse } else { InUse::Release }
+        if self.must_be_empty {
+            InUse::Refuse
+        } else {
+            InUse::Release
+        }
     }
 
     fn handle(&self) -> Option<String> {
@@ -69,7 +73,9 @@ impl Input {
     fn intended_use(&self) -> Result<Option<PoolUse>> {
         match self.intended_use.as_str() {
             "" => Ok(None),
-            name => PoolUse::parse(name).map(Some).with_context(|| format!("no use is called {name:?}")),
+            name => PoolUse::parse(name)
+                .map(Some)
+                .with_context(|| format!("no use is called {name:?}")),
         }
     }
 
@@ -110,12 +116,16 @@ pub(crate) async fn perform(
         }
         "set-owner" => set_owner(allocator, input).await?,
         "claim" => claim(allocator, input).await?,
-        "release-affinity" => {
-            only_error(allocator.release_affinity(input.cidr()?, host, input.in_use()).await)
-        }
-        "release-host" => {
-            only_error(allocator.release_host_affinities(input.kind(), host, input.in_use()).await)
-        }
+        "release-affinity" => only_error(
+            allocator
+                .release_affinity(input.cidr()?, host, input.in_use())
+                .await,
+        ),
+        "release-host" => only_error(
+            allocator
+                .release_host_affinities(input.kind(), host, input.in_use())
+                .await,
+        ),
         "release-pool" => only_error(operator::release_pool_affinities(allocator, input.cidr()?).await),
         "remove-host" => only_error(operator::remove_host(allocator, input.kind(), host).await),
         "config" => {
@@ -130,8 +140,10 @@ fn only_error<E: ToString>(result: Result<(), E>) -> Value {
 }
 
 fn found<E: ToString>(name: &str, result: Result<impl Serialize, E>) -> Value {
-    let (found, error) =
-        result.map_or_else(|error| (None, Some(error.to_string())), |found| (Some(found), None));
+    let (found, error) = result.map_or_else(
+        |error| (None, Some(error.to_string())),
+        |found| (Some(found), None),
+    );
     json!({"error": error, name: found})
 }
 
@@ -190,7 +202,11 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input) -> Value {
             let error = format!("failed to parse IP: {ip}");
             return json!({"error": error, "notAllocated": null, "withoutError": null});
         };
-        requests.push(Release { address, handle: input.handle(), sequence: input.sequence_number });
+        requests.push(Release {
+            address,
+            handle: input.handle(),
+            sequence: input.sequence_number,
+        });
         texts.insert(address, ip.as_str());
     }
     match allocator.release_ips(&requests).await {
@@ -220,24 +236,34 @@ fn released(done: &Released, error: Option<String>, texts: &BTreeMap<IpAddr, &st
 }
 
 fn attributes(record: &Attribute) -> Value {
-    let Attribute { handle, owner, alternate, .. } = record;
+    let Attribute {
+        handle,
+        owner,
+        alternate,
+        ..
+    } = record;
     let mut fields = json!({"handle_id": handle, "secondary": owner, "alternateOwnerAttrs": alternate});
-    fields.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+    fields
+        .as_object_mut()
+        .into_iter()
+        .for_each(|fields| fields.retain(|_, value| !value.is_null()));
     fields
 }
 
 async fn claim(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
     let result = |done: &Claimed, error: Option<String>| json!({"error": error, "claimed": done.claimed, "ofOthers": done.of_others});
-    Ok(match operator::claim_affinity(allocator, input.cidr()?, input.kind(), &input.host).await {
-        Ok(done) => result(&done, None),
-        Err(partly) => match &partly.error {
-            // The request itself is invalid, so nothing was claimed.
-            error @ (Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
-                json!({"error": error.to_string(), "claimed": null, "ofOthers": null})
-            }
-            error => result(&partly.done, Some(error.to_string())),
+    Ok(
+        match operator::claim_affinity(allocator, input.cidr()?, input.kind(), &input.host).await {
+            Ok(done) => result(&done, None),
+            Err(partly) => match &partly.error {
+                // The request itself is invalid, so nothing was claimed.
+                error @ (Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
+                    json!({"error": error.to_string(), "claimed": null, "ofOthers": null})
+                }
+                error => result(&partly.done, Some(error.to_string())),
+            },
         },
-    })
+    )
 }
 
 async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<Value> {
@@ -256,7 +282,11 @@ async fn set_owner(allocator: &Allocator<&impl Store>, input: &Input) -> Result<
         Err(error) => return Ok(only_error::<String>(Err(error))),
     };
     let handle = input.handle.as_deref().unwrap_or_default();
-    Ok(only_error(allocator.set_owner_attributes(input.address()?, handle, &updates, &conditions).await))
+    Ok(only_error(
+        allocator
+            .set_owner_attributes(input.address()?, handle, &updates, &conditions)
+            .await,
+    ))
 }
 
 fn new_owner(updates: &Map<String, Value>, side: &str) -> Result<NewOwner, String> {
@@ -274,7 +304,10 @@ fn expected(preconditions: &Map<String, Value>, side: &str) -> Result<Expected, 
     let empty = format!("Verify{side}OwnerEmpty");
     let pod = field::<Entries>(preconditions, &owner)?.map(|mut pod| {
         let mut text = |name: &str| pod.remove(name).unwrap_or_default();
-        PodName { namespace: text("Namespace"), name: text("Name") }
+        PodName {
+            namespace: text("Namespace"),
+            name: text("Name"),
+        }
     });
     match (is_set(preconditions, &empty)?, pod) {
         (true, Some(_)) => Err(exclusive(&owner, &empty)),

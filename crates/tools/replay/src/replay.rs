@@ -39,7 +39,9 @@ pub async fn replay(trace: &Trace, environment: &Environment, known: &[KnownDiff
     };
     replay.load().await?;
     for (number, step) in trace.steps.iter().enumerate() {
-        let known = known.iter().find(|known| known.trace == trace.scenario && known.step == number);
+        let known = known
+            .iter()
+            .find(|known| known.trace == trace.scenario && known.step == number);
         let done = replay.step(number, step, known).await;
         done.with_context(|| format!("step {number} ({})", step.op))?;
         replay.record(step);
@@ -59,7 +61,11 @@ struct Replay<'r> {
 impl Replay<'_> {
     async fn load(&mut self) -> Result<()> {
         self.environment.clear().await?;
-        let initial = self.trace.initial.iter().map(|(path, value)| (path.as_str(), Some(value)));
+        let initial = self
+            .trace
+            .initial
+            .iter()
+            .map(|(path, value)| (path.as_str(), Some(value)));
         self.write(initial).await?;
         self.environment.writes().await.map(drop)
     }
@@ -79,7 +85,12 @@ impl Replay<'_> {
         let result = self.perform(step).await?;
         let writes = self.environment.writes().await?;
         let after = self.environment.values(IPAM).await?;
-        let done = Step { result, writes, after, ..step.clone() };
+        let done = Step {
+            result,
+            writes,
+            after,
+            ..step.clone()
+        };
 
         let differences = self.differences(step, &done);
         if differences.is_empty() {
@@ -95,7 +106,9 @@ impl Replay<'_> {
         } else if step.choice && has_same_shape(step, &done) {
             self.outcome.other_choices.push(number);
         } else {
-            self.outcome.differences.extend(differences.into_iter().map(|difference| (number, difference)));
+            self.outcome
+                .differences
+                .extend(differences.into_iter().map(|difference| (number, difference)));
         }
         self.symbols = before;
         self.restore(step).await
@@ -124,7 +137,11 @@ impl Replay<'_> {
                 self.symbols.slept(time);
             }
             "cni" => return self.environment.cni(&step.input),
-            "calicoctl" => return self.environment.calicoctl(input("args").as_str().unwrap_or_default()),
+            "calicoctl" => {
+                return self
+                    .environment
+                    .calicoctl(input("args").as_str().unwrap_or_default());
+            }
             operation => {
                 let mut input = step.input.clone();
                 if let Some(number) = input.get_mut("sequenceNumber") {
@@ -140,9 +157,18 @@ impl Replay<'_> {
     async fn restore(&mut self, step: &Step) -> Result<()> {
         let found = self.environment.values(IPAM).await?;
         let surplus = found.keys().filter(|path| !step.after.contains_key(*path));
-        let after = step.after.iter().map(|(path, value)| (path.as_str(), Some(value)));
+        let after = step
+            .after
+            .iter()
+            .map(|(path, value)| (path.as_str(), Some(value)));
         let others = step.written().filter(|(path, _)| !path.starts_with(IPAM));
-        self.write(surplus.map(|path| (path.as_str(), None)).chain(after).chain(others)).await?;
+        self.write(
+            surplus
+                .map(|path| (path.as_str(), None))
+                .chain(after)
+                .chain(others),
+        )
+        .await?;
         self.environment.writes().await.map(drop)
     }
 
@@ -165,7 +191,11 @@ impl Replay<'_> {
         }
         let mut differences = compare("result", &expected, &found, symbols);
 
-        let found = if step.any_order() { last_of_each(&done.writes) } else { done.writes.clone() };
+        let found = if step.any_order() {
+            last_of_each(&done.writes)
+        } else {
+            done.writes.clone()
+        };
         let expected = expected_writes(step, &self.recorded);
         if expected.len() == found.len() {
             differences.extend(compare("writes", &expected.into(), &found.into(), symbols));
@@ -176,7 +206,12 @@ impl Replay<'_> {
         }
 
         let object = |values: &BTreeMap<String, Value>| Value::Object(values.clone().into_iter().collect());
-        differences.extend(compare("after", &object(&step.after), &object(&done.after), symbols));
+        differences.extend(compare(
+            "after",
+            &object(&step.after),
+            &object(&done.after),
+            symbols,
+        ));
         differences
     }
 }
@@ -187,20 +222,29 @@ fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> 
         let path = write["update"].as_str();
         step.op == "calicoctl" && path.is_some_and(|path| before.get(path) == write.get("value"))
     };
-    step.writes.iter().filter(|write| !changes_nothing(write)).cloned().collect()
+    step.writes
+        .iter()
+        .filter(|write| !changes_nothing(write))
+        .cloned()
+        .collect()
 }
 
 /// True if a release of several addresses was refused because of one of them. The address that Calico names differs
 /// from run to run.
 fn refuses_one_of(step: &Step, result: &Value) -> bool {
     let ips = step.input.get("ips").and_then(Value::as_array);
-    let refused = result["error"].as_str().and_then(|error| error.strip_prefix("update conflict: "));
+    let refused = result["error"]
+        .as_str()
+        .and_then(|error| error.strip_prefix("update conflict: "));
     refused.is_some_and(|refused| ips.is_some_and(|ips| ips.iter().any(|ip| ip.as_str() == Some(refused))))
 }
 
 /// The last write of each key, sorted by key.
 fn last_of_each(writes: &[Value]) -> Vec<Value> {
-    let last: BTreeMap<&str, &Value> = writes.iter().map(|write| (kind_and_path(write).1, write)).collect();
+    let last: BTreeMap<&str, &Value> = writes
+        .iter()
+        .map(|write| (kind_and_path(write).1, write))
+        .collect();
     last.into_values().cloned().collect()
 }
 
@@ -212,9 +256,10 @@ fn sorted_lists(value: &Value) -> Value {
             items.sort_by_cached_key(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
             items.into()
         }
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| (name.clone(), sorted_lists(value))).collect()
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), sorted_lists(value)))
+            .collect(),
         other => other.clone(),
     }
 }
@@ -235,14 +280,22 @@ fn has_same_shape(step: &Step, done: &Step) -> bool {
         let of = |family: &str| {
             let assigned = &result[family];
             let count = assigned["IPs"].as_array().map_or(0, Vec::len);
-            json!([count, assigned["Msgs"], assigned["NumRequested"], assigned.is_null()])
+            json!([
+                count,
+                assigned["Msgs"],
+                assigned["NumRequested"],
+                assigned.is_null()
+            ])
         };
         json!([result["error"], of("ipv4"), of("ipv6")])
     };
     let kind = |write: &Value| {
         let (kind, path) = kind_and_path(write);
         let objects = ["/assignment/", "/handle/", "/host/", "/virtual/"];
-        (kind.to_owned(), objects.into_iter().find(|part| path.contains(part)))
+        (
+            kind.to_owned(),
+            objects.into_iter().find(|part| path.contains(part)),
+        )
     };
     shape(&step.result) == shape(&done.result)
         && step.writes.iter().map(kind).eq(done.writes.iter().map(kind))

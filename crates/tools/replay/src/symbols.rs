@@ -21,10 +21,21 @@ struct Symbol {
 impl Symbol {
     fn parse(text: &str) -> Option<Self> {
         let kind = text.chars().next().filter(|kind| "STNU".contains(*kind))?;
-        let (index, added) = if kind == 'S' { text[1..].split_once('+')? } else { (&text[1..], "0") };
-        let number =
-            |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok())?;
-        Some(Self { kind, index: number(index)?, added: number(added)?.into() })
+        let (index, added) = if kind == 'S' {
+            text[1..].split_once('+')?
+        } else {
+            (&text[1..], "0")
+        };
+        let number = |text: &str| {
+            text.bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| text.parse::<u32>().ok())?
+        };
+        Some(Self {
+            kind,
+            index: number(index)?,
+            added: number(added)?.into(),
+        })
     }
 }
 
@@ -43,7 +54,11 @@ pub(crate) struct Symbols {
 
 impl Symbols {
     pub(crate) fn new() -> Self {
-        Self { bound: BTreeMap::new(), begun: Instant::now(), slept: Duration::ZERO }
+        Self {
+            bound: BTreeMap::new(),
+            begun: Instant::now(),
+            slept: Duration::ZERO,
+        }
     }
 
     /// Notes that the replay has slept, as the recording did.
@@ -63,9 +78,10 @@ impl Symbols {
         match value {
             Value::String(text) if let Some(symbol) = Symbol::parse(text) => self.value_of(symbol, now),
             Value::Array(items) => items.iter().map(|item| self.fill(item, now)).collect(),
-            Value::Object(fields) => {
-                fields.iter().map(|(name, value)| (name.clone(), self.fill(value, now))).collect()
-            }
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| (name.clone(), self.fill(value, now)))
+                .collect(),
             other => other.clone(),
         }
     }
@@ -75,9 +91,9 @@ impl Symbols {
         let taken = self.taken();
         let new = || match kind {
             // The number is chosen as if the blocks had been created one after another a moment ago.
-            'S' => {
-                nanos.saturating_sub(1_000_000_000_u64.saturating_sub(u64::from(index) * 1_000_000)).into()
-            }
+            'S' => nanos
+                .saturating_sub(1_000_000_000_u64.saturating_sub(u64::from(index) * 1_000_000))
+                .into(),
             'T' => now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),
             'N' => format_go_utc(nanos as i64).into(),
             _ => format!("{index:08x}-0000-4000-8000-{:012x}", nanos & 0xffff_ffff_ffff).into(),
@@ -94,9 +110,11 @@ impl Symbols {
 
     fn bind(&mut self, Symbol { kind, index, added }: Symbol, found: &Value) -> Result<(), String> {
         let found = match kind {
-            'S' => {
-                found.as_u64().and_then(|number| number.checked_sub(added)).ok_or("a sequence number")?.into()
-            }
+            'S' => found
+                .as_u64()
+                .and_then(|number| number.checked_sub(added))
+                .ok_or("a sequence number")?
+                .into(),
             'T' if time(found).is_none() => return Err("a time".into()),
             _ if !found.is_string() => return Err("a text".into()),
             _ => found.clone(),
@@ -104,7 +122,11 @@ impl Symbols {
         let taken = self.taken();
         if let Some((bound, then)) = self.bound.get(&(kind, index)) {
             let is_same = *bound == found || kind == 'T' && is_same_time(bound, &found, taken - *then);
-            return if is_same { Ok(()) } else { Err(text(&plus(bound, added))) };
+            return if is_same {
+                Ok(())
+            } else {
+                Err(text(&plus(bound, added)))
+            };
         }
         let earlier = self.bound.range((kind, 0)..(kind, index)).next_back();
         let in_order = earlier.is_none_or(|(_, (earlier, _))| match kind {
@@ -122,7 +144,9 @@ impl Symbols {
 
 /// The value of a symbol with its added number, which only sequence numbers have.
 fn plus(bound: &Value, added: u64) -> Value {
-    bound.as_u64().map_or_else(|| bound.clone(), |first| (first + added).into())
+    bound
+        .as_u64()
+        .map_or_else(|| bound.clone(), |first| (first + added).into())
 }
 
 fn text(value: &Value) -> String {
@@ -152,17 +176,36 @@ mod tests {
         assert_eq!(symbols.matches("S1+2", &json!(102)), Some(Ok(())));
         assert_eq!(symbols.matches("S1+0", &json!(100)), Some(Ok(())));
         assert_eq!(symbols.matches("S1+3", &json!(104)), Some(Err("103".into())));
-        assert!(symbols.matches("S2+0", &json!(100)).unwrap().is_err(), "a later block has a greater number");
-        assert_eq!(symbols.matches("T1", &json!("2026-05-01T10:00:00Z")), Some(Ok(())));
-        assert_eq!(symbols.matches("T2", &json!("2026-05-01T10:00:00Z")), Some(Ok(())));
-        assert!(symbols.matches("T3", &json!("2026-05-01T09:59:59Z")).unwrap().is_err());
+        assert!(
+            symbols.matches("S2+0", &json!(100)).unwrap().is_err(),
+            "a later block has a greater number"
+        );
+        assert_eq!(
+            symbols.matches("T1", &json!("2026-05-01T10:00:00Z")),
+            Some(Ok(()))
+        );
+        assert_eq!(
+            symbols.matches("T2", &json!("2026-05-01T10:00:00Z")),
+            Some(Ok(()))
+        );
+        assert!(
+            symbols
+                .matches("T3", &json!("2026-05-01T09:59:59Z"))
+                .unwrap()
+                .is_err()
+        );
         assert_eq!(
             symbols.matches("T1", &json!("2026-05-01T10:00:01Z")),
             Some(Ok(())),
             "a second was crossed"
         );
         // The machine may be so busy that the test itself takes seconds.
-        assert!(symbols.matches("T1", &json!("2026-05-01T11:00:00Z")).unwrap().is_err());
+        assert!(
+            symbols
+                .matches("T1", &json!("2026-05-01T11:00:00Z"))
+                .unwrap()
+                .is_err()
+        );
         assert!(symbols.matches("T4", &json!(null)).unwrap().is_err());
         assert_eq!(symbols.matches("Total", &json!("Total")), None);
         assert_eq!(symbols.matches("h1", &json!("h1")), None);
@@ -181,7 +224,11 @@ mod tests {
         let value = json!({"a": "S1+4", "b": ["T1", "U2", "N1"], "c": 1000, "d": "node"});
         let filled = symbols.fill(&value, "2026-05-01T10:00:00Z".parse().unwrap());
         assert_eq!(filled["c"], 1000);
-        for (text, found) in [("S1+4", &filled["a"]), ("T1", &filled["b"][0]), ("U2", &filled["b"][1])] {
+        for (text, found) in [
+            ("S1+4", &filled["a"]),
+            ("T1", &filled["b"][0]),
+            ("U2", &filled["b"][1]),
+        ] {
             assert_eq!(symbols.matches(text, found), Some(Ok(())), "{text}");
         }
     }

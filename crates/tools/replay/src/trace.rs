@@ -45,7 +45,9 @@ pub struct Step {
 /// Lists the project's trace files. `root` is the root of the checkout.
 pub fn traces(root: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(root.join("tests/traces")).context("tests/traces")?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<Vec<_>>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     files.sort();
     Ok(files)
@@ -58,22 +60,34 @@ impl Trace {
         let text = std::fs::read(path).with_context(bad)?;
         let trace: Self = serde_json::from_slice(&text).with_context(bad)?;
         let format = trace.format;
-        ensure!(format == FORMAT, "{}: its format is {format}, but only {FORMAT} is known", bad());
+        ensure!(
+            format == FORMAT,
+            "{}: its format is {format}, but only {FORMAT} is known",
+            bad()
+        );
         let mut writes = trace.steps.iter().flat_map(|step| &step.writes);
-        ensure!(writes.all(|write| !kind_and_path(write).1.is_empty()), "{}: a write names no key", bad());
+        ensure!(
+            writes.all(|write| !kind_and_path(write).1.is_empty()),
+            "{}: a write names no key",
+            bad()
+        );
         Ok(trace)
     }
 
     /// True if steps run programs: the plugin, or the drop-in for calicoctl.
     pub fn runs_programs(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.op.as_str(), "cni" | "calicoctl"))
+        self.steps
+            .iter()
+            .any(|step| matches!(step.op.as_str(), "cni" | "calicoctl"))
     }
 }
 
 impl Step {
     /// The written paths with their new values; `None` for deletions.
     pub(crate) fn written(&self) -> impl Iterator<Item = (&str, Option<&Value>)> {
-        self.writes.iter().map(|write| (kind_and_path(write).1, write.get("value")))
+        self.writes
+            .iter()
+            .map(|write| (kind_and_path(write).1, write.get("value")))
     }
 
     /// True if the writes may come in any order.
@@ -85,5 +99,7 @@ impl Step {
 /// The kind of a write (`create`, `update` or `delete`) and its path.
 pub(crate) fn kind_and_path(write: &Value) -> (&str, &str) {
     let mut kinds = ["create", "update", "delete"].into_iter();
-    kinds.find_map(|kind| Some((kind, write.get(kind)?.as_str()?))).unwrap_or_default()
+    kinds
+        .find_map(|kind| Some((kind, write.get(kind)?.as_str()?)))
+        .unwrap_or_default()
 }

@@ -21,9 +21,17 @@ impl TakenBlock {
     fn value(&self) -> Vec<u8> {
         let name = form::block_name(self.cidr);
         let node = format!("node-{name}.eu-west-1.compute.internal");
-        let mut block = Block::new(self.cidr, Some(format!("host:{node}")), None, 1_782_000_000_000_000_000);
+        let mut block = Block::new(
+            self.cidr,
+            Some(format!("host:{node}")),
+            None,
+            1_782_000_000_000_000_000,
+        );
         for ordinal in 0..self.taken {
-            let handle = format!("k8s-pod-network.{:0>64}", format!("{}{ordinal:03}", name.replace('-', "")));
+            let handle = format!(
+                "k8s-pod-network.{:0>64}",
+                format!("{}{ordinal:03}", name.replace('-', ""))
+            );
             let pod = format!("web-7d4b9c6f5d-{ordinal:03}");
             let entries = [
                 ("namespace", "default"),
@@ -54,7 +62,10 @@ impl TakenBlock {
 
 /// Writes blocks and overwrites existing ones.
 pub fn put_blocks(etcd: &Etcd, blocks: &[TakenBlock]) -> Result<()> {
-    let entries: Vec<_> = blocks.iter().map(|block| (key::block(block.cidr), block.value())).collect();
+    let entries: Vec<_> = blocks
+        .iter()
+        .map(|block| (key::block(block.cidr), block.value()))
+        .collect();
     etcd.put_all(&entries)
 }
 

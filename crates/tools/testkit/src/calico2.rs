@@ -37,10 +37,16 @@ pub struct Calico2 {
 impl Calico2 {
     /// Starts a healthy cluster: two hosts, each with a tunnel address, a block and three pods.
     pub fn start() -> Result<Self> {
-        let etcd = EtcdOptions::new().version(EtcdVersion::V3_4).argument("--enable-v2=true").start()?;
+        let etcd = EtcdOptions::new()
+            .version(EtcdVersion::V3_4)
+            .argument("--enable-v2=true")
+            .start()?;
         let calico = Client2 { port: etcd.port };
         calico.set("/calico/v1/Ready", "true")?;
-        calico.set("/calico/v1/config/ClusterGUID", "0f0e1d2c3b4a59687786950a1b2c3d4e")?;
+        calico.set(
+            "/calico/v1/config/ClusterGUID",
+            "0f0e1d2c3b4a59687786950a1b2c3d4e",
+        )?;
         let pool = json!({"cidr": "192.168.0.0/16", "ipip": "tunl0", "ipip_mode": "always", "masquerade": true,
             "ipam": true, "disabled": false});
         calico.set("/calico/v1/ipam/v4/pool/192.168.0.0-16", &pool.to_string())?;
@@ -67,8 +73,13 @@ impl Client2 {
         if status == 404 {
             return Ok(None);
         }
-        let value = answer["node"]["value"].as_str().with_context(|| answer.to_string())?;
-        Ok(Some((value.to_owned(), answer["node"]["modifiedIndex"].as_u64().unwrap_or_default())))
+        let value = answer["node"]["value"]
+            .as_str()
+            .with_context(|| answer.to_string())?;
+        Ok(Some((
+            value.to_owned(),
+            answer["node"]["modifiedIndex"].as_u64().unwrap_or_default(),
+        )))
     }
 
     /// The JSON at a key, which must exist.
@@ -110,14 +121,23 @@ impl Client2 {
         self.set(&format!("/calico/v1/host/{host}/metadata"), "{}")?;
         self.add_block(host, block)?;
         self.change_block(block, |block| assign(block, None).map(drop))?;
-        self.set(&format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr"), &block.to_string())
+        self.set(
+            &format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr"),
+            &block.to_string(),
+        )
     }
 
     /// Claims a block. Writes the affinity first.
     pub fn add_block(&self, host: &str, block: Ipv4Addr) -> Result<()> {
-        self.set(&format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"), "{}")?;
+        self.set(
+            &format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"),
+            "{}",
+        )?;
         let net = Ipv4Net::new_assert(block, 26).into();
-        self.set(&block_key(block), &text(Block::new(net, Some(format!("host:{host}")), None, 0)))
+        self.set(
+            &block_key(block),
+            &text(Block::new(net, Some(format!("host:{host}")), None, 0)),
+        )
     }
 
     /// The first address of each block of a host.
@@ -150,7 +170,9 @@ impl Client2 {
     pub fn set_endpoint(&self, host: &str, workload: &str, addresses: &[&str]) -> Result<()> {
         let nets = |v6: bool| -> Vec<String> {
             let family = addresses.iter().filter(|address| address.contains(':') == v6);
-            family.map(|address| format!("{address}/{}", if v6 { 128 } else { 32 })).collect()
+            family
+                .map(|address| format!("{address}/{}", if v6 { 128 } else { 32 }))
+                .collect()
         };
         let value = json!({
             "state": "active", "name": "cali0", "active_instance_id": format!("id-of-{workload}"),
@@ -167,11 +189,19 @@ impl Client2 {
 
     /// Frees all addresses of a handle, including those of a newer pod with the same name, as a late deletion does.
     pub fn release(&self, handle: &str) -> Result<()> {
-        let Some((value, _)) = self.get(&handle_key(handle))? else { return Ok(()) };
+        let Some((value, _)) = self.get(&handle_key(handle))? else {
+            return Ok(());
+        };
         let value: Value = serde_json::from_str(&value)?;
-        for cidr in value["block"].as_object().into_iter().flat_map(|blocks| blocks.keys()) {
+        for cidr in value["block"]
+            .as_object()
+            .into_iter()
+            .flat_map(|blocks| blocks.keys())
+        {
             let block: Ipv4Addr = cidr.split('/').next().unwrap_or_default().parse()?;
-            let freed = self.change_block(block, |value| Some(free(value, handle)))?.unwrap_or_default();
+            let freed = self
+                .change_block(block, |value| Some(free(value, handle)))?
+                .unwrap_or_default();
             self.count(handle, block, -freed)?;
         }
         Ok(())
@@ -182,7 +212,9 @@ impl Client2 {
         self.swap(&handle_key(handle), |before| {
             let before = before.unwrap_or(r#"{"block":{}}"#);
             let mut value: Value = serde_json::from_str(before).expect("a handle is JSON");
-            let counts = value["block"].as_object_mut().expect("a handle has counts by block");
+            let counts = value["block"]
+                .as_object_mut()
+                .expect("a handle has counts by block");
             let cidr = format!("{block}/26");
             let count = counts.get(&cidr).and_then(Value::as_i64).unwrap_or_default() + by;
             counts.insert(cidr, count.into());
@@ -211,7 +243,9 @@ impl Client2 {
     fn swap(&self, key: &str, mut change: impl FnMut(Option<&str>) -> Option<Option<String>>) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let stored = self.get(key)?;
-            let Some(after) = change(stored.as_ref().map(|(value, _)| value.as_str())) else { return Ok(()) };
+            let Some(after) = change(stored.as_ref().map(|(value, _)| value.as_str())) else {
+                return Ok(());
+            };
             let condition = match &stored {
                 Some((_, index)) => format!("prevIndex={index}"),
                 None => "prevExist=false".to_owned(),
@@ -232,11 +266,17 @@ impl Client2 {
     pub fn require_login(&self, password: &str) -> Result<()> {
         let login = format!("Basic {}", STANDARD.encode(format!("root:{password}")));
         let user = json!({"user": "root", "password": password}).to_string();
-        for (method, path, body) in
-            [("PUT", "users/root", user.as_str()), ("PUT", "enable", ""), ("DELETE", "roles/guest", "")]
-        {
-            let head = self.head(method, &format!("auth/{path}")).header("authorization", &login);
-            let request = head.header("content-type", "application/json").body(body.to_owned())?;
+        for (method, path, body) in [
+            ("PUT", "users/root", user.as_str()),
+            ("PUT", "enable", ""),
+            ("DELETE", "roles/guest", ""),
+        ] {
+            let head = self
+                .head(method, &format!("auth/{path}"))
+                .header("authorization", &login);
+            let request = head
+                .header("content-type", "application/json")
+                .body(body.to_owned())?;
             let Response { status, body } = exchange(&CLIENT, request, ANSWER)?;
             ensure!(status < 300, "{path}: {status} {body}");
         }
@@ -252,8 +292,12 @@ impl Client2 {
         let encode = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
         let path = key.split('/').map(encode).collect::<Vec<_>>().join("/");
         let head = self.head(method, &format!("keys{path}?{query}"));
-        let body = value.map(|value| format!("value={}", encode(value))).unwrap_or_default();
-        let request = head.header("content-type", "application/x-www-form-urlencoded").body(body)?;
+        let body = value
+            .map(|value| format!("value={}", encode(value)))
+            .unwrap_or_default();
+        let request = head
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body)?;
         let response = exchange(&CLIENT, request, ANSWER)?;
         Ok((response.status, serde_json::from_str(&response.body)?))
     }
@@ -275,19 +319,34 @@ pub fn endpoint_key(host: &str, workload: &str) -> String {
 
 /// The value of a block, as Calico 2.x writes it.
 fn text(block: Block) -> String {
-    String::from_utf8(Block { era: Era::Legacy, ..block }.value()).expect("JSON is text")
+    String::from_utf8(
+        Block {
+            era: Era::Legacy,
+            ..block
+        }
+        .value(),
+    )
+    .expect("JSON is text")
 }
 
 /// Takes the first free ordinal.
 fn assign(block: &mut Block, handle: Option<&str>) -> Option<u32> {
     let ordinal = u32::try_from(*block.unallocated.first()?).ok()?;
-    block.take(1, Attribute { handle: handle.map(str::to_owned), ..Attribute::default() });
+    block.take(
+        1,
+        Attribute {
+            handle: handle.map(str::to_owned),
+            ..Attribute::default()
+        },
+    );
     Some(ordinal)
 }
 
 /// Frees the addresses of a handle and returns their number.
 fn free(block: &mut Block, handle: &str) -> i64 {
-    let held = block.records().filter(|(_, record)| record.handle.as_deref() == Some(handle));
+    let held = block
+        .records()
+        .filter(|(_, record)| record.handle.as_deref() == Some(handle));
     let addresses: Vec<IpAddr> = held.map(|(address, _)| address).collect();
     block.free_all(&addresses);
     addresses.len() as i64

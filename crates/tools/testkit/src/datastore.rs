@@ -11,25 +11,39 @@ use calipam_model::snapshot::Snapshot;
 
 /// Options that select an etcd. `endpoints` is a list with commas.
 pub fn etcd(endpoints: impl Into<String>) -> Overrides {
-    Overrides { etcd_endpoints: Some(endpoints.into()), ..Overrides::default() }
+    Overrides {
+        etcd_endpoints: Some(endpoints.into()),
+        ..Overrides::default()
+    }
 }
 
 /// Options that select the API server in a kubeconfig.
 pub fn kubernetes(kubeconfig: &Path) -> Overrides {
     let kubeconfig = Some(kubeconfig.display().to_string());
-    Overrides { datastore: Some("kubernetes".to_owned()), kubeconfig, ..Overrides::default() }
+    Overrides {
+        datastore: Some("kubernetes".to_owned()),
+        kubeconfig,
+        ..Overrides::default()
+    }
 }
 
 /// Options that select an etcd, with the pods of an API server.
 pub fn etcd_with_kubernetes(endpoints: impl Into<String>, kubeconfig: &Path) -> Overrides {
     let datastore = Some("etcd".to_owned());
     let etcd_endpoints = Some(endpoints.into());
-    Overrides { datastore, etcd_endpoints, ..kubernetes(kubeconfig) }
+    Overrides {
+        datastore,
+        etcd_endpoints,
+        ..kubernetes(kubeconfig)
+    }
 }
 
 /// Options that select a file or a folder.
 pub fn file(path: &Path) -> Overrides {
-    Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() }
+    Overrides {
+        datastore: Some(path.display().to_string()),
+        ..Overrides::default()
+    }
 }
 
 /// The settings for these options, without environment variables.
@@ -45,7 +59,9 @@ pub fn settings(overrides: &Overrides) -> Settings {
 /// # Panics
 /// Panics if it cannot be opened.
 pub async fn open(overrides: Overrides) -> Datastore {
-    Datastore::open(&settings(&overrides)).await.expect("the datastore can be opened")
+    Datastore::open(&settings(&overrides))
+        .await
+        .expect("the datastore can be opened")
 }
 
 /// Reads everything.
@@ -59,8 +75,17 @@ pub async fn observe(store: &Datastore) -> Snapshot {
 /// Consent to change any number of objects of a cluster.
 pub fn consent(cluster: &str) -> Consent {
     let many = usize::MAX / 8;
-    let numbers =
-        Question { addresses: many, blocks: many, handles: many, others: many, ..Question::default() };
-    let question = Question { cluster: cluster.to_owned(), location: "a test".to_owned(), ..numbers };
+    let numbers = Question {
+        addresses: many,
+        blocks: many,
+        handles: many,
+        others: many,
+        ..Question::default()
+    };
+    let question = Question {
+        cluster: cluster.to_owned(),
+        location: "a test".to_owned(),
+        ..numbers
+    };
     Consent::from_option(question, true).expect("the option says yes")
 }

@@ -21,6 +21,10 @@ pub use world::{World, on_server};
 /// The number of rounds or seeds of random tests and of large matrices: `usual`, or ten times as many in `cargo xtask
 /// soak`, which sets the variable.
 pub fn rounds<N: std::ops::Mul<Output = N> + From<u8>>(usual: N) -> N {
-    let factor = if std::env::var_os("CALIPAM_SOAK").is_some() { 10 } else { 1 };
+    let factor = if std::env::var_os("CALIPAM_SOAK").is_some() {
+        10
+    } else {
+        1
+    };
     usual * N::from(factor)
 }

@@ -53,15 +53,29 @@ struct State {
 impl MemoryStore {
     /// Creates an empty datastore whose clock is at `now`.
     pub fn new(now: Timestamp) -> Self {
-        Self { state: Mutex::new(State { now, ..State::default() }) }
+        Self {
+            state: Mutex::new(State {
+                now,
+                ..State::default()
+            }),
+        }
     }
 
     /// Copies the values, with their revisions, to a datastore whose clock is at `now`.
     pub fn copy(&self, now: Timestamp) -> Self {
-        let State { values, revisions, .. } = &*self.state();
+        let State {
+            values, revisions, ..
+        } = &*self.state();
         let values = values.clone();
         let revisions = revisions.clone();
-        Self { state: Mutex::new(State { values, revisions, now, ..State::default() }) }
+        Self {
+            state: Mutex::new(State {
+                values,
+                revisions,
+                now,
+                ..State::default()
+            }),
+        }
     }
 
     /// Makes every request let other tasks run first, like a request to a server. A scheduler can then decide which
@@ -124,8 +138,13 @@ impl MemoryStore {
     /// All values whose path begins with `prefix`, sorted by path, with their revisions.
     pub fn values(&self, prefix: &str) -> Vec<(String, Vec<u8>, i64)> {
         let state = self.state();
-        let found = state.values.range(prefix.to_owned()..).take_while(|(path, _)| path.starts_with(prefix));
-        found.map(|(path, (value, revision))| (path.clone(), value.clone(), *revision)).collect()
+        let found = state
+            .values
+            .range(prefix.to_owned()..)
+            .take_while(|(path, _)| path.starts_with(prefix));
+        found
+            .map(|(path, (value, revision))| (path.clone(), value.clone(), *revision))
+            .collect()
     }
 
     /// Returns the writes since the last call, in order.
@@ -153,21 +172,33 @@ impl State {
             Some(value) => self.values.insert(path.to_owned(), (value.clone(), *revision)),
             None => self.values.remove(path),
         };
-        self.changes.push(Change { path: path.to_owned(), existed: before.is_some(), value });
+        self.changes.push(Change {
+            path: path.to_owned(),
+            existed: before.is_some(),
+            value,
+        });
         *revision
     }
 
     fn read(&self, query: &Query) -> Vec<Entry> {
         let begin = query.path();
-        let found = self.values.range(begin.clone()..).take_while(|(path, _)| path.starts_with(&begin));
-        found.filter_map(|(path, stored)| entry(query, path, stored)).collect()
+        let found = self
+            .values
+            .range(begin.clone()..)
+            .take_while(|(path, _)| path.starts_with(&begin));
+        found
+            .filter_map(|(path, stored)| entry(query, path, stored))
+            .collect()
     }
 }
 
 fn entry(query: &Query, path: &str, (value, revision): &(Vec<u8>, i64)) -> Option<Entry> {
     debug_assert!(!path.starts_with(ENDPOINT_PREFIX), "allocators read no endpoints");
     let record = query.decode(&Key::parse(path).ok()??, value)?;
-    Some(Entry { record, revision: Revision::Etcd(*revision) })
+    Some(Entry {
+        record,
+        revision: Revision::Etcd(*revision),
+    })
 }
 
 fn no_answer() -> StoreError {
@@ -199,7 +230,10 @@ impl Store for MemoryStore {
             return Err(no_answer());
         }
         let path = swap.record.key().to_string();
-        let found = state.values.get(&path).map(|(_, revision)| Revision::Etcd(*revision));
+        let found = state
+            .values
+            .get(&path)
+            .map(|(_, revision)| Revision::Etcd(*revision));
         let outcome = swap.expect(found.as_ref());
         let revision = outcome.map(|()| state.change(&path, swap.after().and_then(Record::encode)));
         if fault == Fault::AnswerLost {

@@ -44,9 +44,17 @@ pub async fn claim_affinity(
     let claim_all = async {
         let (_, pool) = allocator.pool_with_blocks(cidr).await?;
         // The CIDR can be larger than the pool.
-        let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
+        let within = if cidr.contains(&pool.cidr) {
+            pool.cidr
+        } else {
+            cidr
+        };
         for cidr in within.trunc().subnets(pool.block_size).into_iter().flatten() {
-            let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr };
+            let key = AffinityKey {
+                kind: kind.clone(),
+                node: holder.to_owned(),
+                cidr,
+            };
             match claim_one(allocator, &key).await {
                 Ok(()) => done.claimed.push(cidr),
                 Err(Error::ClaimedByOther(_) | Error::Overlap { .. }) => done.of_others.push(cidr),
@@ -86,9 +94,16 @@ pub async fn remove_host(
     holder: &str,
 ) -> Result<(), Error> {
     for _ in 0..RETRIES {
-        allocator.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
-        let found = allocator.store().read(&[Query::Get(Key::IpamHost(holder.to_owned()))]).await?;
-        let Some(entry) = found.iter().flatten().next() else { return Ok(()) };
+        allocator
+            .release_host_affinities(kind.clone(), holder, InUse::Release)
+            .await?;
+        let found = allocator
+            .store()
+            .read(&[Query::Get(Key::IpamHost(holder.to_owned()))])
+            .await?;
+        let Some(entry) = found.iter().flatten().next() else {
+            return Ok(());
+        };
         match allocator.store().delete(entry).await {
             Ok(()) | Err(StoreError::NotFound(_)) => return Ok(()),
             Err(error) if error.is_lost_race() => {}
@@ -107,7 +122,11 @@ pub async fn set_config(
     allocator: &Allocator<impl Store>,
     change: impl FnOnce(&mut IpamConfig),
 ) -> Result<(), SettingsError> {
-    let found = allocator.store().read(&[Query::Get(Key::IpamConfig)]).await.map_err(Error::from)?;
+    let found = allocator
+        .store()
+        .read(&[Query::Get(Key::IpamConfig)])
+        .await
+        .map_err(Error::from)?;
     let before = allocator.config().await?;
     let mut config = before;
     change(&mut config);

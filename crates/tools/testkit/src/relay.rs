@@ -30,8 +30,12 @@ impl Relay {
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 count.fetch_add(1, Ordering::SeqCst);
-                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else { continue };
-                let (Ok(from), Ok(to)) = (server.try_clone(), client.try_clone()) else { continue };
+                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)) else {
+                    continue;
+                };
+                let (Ok(from), Ok(to)) = (server.try_clone(), client.try_clone()) else {
+                    continue;
+                };
                 client.set_nodelay(true).and(server.set_nodelay(true)).ok();
                 let read = Arc::clone(&read);
                 let before = hung.load(Ordering::SeqCst);
@@ -41,7 +45,12 @@ impl Relay {
                 thread::spawn(move || forward(from, to, &read, || works(&answers)));
             }
         });
-        Self { port, connections, bytes, hangs }
+        Self {
+            port,
+            connections,
+            bytes,
+            hangs,
+        }
     }
 
     /// Makes the open connections hang: nothing arrives, and neither end notices that. New connections work.

@@ -11,7 +11,10 @@ pub fn block(cidr: &str, affinity: impl Into<Value>, records: impl IntoIterator<
     let mut attributes = Vec::new();
     let mut allocations: Vec<Option<usize>> = Vec::new();
     for record in records {
-        let place = attributes.iter().position(|other| *other == record).unwrap_or(attributes.len());
+        let place = attributes
+            .iter()
+            .position(|other| *other == record)
+            .unwrap_or(attributes.len());
         allocations.push((!record.is_null()).then_some(place));
         if !record.is_null() && place == attributes.len() {
             attributes.push(record);
@@ -19,7 +22,9 @@ pub fn block(cidr: &str, affinity: impl Into<Value>, records: impl IntoIterator<
     }
     assert!(allocations.len() <= size, "{cidr} has {size} addresses");
     allocations.resize(size, None);
-    let free: Vec<usize> = (0..size).filter(|ordinal| allocations[*ordinal].is_none()).collect();
+    let free: Vec<usize> = (0..size)
+        .filter(|ordinal| allocations[*ordinal].is_none())
+        .collect();
     json!({"cidr": cidr, "affinity": affinity.into(), "allocations": allocations, "unallocated": free,
         "attributes": attributes})
 }

@@ -52,7 +52,9 @@ impl World {
     /// Panics if it does not start, or refuses an object.
     pub fn kubernetes_of(cluster: &KubeCluster) -> Self {
         let world = Self::kubernetes(cluster.flavour);
-        cluster.write_to_server(world.server()).expect("the server takes the cluster");
+        cluster
+            .write_to_server(world.server())
+            .expect("the server takes the cluster");
         world
     }
 
@@ -132,7 +134,9 @@ impl World {
                 }
                 None => value.clone(),
             };
-            self.keys().put(&key.to_string(), object.to_string()).expect("etcd stores it");
+            self.keys()
+                .put(&key.to_string(), object.to_string())
+                .expect("etcd stores it");
             return;
         };
         kube::create(server, &place.folder, &[place.object(key, value)]).expect("an answer");
@@ -173,7 +177,11 @@ impl World {
     /// Panics if there is no such object.
     pub fn delete(&self, key: &Key) {
         match self.place(key) {
-            None => assert_eq!(self.keys().delete(&key.to_string()).expect("etcd answers"), 1, "{key}"),
+            None => assert_eq!(
+                self.keys().delete(&key.to_string()).expect("etcd answers"),
+                1,
+                "{key}"
+            ),
             Some((server, place)) => kube::delete(server, &place.path()),
         }
     }
@@ -235,9 +243,19 @@ impl Place {
                 (plural, name.to_owned())
             }
         };
-        let namespace = if let Key::Pod { namespace, .. } = key { namespace } else { "" };
+        let namespace = if let Key::Pod { namespace, .. } = key {
+            namespace
+        } else {
+            ""
+        };
         let folder = flavour.folder(plural, namespace);
-        Self { flavour, folder, plural, name, is_spec: found.is_none() }
+        Self {
+            flavour,
+            folder,
+            plural,
+            name,
+            is_spec: found.is_none(),
+        }
     }
 
     fn path(&self) -> String {

@@ -109,7 +109,10 @@ pub(crate) fn run(task: &Bench) -> Result<(), Failure> {
     // These measure the CNI plugin, not calipam.
     let is_of_plugin = |(name, _): &Part| name.starts_with("cni") || name.starts_with("simulate");
     let build = |title: &str, package: &str| {
-        step::run(title, &mut protoc::cargo(&["build", "--release", "--package", package])?)
+        step::run(
+            title,
+            &mut protoc::cargo(&["build", "--release", "--package", package])?,
+        )
     };
     if !parts.iter().all(is_of_plugin) {
         build("Building calipam", "calipam")?;
@@ -121,7 +124,10 @@ pub(crate) fn run(task: &Bench) -> Result<(), Failure> {
     let release = workspace::target()?.join("release");
     for (name, usual) in parts {
         let mut measure = Command::new(release.join("calipam-bench"));
-        measure.arg(name).arg(release.join("calipam")).envs(servers.iter().cloned());
+        measure
+            .arg(name)
+            .arg(release.join("calipam"))
+            .envs(servers.iter().cloned());
         match sizes {
             [] => measure.args(*usual),
             sizes => measure.args(sizes),
@@ -133,14 +139,20 @@ pub(crate) fn run(task: &Bench) -> Result<(), Failure> {
 
 /// Returns the parts that the arguments choose, and the sizes that they name.
 fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure> {
-    let named = arguments.first().and_then(|first| PARTS.iter().position(|(name, _)| name == first));
+    let named = arguments
+        .first()
+        .and_then(|first| PARTS.iter().position(|(name, _)| name == first));
     let (parts, sizes) = match named {
         Some(place) => (&PARTS[place..=place], &arguments[1..]),
         None => (&PARTS[..], arguments),
     };
     for size in sizes {
         // `50+1000` means 50 nodes and 1000 blocks of other nodes, and `burst:50` a burst of their pods.
-        if size.trim_start_matches("burst:").split('+').any(|number| number.parse::<u64>().is_err()) {
+        if size
+            .trim_start_matches("burst:")
+            .split('+')
+            .any(|number| number.parse::<u64>().is_err())
+        {
             let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));
             return Err(failure.hint("for example `cargo xtask bench etcd 10000 100000`"));
         }
@@ -157,16 +169,25 @@ mod tests {
         let chosen = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let found = chosen(&words).map(|(parts, sizes)| {
-                (parts.iter().map(|(name, _)| *name).collect::<Vec<_>>(), sizes.to_vec())
+                (
+                    parts.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+                    sizes.to_vec(),
+                )
             });
             found.map_err(|failure| failure.to_string())
         };
         let all = || PARTS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         assert_eq!(chosen(&[]), Ok((all(), vec![])));
         assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
-        assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));
+        assert_eq!(
+            chosen(&["kubernetes", "5"]),
+            Ok((vec!["kubernetes"], vec!["5".to_owned()]))
+        );
         let burst = "burst:50+1000";
-        assert_eq!(chosen(&["simulate", burst]), Ok((vec!["simulate"], vec![burst.to_owned()])));
+        assert_eq!(
+            chosen(&["simulate", burst]),
+            Ok((vec!["simulate"], vec![burst.to_owned()]))
+        );
         let error = chosen(&["etcd", "many"]).unwrap_err();
         assert!(error.starts_with("error: `many` is neither"), "{error}");
     }

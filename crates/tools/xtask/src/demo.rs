@@ -28,14 +28,19 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut build = protoc::cargo(&["build", "--package", "calipam"])?;
     // Incremental compilation speeds up only later builds, and slows down this one.
     build.env("CARGO_INCREMENTAL", "0");
-    step::run("Building calipam (the first time takes a minute or two)", &mut build)?;
+    step::run(
+        "Building calipam (the first time takes a minute or two)",
+        &mut build,
+    )?;
 
     let program = workspace::built("calipam")?;
     let mut check = Command::new(&program);
     check.args(["check", "--datastore", EXAMPLE]);
     let status = step::run_for_status(&format!("Checking the example cluster in {EXAMPLE}"), &mut check)?;
     if !matches!(status.code(), Some(0 | FINDINGS)) {
-        return Err(Failure::new(format!("the check did not come to a verdict ({status})")));
+        return Err(Failure::new(format!(
+            "the check did not come to a verdict ({status})"
+        )));
     }
     let program = step::quoted(&program.to_string_lossy());
     eprint!(

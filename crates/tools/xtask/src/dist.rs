@@ -95,7 +95,12 @@ pub(crate) struct Image {
 
 /// Filters for the tests that also run with the packaged program. They check exports, an etcd and its snapshot, show
 /// views, and undo releases.
-const TESTS: [&str; 4] = ["cli::check::", "cli::etcd::", "cli::show::", "cli::repair::undo::"];
+const TESTS: [&str; 4] = [
+    "cli::check::",
+    "cli::etcd::",
+    "cli::show::",
+    "cli::repair::undo::",
+];
 
 /// A script that registers `$0` as the emulator for arm64 programs, and runs its arguments. The flag `F` makes Linux
 /// keep the emulator open, so that programs also run if their root folder does not contain the emulator.
@@ -116,7 +121,14 @@ struct Programs {
     check: bool,
 }
 
-pub(crate) fn run(Dist { made_of, output, manifest, twice }: &Dist) -> Result<(), Failure> {
+pub(crate) fn run(
+    Dist {
+        made_of,
+        output,
+        manifest,
+        twice,
+    }: &Dist,
+) -> Result<(), Failure> {
     let publisher = Publisher::read()?;
     publisher.require_published()?;
     let (target, programs) = programs(made_of)?;
@@ -136,12 +148,18 @@ pub(crate) fn run(Dist { made_of, output, manifest, twice }: &Dist) -> Result<()
 
 pub(crate) fn run_image(Image { made_of, output }: &Image) -> Result<(), Failure> {
     let (target, programs) = programs(made_of)?;
-    step::run("Writing images", &mut packager("image", &programs, &target, output)?)?;
+    step::run(
+        "Writing images",
+        &mut packager("image", &programs, &target, output)?,
+    )?;
     if !made_of.check {
         return Ok(());
     }
     let trial = packager("try-images", &programs, &target, output)?;
-    step::run("Running the images", &mut Machine::of(&target, &programs)?.on(trial))
+    step::run(
+        "Running the images",
+        &mut Machine::of(&target, &programs)?.on(trial),
+    )
 }
 
 /// Returns a command that runs the packager. The packager is a separate program, so that building xtask does not build
@@ -177,11 +195,16 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     }
     // Without the paths of this machine, other machines build the same bytes.
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
+    let home = home
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")))
+        .unwrap_or_default();
     let map = |from: &Path, to: &str| format!("\"--remap-path-prefix={}={to}\"", from.display());
     let maps = [map(&home, "/cargo"), map(checkout, "/calipam")].join(",");
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
-    build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(zig::variables(target)?);
+    build
+        .current_dir(checkout)
+        .env("CARGO_TARGET_DIR", folder)
+        .envs(zig::variables(target)?);
     // The C code of mimalloc embeds the time of its compilation. The C compiler reads this time from the variable.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
@@ -201,10 +224,17 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     clone.args(["clone", "--quiet"]).arg(workspace::root()).arg(&copy);
     step::run("Copying the commit to another folder", &mut clone)?;
     let again = build(target, &copy, &copy.join("target"))?;
-    for name in ["calipam", "calico-ipam"].into_iter().filter(|name| programs.join(name).is_file()) {
+    for name in ["calipam", "calico-ipam"]
+        .into_iter()
+        .filter(|name| programs.join(name).is_file())
+    {
         let read = |path: PathBuf| fs::read(&path).map_err(|error| Failure::io("read", &path, &error));
         if read(programs.join(name))? != read(again.join(name))? {
-            let what = format!("{} and {} differ", programs.join(name).display(), again.join(name).display());
+            let what = format!(
+                "{} and {} differ",
+                programs.join(name).display(),
+                again.join(name).display()
+            );
             return Err(Failure::new(what).hint("`diffoscope` shows where"));
         }
         step::announce(&format!("{name}: both builds are the same"));
@@ -215,16 +245,28 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
 /// Runs the plugin's tests, and some of calipam's, with the packaged programs.
 fn test(programs: &Path, machine: &Machine) -> Result<(), Failure> {
     let servers = servers::prepare()?.build()?;
-    let programs = programs.canonicalize().map_err(|error| Failure::io("find", programs, &error))?;
+    let programs = programs
+        .canonicalize()
+        .map_err(|error| Failure::io("find", programs, &error))?;
     let test = |title: &str, variable: &str, program: &str, words: &[&str]| {
         let mut tests = protoc::cargo(&[&["test"], words].concat())?;
         tests.env(variable, programs.join(program)).envs(servers.clone());
         step::run(title, &mut machine.on(tests))
     };
     let plugin = ["--package", "calipam-cni", "--test", "integration"];
-    test("Testing the packaged plugin", "CALIPAM_TEST_PLUGIN", "calico-ipam", &plugin)?;
+    test(
+        "Testing the packaged plugin",
+        "CALIPAM_TEST_PLUGIN",
+        "calico-ipam",
+        &plugin,
+    )?;
     let program = [&["--workspace", "--test", "tests", "--"][..], &TESTS].concat();
-    test("Testing the packaged program", "CALIPAM_TEST_PROGRAM", "calipam", &program)
+    test(
+        "Testing the packaged program",
+        "CALIPAM_TEST_PROGRAM",
+        "calipam",
+        &program,
+    )
 }
 
 /// The means to run programs for a target: directly, or with QEMU.
@@ -235,20 +277,30 @@ struct Machine {
 impl Machine {
     /// Prepares to run programs for a target. Unpacks QEMU if this machine cannot run them itself.
     fn of(target: &str, programs: &Path) -> Result<Self, Failure> {
-        if Command::new(programs.join("calipam")).arg("version").output().is_ok() {
+        if Command::new(programs.join("calipam"))
+            .arg("version")
+            .output()
+            .is_ok()
+        {
             return Ok(Self { qemu: None });
         }
         if !target.starts_with("aarch64-unknown-linux-") {
-            return Err(Failure::new(format!("this machine does not run programs for {target}")));
+            return Err(Failure::new(format!(
+                "this machine does not run programs for {target}"
+            )));
         }
-        Ok(Self { qemu: Some(servers::unpack_qemu()?) })
+        Ok(Self {
+            qemu: Some(servers::unpack_qemu()?),
+        })
     }
 
     /// Wraps a command so that it runs programs for the target.
     fn on(&self, command: Command) -> Command {
         let Some(qemu) = &self.qemu else { return command };
         let mut outer = Command::new("unshare");
-        outer.args(["--map-root-user", "--mount", "sh", "-c", BY_QEMU]).arg(qemu);
+        outer
+            .args(["--map-root-user", "--mount", "sh", "-c", BY_QEMU])
+            .arg(qemu);
         workspace::run_by(outer, &command)
     }
 }

@@ -25,7 +25,13 @@ pub(crate) struct Docs;
 const MDBOOK: &str = "^0.5";
 
 /// The pages and the files that they link to. All keep their relative paths, so that links work.
-const SOURCES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "docs", "tests/fixtures/schemas"];
+const SOURCES: [&str; 5] = [
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "docs",
+    "tests/fixtures/schemas",
+];
 
 pub(crate) fn run() -> Result<(), Failure> {
     let mdbook = mdbook()?;
@@ -40,7 +46,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     copy("docs/site/book.toml", site.join("book.toml"))?;
     copy("docs/site/SUMMARY.md", pages.join("SUMMARY.md"))?;
-    step::run("Building target/site/book", Command::new(mdbook).arg("build").arg(&site))?;
+    step::run(
+        "Building target/site/book",
+        Command::new(mdbook).arg("build").arg(&site),
+    )?;
     list_folders(&site.join("book/docs"))
 }
 
@@ -51,7 +60,9 @@ fn mdbook() -> Result<PathBuf, Failure> {
         return Ok(found);
     }
     let mut install = workspace::cargo();
-    install.args(["install", "--locked", "mdbook", "--version", MDBOOK, "--root"]).arg(tools);
+    install
+        .args(["install", "--locked", "mdbook", "--version", MDBOOK, "--root"])
+        .arg(tools);
     step::run("Building mdbook (minutes, once)", &mut install)?;
     Ok(program)
 }
@@ -70,7 +81,13 @@ fn list_folders(folder: &Path) -> Result<(), Failure> {
         names.push(name);
     }
     names.sort();
-    let items: String =
-        names.iter().map(|name| format!("<li><a href=\"{name}\">{name}</a></li>\n")).collect();
-    fs::write(folder.join("index.html"), format!("<!DOCTYPE html>\n<ul>\n{items}</ul>\n")).map_err(failed)
+    let items: String = names
+        .iter()
+        .map(|name| format!("<li><a href=\"{name}\">{name}</a></li>\n"))
+        .collect();
+    fs::write(
+        folder.join("index.html"),
+        format!("<!DOCTYPE html>\n<ul>\n{items}</ul>\n"),
+    )
+    .map_err(failed)
 }

@@ -27,12 +27,23 @@ use crate::{protoc, step};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Explore {
     /// The options above, and names of scenarios
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS AND SCENARIOS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "OPTIONS AND SCENARIOS"
+    )]
     pub arguments: Vec<String>,
 }
 
 pub(crate) fn run(task: &Explore) -> Result<(), Failure> {
-    let mut explore =
-        protoc::cargo(&["run", "--quiet", "--profile", "explore", "--package", "calipam-explore", "--"])?;
+    let mut explore = protoc::cargo(&[
+        "run",
+        "--quiet",
+        "--profile",
+        "explore",
+        "--package",
+        "calipam-explore",
+        "--",
+    ])?;
     step::run("Exploring", explore.args(&task.arguments))
 }

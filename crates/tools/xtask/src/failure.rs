@@ -13,7 +13,10 @@ pub(crate) struct Failure {
 impl Failure {
     /// Creates a failure. The message says what failed, and for which object.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self {
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// Creates the failure of an operation on a file or folder. `act` names the operation, such as `read`.
@@ -51,6 +54,9 @@ mod tests {
     fn a_failure_says_what_happened_and_what_to_do() {
         let failure = Failure::new("no Go on this machine");
         assert_eq!(failure.to_string(), "error: no Go on this machine");
-        assert_eq!(failure.hint("install it").to_string(), "error: no Go on this machine\nhint: install it");
+        assert_eq!(
+            failure.hint("install it").to_string(),
+            "error: no Go on this machine\nhint: install it"
+        );
     }
 }

@@ -33,8 +33,14 @@ pub(crate) fn run() -> Result<(), Failure> {
         example.arg(workspace::root());
         Ok(example)
     };
-    step::run("Writing completions/ and docs/man/", &mut example("generated_files")?)?;
+    step::run(
+        "Writing completions/ and docs/man/",
+        &mut example("generated_files")?,
+    )?;
     let mut build = protoc::cargo(&["build", "--package", "calipam", "--bin", "calipam"])?;
     step::run("Building calipam", &mut build)?;
-    step::run("Drawing docs/images/", example("pictures")?.arg(workspace::built("calipam")?))
+    step::run(
+        "Drawing docs/images/",
+        example("pictures")?.arg(workspace::built("calipam")?),
+    )
 }

@@ -51,8 +51,13 @@ mod tests {
     fn a_step_is_left_out_with_its_reason() {
         let list = std::env::temp_dir().join(format!("calipam-xtask-left-out-{}", std::process::id()));
         let left_out = LeftOut { list: list.clone() };
-        left_out.add("macOS", &Failure::new("no pip").hint("install it")).unwrap();
-        assert_eq!(fs::read_to_string(&list).unwrap(), "macOS: error: no pip; hint: install it\n");
+        left_out
+            .add("macOS", &Failure::new("no pip").hint("install it"))
+            .unwrap();
+        assert_eq!(
+            fs::read_to_string(&list).unwrap(),
+            "macOS: error: no pip; hint: install it\n"
+        );
         left_out.print();
     }
 }

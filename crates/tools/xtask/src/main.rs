@@ -100,10 +100,19 @@ mod tests {
         command.build();
         let overview = command.render_long_help().to_string();
         let mut texts = vec![overview.clone()];
-        for task in command.get_subcommands_mut().filter(|task| task.get_name() != "help") {
-            let (listed, own) = (format!("\n  {} ", task.get_name()), task.render_long_help().to_string());
+        for task in command
+            .get_subcommands_mut()
+            .filter(|task| task.get_name() != "help")
+        {
+            let (listed, own) = (
+                format!("\n  {} ", task.get_name()),
+                task.render_long_help().to_string(),
+            );
             assert!(overview.contains(&listed), "{overview}");
-            assert!(own.contains(&format!("Usage: cargo xtask {}", task.get_name())), "{own}");
+            assert!(
+                own.contains(&format!("Usage: cargo xtask {}", task.get_name())),
+                "{own}"
+            );
             assert!(own.lines().count() > 10, "{own}");
             texts.push(own);
         }
@@ -115,24 +124,40 @@ mod tests {
     #[test]
     fn options_are_read_in_both_forms_and_the_rest_is_passed_on() {
         let task = |line: &str| Arguments::try_parse_from(words(line)).map(|arguments| arguments.task);
-        let images = ["image --programs=p --check --output out", "image --programs p --output=out --check"];
+        let images = [
+            "image --programs=p --check --output out",
+            "image --programs p --output=out --check",
+        ];
         let [first, second] = images.map(|line| match task(line) {
             Ok(Task::Image(image)) => image,
             _ => panic!("{line}"),
         });
         assert_eq!(first, second);
-        for line in
-            ["dist --output", "dist --output=out --colour red", "image --twice", "demo now", "env builds"]
-        {
+        for line in [
+            "dist --output",
+            "dist --output=out --colour red",
+            "image --twice",
+            "demo now",
+            "env builds",
+        ] {
             assert!(task(line).is_err(), "{line}");
         }
-        for line in ["test -- --package x a -- --nocapture", "test --package x a -- --nocapture"] {
-            let Ok(Task::Test(test)) = task(line) else { panic!("{line}") };
+        for line in [
+            "test -- --package x a -- --nocapture",
+            "test --package x a -- --nocapture",
+        ] {
+            let Ok(Task::Test(test)) = task(line) else {
+                panic!("{line}")
+            };
             assert_eq!(test.arguments.join(" "), "--package x a -- --nocapture");
         }
-        let Ok(Task::Explore(explore)) = task("explore --minutes 5 --keep-going") else { panic!() };
+        let Ok(Task::Explore(explore)) = task("explore --minutes 5 --keep-going") else {
+            panic!()
+        };
         assert_eq!(explore.arguments, ["--minutes", "5", "--keep-going"]);
-        let Ok(Task::Mutants(mutants)) = task("mutants --sample 300 --jobs 2") else { panic!() };
+        let Ok(Task::Mutants(mutants)) = task("mutants --sample 300 --jobs 2") else {
+            panic!()
+        };
         assert_eq!(
             (mutants.sample.map(usize::from), mutants.options.join(" ")),
             (Some(300), "--jobs 2".to_owned())

@@ -36,7 +36,11 @@ pub(crate) struct Mutants {
     #[arg(long, value_name = "N")]
     pub sample: Option<NonZero<usize>>,
     /// Options that are passed on
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS OF CARGO-MUTANTS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "OPTIONS OF CARGO-MUTANTS"
+    )]
     pub options: Vec<String>,
 }
 
@@ -46,14 +50,18 @@ pub(crate) fn run(task: &Mutants) -> Result<(), Failure> {
     if let Some(number) = task.sample {
         mutants.args(sample(number)?);
     }
-    mutants.args(["--baseline", "skip", "--timeout", "600", "--output", "target"]).args(&task.options);
+    mutants
+        .args(["--baseline", "skip", "--timeout", "600", "--output", "target"])
+        .args(&task.options);
     let mutants = mutants.envs(servers).envs(GO);
     let status = step::run_for_status("Running the tests of each mutant", mutants)?;
     // A mutant that no test catches does not make this task fail.
     if status.code().is_some_and(|code| FINISHED.contains(&code)) {
         Ok(())
     } else {
-        Err(Failure::new(format!("cargo-mutants did not come to its end ({status})")))
+        Err(Failure::new(format!(
+            "cargo-mutants did not come to its end ({status})"
+        )))
     }
 }
 

@@ -22,11 +22,16 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         return Ok(Vec::new());
     }
     let missing = |error: protoc_bin_vendored::Error| {
-        Failure::new(format!("no protoc on this machine, and the bundled one cannot be used: {error}"))
-            .hint("install it with `apt-get install -y protobuf-compiler`, or set PROTOC to its path")
+        Failure::new(format!(
+            "no protoc on this machine, and the bundled one cannot be used: {error}"
+        ))
+        .hint("install it with `apt-get install -y protobuf-compiler`, or set PROTOC to its path")
     };
     Ok(vec![
         ("PROTOC", protoc_bin_vendored::protoc_bin_path().map_err(missing)?),
-        ("PROTOC_INCLUDE", protoc_bin_vendored::include_path().map_err(missing)?),
+        (
+            "PROTOC_INCLUDE",
+            protoc_bin_vendored::include_path().map_err(missing)?,
+        ),
     ])
 }

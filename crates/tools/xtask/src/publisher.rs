@@ -28,14 +28,25 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) fn read() -> Result<Self, Failure> {
         let text = workspace::read("Cargo.toml")?;
-        let table = text.split("[workspace.metadata.publisher]").nth(1).unwrap_or_default();
+        let table = text
+            .split("[workspace.metadata.publisher]")
+            .nth(1)
+            .unwrap_or_default();
         let value = |name: &str| {
-            let mut values = table.lines().filter_map(|line| line.strip_prefix(name)?.split('"').nth(1));
-            let missing =
-                || Failure::new(format!("Cargo.toml has no `{name}` in workspace.metadata.publisher"));
+            let mut values = table
+                .lines()
+                .filter_map(|line| line.strip_prefix(name)?.split('"').nth(1));
+            let missing = || {
+                Failure::new(format!(
+                    "Cargo.toml has no `{name}` in workspace.metadata.publisher"
+                ))
+            };
             values.next().map(str::to_owned).ok_or_else(missing)
         };
-        Ok(Self { downloads: value("downloads")?, registry: value("registry")? })
+        Ok(Self {
+            downloads: value("downloads")?,
+            registry: value("registry")?,
+        })
     }
 
     /// Fails if the URL or the registry is still a placeholder.
@@ -50,7 +61,11 @@ impl Publisher {
 
     /// Returns a file's text with its URLs and registries replaced by those of this publisher.
     fn current(&self, text: &str) -> String {
-        let text = replace_before(text, &format!("/calipam-{}-", env!("CARGO_PKG_VERSION")), &self.downloads);
+        let text = replace_before(
+            text,
+            &format!("/calipam-{}-", env!("CARGO_PKG_VERSION")),
+            &self.downloads,
+        );
         ["/calipam:latest", "/calipam-cni-installer", "/calipam\n"]
             .iter()
             .fold(text, |text, image| replace_before(&text, image, &self.registry))
@@ -63,7 +78,10 @@ fn replace_before(text: &str, end: &str, word: &str) -> String {
     let last = parts.len() - 1;
     for part in &mut parts[..last] {
         let start = part.rfind([' ', '=', '`', '"']).map_or(0, |at| at + 1);
-        let start = start + part[start..].find("docker://").map_or(0, |at| at + "docker://".len());
+        let start = start
+            + part[start..]
+                .find("docker://")
+                .map_or(0, |at| at + "docker://".len());
         // A volume's path can end like an image's name.
         if !part[start..].starts_with('/') {
             part.replace_range(start.., word);
@@ -75,7 +93,10 @@ fn replace_before(text: &str, end: &str, word: &str) -> String {
 /// Returns every file with the publisher's URL and registry: its path below the root, and its text.
 pub(crate) fn files() -> Result<Vec<(String, String)>, Failure> {
     let publisher = Publisher::read()?;
-    FILES.iter().map(|file| Ok(((*file).to_owned(), publisher.current(&workspace::read(file)?)))).collect()
+    FILES
+        .iter()
+        .map(|file| Ok(((*file).to_owned(), publisher.current(&workspace::read(file)?))))
+        .collect()
 }
 
 #[cfg(test)]
@@ -85,7 +106,10 @@ mod tests {
     #[test]
     fn every_file_names_the_places_of_cargo_toml() {
         let publisher = Publisher::read().unwrap();
-        let other = Publisher { downloads: "https://x.org/y".into(), registry: "r.org:5000/z".into() };
+        let other = Publisher {
+            downloads: "https://x.org/y".into(),
+            registry: "r.org:5000/z".into(),
+        };
         for file in FILES {
             let text = workspace::read(file).unwrap();
             assert!(
@@ -105,9 +129,18 @@ mod tests {
 
     #[test]
     fn placeholders_are_not_published() {
-        let publisher =
-            Publisher { downloads: "https://x.org".into(), registry: "registry.example.com".into() };
+        let publisher = Publisher {
+            downloads: "https://x.org".into(),
+            registry: "registry.example.com".into(),
+        };
         assert!(publisher.require_published().is_err());
-        assert!(Publisher { registry: "r.org".into(), ..publisher }.require_published().is_ok());
+        assert!(
+            Publisher {
+                registry: "r.org".into(),
+                ..publisher
+            }
+            .require_published()
+            .is_ok()
+        );
     }
 }

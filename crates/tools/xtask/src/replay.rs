@@ -29,7 +29,14 @@ pub(crate) struct Replay {
 }
 
 pub(crate) fn run(task: &Replay) -> Result<(), Failure> {
-    let packages = ["--package", "calipam", "--package", "calipam-cni", "--package", "calipam-replay"];
+    let packages = [
+        "--package",
+        "calipam",
+        "--package",
+        "calipam-cni",
+        "--package",
+        "calipam-replay",
+    ];
     let mut build = protoc::cargo(&[&["build"], &packages[..]].concat())?;
     let etcd = servers::find_or_build(Tool::Etcd)?;
     step::run("Building calipam, the plugin and the replay", &mut build)?;

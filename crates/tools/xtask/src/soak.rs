@@ -23,7 +23,11 @@ const CASES: &str = "2560";
 #[command(verbatim_doc_comment)]
 pub(crate) struct Soak {
     /// Arguments that select tests, such as `--package NAME`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS OF CARGO TEST")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENTS OF CARGO TEST"
+    )]
     arguments: Vec<String>,
 }
 
@@ -31,7 +35,11 @@ pub(crate) fn run(task: &Soak) -> Result<(), Failure> {
     let mut tests = protoc::cargo(&["test"])?;
     let servers = servers::prepare()?.build()?;
     let left_out = LeftOut::begin()?;
-    tests.envs(servers).envs([left_out.variable()]).env("CALIPAM_SOAK", "1").env("PROPTEST_CASES", CASES);
+    tests
+        .envs(servers)
+        .envs([left_out.variable()])
+        .env("CALIPAM_SOAK", "1")
+        .env("PROPTEST_CASES", CASES);
     match &task.arguments[..] {
         [] => tests.args(["--workspace", "--no-fail-fast"]),
         selected => tests.args(selected),

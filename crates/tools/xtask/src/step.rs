@@ -17,7 +17,10 @@ fn ended_well(title: &str, command: &Command, status: ExitStatus) -> Result<(), 
     if status.success() {
         return Ok(());
     }
-    Err(Failure::new(format!("{title}: `{}` failed ({status})", command_line(command))))
+    Err(Failure::new(format!(
+        "{title}: `{}` failed ({status})",
+        command_line(command)
+    )))
 }
 
 /// Announces and runs a command, and returns its exit status. Fails only if it cannot be run.
@@ -29,7 +32,9 @@ pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitS
         eprintln!("{variables}");
     }
     let start = Instant::now();
-    let status = command.status().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    let status = command
+        .status()
+        .map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
     eprintln!("    {}", seconds(start.elapsed()));
     Ok(status)
 }
@@ -46,7 +51,12 @@ pub(crate) fn printed(command: &mut Command) -> Result<String, Failure> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{}` failed ({}): {}", command_line(command), output.status, said.trim())))
+    Err(Failure::new(format!(
+        "`{}` failed ({}): {}",
+        command_line(command),
+        output.status,
+        said.trim()
+    )))
 }
 
 /// Announces and runs a command in parallel with others, and prints its output when it has ended.
@@ -120,9 +130,15 @@ mod tests {
     #[test]
     fn a_command_line_can_be_typed_again() {
         let mut command = Command::new("/usr/local/go/bin/go");
-        command.args(["build", "-ldflags=-s -w"]).env("CGO_ENABLED", "0").env_remove("GOFLAGS");
+        command
+            .args(["build", "-ldflags=-s -w"])
+            .env("CGO_ENABLED", "0")
+            .env_remove("GOFLAGS");
         assert_eq!(command_line(&command), "go build '-ldflags=-s -w'");
-        assert_eq!(variables_line(&command).as_deref(), Some("    (sets CGO_ENABLED)"));
+        assert_eq!(
+            variables_line(&command).as_deref(),
+            Some("    (sets CGO_ENABLED)")
+        );
         let command = Command::new("target/debug/calipam");
         assert_eq!(command_line(&command), "target/debug/calipam");
         assert_eq!(variables_line(&command), None);
@@ -137,8 +153,16 @@ mod tests {
     #[test]
     fn a_command_that_fails_is_named() {
         let failure = run("trying", Command::new("sh").args(["-c", "exit 3"])).expect_err("it fails");
-        assert_eq!(failure, Failure::new("trying: `sh -c 'exit 3'` failed (exit status: 3)"));
+        assert_eq!(
+            failure,
+            Failure::new("trying: `sh -c 'exit 3'` failed (exit status: 3)")
+        );
         let failure = run("trying", &mut Command::new("no-such-program")).expect_err("it is not there");
-        assert!(failure.to_string().starts_with("error: cannot run `no-such-program`: "), "{failure}");
+        assert!(
+            failure
+                .to_string()
+                .starts_with("error: cannot run `no-such-program`: "),
+            "{failure}"
+        );
     }
 }

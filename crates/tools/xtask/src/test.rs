@@ -19,7 +19,12 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
 /// `crates/datastore/tests`, one of the explorer's, and the replay of traces, which waits as long as they took.
-const LONG: [&str; 4] = ["cli::", "generated::", "every_interleaving", "every_allocator_trace"];
+const LONG: [&str; 4] = [
+    "cli::",
+    "generated::",
+    "every_interleaving",
+    "every_allocator_trace",
+];
 
 /// The compiler wrapper that makes cargo compile the workspace with Clippy instead of rustc, so that linting needs no
 /// separate build. Clippy may optimize less than rustc, so no other task uses it.
@@ -78,7 +83,11 @@ const HEAD_START: Duration = Duration::from_secs(10);
 #[command(verbatim_doc_comment)]
 pub(crate) struct Test {
     /// Arguments that select tests, such as `--package NAME`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS OF CARGO TEST")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENTS OF CARGO TEST"
+    )]
     pub arguments: Vec<String>,
 }
 
@@ -95,7 +104,10 @@ pub(crate) fn run(Test { arguments }: &Test) -> Result<(), Failure> {
         run_all(&variables, servers, &left_out)
     } else {
         let variables = build(&variables, servers, arguments)?;
-        step::run("Running the selected tests", &mut tests(&variables, &left_out, arguments))
+        step::run(
+            "Running the selected tests",
+            &mut tests(&variables, &left_out, arguments),
+        )
     };
     left_out.print();
     result
@@ -105,14 +117,19 @@ pub(crate) fn run(Test { arguments }: &Test) -> Result<(), Failure> {
 /// incremental data costs a sixth more processor time, and gigabytes of disk.
 fn is_built_for_the_first_time() -> Result<bool, Failure> {
     let folder = workspace::built("incremental")?;
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(true) };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(true);
+    };
     let is_of_a_library = |name: OsString| name.to_string_lossy().starts_with("calipam_model");
     Ok(!entries.flatten().any(|entry| is_of_a_library(entry.file_name())))
 }
 
 /// Runs every step, even if an earlier one failed, since a line that is too long says nothing about the tests.
 fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
-    let format = step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"]));
+    let format = step::run(
+        "Checking the format",
+        &mut cargo(variables, &["fmt", "--all", "--check"]),
+    );
     let all = ["--workspace", "--all-targets", "--no-fail-fast"].map(str::to_owned);
     let built = build(variables, servers, &all);
     let lints = built.as_ref().map_or(Ok(()), |variables| lints(variables, &all));
@@ -131,7 +148,9 @@ fn run_all(variables: &Variables, servers: Servers, left_out: &LeftOut) -> Resul
 fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let part = |selected: Option<&str>, skipped: &[&str]| {
         let mut part = tests(variables, left_out, all);
-        part.arg("--").args(selected).args(skipped.iter().flat_map(|module| ["--skip", module]));
+        part.arg("--")
+            .args(selected)
+            .args(skipped.iter().flat_map(|module| ["--skip", module]));
         part.env(THREADS, threads());
         part
     };
@@ -172,14 +191,16 @@ fn tests(variables: &Variables, left_out: &LeftOut, arguments: &[String]) -> Com
 fn lints(variables: &Variables, arguments: &[String]) -> Result<(), Failure> {
     let mut again = cargo(variables, &["test", "--no-run"]);
     again.args(arguments).env("CARGO_TERM_COLOR", "never");
-    let output = again.output().map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+    let output = again
+        .output()
+        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
     let printed = String::from_utf8_lossy(&output.stderr);
     let is_sum = |line: &&str| line.starts_with("warning: `") && line.contains(" generated ");
     match printed.lines().filter(is_sum).count() {
         0 => Ok(()),
-        crates => {
-            Err(Failure::new(format!("clippy warns of {crates} crates; the build above has the places")))
-        }
+        crates => Err(Failure::new(format!(
+            "clippy warns of {crates} crates; the build above has the places"
+        ))),
     }
 }
 
@@ -192,7 +213,17 @@ fn lints_for_mac(variables: &Variables, left_out: &LeftOut, head_start: Duration
     thread::sleep(head_start);
     let mut clippy = cargo(
         variables,
-        &["clippy", "--quiet", "--package", "calipam", "--target", MAC, "--", "-D", "warnings"],
+        &[
+            "clippy",
+            "--quiet",
+            "--package",
+            "calipam",
+            "--target",
+            MAC,
+            "--",
+            "-D",
+            "warnings",
+        ],
     );
     clippy.envs(zig);
     if tools::on_path("nice").is_some() {
@@ -200,7 +231,10 @@ fn lints_for_mac(variables: &Variables, left_out: &LeftOut, head_start: Duration
         nice.args(["-n", "19"]);
         clippy = workspace::run_by(nice, &clippy);
     }
-    step::announce(&format!("Linting for macOS beside the tests: {}", step::command_line(&clippy)));
+    step::announce(&format!(
+        "Linting for macOS beside the tests: {}",
+        step::command_line(&clippy)
+    ));
     step::run_silently(&mut clippy)
 }
 
@@ -232,7 +266,9 @@ fn summary(results: [Result<(), Failure>; 4]) -> Result<(), Failure> {
 
 fn cargo(variables: &Variables, arguments: &[&str]) -> Command {
     let mut command = workspace::cargo();
-    command.args(arguments).envs(variables.iter().map(|(name, path)| (name, path)));
+    command
+        .args(arguments)
+        .envs(variables.iter().map(|(name, path)| (name, path)));
     command
 }
 

@@ -27,7 +27,10 @@ pub(crate) fn read(path: impl AsRef<Path>) -> Result<String, Failure> {
 /// Writes a file, and creates its folder. A relative path begins at the root of the checkout.
 pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<(), Failure> {
     let path = root().join(path);
-    let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+    let made = path
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(&path, text));
     made.map_err(|error| Failure::io("write", &path, &error))
 }
 
@@ -38,7 +41,10 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<(), Failure> {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|own| name.to_string_lossy().starts_with(own))
+        {
             command.env_remove(name);
         }
     }
@@ -60,14 +66,20 @@ pub(crate) fn run_by(mut outer: Command, command: &Command) -> Command {
 /// Returns the path of a program in the same folder as this one. The path is relative to the root of the checkout if
 /// the program is below the root.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
-    let path = own()?.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);
+    let path = own()?
+        .with_file_name(program)
+        .with_extension(env::consts::EXE_EXTENSION);
     Ok(path.strip_prefix(root()).map(Path::to_owned).unwrap_or(path))
 }
 
 /// The folder of cargo's builds: `target`, unless `CARGO_TARGET_DIR` or cargo's configuration says otherwise. This
 /// program is in its subfolder `debug`.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
-    Ok(own()?.ancestors().nth(2).expect("this program is in target/debug").to_owned())
+    Ok(own()?
+        .ancestors()
+        .nth(2)
+        .expect("this program is in target/debug")
+        .to_owned())
 }
 
 fn own() -> Result<PathBuf, Failure> {

@@ -46,7 +46,14 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     if !zig.is_file() {
         let mut install = Command::new("python3");
         install
-            .args(["-m", "pip", "install", "--quiet", &format!("ziglang=={VERSION}"), "--target"])
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                &format!("ziglang=={VERSION}"),
+                "--target",
+            ])
             .arg(&folder);
         // pip warns if it runs as root. The warning does not apply here, since this installs into a separate folder.
         install.env("PIP_ROOT_USER_ACTION", "ignore");
@@ -59,13 +66,19 @@ pub(crate) fn variables(target: &str) -> Result<Variables, Failure> {
     let mut variables = vec![
         (compiler, format!("{zig} cc -target {name}")),
         (format!("AR_{suffix}"), format!("{zig} ar")),
-        (format!("CFLAGS_{suffix}"), "-O3 -ffunction-sections -fdata-sections".to_owned()),
+        (
+            format!("CFLAGS_{suffix}"),
+            "-O3 -ffunction-sections -fdata-sections".to_owned(),
+        ),
         // One of the compiler flags that the crate cc sets by default is Rust's name of the target, which Zig does not
         // know.
         ("CRATE_CC_NO_DEFAULTS".to_owned(), "1".to_owned()),
     ];
     if target.ends_with("-apple-darwin") {
-        variables.push((format!("CARGO_TARGET_{}_LINKER", suffix.to_uppercase()), "rust-lld".to_owned()));
+        variables.push((
+            format!("CARGO_TARGET_{}_LINKER", suffix.to_uppercase()),
+            "rust-lld".to_owned(),
+        ));
         variables.push(("SDKROOT".to_owned(), libraries()?.display().to_string()));
     }
     Ok(variables)
@@ -83,7 +96,10 @@ fn libraries() -> Result<PathBuf, Failure> {
     }
     for (name, symbols) in FRAMEWORKS {
         let place = format!("System/Library/Frameworks/{name}.framework");
-        let symbols: Vec<String> = symbols.split_whitespace().map(|symbol| format!("_{symbol}")).collect();
+        let symbols: Vec<String> = symbols
+            .split_whitespace()
+            .map(|symbol| format!("_{symbol}"))
+            .collect();
         let text = format!(
             "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\n\
              install-name: '/{place}/Versions/A/{name}'\nexports:\n  - targets: [ x86_64-macos, arm64-macos ]\n    \
@@ -115,8 +131,14 @@ mod tests {
 
     #[test]
     fn targets_have_names_in_zig() {
-        assert_eq!(name_of("aarch64-unknown-linux-musl").as_deref(), Some("aarch64-linux-musl"));
-        assert_eq!(name_of("x86_64-apple-darwin").as_deref(), Some("x86_64-macos.11.0"));
+        assert_eq!(
+            name_of("aarch64-unknown-linux-musl").as_deref(),
+            Some("aarch64-linux-musl")
+        );
+        assert_eq!(
+            name_of("x86_64-apple-darwin").as_deref(),
+            Some("x86_64-macos.11.0")
+        );
         assert_eq!(name_of("x86_64-unknown-linux-gnu"), None);
     }
 }

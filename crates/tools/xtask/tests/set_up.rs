@@ -18,8 +18,17 @@ const SERVERS: [&str; 7] = [
     "CALIPAM_TEST_CNI_CLIENT",
 ];
 
-const PACKAGES: [&str; 9] =
-    ["dpkg", "groff-base", "jq", "rpm", "strace", "systemd", "zsh", "fish", "chromium-headless-shell"];
+const PACKAGES: [&str; 9] = [
+    "dpkg",
+    "groff-base",
+    "jq",
+    "rpm",
+    "strace",
+    "systemd",
+    "zsh",
+    "fish",
+    "chromium-headless-shell",
+];
 
 /// A fake cargo with one test, which needs zsh.
 const CARGO: &str = r#"
@@ -47,7 +56,9 @@ struct Machine {
 impl Machine {
     /// Creates a machine whose apt-get can install packages. `user` is the ID of the user.
     fn new(user: &str) -> Self {
-        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        let machine = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
         machine.add("cargo", CARGO);
         machine.add("apt-get", APT_GET);
         machine.add("id", &format!("echo {user}"));
@@ -69,8 +80,13 @@ impl Machine {
 
     fn run(&self, ci: bool) -> (bool, String) {
         let mut task = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        task.args(["test", "--", "completes"]).env_clear().env("PATH", self.path()).env("HERE", self.path());
-        task.env("CARGO", self.path().join("cargo")).env("CC", "cc").env("PROTOC", "protoc");
+        task.args(["test", "--", "completes"])
+            .env_clear()
+            .env("PATH", self.path())
+            .env("HERE", self.path());
+        task.env("CARGO", self.path().join("cargo"))
+            .env("CC", "cc")
+            .env("PROTOC", "protoc");
         task.envs(SERVERS.map(|name| (name, self.path().join("cargo"))));
         if ci {
             task.env("CI", "true");
@@ -100,9 +116,13 @@ fn root_installs_each_package_before_the_tests_are_built() {
     let installs = PACKAGES.map(|package| format!("install -qy --no-install-recommends {package}\n"));
     let last = ["cargo test --no-run completes\n", "cargo test completes\n"].map(str::to_owned);
     for call in ["update -q\n".to_owned()].iter().chain(&installs).chain(&last) {
-        (_, rest) =
-            rest.split_once(call.as_str()).unwrap_or_else(|| panic!("{call} is not in turn: {calls}"));
-        assert!(!call.starts_with("install") || said.contains(call.trim()), "{call} is not printed: {said}");
+        (_, rest) = rest
+            .split_once(call.as_str())
+            .unwrap_or_else(|| panic!("{call} is not in turn: {calls}"));
+        assert!(
+            !call.starts_with("install") || said.contains(call.trim()),
+            "{call} is not printed: {said}"
+        );
     }
     assert!(
         said.contains("DEBIAN_FRONTEND=noninteractive") && !said.contains("left out: completes"),
@@ -118,7 +138,10 @@ fn a_user_with_sudo_installs_by_it() {
     let (success, said) = machine.run(false);
     assert!(success && !said.contains("left out: completes"), "{said}");
     let calls = machine.calls();
-    assert!(calls.contains("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get"), "{calls}");
+    assert!(
+        calls.contains("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get"),
+        "{calls}"
+    );
 }
 
 #[test]
@@ -132,8 +155,15 @@ fn tests_of_missing_tools_are_skipped_and_listed() {
         let (success, said) = machine.run(false);
         assert!(success, "{said}");
         let last = said.lines().last();
-        assert_eq!(last, Some("left out: completes: zsh is missing; INSTALL"), "{said}");
-        assert!(said.contains("zsh is missing; `apt-get install -y zsh` installs it"), "{said}");
+        assert_eq!(
+            last,
+            Some("left out: completes: zsh is missing; INSTALL"),
+            "{said}"
+        );
+        assert!(
+            said.contains("zsh is missing; `apt-get install -y zsh` installs it"),
+            "{said}"
+        );
         assert!(machine.calls().contains("cargo test completes\n"), "{said}");
     }
 }
@@ -142,6 +172,9 @@ fn tests_of_missing_tools_are_skipped_and_listed() {
 fn in_ci_it_fails_before_anything_is_built() {
     let machine = Machine::new("1000");
     let (success, said) = machine.run(true);
-    assert!(!success && said.contains("with CI=true no test may be left out"), "{said}");
+    assert!(
+        !success && said.contains("with CI=true no test may be left out"),
+        "{said}"
+    );
     assert!(!machine.calls().contains("cargo"), "{said}");
 }

@@ -22,7 +22,11 @@ pub struct ArchivedState {
 
 impl ArchivedState {
     fn of(export: &Archived) -> Self {
-        Self { path: export.path.clone(), at: export.taken_at, _written: None }
+        Self {
+            path: export.path.clone(),
+            at: export.taken_at,
+            _written: None,
+        }
     }
 
     /// Applies an export's recorded changes, all of them or those until a time, and writes the resulting state to a
@@ -35,7 +39,11 @@ impl ArchivedState {
         let path = folder.path().join(export.path.file_name().unwrap_or_default());
         let (reached, _) = write_state(export, until, &path)?;
         warn_of_gap(&reached, operator);
-        Ok(Self { path, at: reached.until, _written: Some(folder) })
+        Ok(Self {
+            path,
+            at: reached.until,
+            _written: Some(folder),
+        })
     }
 }
 
@@ -60,7 +68,9 @@ fn state_in(
     time: Timestamp,
     operator: &dyn Operator,
 ) -> Result<ArchivedState> {
-    let later = archive.exports().partition_point(|export| export.taken_at <= time);
+    let later = archive
+        .exports()
+        .partition_point(|export| export.taken_at <= time);
     let first = archive.exports().first().map(|export| export.taken_at);
     let mut best: Option<ArchivedState> = None;
     for export in archive.exports()[..later].iter().rev().take(RECORDERS) {
@@ -69,7 +79,10 @@ fn state_in(
         if is_better {
             best = Some(state);
         }
-        if best.as_ref().is_some_and(|best| time.duration_since(best.at) <= QUIET) {
+        if best
+            .as_ref()
+            .is_some_and(|best| time.duration_since(best.at) <= QUIET)
+        {
             break;
         }
     }
@@ -81,12 +94,21 @@ fn state_in(
         Failure::usage(missing)
             .hint("name a later time, or a file: nothing is known from before the first export")
     })?;
-    let exact = if state._written.is_some() { QUIET } else { SignedDuration::ZERO };
+    let exact = if state._written.is_some() {
+        QUIET
+    } else {
+        SignedDuration::ZERO
+    };
     if time.duration_since(state.at) > exact {
-        let next = archive.exports().get(later).map(|export| format!(" until {:.0}", export.taken_at));
+        let next = archive
+            .exports()
+            .get(later)
+            .map(|export| format!(" until {:.0}", export.taken_at));
         let at = state.at;
         let until = next.unwrap_or_default();
-        operator.warn(format!("this is the state of {at:.0}: nothing is known after it{until}"));
+        operator.warn(format!(
+            "this is the state of {at:.0}: nothing is known after it{until}"
+        ));
     }
     Ok(state)
 }
@@ -100,7 +122,9 @@ pub fn states_around(
 ) -> Result<(ArchivedState, Option<ArchivedState>)> {
     let archive = open(folder, operator)?;
     let before = state_in(&archive, folder, time, operator)?;
-    let later = archive.exports().partition_point(|export| export.taken_at <= time);
+    let later = archive
+        .exports()
+        .partition_point(|export| export.taken_at <= time);
     let after = match (archive.exports().get(later), archive.exports().last()) {
         (Some(next), _) => Some(ArchivedState::of(next)),
         (None, Some(last)) if last.changes().exists() => Some(ArchivedState::written(last, None, operator)?),

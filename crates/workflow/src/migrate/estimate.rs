@@ -56,20 +56,33 @@ impl Estimate {
     ) -> Result<Option<Self>, ScenarioError> {
         let mut ready_after: Vec<SignedDuration> = pods.iter().filter_map(|pod| pod.ready_after).collect();
         ready_after.sort_unstable();
-        let Some(each) = ready_after.get(ready_after.len() / 2).copied() else { return Ok(None) };
+        let Some(each) = ready_after.get(ready_after.len() / 2).copied() else {
+            return Ok(None);
+        };
         ready_after.retain(|took| *took <= each.saturating_mul(OUTLIER));
 
         let batch = eviction.map_or(1, |eviction| eviction.batch);
         let simulated = answer::Eviction {
-            addresses: pods.iter().flat_map(|pod| pod.addresses.iter().copied()).collect(),
+            addresses: pods
+                .iter()
+                .flat_map(|pod| pod.addresses.iter().copied())
+                .collect(),
             batch,
-            pause: eviction.map_or(SignedDuration::ZERO, |eviction| eviction.pause).into(),
+            pause: eviction
+                .map_or(SignedDuration::ZERO, |eviction| eviction.pause)
+                .into(),
             patience: eviction.map_or(PATIENCE, |eviction| eviction.patience).into(),
             ready_after: ready_after.into_iter().map(Into::into).collect(),
         };
         let scenario = scenario(snapshot, migration, pods);
         let Evicted { pods, moved, took } = answer::evict(&scenario, &simulated)?;
-        Ok(Some(Self { pods, not_moved: pods - moved, batch, each, total: took.duration() }))
+        Ok(Some(Self {
+            pods,
+            not_moved: pods - moved,
+            batch,
+            each,
+            total: took.duration(),
+        }))
     }
 }
 
@@ -77,19 +90,33 @@ impl Estimate {
 fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
     let mut start = Start::of(snapshot);
     let new = migration.new.as_ref();
-    start.pools.retain(|pool| new.is_none_or(|new| new.name != pool.name));
-    start.pools.extend(new.map(|new| Pool { disabled: false, ..new.clone() }));
-    start.pools.iter_mut().filter(|pool| pool.name == migration.old.name).for_each(|old| old.disabled = true);
+    start
+        .pools
+        .retain(|pool| new.is_none_or(|new| new.name != pool.name));
+    start.pools.extend(new.map(|new| Pool {
+        disabled: false,
+        ..new.clone()
+    }));
+    start
+        .pools
+        .iter_mut()
+        .filter(|pool| pool.name == migration.old.name)
+        .for_each(|old| old.disabled = true);
 
     let recorded: BTreeSet<IpAddr> = start.pods.iter().flat_map(|pod| pod.addresses.clone()).collect();
     let is_recorded = |pod: &WorkloadPod| pod.addresses.iter().any(|address| recorded.contains(address));
-    start.pods.extend(pods.iter().filter(|pod| !is_recorded(pod)).map(|pod| StartPod {
-        handle: pod.uid.clone(),
-        node: pod.node.clone(),
-        addresses: pod.addresses.clone(),
-    }));
+    start
+        .pods
+        .extend(pods.iter().filter(|pod| !is_recorded(pod)).map(|pod| StartPod {
+            handle: pod.uid.clone(),
+            node: pod.node.clone(),
+            addresses: pod.addresses.clone(),
+        }));
     let mut on_node: HashMap<&str, u32> = HashMap::new();
-    start.pods.iter().for_each(|pod| *on_node.entry(&pod.node).or_default() += 1);
+    start
+        .pods
+        .iter()
+        .for_each(|pod| *on_node.entry(&pod.node).or_default() += 1);
     let most = on_node.into_values().max().unwrap_or_default();
 
     let usual = Scenario::default();

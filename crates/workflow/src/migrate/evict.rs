@@ -53,7 +53,9 @@ impl Eviction {
         let mut stuck_since: Option<Instant> = None;
         loop {
             let pods = workloads.pods().await?;
-            let of_old = pods.iter().filter(|pod| moves.can_move(pod, old) && self.is_selected(pod));
+            let of_old = pods
+                .iter()
+                .filter(|pod| moves.can_move(pod, old) && self.is_selected(pod));
             let (held, free): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| pins.hold(pod));
             let free = free.into_iter().filter(|pod| !refused.contains_key(&pod.uid));
             let (ending, left): (Vec<_>, Vec<_>) = free.partition(|pod| asked.contains(&pod.uid));
@@ -73,7 +75,11 @@ impl Eviction {
                 return Ok(());
             };
 
-            let Batch { gone, refused: unmoved, has_moved } = self.batch(workloads, &left).await?;
+            let Batch {
+                gone,
+                refused: unmoved,
+                has_moved,
+            } = self.batch(workloads, &left).await?;
             refused.extend(unmoved);
             if has_moved {
                 stuck_since = None;
@@ -98,7 +104,9 @@ impl Eviction {
             if batch.gone.len() >= self.batch.max(1) {
                 break;
             }
-            let Some(controller) = &pod.controller else { continue };
+            let Some(controller) = &pod.controller else {
+                continue;
+            };
             let answer = match controller.kind.as_str() {
                 MACHINE => workloads.live_migrate(pod, &controller.name).await?,
                 _ => workloads.evict(pod).await?,
@@ -106,7 +114,9 @@ impl Eviction {
             batch.has_moved |= answer != Evicted::NotNow;
             match answer {
                 Evicted::Yes => {
-                    batch.gone.insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));
+                    batch
+                        .gone
+                        .insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));
                 }
                 Evicted::Refused(why) => {
                     let machine = format!("{}/{}: {why}", pod.namespace, controller.name);
@@ -151,7 +161,10 @@ impl Eviction {
         loop {
             let pods = workloads.pods().await?;
             let is_of_owners = |pod: &&WorkloadPod| owners.iter().any(|owner| is_of(pod, owner));
-            let mut new = pods.iter().filter(|pod| !known.contains(pod.uid.as_str())).filter(is_of_owners);
+            let mut new = pods
+                .iter()
+                .filter(|pod| !known.contains(pod.uid.as_str()))
+                .filter(is_of_owners);
             let is_of_old = |pod: &&WorkloadPod| pod.addresses.iter().any(|one| old.cidr.contains(one));
             if let Some(WorkloadPod { namespace, name, .. }) = new.find(is_of_old) {
                 let hint = "an annotation or the CNI plugin's configuration might ask for the pool: {} shows annotations";

@@ -27,7 +27,10 @@ impl Eviction {
     /// True for a pod on the requested nodes and in the requested namespace.
     pub(super) fn is_selected(&self, pod: &WorkloadPod) -> bool {
         (self.nodes.is_empty() || self.nodes.contains(&pod.node))
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| *namespace == pod.namespace)
     }
 
     pub(super) fn patience(&self) -> Duration {
@@ -45,8 +48,10 @@ pub(super) struct Moves {
 impl Moves {
     /// True for a pod of the old pool that a controller recreates after its eviction, unlike static pods and pods of jobs.
     pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
-        let comes_back =
-            pod.controller.as_ref().is_some_and(|controller| moves(&controller.kind, self.machines));
+        let comes_back = pod
+            .controller
+            .as_ref()
+            .is_some_and(|controller| moves(&controller.kind, self.machines));
         let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
         comes_back && !pod.finished && !pod.host_network && is_of_old()
     }

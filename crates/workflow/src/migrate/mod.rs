@@ -73,16 +73,26 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
         (seen, surveyed, _) = survey_all(access, request).await?;
         // The next phase needs another run, because the operator has not seen its plan.
         let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
-        return Ok(Migrated { surveyed, repaired: run.write(plan, None).await?, was_shown: true });
+        return Ok(Migrated {
+            surveyed,
+            repaired: run.write(plan, None).await?,
+            was_shown: true,
+        });
     }
 
     let survey = &surveyed.survey;
     // The journal's command names the phase, so that the list of journals shows it.
     let mut intent = request.intent.clone();
     if let Some(writing) = &mut intent.writing {
-        writing.command = format!("{}: {} {}", writing.command, survey.phase, survey.migration.old.name);
+        writing.command = format!(
+            "{}: {} {}",
+            writing.command, survey.phase, survey.migration.old.name
+        );
     }
-    let run = Run { intent: &intent, ..run };
+    let run = Run {
+        intent: &intent,
+        ..run
+    };
     if run.writing().is_some() && survey.phase != Phase::Move {
         access.operator.show(Proposal::Migration(&surveyed))?;
         if !request.force {
@@ -104,9 +114,16 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
             let passed = wait_for_grace(&run, request, &seen, &plan).await?;
             run.write_if(plan, passed, holds).await?
         }
-        _ => run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds).await?,
+        _ => {
+            run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds)
+                .await?
+        }
     };
-    Ok(Migrated { surveyed, repaired, was_shown: false })
+    Ok(Migrated {
+        surveyed,
+        repaired,
+        was_shown: false,
+    })
 }
 
 /// Plans a phase that writes a pool. If the run only plans, a refusal becomes part of the plan, so that the survey is
@@ -121,7 +138,10 @@ fn pools_or_skipped(
         Err(refusal) if run.writing().is_none() => {
             let subject = Subject::Pool(survey.migration.old.cidr);
             let refused = Skipped::new(subject, SkipReason::NeedsDecision, refusal.to_string());
-            Ok(Plan { skipped: vec![refused], ..Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new()) })
+            Ok(Plan {
+                skipped: vec![refused],
+                ..Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new())
+            })
         }
         plan => plan,
     }
@@ -138,9 +158,13 @@ async fn wait_for_grace(
     seen: &CheckResult,
     plan: &Plan,
 ) -> Result<Option<Passed>> {
-    let Some(writing) = run.writing() else { return Ok(None) };
+    let Some(writing) = run.writing() else {
+        return Ok(None);
+    };
     let cluster = plan.cluster.guid.clone();
-    let passed = run.preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len()).await?;
+    let passed = run
+        .preflight(writing, &cluster, sources(PlanKind::Migrate), plan.actions.len())
+        .await?;
     let after = calipam_check::grace(&seen.snapshot, &request.criteria.options).min(ADD);
     if after.is_positive() {
         run.access.operator.info(format!(
@@ -161,7 +185,10 @@ fn phase_has_changed(before: &Survey, now: Phase) -> Failure {
             format!("{pool} has changed in the meantime: the next phase is {now}, not {phase}")
         }
     };
-    let hint = Hint::new("{} shows what it contains now", [Call::to(["migrate", "--from", pool])]);
+    let hint = Hint::new(
+        "{} shows what it contains now",
+        [Call::to(["migrate", "--from", pool])],
+    );
     Failure::refused(message).hint(hint)
 }
 
@@ -183,7 +210,12 @@ async fn look_again(
     migrate::plan_pools(&seen.snapshot, &now.migration, &stored, now.phase)?;
     let is_compared = now.phase == Phase::Delete && seen.snapshot.datastore == DatastoreKind::Etcd;
     let revision = seen.snapshot.revision.parse().ok().filter(|_| is_compared);
-    let compared = |revision| (Key::Block(now.migration.old.cidr), Precondition::NoBlockSince(revision));
+    let compared = |revision| {
+        (
+            Key::Block(now.migration.old.cidr),
+            Precondition::NoBlockSince(revision),
+        )
+    };
     Ok(revision.map(compared).into_iter().collect())
 }
 
@@ -197,7 +229,12 @@ async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckRe
     let migration = Migration::of(&seen.snapshot, old, &target)?;
 
     let pool = async |name: &str| -> Result<Document> {
-        let stored = access.datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
+        let stored = access
+            .datastore
+            .stored(&[Key::Pool(name.to_owned())])
+            .await?
+            .pop()
+            .flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
             // The pool was deleted after it was listed.
@@ -212,7 +249,11 @@ async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckRe
     let stored = StoredPools { old, new };
 
     let mut survey = migrate::survey(&seen.basis(criteria), migration);
-    survey.differences = stored.new.iter().flat_map(|new| migrate::differences(&stored.old, new)).collect();
+    survey.differences = stored
+        .new
+        .iter()
+        .flat_map(|new| migrate::differences(&stored.old, new))
+        .collect();
     let users = survey.movers();
     survey.capacity = migrate::capacity(&mut seen.snapshot, &survey.migration, &users);
     if matches!(survey.phase, Phase::Create | Phase::Disable) {
@@ -230,7 +271,11 @@ async fn survey_all(
     let (seen, survey, stored) = survey(access, request).await?;
     let moving = match access.datastore.workloads() {
         Some(workloads) => {
-            let since = seen.snapshot.cluster.as_ref().and_then(|cluster| cluster.is_since((3, 32)));
+            let since = seen
+                .snapshot
+                .cluster
+                .as_ref()
+                .and_then(|cluster| cluster.is_since((3, 32)));
             let eviction = request.eviction.as_ref();
             let moves = since == Some(false);
             Some(Moving::read(&workloads, &seen.snapshot, &survey, eviction, moves).await)
@@ -243,16 +288,38 @@ async fn survey_all(
 /// Evicts the pods of the old pool, once the operator agrees.
 async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<()> {
     let workloads = run.access.datastore.workloads().ok_or_else(|| {
-        Failure::refused("pods are evicted through Kubernetes, but no kubeconfig was given")
-            .hint(Hint::new("pass a kubeconfig: {}", [Call::connected(["--kubeconfig", "FILE"])]))
+        Failure::refused("pods are evicted through Kubernetes, but no kubeconfig was given").hint(Hint::new(
+            "pass a kubeconfig: {}",
+            [Call::connected(["--kubeconfig", "FILE"])],
+        ))
     })?;
     run.access.operator.show(Proposal::Migration(surveyed))?;
-    let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
+    let pods = surveyed
+        .survey
+        .users
+        .iter()
+        .filter(|user| user.kind == UserKind::Pod)
+        .count();
     let cluster = crate::read::guid(run.access.datastore).await?;
-    let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
+    let question = Question {
+        pods,
+        others: 0,
+        ..run.question_of_lock(&cluster)
+    };
     run.access.operator.ask(question).await?;
 
-    let moves =
-        Moves { machines: surveyed.moving.as_ref().is_some_and(|moving| moving.live_migration_moves) };
-    eviction.run(&workloads, &surveyed.survey.migration.old, moves, run.access.operator).await
+    let moves = Moves {
+        machines: surveyed
+            .moving
+            .as_ref()
+            .is_some_and(|moving| moving.live_migration_moves),
+    };
+    eviction
+        .run(
+            &workloads,
+            &surveyed.survey.migration.old,
+            moves,
+            run.access.operator,
+        )
+        .await
 }

@@ -80,11 +80,16 @@ impl Moving {
         let budgets = or_unread(workloads.budgets().await, &mut unread);
         let namespaces = or_unread(workloads.namespaces().await, &mut unread);
 
-        let by_name: HashMap<String, &WorkloadPod> =
-            pods.iter().map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod)).collect();
+        let by_name: HashMap<String, &WorkloadPod> = pods
+            .iter()
+            .map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod))
+            .collect();
         let users = survey.users.iter().filter(|user| user.kind == UserKind::Pod);
         let names: BTreeSet<&str> = users.map(|user| user.name.as_str()).collect();
-        let moving: Vec<&WorkloadPod> = names.iter().filter_map(|name| by_name.get(*name).copied()).collect();
+        let moving: Vec<&WorkloadPod> = names
+            .iter()
+            .filter_map(|name| by_name.get(*name).copied())
+            .collect();
 
         let old = &survey.migration.old;
         let mut all: BTreeSet<Pin> = BTreeSet::new();
@@ -96,12 +101,21 @@ impl Moving {
             all.extend(pins(subject, &pod.requests, old));
         }
         for namespace in &namespaces {
-            all.extend(pins(format!("Namespace {}", namespace.name), &namespace.requests, old));
+            all.extend(pins(
+                format!("Namespace {}", namespace.name),
+                &namespace.requests,
+                old,
+            ));
         }
-        let moves = Moves { machines: live_migration_moves };
+        let moves = Moves {
+            machines: live_migration_moves,
+        };
         let pins = Pins::of(old, &namespaces);
-        let evicted: Vec<&WorkloadPod> =
-            moving.iter().copied().filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod)).collect();
+        let evicted: Vec<&WorkloadPod> = moving
+            .iter()
+            .copied()
+            .filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod))
+            .collect();
         let estimate = Estimate::of(snapshot, &survey.migration, &evicted, eviction);
         Self {
             estimate: estimate.unwrap_or_else(|error| {
@@ -140,7 +154,9 @@ fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
         });
         group.pods += 1;
         let covering = budgets.iter().filter(|budget| budget.covers(pod));
-        group.budgets.extend(covering.map(|budget| (budget.name.clone(), budget.allowed)));
+        group
+            .budgets
+            .extend(covering.map(|budget| (budget.name.clone(), budget.allowed)));
     }
     groups.into_values().collect()
 }
@@ -150,18 +166,23 @@ fn pins<'a>(
     requests: &'a [AddressRequest],
     old: &'a Pool,
 ) -> impl Iterator<Item = Pin> + 'a {
-    requests.iter().filter(|request| asks_for(request, old)).map(move |request| Pin {
-        subject: subject.clone(),
-        annotation: request.annotation,
-        value: request.value.clone(),
-    })
+    requests
+        .iter()
+        .filter(|request| asks_for(request, old))
+        .map(move |request| Pin {
+            subject: subject.clone(),
+            annotation: request.annotation,
+            value: request.value.clone(),
+        })
 }
 
 /// True for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
 fn asks_for(request: &AddressRequest, old: &Pool) -> bool {
     let is_old = |text: &String| {
         let is_network = text.parse::<IpNet>().is_ok_and(|cidr| cidr.trunc() == old.cidr);
-        let is_address = text.parse::<IpAddr>().is_ok_and(|address| old.cidr.contains(&address));
+        let is_address = text
+            .parse::<IpAddr>()
+            .is_ok_and(|address| old.cidr.contains(&address));
         *text == old.name || is_network || is_address
     };
     serde_json::from_str::<Vec<String>>(&request.value).is_ok_and(|texts| texts.iter().any(is_old))
@@ -176,15 +197,29 @@ pub(super) struct Pins<'p> {
 
 impl<'p> Pins<'p> {
     pub(super) fn of(old: &'p Pool, namespaces: &'p [RequestingNamespace]) -> Self {
-        let namespaces =
-            namespaces.iter().map(|requesting| (requesting.name.as_str(), requesting.requests.as_slice()));
-        Self { old, namespaces: namespaces.collect() }
+        let namespaces = namespaces
+            .iter()
+            .map(|requesting| (requesting.name.as_str(), requesting.requests.as_slice()));
+        Self {
+            old,
+            namespaces: namespaces.collect(),
+        }
     }
 
     /// True if the pod asks for the old pool, or if its namespace does and the pod has no such annotation itself.
     pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
-        let of_namespace = || self.namespaces.get(pod.namespace.as_str()).copied().unwrap_or_default().iter();
-        let asks_itself = |annotation| pod.requests.iter().any(|request| request.annotation == annotation);
+        let of_namespace = || {
+            self.namespaces
+                .get(pod.namespace.as_str())
+                .copied()
+                .unwrap_or_default()
+                .iter()
+        };
+        let asks_itself = |annotation| {
+            pod.requests
+                .iter()
+                .any(|request| request.annotation == annotation)
+        };
         pod.requests.iter().any(|request| asks_for(request, self.old))
             || of_namespace().any(|request| asks_for(request, self.old) && !asks_itself(request.annotation))
     }
@@ -198,12 +233,21 @@ mod tests {
     fn a_pod_is_tied_by_its_own_annotations_before_those_of_its_namespace() {
         let old = br#"{"spec":{"cidr":"10.7.0.0/16"}}"#;
         let old = Pool::parse("p", old).unwrap().value;
-        let request = |annotation, value: &str| AddressRequest { annotation, value: value.to_owned() };
+        let request = |annotation, value: &str| AddressRequest {
+            annotation,
+            value: value.to_owned(),
+        };
         let (pools, addresses) = ("cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs");
         let pinned = |of_pod: &[AddressRequest], of_namespace: &[AddressRequest]| {
-            let namespaces = [RequestingNamespace { name: "n".into(), requests: of_namespace.to_vec() }];
-            let pod =
-                WorkloadPod { namespace: "n".into(), requests: of_pod.to_vec(), ..WorkloadPod::default() };
+            let namespaces = [RequestingNamespace {
+                name: "n".into(),
+                requests: of_namespace.to_vec(),
+            }];
+            let pod = WorkloadPod {
+                namespace: "n".into(),
+                requests: of_pod.to_vec(),
+                ..WorkloadPod::default()
+            };
             Pins::of(&old, &namespaces).hold(&pod)
         };
         assert!(!pinned(&[], &[]));
@@ -212,14 +256,23 @@ mod tests {
             assert!(pinned(&pool, &[]) && pinned(&[], &pool), "{value}");
         }
         for addresses in [addresses, "cni.projectcalico.org/ipAddrsNoIpam"] {
-            assert!(pinned(&[request(addresses, r#"["10.7.0.9"]"#)], &[]), "{addresses}");
+            assert!(
+                pinned(&[request(addresses, r#"["10.7.0.9"]"#)], &[]),
+                "{addresses}"
+            );
         }
-        let others =
-            [request(pools, r#"["other"]"#), request(addresses, r#"["10.8.0.9"]"#), request(pools, "p")];
+        let others = [
+            request(pools, r#"["other"]"#),
+            request(addresses, r#"["10.8.0.9"]"#),
+            request(pools, "p"),
+        ];
         for other in &others {
             assert!(!pinned(std::slice::from_ref(other), &[]), "{other:?}");
         }
-        assert!(!pinned(&others[..1], &[request(pools, r#"["p"]"#)]), "the pod asks for another pool");
+        assert!(
+            !pinned(&others[..1], &[request(pools, r#"["p"]"#)]),
+            "the pod asks for another pool"
+        );
         assert!(pinned(&others[1..2], &[request(pools, r#"["p"]"#)]));
     }
 }

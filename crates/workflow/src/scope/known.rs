@@ -15,7 +15,10 @@ use crate::failure::{Failure, Result};
 
 /// All owner records in sound blocks.
 fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
-    let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    let sound = snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound());
     sound.flat_map(Block::attributes)
 }
 
@@ -41,8 +44,19 @@ pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
         let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
         add(&mut known, named);
         add(&mut known, snapshot.pods.iter().map(|pod| pod.value.namespace()));
-        add(&mut known, snapshot.endpoints.iter().map(|endpoint| endpoint.value.namespace()));
-        known.extend(snapshot.services.iter().map(|service| service.value.namespace.to_string()));
+        add(
+            &mut known,
+            snapshot
+                .endpoints
+                .iter()
+                .map(|endpoint| endpoint.value.namespace()),
+        );
+        known.extend(
+            snapshot
+                .services
+                .iter()
+                .map(|service| service.value.namespace.to_string()),
+        );
     }
     if known.contains(name) {
         return Ok(());
@@ -61,7 +75,12 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     let mut known: BTreeSet<String> = attributes(snapshot).filter_map(of_record).collect();
     let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
     known.extend(endpoints.map(|endpoint| format!("{}/{}", endpoint.namespace(), endpoint.pod())));
-    known.extend(snapshot.pods.iter().map(|pod| format!("{}/{}", pod.value.namespace(), pod.value.name())));
+    known.extend(
+        snapshot
+            .pods
+            .iter()
+            .map(|pod| format!("{}/{}", pod.value.namespace(), pod.value.name())),
+    );
     let meant = format!("{namespace}/{name}");
     let near = nearest(&meant, known.iter().map(String::as_str));
     near.filter(|near| *near != meant).map(str::to_owned)
@@ -73,10 +92,26 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for snapshot in states {
         known.extend(snapshot.nodes.iter().map(|node| node.value.name.clone()));
-        known.extend(snapshot.affinities.iter().map(|affinity| affinity.value.key.node.clone()));
-        known.extend(snapshot.blocks.iter().filter_map(|block| owner(block.value.content.sound()?)));
-        add(&mut known, snapshot.endpoints.iter().map(|endpoint| endpoint.value.node()));
-        add(&mut known, attributes(snapshot).filter_map(|record| record.get("node")));
+        known.extend(
+            snapshot
+                .affinities
+                .iter()
+                .map(|affinity| affinity.value.key.node.clone()),
+        );
+        known.extend(
+            snapshot
+                .blocks
+                .iter()
+                .filter_map(|block| owner(block.value.content.sound()?)),
+        );
+        add(
+            &mut known,
+            snapshot.endpoints.iter().map(|endpoint| endpoint.value.node()),
+        );
+        add(
+            &mut known,
+            attributes(snapshot).filter_map(|record| record.get("node")),
+        );
     }
     known
 }
@@ -84,12 +119,20 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
 /// True if a pool, a block or an address in use shares an address with the network.
 pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
     let is_named = |snapshot: &&Snapshot| {
-        let endpoints = snapshot.endpoints.iter().flat_map(|endpoint| endpoint.value.addresses());
+        let endpoints = snapshot
+            .endpoints
+            .iter()
+            .flat_map(|endpoint| endpoint.value.addresses());
         let pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
-        let tunnels =
-            snapshot.nodes.iter().flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
+        let tunnels = snapshot
+            .nodes
+            .iter()
+            .flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
         snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr))
-            || endpoints.chain(pods).chain(tunnels).any(|address| cidr.contains(&address))
+            || endpoints
+                .chain(pods)
+                .chain(tunnels)
+                .any(|address| cidr.contains(&address))
     };
     is_known_block(states, cidr) || states.iter().any(is_named)
 }
@@ -102,7 +145,10 @@ pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
     states.iter().any(|snapshot| {
         let mut of_handles = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
         snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
-            || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
+            || snapshot
+                .affinities
+                .iter()
+                .any(|affinity| overlap(affinity.value.key.cidr, cidr))
             || of_handles.any(|(named, _)| overlap(named, cidr))
             || snapshot.defects.iter().any(is_undecodable)
     })

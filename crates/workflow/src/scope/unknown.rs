@@ -15,20 +15,29 @@ pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
     let part = |name: &&str| text.len() > 3 && name.contains(text);
     known.clone().find(part).or_else(|| {
         let near = known.map(|name| (strsim::levenshtein(text, name), name)).min();
-        near.filter(|(distance, _)| *distance <= 3 && *distance < text.len()).map(|(_, name)| name)
+        near.filter(|(distance, _)| *distance <= 3 && *distance < text.len())
+            .map(|(_, name)| name)
     })
 }
 
 /// Adds the most similar known name to a hint, as a suggestion for an unknown name.
 pub(crate) fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
     let Hint { text, mut calls } = hint.into();
-    let Some(near) = nearest(name, known.iter().map(String::as_str)) else { return Hint { text, calls } };
+    let Some(near) = nearest(name, known.iter().map(String::as_str)) else {
+        return Hint { text, calls };
+    };
     calls.insert(0, Call::Name(near.to_owned()));
-    Hint { text: format!("did you mean `{{}}`? {text}").into(), calls }
+    Hint {
+        text: format!("did you mean `{{}}`? {text}").into(),
+        calls,
+    }
 }
 
 pub(crate) fn unknown_node(name: &str, known: &BTreeSet<String>) -> Failure {
-    let list = Hint::new("{} lists nodes and what they hold", [Call::to(["show", "--nodes"])]);
+    let list = Hint::new(
+        "{} lists nodes and what they hold",
+        [Call::to(["show", "--nodes"])],
+    );
     Failure::refused(format!("node {name:?} not found")).hint(did_you_mean(name, known, list))
 }
 
@@ -39,14 +48,19 @@ pub struct UnknownPool(pub String);
 pub(crate) fn unknown_pool(states: &[&Snapshot], name: &str) -> Failure {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools);
     let known = pools.map(|pool| pool.value.name.clone()).collect();
-    let list = Hint::new("{} lists the pools; a CIDR is accepted as well", [Call::to(["show"])]);
+    let list = Hint::new(
+        "{} lists the pools; a CIDR is accepted as well",
+        [Call::to(["show"])],
+    );
     let hint = did_you_mean(name, &known, list);
     Failure::of(Kind::Refused, UnknownPool(name.to_owned()), Some(hint))
 }
 
 pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
-    Failure::refused(format!("nothing is in {cidr}: no pool, no block, and no address in use"))
-        .hint(Hint::new("{} lists the pools", [Call::to(["show"])]))
+    Failure::refused(format!(
+        "nothing is in {cidr}: no pool, no block, and no address in use"
+    ))
+    .hint(Hint::new("{} lists the pools", [Call::to(["show"])]))
 }
 
 /// The error for a CIDR that contains no block.
@@ -58,8 +72,10 @@ pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
 /// The error for names that have no address in common.
 pub(crate) fn nothing_in_common(some: impl IntoIterator<Item: ToString>, others: &[IpNet]) -> Failure {
     let [some, others] = [joined(some, ", "), joined(others, ", ")];
-    Failure::refused(format!("{some} and {others} have nothing in common"))
-        .hint(Hint::new("{} lists blocks with pool and node", [Call::to(["show", "--blocks"])]))
+    Failure::refused(format!("{some} and {others} have nothing in common")).hint(Hint::new(
+        "{} lists blocks with pool and node",
+        [Call::to(["show", "--blocks"])],
+    ))
 }
 
 /// The maximum number of handles that an error lists.
@@ -73,7 +89,10 @@ pub(crate) fn only_handle(begin: &str, ids: impl IntoIterator<Item = String>) ->
     }
     let more = if ids.len() > CANDIDATES { "\n  …" } else { "" };
     ids.truncate(CANDIDATES);
-    let text = format!("use a longer prefix of one of these IDs:{}{more}", "\n  {}".repeat(ids.len()));
+    let text = format!(
+        "use a longer prefix of one of these IDs:{}{more}",
+        "\n  {}".repeat(ids.len())
+    );
     let named: Vec<Call> = ids.into_iter().map(Call::Name).collect();
     Err(Failure::refused(format!("several handles begin with {begin:?}")).hint(Hint::new(text, named)))
 }

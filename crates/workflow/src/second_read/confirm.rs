@@ -15,14 +15,22 @@ pub async fn check_and_confirm(
     confirm: Option<SignedDuration>,
 ) -> Result<CheckResult> {
     let first = read_and_check(access, criteria).await?;
-    let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
+    let Some(pause) = confirm.filter(|pause| pause.is_positive()) else {
+        return Ok(first);
+    };
     if !access.datastore.is_live() {
-        access.operator.warn("`--confirm` has no effect: a file does not change".into());
+        access
+            .operator
+            .warn("`--confirm` has no effect: a file does not change".into());
         return Ok(first);
     }
 
     // If the first snapshot were not dropped here, both would be in memory at once.
-    let CheckResult { report: found, snapshot, .. } = first;
+    let CheckResult {
+        report: found,
+        snapshot,
+        ..
+    } = first;
     drop(snapshot);
     wait(pause, Activity::Confirming, access.operator).await;
 

@@ -35,21 +35,32 @@ pub(crate) async fn plan_after_grace(
     let first = plan(&seen.basis(criteria).with(&observations, seconds));
     let addresses = seen_once(&first);
     if addresses == 0 {
-        return Ok(Planned { seen, plan: first, passed: None });
+        return Ok(Planned {
+            seen,
+            plan: first,
+            passed: None,
+        });
     }
     drop(first);
 
     let after = calipam_check::grace(&seen.snapshot, &criteria.options);
     let observation = Observations::of_report(&seen.report);
     let at = observation.at;
-    observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
+    observations.push(Observations {
+        at: at.saturating_sub(after).unwrap_or(Timestamp::MIN),
+        ..observation
+    });
     let expected = plan(&seen.basis(criteria).with(&observations, seconds));
     let Some(writing) = run.writing() else {
         run.access.operator.warn(format!(
             "{} found unused once; the plan assumes that a second check, {after:#} later, finds the same",
             count(addresses, "address or handle was", "addresses or handles were")
         ));
-        return Ok(Planned { seen, plan: expected, passed: None });
+        return Ok(Planned {
+            seen,
+            plan: expected,
+            passed: None,
+        });
     };
 
     let expected = seen.try_plan(expected, criteria)?;
@@ -60,9 +71,16 @@ pub(crate) async fn plan_after_grace(
     let guid = &expected.cluster.guid;
     let changes = expected.changes.len();
     let passed = run.preflight(writing, guid, sources(kind), changes).await?;
-    let passed = Passed { shown: Some(expected), ..passed };
+    let passed = Passed {
+        shown: Some(expected),
+        ..passed
+    };
 
-    run.access.operator.tell(Event::SecondRead { addresses, after, kind });
+    run.access.operator.tell(Event::SecondRead {
+        addresses,
+        after,
+        kind,
+    });
     wait(after, Activity::WaitingForSecondRead, run.access.operator).await;
     let seen = read_and_check(run.access, criteria).await?;
     if let Some(observation) = observations.last_mut() {
@@ -70,12 +88,19 @@ pub(crate) async fn plan_after_grace(
     }
     let seconds = cooldown(run.access.datastore, &seen.snapshot).await;
     let plan = plan(&seen.basis(criteria).with(&observations, seconds));
-    Ok(Planned { seen, plan, passed: Some(passed) })
+    Ok(Planned {
+        seen,
+        plan,
+        passed: Some(passed),
+    })
 }
 
 /// The number of addresses, handles and affinities that the plan skips because they were seen only once.
 pub(crate) fn seen_once(plan: &Plan) -> usize {
-    plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
+    plan.skipped
+        .iter()
+        .filter(|skipped| skipped.reason == SkipReason::SeenOnce)
+        .count()
 }
 
 /// The longest time that a CNI plugin's operation takes, from its first write to its last.

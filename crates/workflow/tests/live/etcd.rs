@@ -24,18 +24,34 @@ async fn a_finding_of_both_states_is_not_gone() {
     std::fs::write(&file, cluster.export()).unwrap();
     let etcd = Etcd::of(&cluster).unwrap();
     let entries = etcd.entries().unwrap();
-    let endpoint = entries.keys().find(|key| key.contains("/workloadendpoints/")).unwrap().clone();
+    let endpoint = entries
+        .keys()
+        .find(|key| key.contains("/workloadendpoints/"))
+        .unwrap()
+        .clone();
     etcd.delete(&endpoint).unwrap();
 
-    let old = Side { datastore: open(datastore::file(&file)).await, revision: None };
-    let new = Side { datastore: open_etcd(&etcd).await, revision: None };
+    let old = Side {
+        datastore: open(datastore::file(&file)).await,
+        revision: None,
+    };
+    let new = Side {
+        datastore: open_etcd(&etcd).await,
+        revision: None,
+    };
     let pair = read_pair(&old, &new, false, &UNATTENDED).await.unwrap();
     for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {
         etcd.put(key, value.clone()).unwrap();
     }
     let pause = SignedDuration::from_millis(10);
-    let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &UNATTENDED).await.unwrap();
-    assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
+    let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &UNATTENDED)
+        .await
+        .unwrap();
+    assert!(
+        difference.findings.gone.is_empty(),
+        "{:?}",
+        difference.findings.gone
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,19 +79,35 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
             force: false,
             eviction: None,
             criteria: criteria(0),
-            intent: Intent { writing: Some(writing), max_changes: None },
+            intent: Intent {
+                writing: Some(writing),
+                max_changes: None,
+            },
         };
         let block = Key::Block(block.parse().unwrap()).to_string();
         let overtake = || assert!(etcd.put(&block, "{}").is_ok());
-        let operator = Person { agrees: true, as_writing_starts: overtake };
-        let migrated = migrate(Access::new(&datastore, &operator), &request).await.unwrap();
+        let operator = Person {
+            agrees: true,
+            as_writing_starts: overtake,
+        };
+        let migrated = migrate(Access::new(&datastore, &operator), &request)
+            .await
+            .unwrap();
         assert_eq!(migrated.surveyed.survey.phase, Phase::Delete);
         let execution = migrated.repaired.run.unwrap().execution;
         assert_eq!(execution.is_complete(), is_deleted, "{execution:?}");
         assert_eq!(etcd.entries().unwrap().contains_key(&pool), !is_deleted);
-        let reasons: Vec<&str> =
-            execution.conflicts.iter().map(|conflict| conflict.reason.as_str()).collect();
-        assert!(reasons.iter().all(|reason| reason.contains("may have new blocks")), "{reasons:?}");
+        let reasons: Vec<&str> = execution
+            .conflicts
+            .iter()
+            .map(|conflict| conflict.reason.as_str())
+            .collect();
+        assert!(
+            reasons
+                .iter()
+                .all(|reason| reason.contains("may have new blocks")),
+            "{reasons:?}"
+        );
     }
 }
 
@@ -83,7 +115,10 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
 async fn a_complete_read_replaces_the_followed_snapshot() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
     let datastore = open_etcd(&etcd).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(0)).await.unwrap().unwrap();
+    let mut live = Live::begin(unattended(&datastore), &criteria(0))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(live.report().findings, []);
 
     // Removes an endpoint from the snapshot in memory, as a bug in following could. A later change reveals the loss.
@@ -92,15 +127,37 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
         let mut snapshot = snapshot.write().unwrap();
         let lost = snapshot.endpoints.remove(0).value;
         let address = lost.addresses().next().unwrap();
-        snapshot.blocks.iter().find(|block| block.value.key.contains(&address)).unwrap().value.key
+        snapshot
+            .blocks
+            .iter()
+            .find(|block| block.value.key.contains(&address))
+            .unwrap()
+            .value
+            .key
     };
     let key = Key::Block(block).to_string();
     let value = etcd.entries().unwrap()[&key].0.clone();
     etcd.put(&key, value).unwrap();
-    let Step::Changes(1) = live.step(unattended(&datastore)).await.unwrap() else { panic!("no change") };
-    assert!(live.report().findings.iter().any(|finding| finding.code == Code::LeakedAddress));
+    let Step::Changes(1) = live.step(unattended(&datastore)).await.unwrap() else {
+        panic!("no change")
+    };
+    assert!(
+        live.report()
+            .findings
+            .iter()
+            .any(|finding| finding.code == Code::LeakedAddress)
+    );
 
-    let Step::Whole(None) = live.read(unattended(&datastore)).await.unwrap() else { panic!("not read") };
+    let Step::Whole(None) = live.read(unattended(&datastore)).await.unwrap() else {
+        panic!("not read")
+    };
     assert_eq!(live.report().findings, []);
-    assert_eq!(live.counts, LiveCounts { changes: 1, checks: 3, reads: 2 });
+    assert_eq!(
+        live.counts,
+        LiveCounts {
+            changes: 1,
+            checks: 3,
+            reads: 2
+        }
+    );
 }

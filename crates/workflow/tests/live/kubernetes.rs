@@ -45,7 +45,10 @@ fn sorted(mut snapshot: Snapshot) -> Snapshot {
 }
 
 async fn begin(datastore: &Datastore) -> Live {
-    Live::begin(unattended(datastore), &criteria(0)).await.unwrap().unwrap()
+    Live::begin(unattended(datastore), &criteria(0))
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 /// The snapshot in memory, with the fields of `at` that need not be equal, such as the time. The namespaces are one of
@@ -68,7 +71,11 @@ async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     let begin = Instant::now();
     let whole = read(datastore).await;
     while held(live, &whole) != whole {
-        assert!(begin.elapsed() < PATIENCE, "{name}: {}", differences(&held(live, &whole), &whole));
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{name}: {}",
+            differences(&held(live, &whole), &whole)
+        );
         live.wait(Duration::from_millis(500)).await.unwrap();
         live.step(unattended(datastore)).await.unwrap();
     }
@@ -95,10 +102,19 @@ fn differences(held: &Snapshot, whole: &Snapshot) -> String {
 type Stored = BTreeMap<String, Vec<u8>>;
 
 fn stored(server: &KubeApiserver, flavour: Flavour) -> Stored {
-    let prefixes = [flavour.group(), "pods", "minions", "services/specs", "kubevirt.io"];
-    let all = prefixes
-        .iter()
-        .flat_map(|prefix| server.etcd().entries_below(&format!("/registry/{prefix}/")).unwrap());
+    let prefixes = [
+        flavour.group(),
+        "pods",
+        "minions",
+        "services/specs",
+        "kubevirt.io",
+    ];
+    let all = prefixes.iter().flat_map(|prefix| {
+        server
+            .etcd()
+            .entries_below(&format!("/registry/{prefix}/"))
+            .unwrap()
+    });
     all.map(|(key, (value, _))| (key, value)).collect()
 }
 
@@ -119,7 +135,10 @@ async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_fu
     let (flavour, seed) = (Flavour::Classic, 5);
     let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
     let spec = ClusterSpec::new(seed).at(Timestamp::now());
-    Cluster::all_faults(spec, 1).kubernetes(flavour).write_to_server(&server).unwrap();
+    Cluster::all_faults(spec, 1)
+        .kubernetes(flavour)
+        .write_to_server(&server)
+        .unwrap();
     let first = stored(&server, flavour);
     let keys: Vec<&String> = first.keys().collect();
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
@@ -143,7 +162,12 @@ async fn after_any_change_of_a_cluster_with_every_fault_the_snapshot_equals_a_fu
                 None => server.etcd().delete(key).unwrap(),
             };
         }
-        assert_equal(&mut live, &datastore, &format!("seed {seed}, round {round}: {changed:?}")).await;
+        assert_equal(
+            &mut live,
+            &datastore,
+            &format!("seed {seed}, round {round}: {changed:?}"),
+        )
+        .await;
     }
 }
 
@@ -154,18 +178,30 @@ async fn churn(
     datastore: &Datastore,
 ) {
     let enough = |log: &ChurnLog| log.operations() >= 30;
-    let churn =
-        Churn { workers: 4, operations: 100_000, enough, limit: PATIENCE, leaks: 80, ..Churn::default() };
+    let churn = Churn {
+        workers: 4,
+        operations: 100_000,
+        enough,
+        limit: PATIENCE,
+        leaks: 80,
+        ..Churn::default()
+    };
     let activity = churn.activity.clone();
     let work = std::thread::spawn(move || target(churn));
     let mut steps = 0;
     while !work.is_finished() {
         live.wait(Duration::from_millis(200)).await.unwrap();
-        assert!(matches!(live.step(unattended(datastore)).await.unwrap(), Step::Changes(_)));
+        assert!(matches!(
+            live.step(unattended(datastore)).await.unwrap(),
+            Step::Changes(_)
+        ));
         steps += 1;
         // Performs the hourly complete read while other clients write.
         if steps == 3 {
-            assert!(matches!(live.read(unattended(datastore)).await.unwrap(), Step::Whole(None)));
+            assert!(matches!(
+                live.read(unattended(datastore)).await.unwrap(),
+                Step::Whole(None)
+            ));
         }
         if steps > 8 && activity.done() > 30 {
             activity.stop();
@@ -186,7 +222,11 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
     let shared = Arc::clone(&server);
-    let work = move |churn: Churn| churn.run(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
+    let work = move |churn: Churn| {
+        churn
+            .run(Target::Kubernetes(&shared, flavour), &spec, &nodes)
+            .unwrap()
+    };
     churn(work, &mut live, &datastore).await;
 
     // The server has lost its history. Changes that were made while the server was down are found anyway.
@@ -203,7 +243,12 @@ async fn the_snapshot_is_current_while_pods_come_and_go_and_after_a_restart() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_equal(&mut live, &datastore, "after the restart").await;
-    assert!(live.report().findings.iter().any(|finding| finding.code == Code::MissingHandle));
+    assert!(
+        live.report()
+            .findings
+            .iter()
+            .any(|finding| finding.code == Code::MissingHandle)
+    );
 }
 
 /// The API server is restarted with an earlier state of its etcd, as after a restore of the disk.
@@ -213,17 +258,36 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     let mut server = KubeApiserver::start().unwrap();
     install(&server, flavour).unwrap();
     let spec = ClusterSpec::new(9).at(Timestamp::now());
-    Cluster::plain(spec, 2, 3).kubernetes(flavour).write_to_server(&server).unwrap();
-    let (data, copy) = (server.etcd().data_dir(), server.etcd().data_dir().with_extension("copy"));
+    Cluster::plain(spec, 2, 3)
+        .kubernetes(flavour)
+        .write_to_server(&server)
+        .unwrap();
+    let (data, copy) = (
+        server.etcd().data_dir(),
+        server.etcd().data_dir().with_extension("copy"),
+    );
     let copying = |etcd: &mut Etcd| {
         etcd.kill();
-        assert!(Command::new("cp").arg("-r").args([&data, &copy]).status().unwrap().success());
+        assert!(
+            Command::new("cp")
+                .arg("-r")
+                .args([&data, &copy])
+                .status()
+                .unwrap()
+                .success()
+        );
         etcd.restart()
     };
     server.restart(copying).unwrap();
     let datastore = open(datastore::kubernetes(&server.kubeconfig())).await;
     let mut live = begin(&datastore).await;
-    for handle in server.etcd().entries_below(&handles(flavour)).unwrap().keys().take(3) {
+    for handle in server
+        .etcd()
+        .entries_below(&handles(flavour))
+        .unwrap()
+        .keys()
+        .take(3)
+    {
         server.etcd().delete(handle).unwrap();
     }
     assert_equal(&mut live, &datastore, "before").await;
@@ -239,7 +303,10 @@ async fn a_server_restored_to_an_earlier_state_is_read_again() {
     server.restart(restoring).unwrap();
     let begin = Instant::now();
     while live.counts.reads == reads {
-        assert!(begin.elapsed() < PATIENCE, "it goes on as if nothing had happened");
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "it goes on as if nothing had happened"
+        );
         let _ = live.step(unattended(&datastore)).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -36,7 +36,11 @@ fn block(is_assigned: bool, version: &str) -> Value {
     let owner = json!({"namespace": "default", "node": "node-1", "pod": "web",
         "timestamp": "2026-04-01 10:12:00.123456789 +0000 UTC"});
     let (allocations, free, attributes) = match is_assigned {
-        true => (json!([0]), json!([]), json!([{"handle_id": "net.a", "secondary": owner}])),
+        true => (
+            json!([0]),
+            json!([]),
+            json!([{"handle_id": "net.a", "secondary": owner}]),
+        ),
         false => (json!([null]), json!([0]), json!([])),
     };
     json!({"metadata": {"name": "10-0-0-0-32", "uid": "block", "resourceVersion": version}, "spec": {
@@ -110,17 +114,29 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
     let fake = server(has_pod, &changed);
     let settings = Overrides {
         datastore: Some("kubernetes".into()),
-        kubectl: KubectlOptions { server: Some(fake.url.clone()), ..KubectlOptions::default() },
+        kubectl: KubectlOptions {
+            server: Some(fake.url.clone()),
+            ..KubectlOptions::default()
+        },
         ..Overrides::default()
     };
     let datastore = open(settings).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(1)).await.unwrap().unwrap();
+    let mut live = Live::begin(unattended(&datastore), &criteria(1))
+        .await
+        .unwrap()
+        .unwrap();
     let mut reports = Vec::new();
     for _ in 0..6 {
         live.wait(Duration::from_millis(500)).await.unwrap();
         live.step(unattended(&datastore)).await.unwrap();
         let report = live.report();
-        reports.push(report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect());
+        reports.push(
+            report
+                .findings
+                .iter()
+                .map(|f| format!("{} {}", f.code, f.subject))
+                .collect(),
+        );
     }
     changed.store(true, Ordering::SeqCst);
     (reports, fake.count("/api/v1/pods?watch=1"))
@@ -139,6 +155,10 @@ async fn a_lagging_watch_gives_no_false_finding() {
 async fn a_confirmed_leak_is_a_finding() {
     let (reports, watches) = found(false).await;
     assert_eq!(reports[0], [""; 0], "{reports:#?}");
-    assert_eq!(reports.last().unwrap(), &["leaked-address 10.0.0.0"], "{reports:#?}");
+    assert_eq!(
+        reports.last().unwrap(),
+        &["leaked-address 10.0.0.0"],
+        "{reports:#?}"
+    );
     assert_eq!(watches, 2, "{reports:#?}");
 }

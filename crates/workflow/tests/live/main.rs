@@ -21,7 +21,10 @@ struct Person<F> {
 }
 
 /// An operator who is absent, and does not agree.
-const UNATTENDED: Person<fn()> = Person { agrees: false, as_writing_starts: || () };
+const UNATTENDED: Person<fn()> = Person {
+    agrees: false,
+    as_writing_starts: || (),
+};
 
 fn unattended(datastore: &Datastore) -> Access<'_> {
     Access::new(datastore, &UNATTENDED)
@@ -42,7 +45,11 @@ impl<F: Fn() + Sync> Operator for Person<F> {
     }
 
     fn can_agree(&self) -> Result<(), Failure> {
-        if self.agrees { Ok(()) } else { Err(Failure::declined()) }
+        if self.agrees {
+            Ok(())
+        } else {
+            Err(Failure::declined())
+        }
     }
 
     fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
@@ -65,6 +72,12 @@ async fn open_etcd(etcd: &Etcd) -> Datastore {
 
 /// Criteria without a grace period; findings that an operation could explain have to last for `settle` seconds.
 fn criteria(settle: i64) -> Criteria {
-    let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
-    Criteria { options, recheck_after: SignedDuration::from_secs(settle) }
+    let options = Options {
+        grace: Some(SignedDuration::ZERO),
+        ..Options::default()
+    };
+    Criteria {
+        options,
+        recheck_after: SignedDuration::from_secs(settle),
+    }
 }

@@ -66,7 +66,11 @@ impl<'s> Disturbed<'s> {
                 continue;
             }
 
-            let at_request = if *killed < self.rounds { 1 + self.rng.below(self.requests) } else { u64::MAX };
+            let at_request = if *killed < self.rounds {
+                1 + self.rng.below(self.requests)
+            } else {
+                u64::MAX
+            };
             if self.run(&arguments, at_request) {
                 *killed += 1;
             } else if at.1 != "disable" && *undone < self.rounds {
@@ -84,14 +88,22 @@ impl<'s> Disturbed<'s> {
     /// Runs a command, and kills it at a request. Returns true if it was killed.
     fn run(&mut self, arguments: &[&str], at_request: u64) -> bool {
         let command = self.scene.command_by_proxy(&self.torn, arguments);
-        let tear = if self.rng.below(2) == 0 { Tear::Drop } else { Tear::Swallow };
+        let tear = if self.rng.below(2) == 0 {
+            Tear::Drop
+        } else {
+            Tear::Swallow
+        };
         let (mut number, earlier) = (0, self.scene.journals());
         let was_killed = run_and_kill(command, &self.torn, tear, move |_| {
             number += 1;
             number == at_request
         });
         self.killed += usize::from(was_killed);
-        let own = self.scene.journals().pop().filter(|journal| !earlier.contains(journal));
+        let own = self
+            .scene
+            .journals()
+            .pop()
+            .filter(|journal| !earlier.contains(journal));
         self.ended = own.filter(|_| !was_killed);
         if !was_killed {
             self.requests = (self.torn.count() as u64).max(10);

@@ -26,9 +26,27 @@ struct Way {
 /// Returns the migrations: to blocks of /28 in the same CIDR, and in a soak also to another range, back, and to blocks
 /// of /24.
 fn ways() -> Vec<Way> {
-    let way = |arguments, cidr, block_size| Way { arguments, cidr, block_size };
-    const SMALL: &[&str] = &["--from", "10.244.0.0/16", "--block-size", "28", "--via", "10.99.0.0/16"];
-    const LARGE: &[&str] = &["--from", "10.98.0.0/16", "--block-size", "24", "--via", "10.99.0.0/16"];
+    let way = |arguments, cidr, block_size| Way {
+        arguments,
+        cidr,
+        block_size,
+    };
+    const SMALL: &[&str] = &[
+        "--from",
+        "10.244.0.0/16",
+        "--block-size",
+        "28",
+        "--via",
+        "10.99.0.0/16",
+    ];
+    const LARGE: &[&str] = &[
+        "--from",
+        "10.98.0.0/16",
+        "--block-size",
+        "24",
+        "--via",
+        "10.99.0.0/16",
+    ];
     let mut ways = vec![way(SMALL, "10.244.0.0/16", 28)];
     if is_soak() {
         ways.extend([to_range(28), way(LARGE, "10.98.0.0/16", 24)]);
@@ -47,7 +65,11 @@ fn to_range(block_size: u8) -> Way {
 
 /// Returns the time limit.
 fn limit() -> Duration {
-    if is_soak() { Duration::from_hours(2) } else { Duration::from_mins(15) }
+    if is_soak() {
+        Duration::from_hours(2)
+    } else {
+        Duration::from_mins(15)
+    }
 }
 
 /// The size of the cluster, and the number of disturbances.
@@ -90,7 +112,12 @@ fn moves(scene: &dyn Scene, target: Target<'_>, names: &[String], ways: &[Way], 
         }
         for way in ways {
             disturbed.execute(way, began);
-            let Disturbed { killed, undone, refused, .. } = &disturbed;
+            let Disturbed {
+                killed,
+                undone,
+                refused,
+                ..
+            } = &disturbed;
             let (cidr, size, took) = (way.cidr, way.block_size, began.elapsed());
             println!(
                 "{cidr} /{size} after {took:.0?}: {killed} killed, {undone} undone, {refused} undos refused"
@@ -113,15 +140,29 @@ fn is_soak() -> bool {
 #[test]
 fn completes_despite_kills_and_undos_under_load() {
     let amount = if is_soak() {
-        Amount { nodes: 199, pods: 25, rounds: 3, killed: 50, undone: 40 }
+        Amount {
+            nodes: 199,
+            pods: 25,
+            rounds: 3,
+            killed: 50,
+            undone: 40,
+        }
     } else {
-        Amount { nodes: 8, pods: 3, rounds: 1, killed: 5, undone: 3 }
+        Amount {
+            nodes: 8,
+            pods: 3,
+            rounds: 1,
+            killed: 5,
+            undone: 3,
+        }
     };
     let mut cluster = Cluster::plain(spec(), amount.nodes as u32, 0);
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
     // The agents of nodes would move tunnels to the new pool, but no agents run here.
     for name in &names {
-        Tunnel::ALL.iter().for_each(|tunnel| cluster.set_tunnel(name, *tunnel, ""));
+        Tunnel::ALL
+            .iter()
+            .for_each(|tunnel| cluster.set_tunnel(name, *tunnel, ""));
     }
     let site = Site::of(&cluster);
     moves(&site, Target::Etcd(&site.etcd), &names, &ways(), &amount);
@@ -129,12 +170,30 @@ fn completes_despite_kills_and_undos_under_load() {
 
 fn on_kubernetes(flavour: Flavour) {
     let amount = if is_soak() {
-        Amount { nodes: 20, pods: 10, rounds: 3, killed: 12, undone: 6 }
+        Amount {
+            nodes: 20,
+            pods: 10,
+            rounds: 3,
+            killed: 12,
+            undone: 6,
+        }
     } else {
-        Amount { nodes: 4, pods: 2, rounds: 1, killed: 2, undone: 1 }
+        Amount {
+            nodes: 4,
+            pods: 2,
+            rounds: 1,
+            killed: 2,
+            undone: 1,
+        }
     };
     let (site, names) = KubeSite::seeded(flavour, &spec(), amount.nodes);
-    moves(&site, Target::Kubernetes(&site.server, flavour), &names, &[to_range(26)], &amount);
+    moves(
+        &site,
+        Target::Kubernetes(&site.server, flavour),
+        &names,
+        &[to_range(26)],
+        &amount,
+    );
 }
 
 in_each_group!(
@@ -162,11 +221,22 @@ fn is_sound(scene: &dyn Scene, log: &ChurnLog, way: &Way, target: Target<'_>) {
     assert_eq!(log.ledger.verify(target).unwrap(), []);
     let is_error = |line: &String| line.starts_with("error") || line.starts_with("critical");
     let is_leak = |line: &String| {
-        let address = line.split("leaked-address ").nth(1).and_then(|text| text.parse::<Ipv4Addr>().ok());
+        let address = line
+            .split("leaked-address ")
+            .nth(1)
+            .and_then(|text| text.parse::<Ipv4Addr>().ok());
         address.is_some_and(|address| log.ledger.leaked().contains_key(&address.into()))
     };
-    let errors = scene.findings(&[]).into_iter().filter(is_error).filter(|line| !is_leak(line));
+    let errors = scene
+        .findings(&[])
+        .into_iter()
+        .filter(is_error)
+        .filter(|line| !is_leak(line));
     assert_eq!(errors.collect::<Vec<_>>(), Vec::<String>::new());
-    let elsewhere = scene.cidrs().concat().into_iter().filter(|own| !cidr.contains(own));
+    let elsewhere = scene
+        .cidrs()
+        .concat()
+        .into_iter()
+        .filter(|own| !cidr.contains(own));
     assert_eq!(elsewhere.collect::<Vec<_>>(), Vec::<IpNet>::new());
 }

@@ -12,7 +12,12 @@ use crate::cluster::{Cluster, ip, net, owned_by, wants, wants_as};
 use crate::run;
 
 fn claim(cluster: &Cluster, cidr: &str, host: &str) -> Result<Claimed, String> {
-    let claimed = run(claim_affinity(&cluster.allocator(), net(cidr), AffinityType::Host, host));
+    let claimed = run(claim_affinity(
+        &cluster.allocator(),
+        net(cidr),
+        AffinityType::Host,
+        host,
+    ));
     claimed.map_err(|partly| partly.error.to_string())
 }
 
@@ -28,7 +33,11 @@ fn claimed(of_other: Option<&str>, cidr: &str, expected: Result<(usize, usize), 
     assert_eq!(counts, expected.map_err(str::to_owned));
     let (claimed, _) = counts.unwrap_or_default();
     assert_eq!(cluster.blocks_of("host-b").len(), claimed);
-    let found = cluster.blocks().iter().filter(|block| block.owner() == owned_by("host-b").as_ref()).count();
+    let found = cluster
+        .blocks()
+        .iter()
+        .filter(|block| block.owner() == owned_by("host-b").as_ref())
+        .count();
     assert_eq!(found, claimed);
 }
 
@@ -47,7 +56,10 @@ fn the_block_of_an_address_that_another_host_has_is_not_claimed() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.assign(&AssignIp::new("host-a", ip("10.0.0.1"))).unwrap();
     let done = claim(&cluster, "10.0.0.0/24", "host-b").unwrap();
-    assert_eq!((done.claimed.len(), done.of_others), (3, vec![net("10.0.0.0/26")]));
+    assert_eq!(
+        (done.claimed.len(), done.of_others),
+        (3, vec![net("10.0.0.0/26")])
+    );
 }
 
 #[test]
@@ -73,7 +85,10 @@ fn with_one_address() -> Cluster {
 fn a_block_in_use_is_not_given_up_if_it_must_be_empty() {
     let cluster = with_one_address();
     let cidr = cluster.block().cidr();
-    let error = cluster.give_up(cidr, "host-a", InUse::Refuse).unwrap_err().to_string();
+    let error = cluster
+        .give_up(cidr, "host-a", InUse::Refuse)
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, format!("block '{cidr}' is not empty"));
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 
@@ -85,7 +100,9 @@ fn a_block_in_use_is_not_given_up_if_it_must_be_empty() {
 #[test]
 fn a_block_in_use_that_need_not_be_empty_is_left_without_owner() {
     let cluster = with_one_address();
-    cluster.give_up(cluster.block().cidr(), "host-a", InUse::Release).unwrap();
+    cluster
+        .give_up(cluster.block().cidr(), "host-a", InUse::Release)
+        .unwrap();
     assert_eq!(cluster.block().owner(), None);
     assert!(cluster.affinities().is_empty());
     cluster.release_handle("h").unwrap();
@@ -96,13 +113,18 @@ fn a_block_in_use_that_need_not_be_empty_is_left_without_owner() {
 fn a_block_of_another_host_is_not_given_up() {
     let cluster = with_one_address();
     cluster.node("host-b", &[]);
-    cluster.give_up(net("10.0.0.0/24"), "host-b", InUse::Release).unwrap();
+    cluster
+        .give_up(net("10.0.0.0/24"), "host-b", InUse::Release)
+        .unwrap();
     assert_eq!(cluster.block().owner().cloned(), owned_by("host-a"));
 }
 
 /// Tries to give up the blocks in a CIDR, and expects an error.
 fn not_given_up(cidr: &str, expected: &str) {
-    let error = with_one_address().give_up(net(cidr), "host-a", InUse::Release).unwrap_err().to_string();
+    let error = with_one_address()
+        .give_up(net(cidr), "host-a", InUse::Release)
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, expected);
 }
 
@@ -127,7 +149,13 @@ fn all_blocks_but_those_in_use_are_given_up() {
     cluster.release_handle("h").unwrap();
     assert_eq!(cluster.blocks().len(), 3, "they stay with their owner");
     cluster.addresses(&wants("host-a", 1));
-    assert!(cluster.give_up_all("host-a", InUse::Refuse).unwrap_err().to_string().ends_with("is not empty"));
+    assert!(
+        cluster
+            .give_up_all("host-a", InUse::Refuse)
+            .unwrap_err()
+            .to_string()
+            .ends_with("is not empty")
+    );
     assert_eq!((cluster.block().allocated(), cluster.affinities().len()), (1, 1));
 }
 
@@ -148,7 +176,10 @@ fn blocks_of_other_hosts_stay_when_a_host_gives_up_its_own() {
     cluster.node("host-b", &[]);
     cluster.addresses(&wants("host-b", 1));
     cluster.give_up_all("host-a", InUse::Release).unwrap();
-    assert_eq!((cluster.affinities().len(), cluster.blocks_of("host-b").len()), (1, 1));
+    assert_eq!(
+        (cluster.affinities().len(), cluster.blocks_of("host-b").len()),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -181,7 +212,9 @@ fn both_affinities_for_one_block_are_given_up_with_the_pool() {
     differs("Two nodes have an affinity for one block of a pool whose affinities are released");
     let cluster = with_one_address();
     let path = cluster.store.values("/calico/ipam/v2/host/host-a/").remove(0).0;
-    cluster.store.put(&path.replace("host-a", "host-b"), r#"{"state":"confirmed"}"#);
+    cluster
+        .store
+        .put(&path.replace("host-a", "host-b"), r#"{"state":"confirmed"}"#);
     run(release_pool_affinities(&cluster.allocator(), net("10.0.0.0/24"))).unwrap();
     assert!(cluster.affinities().is_empty() && cluster.block().owner().is_none());
 }
@@ -193,7 +226,12 @@ fn a_host_that_is_removed_leaves_its_addresses_allocated_and_may_be_missing() {
     run(remove_host(&cluster.allocator(), AffinityType::Host, "host-a")).unwrap();
     assert!(cluster.store.values("/calico/ipam/v2/host/").is_empty());
     assert_eq!((cluster.block().allocated(), cluster.block().owner()), (1, None));
-    run(remove_host(&cluster.allocator(), AffinityType::Host, "randomhost")).unwrap();
+    run(remove_host(
+        &cluster.allocator(),
+        AffinityType::Host,
+        "randomhost",
+    ))
+    .unwrap();
 }
 
 #[test]
@@ -201,14 +239,35 @@ fn blocks_of_a_virtual_holder_are_claimed_and_given_up_like_those_of_hosts() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"allowedUses": ["LoadBalancer"]}));
     let (kind, holder) = (AffinityType::Virtual, "load-balancer");
-    let done = run(claim_affinity(&cluster.allocator(), net("10.0.0.0/26"), kind.clone(), holder)).unwrap();
+    let done = run(claim_affinity(
+        &cluster.allocator(),
+        net("10.0.0.0/26"),
+        kind.clone(),
+        holder,
+    ))
+    .unwrap();
     assert_eq!(done.claimed.len(), 1);
-    assert!(cluster.store.values("/calico/ipam/v2/virtual/load-balancer/").len() == 1);
-    run(cluster.allocator().release_host_affinities(kind, holder, InUse::Refuse)).unwrap();
+    assert!(
+        cluster
+            .store
+            .values("/calico/ipam/v2/virtual/load-balancer/")
+            .len()
+            == 1
+    );
+    run(cluster
+        .allocator()
+        .release_host_affinities(kind, holder, InUse::Refuse))
+    .unwrap();
     assert!(cluster.blocks().is_empty() && cluster.store.values("/calico/ipam/v2/virtual/").is_empty());
 
     cluster.node(holder, &[]);
-    let request = AutoAssign { intended_use: Some(PoolUse::LoadBalancer), ..wants(holder, 1) };
+    let request = AutoAssign {
+        intended_use: Some(PoolUse::LoadBalancer),
+        ..wants(holder, 1)
+    };
     assert_eq!(cluster.addresses(&request).len(), 1);
-    assert_eq!(cluster.block().owner(), Some(&BlockOwner::Virtual(holder.to_owned())));
+    assert_eq!(
+        cluster.block().owner(),
+        Some(&BlockOwner::Virtual(holder.to_owned()))
+    );
 }

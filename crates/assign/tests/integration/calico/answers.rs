@@ -18,7 +18,9 @@ fn one_more(fault: Fault, is_given: bool) {
         writes += 1;
         if writes == 2 { fault } else { Fault::None }
     });
-    let assigned = cluster.auto(&wants_as("host-a", 1, "h")).map(|assigned| assigned.addresses().count());
+    let assigned = cluster
+        .auto(&wants_as("host-a", 1, "h"))
+        .map(|assigned| assigned.addresses().count());
     if is_given {
         assert_eq!(assigned.unwrap(), 1);
     } else {
@@ -38,10 +40,12 @@ fn a_handle_that_cannot_be_written_is_not_tried_again() {
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&writes);
     // Only the write of the block succeeds, which comes first.
-    cluster.store.set_fault(move || match counted.fetch_add(1, Ordering::Relaxed) {
-        0 => Fault::None,
-        _ => Fault::Lost,
-    });
+    cluster
+        .store
+        .set_fault(move || match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => Fault::None,
+            _ => Fault::Lost,
+        });
     cluster.release(&[Release::any(given[0])]).unwrap();
     assert_eq!(writes.load(Ordering::Relaxed), 2);
 }
@@ -54,12 +58,19 @@ fn an_assignment_whose_answer_is_lost_is_found_again() {
         let mut writes = 0;
         cluster.store.set_fault(move || {
             writes += 1;
-            if writes == lost + 1 { Fault::AnswerLost } else { Fault::None }
+            if writes == lost + 1 {
+                Fault::AnswerLost
+            } else {
+                Fault::None
+            }
         });
         drop(cluster.auto(&wants_as("host-a", 1, "h")));
         cluster.store.set_fault(|| Fault::None);
         // DEL releases the address, if one was assigned.
         drop(cluster.release_handle("h"));
-        assert!(cluster.blocks().iter().all(|block| block.is_empty()), "answer {lost} was lost");
+        assert!(
+            cluster.blocks().iter().all(|block| block.is_empty()),
+            "answer {lost} was lost"
+        );
     }
 }

@@ -12,7 +12,10 @@ fn assigned(address: &str, times: usize, expected: Result<(), &str>) {
     (1..times).for_each(|_| cluster.assign(&given(address)).unwrap());
     let result = cluster.assign(&given(address)).map_err(|error| error.to_string());
     assert_eq!(result, expected.map_err(str::to_owned));
-    let is_there = cluster.blocks().iter().any(|block| block.allocation_of(ip(address)).is_some());
+    let is_there = cluster
+        .blocks()
+        .iter()
+        .any(|block| block.allocation_of(ip(address)).is_some());
     assert_eq!(is_there, expected.is_ok() || times > 1);
 }
 
@@ -27,8 +30,14 @@ rows! { assigned:
 fn used_for(address: &str, intended_use: Option<PoolUse>, expected: Result<(), &str>) {
     let cluster = Cluster::new(&["20.0.0.0/24"]);
     cluster.pool("10.0.0.0/24", json!({"allowedUses": ["Workload"]}));
-    let result = cluster.assign(&AssignIp { intended_use, ..given(address) });
-    assert_eq!(result.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
+    let result = cluster.assign(&AssignIp {
+        intended_use,
+        ..given(address)
+    });
+    assert_eq!(
+        result.map_err(|error| error.to_string()),
+        expected.map_err(str::to_owned)
+    );
 }
 
 rows! { used_for:

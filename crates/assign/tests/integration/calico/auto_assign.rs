@@ -25,7 +25,11 @@ fn given(
 ) {
     let cluster = Cluster::with_blocks(&pools);
     let [v4, v6] = wanted;
-    let request = AutoAssign { v6, max_blocks_per_host: limit, ..wants("host-a", v4) };
+    let request = AutoAssign {
+        v6,
+        max_blocks_per_host: limit,
+        ..wants("host-a", v4)
+    };
     let (done, found) = match cluster.auto(&request) {
         Ok(done) => (done, None),
         Err(partly) => (partly.done, Some(partly.error.to_string())),
@@ -33,10 +37,16 @@ fn given(
     assert_eq!(found.as_deref(), error);
     for (family, assigned) in [done.v4, done.v6].into_iter().enumerate() {
         let Some(assigned) = assigned else {
-            assert_eq!(wanted[family], 0, "only a family that was not requested has no result");
+            assert_eq!(
+                wanted[family], 0,
+                "only a family that was not requested has no result"
+            );
             continue;
         };
-        assert_eq!((assigned.addresses.len(), assigned.requested), (expected[family], wanted[family]));
+        assert_eq!(
+            (assigned.addresses.len(), assigned.requested),
+            (expected[family], wanted[family])
+        );
         assert_eq!(assigned.messages, messages[family]);
         let addresses: Vec<_> = assigned.addresses.iter().map(|net| net.addr()).collect();
         assert!(all_in(&addresses, pools[family].0));
@@ -64,26 +74,53 @@ fn a_host_takes_the_rest_from_the_block_of_another() {
     cluster.node("host-b", &[]);
     let [a, b] = ["host-a", "host-b"].map(|host| cluster.addresses(&wants(host, 1))[0]);
     let blocks = ["10.0.0.0/26", "10.0.0.64/26"].map(net);
-    assert!(blocks.iter().all(|block| block.contains(&a) != block.contains(&b)), "{a} and {b}");
+    assert!(
+        blocks
+            .iter()
+            .all(|block| block.contains(&a) != block.contains(&b)),
+        "{a} and {b}"
+    );
 
     let rest = cluster.addresses(&wants("host-a", 64));
     let of_b = blocks.iter().find(|block| block.contains(&b)).unwrap();
-    assert_eq!((rest.len(), rest.iter().filter(|address| of_b.contains(*address)).count()), (64, 1));
+    assert_eq!(
+        (
+            rest.len(),
+            rest.iter().filter(|address| of_b.contains(*address)).count()
+        ),
+        (64, 1)
+    );
 }
 
 #[test]
 fn only_the_requested_pool_is_used_under_strict_affinity() {
     let cluster = Cluster::with_blocks(&[("192.168.1.0/26", 26), ("192.168.1.64/26", 26)]);
     cluster.affinity_is_strict(true);
-    let given = cluster.v4(&AutoAssign { pools_v4: nets(&["192.168.1.0/26"]), ..wants("host-a", 256) });
-    assert_eq!((given.addresses.len(), given.messages), (64, vec![Message::StrictAffinity]));
+    let given = cluster.v4(&AutoAssign {
+        pools_v4: nets(&["192.168.1.0/26"]),
+        ..wants("host-a", 256)
+    });
+    assert_eq!(
+        (given.addresses.len(), given.messages),
+        (64, vec![Message::StrictAffinity])
+    );
 }
 
 /// Expects this message about a shortage if a request wants `wanted` addresses and gets `given`.
 fn shortage(wanted: u32, given: u32, windows: bool, messages: &[Message], expected: Option<&str>) {
-    let addresses = net("10.0.0.0/16").subnets(32).unwrap().take(given as usize).collect();
+    let addresses = net("10.0.0.0/16")
+        .subnets(32)
+        .unwrap()
+        .take(given as usize)
+        .collect();
     let messages = messages.to_vec();
-    let assigned = Assigned { family: Family::V4, requested: wanted, addresses, messages, windows };
+    let assigned = Assigned {
+        family: Family::V4,
+        requested: wanted,
+        addresses,
+        messages,
+        windows,
+    };
     assert_eq!(assigned.shortage().as_deref(), expected);
 }
 
@@ -122,7 +159,12 @@ fn a_node_whose_name_is_as_long_as_possible_gets_addresses() {
     let similar = format!("{}-two", &long[..248]);
     for (number, host) in [&long, &similar].into_iter().enumerate() {
         cluster.node(host, &[]);
-        let assigned = cluster.auto(&AutoAssign { v6: 1, ..wants(host, 1) }).unwrap();
+        let assigned = cluster
+            .auto(&AutoAssign {
+                v6: 1,
+                ..wants(host, 1)
+            })
+            .unwrap();
         assert_eq!(assigned.addresses().count(), 2);
         assert_eq!(cluster.blocks_of(host).len(), 2);
         assert_eq!(cluster.affinities().len(), 2 * (number + 1));
@@ -143,7 +185,10 @@ fn after_the_pool_was_deleted(host: &str) {
     cluster.node("host-b", &[]);
     let first = cluster.addresses(&wants("host-a", 1));
     let second = cluster.addresses(&wants("host-a", 1));
-    assert!(all_in(&[first[0], second[0]], &cluster.block().cidr().to_string()));
+    assert!(all_in(
+        &[first[0], second[0]],
+        &cluster.block().cidr().to_string()
+    ));
     cluster.remove_pool("10.0.0.0/24");
     cluster.pool("20.0.0.0/24", json!({}));
     assert!(all_in(&cluster.addresses(&wants(host, 1)), "20.0.0.0/24"));
@@ -169,6 +214,9 @@ fn addresses_of_a_block_made_before_the_size_changed_are_not_given_again() {
     cluster.pool("10.0.0.0/26", json!({"blockSize": 28}));
     cluster.node("host-b", &[]);
     let second = cluster.v4(&wants("host-b", 16));
-    assert!(second.addresses.iter().all(|net| !first.contains(&net.addr())), "{second:?}");
+    assert!(
+        second.addresses.iter().all(|net| !first.contains(&net.addr())),
+        "{second:?}"
+    );
     assert_eq!(cluster.blocks().len(), 1, "no block is made inside another");
 }

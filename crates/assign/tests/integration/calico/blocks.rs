@@ -17,7 +17,11 @@ fn cluster(assigned: &[(&str, &str, &str)]) -> Cluster {
     let cluster = Cluster::new(&["10.0.0.0/26"]);
     for (address, handle, attribute) in assigned {
         let attributes = Some(BTreeMap::from([("color".to_owned(), (*attribute).to_owned())]));
-        let request = AssignIp { handle: Some((*handle).into()), attributes, ..given(address) };
+        let request = AssignIp {
+            handle: Some((*handle).into()),
+            attributes,
+            ..given(address)
+        };
         cluster.assign(&request).unwrap();
     }
     cluster
@@ -29,10 +33,16 @@ fn allocated(block: &Block) -> Vec<String> {
 
 const ONE: &[(&str, &str, &str)] = &[("10.0.0.1", "h", "red")];
 const OF_TWO_HANDLES: &[(&str, &str, &str)] = &[("10.0.0.1", "h", "red"), ("10.0.0.2", "i", "red")];
-const ALIKE: &[(&str, &str, &str)] =
-    &[("10.0.0.1", "h", "red"), ("10.0.0.2", "h", "red"), ("10.0.0.3", "i", "red")];
-const UNLIKE: &[(&str, &str, &str)] =
-    &[("10.0.0.1", "h", "red"), ("10.0.0.2", "h", "blue"), ("10.0.0.3", "i", "red")];
+const ALIKE: &[(&str, &str, &str)] = &[
+    ("10.0.0.1", "h", "red"),
+    ("10.0.0.2", "h", "red"),
+    ("10.0.0.3", "i", "red"),
+];
+const UNLIKE: &[(&str, &str, &str)] = &[
+    ("10.0.0.1", "h", "red"),
+    ("10.0.0.2", "h", "blue"),
+    ("10.0.0.3", "i", "red"),
+];
 
 /// Assigns addresses and releases some of them. Expects the remaining addresses and the remaining number of owner
 /// records.
@@ -40,7 +50,10 @@ fn by_address(assigned: &[(&str, &str, &str)], released: &[&str], left: &[&str],
     let cluster = cluster(assigned);
     let requests: Vec<Release> = released.iter().map(|address| Release::any(ip(address))).collect();
     cluster.release(&requests).unwrap();
-    assert_eq!((allocated(&cluster.block()), cluster.block().attributes().len()), (strings(left), records));
+    assert_eq!(
+        (allocated(&cluster.block()), cluster.block().attributes().len()),
+        (strings(left), records)
+    );
     let free = cluster.block().free().len();
     assert_eq!(free, 64 - left.len());
 }
@@ -60,8 +73,14 @@ rows! { by_address:
 /// Assigns addresses and releases a handle. Expects the remaining addresses and the remaining number of owner records.
 fn by_handle(assigned: &[(&str, &str, &str)], handle: &str, left: &[&str], records: usize) {
     let cluster = cluster(assigned);
-    assert_eq!(cluster.release_handle(handle).is_ok(), assigned.iter().any(|(_, of, _)| *of == handle));
-    assert_eq!((allocated(&cluster.block()), cluster.block().attributes().len()), (strings(left), records));
+    assert_eq!(
+        cluster.release_handle(handle).is_ok(),
+        assigned.iter().any(|(_, of, _)| *of == handle)
+    );
+    assert_eq!(
+        (allocated(&cluster.block()), cluster.block().attributes().len()),
+        (strings(left), records)
+    );
 }
 
 rows! { by_handle:
@@ -74,7 +93,13 @@ rows! { by_handle:
 /// Expects these addresses to be recorded under a handle.
 fn recorded(assigned: &[(&str, &str, &str)], handle: &str, expected: &[&str]) {
     let found = run(cluster(assigned).allocator().search_handle(handle, "host-a")).unwrap();
-    assert_eq!(found, expected.iter().map(|address| ip(address)).collect::<Vec<IpAddr>>());
+    assert_eq!(
+        found,
+        expected
+            .iter()
+            .map(|address| ip(address))
+            .collect::<Vec<IpAddr>>()
+    );
 }
 
 rows! { recorded:
@@ -88,7 +113,11 @@ fn reserved_addresses_of_a_block_in_use_are_not_assigned() {
     for (reserved, expected) in [(&[][..], 63), (&["10.0.0.32/27"], 31), (&["10.0.0.0/26"], 0)] {
         let cluster = cluster(ONE);
         cluster.reserve("r", reserved);
-        assert_eq!(cluster.addresses(&wants("host-a", 64)).len(), expected, "{reserved:?}");
+        assert_eq!(
+            cluster.addresses(&wants("host-a", 64)).len(),
+            expected,
+            "{reserved:?}"
+        );
     }
 }
 
@@ -99,7 +128,12 @@ fn addresses_cool_down_and_are_collected_by_the_next_write() {
     cluster.release_handle("h").unwrap();
     cluster.advance(59);
     cluster.release_handle("i").unwrap();
-    let cooling = |block: &Block| block.allocations().filter(|held| held.attribute.is_cooling()).count();
+    let cooling = |block: &Block| {
+        block
+            .allocations()
+            .filter(|held| held.attribute.is_cooling())
+            .count()
+    };
     assert_eq!(cooling(&cluster.block()), 3, "each has its time");
 
     cluster.advance(2);
@@ -107,7 +141,11 @@ fn addresses_cool_down_and_are_collected_by_the_next_write() {
     assert_eq!((cooling(&cluster.block()), cluster.block().allocated()), (1, 2));
     cluster.advance(60);
     cluster.release_handle("late").unwrap();
-    assert_eq!(cooling(&cluster.block()), 1, "cooled-down addresses are collected");
+    assert_eq!(
+        cooling(&cluster.block()),
+        1,
+        "cooled-down addresses are collected"
+    );
 }
 
 #[test]
@@ -135,11 +173,17 @@ fn a_cooling_address_is_not_assigned() {
 fn the_sequence_number_of_an_address_is_that_of_the_write_that_assigned_it() {
     let cluster = cluster(ONE);
     let before = cluster.block();
-    let second = AssignIp { handle: Some("h".into()), ..given("10.0.0.2") };
+    let second = AssignIp {
+        handle: Some("h".into()),
+        ..given("10.0.0.2")
+    };
     cluster.assign(&second).unwrap();
     let after = cluster.block();
     let number = |address: &str| after.sequence_of(cidr::ordinal_of(after.cidr(), ip(address)).unwrap());
-    assert_eq!((number("10.0.0.2"), after.sequence()), (before.sequence(), before.sequence() + 1));
+    assert_eq!(
+        (number("10.0.0.2"), after.sequence()),
+        (before.sequence(), before.sequence() + 1)
+    );
     assert_ne!(number("10.0.0.1"), number("10.0.0.2"));
 }
 

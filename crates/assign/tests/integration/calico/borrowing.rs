@@ -12,7 +12,10 @@ fn one_block() -> Cluster {
     for host in ["host-a", "host-b"] {
         cluster.node(host, &[("foo", "bar")]);
     }
-    cluster.pool("10.0.0.0/28", json!({"blockSize": 28, "nodeSelector": r#"foo == "bar""#}));
+    cluster.pool(
+        "10.0.0.0/28",
+        json!({"blockSize": 28, "nodeSelector": r#"foo == "bar""#}),
+    );
     cluster
 }
 
@@ -24,7 +27,11 @@ fn a_change_of_strict_affinity_counts_from_the_next_request() {
         assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
         let second = cluster.v4(&wants("host-b", 1));
         assert_eq!(second.addresses.len(), of_second);
-        let messages = if is_strict { vec![Message::StrictAffinity] } else { Vec::new() };
+        let messages = if is_strict {
+            vec![Message::StrictAffinity]
+        } else {
+            Vec::new()
+        };
         assert_eq!(second.messages, messages);
     }
 }
@@ -72,7 +79,10 @@ fn a_host_that_holds_as_many_blocks_as_it_may_gets_no_more() {
 fn limited(configured: u32, of_request: u32, is_given: bool) {
     let cluster = at_the_limit();
     cluster.configure(json!({"strict_affinity": true, "maxBlocksPerHost": configured}));
-    let request = AutoAssign { max_blocks_per_host: of_request, ..wants("host-a", 1) };
+    let request = AutoAssign {
+        max_blocks_per_host: of_request,
+        ..wants("host-a", 1)
+    };
     if is_given {
         assert_eq!(cluster.addresses(&request).len(), 1);
     } else {
@@ -102,15 +112,23 @@ fn a_node_without_blocks_gets_nothing_if_nodes_claim_no_blocks() {
     let cluster = one_block();
     let config = json!({"strict_affinity": true, "auto_allocate_blocks": false}).to_string();
     cluster.store.put("/calico/ipam/v2/config", config);
-    assert_eq!(cluster.refusal(&wants("host-a", 1)), "failed to find or claim a block");
+    assert_eq!(
+        cluster.refusal(&wants("host-a", 1)),
+        "failed to find or claim a block"
+    );
 }
 
 #[test]
 fn a_block_that_cannot_be_decoded_is_neither_claimed_nor_borrowed_from() {
     differs("A block cannot be decoded, or its free list and records contradict each other");
     let cluster = one_block();
-    cluster.store.put("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-28", "{");
+    cluster
+        .store
+        .put("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-28", "{");
     let given = cluster.v4(&wants("host-a", 1));
-    assert!(given.addresses.is_empty() && given.messages.len() == 1, "{given:?}");
+    assert!(
+        given.addresses.is_empty() && given.messages.len() == 1,
+        "{given:?}"
+    );
     assert!(cluster.affinities().is_empty());
 }

@@ -15,15 +15,26 @@ fn a_handle_has_its_address_until_it_is_released() {
     cluster.release_handle("h").unwrap();
     assert_eq!(cluster.of_handle("h"), None);
     let error = cluster.release_handle("h").unwrap_err().to_string();
-    assert_eq!(error, "resource does not exist: IPAMHandleKey(id=h) with error: <nil>");
+    assert_eq!(
+        error,
+        "resource does not exist: IPAMHandleKey(id=h) with error: <nil>"
+    );
 }
 
 #[test]
 fn a_handle_has_addresses_of_both_families_and_of_several_requests() {
     let cluster = Cluster::new(&["10.0.0.0/24", "fd00::/120"]);
     for _ in 0..2 {
-        let given = cluster.auto(&AutoAssign { v6: 2, ..wants_as("host-a", 1, "h") }).unwrap();
-        assert_eq!(given.v6.map(|v6| (v6.family, v6.missing())), Some((Family::V6, 0)));
+        let given = cluster
+            .auto(&AutoAssign {
+                v6: 2,
+                ..wants_as("host-a", 1, "h")
+            })
+            .unwrap();
+        assert_eq!(
+            given.v6.map(|v6| (v6.family, v6.missing())),
+            Some((Family::V6, 0))
+        );
     }
     let search = || run(cluster.allocator().search_handle("h", "host-a")).unwrap();
     let held = cluster.of_handle("h").unwrap();
@@ -34,7 +45,11 @@ fn a_handle_has_addresses_of_both_families_and_of_several_requests() {
 
 /// A request for one address of each family. The handle may have at most `most` addresses of each family.
 fn limited(most: u32) -> AutoAssign {
-    AutoAssign { v6: 1, max_per_handle: most, ..wants_as("host-a", 1, "h") }
+    AutoAssign {
+        v6: 1,
+        max_per_handle: most,
+        ..wants_as("host-a", 1, "h")
+    }
 }
 
 #[test]
@@ -55,12 +70,19 @@ fn a_handle_with_a_limit_of_two_gets_two_addresses_and_then_one_of_them() {
     let [first, second] = [0, 1].map(|_| cluster.addresses(&request)[0]);
     assert_ne!(first, second);
     let third = cluster.addresses(&request);
-    assert!(third.len() == 1 && [first, second].contains(&third[0]), "{third:?}");
+    assert!(
+        third.len() == 1 && [first, second].contains(&third[0]),
+        "{third:?}"
+    );
     assert_eq!(cluster.of_handle("h").unwrap().len(), 2);
 }
 
 fn given_limited(address: &str) -> AssignIp {
-    AssignIp { handle: Some("h".into()), max_per_handle: 1, ..given(address) }
+    AssignIp {
+        handle: Some("h".into()),
+        max_per_handle: 1,
+        ..given(address)
+    }
 }
 
 #[test]
@@ -70,7 +92,10 @@ fn a_handle_at_its_limit_gets_only_the_address_again_that_it_has_in_a_family() {
         cluster.assign(&given_limited("10.0.0.5")).unwrap();
         assert_eq!(cluster.of_handle("h"), Some(vec![ip("10.0.0.5")]));
     }
-    let error = cluster.assign(&given_limited("10.0.0.6")).unwrap_err().to_string();
+    let error = cluster
+        .assign(&given_limited("10.0.0.6"))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("already has IP(s) allocated"), "{error}");
     assert_eq!(cluster.of_handle("h"), Some(vec![ip("10.0.0.5")]));
     cluster.assign(&given_limited("fd00::5")).unwrap();
@@ -93,7 +118,10 @@ fn a_handle_that_counts_addresses_that_are_not_there_yet_is_refused_after_a_wait
 fn a_handle_that_counts_too_much_stays_with_what_is_left_over() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.addresses(&wants_as("host-a", 1, "h"));
-    let counted = format!(r#"{{"handleID":"h","block":{{"{}":3}},"deleted":false}}"#, cluster.block().cidr());
+    let counted = format!(
+        r#"{{"handleID":"h","block":{{"{}":3}},"deleted":false}}"#,
+        cluster.block().cidr()
+    );
     cluster.store.put("/calico/ipam/v2/handle/h", counted);
     cluster.release_handle("h").unwrap();
     assert_eq!(cluster.of_handle("h"), Some(Vec::new()), "as with Calico");

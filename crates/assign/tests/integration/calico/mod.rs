@@ -37,5 +37,8 @@ pub(crate) use rows;
 /// Expects a row in the table of differences in `docs/cni.md` that begins with `row`.
 fn differs(row: &str) {
     let document = include_str!("../../../../../docs/cni.md");
-    assert!(document.contains(&format!("\n| {row} |")), "docs/cni.md has no row {row:?}");
+    assert!(
+        document.contains(&format!("\n| {row} |")),
+        "docs/cni.md has no row {row:?}"
+    );
 }

@@ -11,15 +11,24 @@ use crate::cluster::{Cluster, all_in, net, wants};
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
 fn labels(labels: Labels<'_>) -> BTreeMap<String, String> {
-    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 /// Checks whether a pool with these selectors serves a pod, if the pod's node and namespace have these labels.
 fn selected(node_selector: &str, selector: &str, node: Labels<'_>, namespace: Labels<'_>, expected: bool) {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", node);
-    cluster.pool("10.0.0.0/24", json!({"nodeSelector": node_selector, "namespaceSelector": selector}));
-    let request = AutoAssign { namespace_labels: Some(labels(namespace)), ..wants("host-a", 1) };
+    cluster.pool(
+        "10.0.0.0/24",
+        json!({"nodeSelector": node_selector, "namespaceSelector": selector}),
+    );
+    let request = AutoAssign {
+        namespace_labels: Some(labels(namespace)),
+        ..wants("host-a", 1)
+    };
     match cluster.auto(&request) {
         Ok(assigned) => assert!(expected && assigned.addresses().count() == 1),
         Err(partly) => {
@@ -53,15 +62,23 @@ rows! { selected:
 #[test]
 fn pools_that_match_and_pools_without_a_selector_serve() {
     let cluster = Cluster::new(&[]);
-    for (cidr, selector) in
-        [("10.0.0.0/30", PRODUCTION), ("10.1.0.0/30", "environment == 'development'"), ("10.2.0.0/30", "")]
-    {
+    for (cidr, selector) in [
+        ("10.0.0.0/30", PRODUCTION),
+        ("10.1.0.0/30", "environment == 'development'"),
+        ("10.2.0.0/30", ""),
+    ] {
         cluster.pool(cidr, json!({"blockSize": 30, "namespaceSelector": selector}));
     }
     let namespace_labels = Some(labels(&[("environment", "production")]));
-    let given = cluster.addresses(&AutoAssign { namespace_labels, ..wants("host-a", 12) });
+    let given = cluster.addresses(&AutoAssign {
+        namespace_labels,
+        ..wants("host-a", 12)
+    });
     assert_eq!(given.len(), 8);
-    assert!(all_in(&given[..4], "10.0.0.0/30") && all_in(&given[4..], "10.2.0.0/30"), "{given:?}");
+    assert!(
+        all_in(&given[..4], "10.0.0.0/30") && all_in(&given[4..], "10.2.0.0/30"),
+        "{given:?}"
+    );
 }
 
 /// Expects an error, since a pool whose selector cannot be parsed is not skipped.
@@ -88,5 +105,8 @@ fn a_requested_pool_need_not_select_the_namespace() {
     };
     assert!(all_in(&cluster.addresses(&request), "10.0.0.0/24"));
     // Labels that are not known match no selector.
-    assert_eq!(cluster.refusal(&wants("host-a", 1)), "no configured Calico pools for node host-a");
+    assert_eq!(
+        cluster.refusal(&wants("host-a", 1)),
+        "no configured Calico pools for node host-a"
+    );
 }

@@ -13,7 +13,10 @@ const HANDLE: &str = "vmi-handle";
 
 /// The attributes of a pod `pod-NAME` in the namespace `ns-NAME`.
 fn attributes(name: &str) -> OwnerAttributes {
-    let entries = [("pod", format!("pod-{name}")), ("namespace", format!("ns-{name}"))];
+    let entries = [
+        ("pod", format!("pod-{name}")),
+        ("namespace", format!("ns-{name}")),
+    ];
     entries.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
@@ -22,7 +25,10 @@ fn set(name: &str) -> NewOwner {
 }
 
 fn pod(name: &str) -> Expected {
-    Expected::Pod(PodName { namespace: format!("ns-{name}"), name: format!("pod-{name}") })
+    Expected::Pod(PodName {
+        namespace: format!("ns-{name}"),
+        name: format!("pod-{name}"),
+    })
 }
 
 /// Assigns an address to a handle, and sets its active and alternate owners.
@@ -54,7 +60,9 @@ fn changed(
         (Ok(()), Ok(_)) | (Err(Error::Changed(_)), Err(())) => {}
         _ => panic!("{result:?}"),
     }
-    let expected = after.unwrap_or(before).map(|name| name.map(attributes).unwrap_or_default());
+    let expected = after
+        .unwrap_or(before)
+        .map(|name| name.map(attributes).unwrap_or_default());
     assert_eq!(owners(&cluster, address), expected);
     assert_eq!(cluster.of_handle(HANDLE), Some(vec![address]));
 }
@@ -110,7 +118,10 @@ fn the_owners_of_an_address_change_in_a_live_migration() {
 fn refused(address: Option<&str>, handle: &str, expected: &str) {
     let (cluster, held) = owned(NONE);
     let address = address.map_or(held, ip);
-    let error = cluster.set_owners(address, handle, [set("a"), Keep], [Any, Any]).unwrap_err().to_string();
+    let error = cluster
+        .set_owners(address, handle, [set("a"), Keep], [Any, Any])
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, expected.replace("HELD", &held.to_string()));
 }
 
@@ -123,20 +134,33 @@ rows! { refused:
 fn an_address_that_is_not_allocated_has_no_owners_to_change() {
     let (cluster, held) = owned(NONE);
     cluster.release_all(&[held]);
-    let error = cluster.set_owners(held, HANDLE, [set("a"), Keep], [Any, Any]).unwrap_err();
+    let error = cluster
+        .set_owners(held, HANDLE, [set("a"), Keep], [Any, Any])
+        .unwrap_err();
     assert!(matches!(error, Error::NotAssigned(_)), "{error}");
 }
 
 #[test]
 fn the_handle_and_attributes_of_an_address_are_read() {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
-    let owner = BTreeMap::from([("pod".to_owned(), "p".to_owned()), ("note".to_owned(), "x".to_owned())]);
-    let request = AutoAssign { attributes: Some(owner.clone()), ..wants_as("host-a", 1, "h") };
+    let owner = BTreeMap::from([
+        ("pod".to_owned(), "p".to_owned()),
+        ("note".to_owned(), "x".to_owned()),
+    ]);
+    let request = AutoAssign {
+        attributes: Some(owner.clone()),
+        ..wants_as("host-a", 1, "h")
+    };
     let address = cluster.addresses(&request)[0];
     let record = run(cluster.allocator().assignment_attributes(address)).unwrap();
     assert_eq!((record.handle.as_deref(), record.owner), (Some("h"), Some(owner)));
     let without = cluster.addresses(&wants("host-a", 1))[0];
-    assert_eq!(run(cluster.allocator().assignment_attributes(without)).unwrap().handle, None);
+    assert_eq!(
+        run(cluster.allocator().assignment_attributes(without))
+            .unwrap()
+            .handle,
+        None
+    );
 }
 
 /// Tries to read the record of an address, and expects an error.
@@ -145,7 +169,9 @@ fn not_recorded(has_pool: bool, has_block: bool, expected: &str) {
     if has_block {
         cluster.assign(&crate::cluster::given("10.0.0.9")).unwrap();
     }
-    let error = run(cluster.allocator().assignment_attributes(ip("10.0.0.1"))).unwrap_err().to_string();
+    let error = run(cluster.allocator().assignment_attributes(ip("10.0.0.1")))
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, expected);
 }
 

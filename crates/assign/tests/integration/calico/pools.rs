@@ -44,12 +44,22 @@ fn served_of(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Opti
             Is::SelectingAll => "all()",
             Is::Unselective | Is::Disabled => "",
         };
-        cluster.pool(cidr, json!({"disabled": is == Is::Disabled, "nodeSelector": selector}));
+        cluster.pool(
+            cidr,
+            json!({"disabled": is == Is::Disabled, "nodeSelector": selector}),
+        );
     }
     let named: Vec<IpNet> = requested.iter().map(|index| net(pools[*index])).collect();
     let request = match Family::of(net(pools[0])) {
-        Family::V4 => AutoAssign { pools_v4: named, ..wants("host-a", 1) },
-        Family::V6 => AutoAssign { v6: 1, pools_v6: named, ..wants("host-a", 0) },
+        Family::V4 => AutoAssign {
+            pools_v4: named,
+            ..wants("host-a", 1)
+        },
+        Family::V6 => AutoAssign {
+            v6: 1,
+            pools_v6: named,
+            ..wants("host-a", 0)
+        },
     };
 
     let serving: Arc<Mutex<Vec<IpNet>>> = Arc::default();
@@ -62,8 +72,10 @@ fn served_of(pools: [&str; 2], are: [Is; 2], requested: &[usize], expected: Opti
     let given = run(observed.auto_assign(&request));
     let Some(expected) = expected else {
         let error = given.unwrap_err().error.to_string();
-        let disabled =
-            format!("the given pool ({}) does not exist, or is not enabled", net(pools[0]).trunc());
+        let disabled = format!(
+            "the given pool ({}) does not exist, or is not enabled",
+            net(pools[0]).trunc()
+        );
         let texts = [disabled, "no configured Calico pools for node host-a".to_owned()];
         assert!(texts.contains(&error), "{error}");
         return;
@@ -107,7 +119,11 @@ fn used_for(uses: &[PoolUse], wanted: PoolUse, named: Option<&str>, expected: Re
         cluster.pool(cidr, json!({"blockSize": 32, "allowedUses": [name]}));
     }
     let pools_v4 = named.into_iter().map(net).collect();
-    let request = AutoAssign { intended_use: Some(wanted), pools_v4, ..wants("host-a", 1) };
+    let request = AutoAssign {
+        intended_use: Some(wanted),
+        pools_v4,
+        ..wants("host-a", 1)
+    };
     match expected {
         Ok(pool) => assert!(net(pool).contains(&cluster.addresses(&request)[0])),
         Err(text) => assert_eq!(cluster.refusal(&request), text),
@@ -127,7 +143,10 @@ rows! { used_for:
 
 #[test]
 fn without_a_use_nothing_is_assigned() {
-    let request = AutoAssign { intended_use: None, ..wants("host-a", 1) };
+    let request = AutoAssign {
+        intended_use: None,
+        ..wants("host-a", 1)
+    };
     let text = "must specify the intended use when assigning an IP";
     assert_eq!(Cluster::new(&["10.0.0.0/24"]).refusal(&request), text);
 }
@@ -144,7 +163,10 @@ fn a_pool_that_is_being_deleted_serves_no_more() {
     let cluster = Cluster::new(&["20.0.0.0/24"]);
     let spec =
         json!({"metadata": {"deletionTimestamp": "2026-05-01T09:00:00Z"}, "spec": {"cidr": "10.0.0.0/24"}});
-    cluster.store.put("/calico/resources/v3/projectcalico.org/ippools/a-deleted", spec.to_string());
+    cluster.store.put(
+        "/calico/resources/v3/projectcalico.org/ippools/a-deleted",
+        spec.to_string(),
+    );
     assert!(net("20.0.0.0/24").contains(&cluster.addresses(&wants("host-a", 1))[0]));
 }
 
@@ -152,7 +174,13 @@ fn a_pool_that_is_being_deleted_serves_no_more() {
 fn a_manual_pool_serves_only_requests_that_name_it() {
     let cluster = Cluster::new(&[]);
     cluster.pool("10.0.0.0/24", json!({"assignmentMode": "Manual"}));
-    assert_eq!(cluster.refusal(&wants("host-a", 1)), "no configured Calico pools for node host-a");
-    let request = AutoAssign { pools_v4: vec![net("10.0.0.0/24")], ..wants("host-a", 1) };
+    assert_eq!(
+        cluster.refusal(&wants("host-a", 1)),
+        "no configured Calico pools for node host-a"
+    );
+    let request = AutoAssign {
+        pools_v4: vec![net("10.0.0.0/24")],
+        ..wants("host-a", 1)
+    };
     assert_eq!(cluster.addresses(&request).len(), 1);
 }

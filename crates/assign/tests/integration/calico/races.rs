@@ -17,7 +17,9 @@ use crate::run;
 
 /// Lets the requests of several clients interleave.
 fn interleaved(Cluster { store }: Cluster) -> Cluster {
-    Cluster { store: store.interleaved() }
+    Cluster {
+        store: store.interleaved(),
+    }
 }
 
 /// A cluster with a pool of sixteen blocks of four addresses, at which requests of several clients can interleave.
@@ -30,7 +32,10 @@ fn assert_consistent(cluster: &Cluster) {
     let blocks = cluster.blocks();
     for affinity in cluster.affinities() {
         assert_eq!(affinity.state, AffinityState::Confirmed, "{:?}", affinity.key);
-        let block = blocks.iter().find(|block| block.cidr() == affinity.key.cidr).expect("its block");
+        let block = blocks
+            .iter()
+            .find(|block| block.cidr() == affinity.key.cidr)
+            .expect("its block");
         assert_eq!(block.owner(), Some(&BlockOwner::Host(affinity.key.node.clone())));
     }
 }
@@ -49,7 +54,13 @@ fn race(seed: u64, clients: impl IntoIterator<Item = impl Future<Output = ()>>) 
 
 /// Requests addresses, and returns how many were given.
 async fn auto(cluster: &Cluster, request: AutoAssign) -> usize {
-    cluster.allocator().auto_assign(&request).await.unwrap().addresses().count()
+    cluster
+        .allocator()
+        .auto_assign(&request)
+        .await
+        .unwrap()
+        .addresses()
+        .count()
 }
 
 /// Requests addresses, which may all be taken.
@@ -67,12 +78,19 @@ fn twice_as_many_hosts_as_blocks_get_an_address_each() {
             |host| async move { assert_eq!(auto(cluster, wants_as(host, 1, host)).await, 1, "{host}") };
         race(seed, hosts.iter().map(String::as_str).map(client));
 
-        assert_eq!((cluster.blocks().len(), cluster.affinities().len()), (16, 16), "seed {seed}");
+        assert_eq!(
+            (cluster.blocks().len(), cluster.affinities().len()),
+            (16, 16),
+            "seed {seed}"
+        );
         assert_consistent(cluster);
         for host in &hosts {
             let address = cluster.of_handle(host).unwrap()[0];
             let own = cluster.blocks_of(host);
-            assert!(own.is_empty() || own.iter().any(|block| block.contains(&address)), "{host}: {address}");
+            assert!(
+                own.is_empty() || own.iter().any(|block| block.contains(&address)),
+                "{host}: {address}"
+            );
         }
     }
 }
@@ -84,7 +102,9 @@ fn several_requests_of_one_host_at_once_are_all_met() {
         let client =
             |handle| async move { assert_eq!(auto(cluster, wants_as("host-a", 1, handle)).await, 1) };
         race(seed, ["h0", "h1", "h2", "h3"].map(client));
-        let given = ["h0", "h1", "h2", "h3"].map(|handle| cluster.of_handle(handle).unwrap()).concat();
+        let given = ["h0", "h1", "h2", "h3"]
+            .map(|handle| cluster.of_handle(handle).unwrap())
+            .concat();
         assert_eq!(given.len(), 4);
         assert_consistent(cluster);
     }
@@ -96,14 +116,20 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
         let cluster = &sixteen_blocks();
         let pool = net("10.0.0.0/26");
         let claim = |_| async move {
-            claim_affinity(&cluster.allocator(), pool, AffinityType::Host, "host-a").await.unwrap();
+            claim_affinity(&cluster.allocator(), pool, AffinityType::Host, "host-a")
+                .await
+                .unwrap();
         };
         race(seed, (0..10).map(claim));
         assert_eq!((cluster.blocks().len(), cluster.affinities().len()), (16, 16));
         assert_consistent(cluster);
 
         let give_up = |_| async move {
-            cluster.allocator().release_affinity(pool, "host-a", InUse::Release).await.unwrap();
+            cluster
+                .allocator()
+                .release_affinity(pool, "host-a", InUse::Release)
+                .await
+                .unwrap();
         };
         race(seed, (0..10).map(give_up));
         assert!(cluster.blocks().is_empty() && cluster.affinities().is_empty());
@@ -137,7 +163,12 @@ async fn claim(cluster: &Cluster, host: &str) {
 }
 
 async fn give_up(cluster: &Cluster) {
-    drop(cluster.allocator().release_affinity(net("10.0.0.0/30"), "host-a", InUse::Release).await);
+    drop(
+        cluster
+            .allocator()
+            .release_affinity(net("10.0.0.0/30"), "host-a", InUse::Release)
+            .await,
+    );
 }
 
 fn claimed() -> Cluster {
@@ -149,8 +180,15 @@ fn claimed() -> Cluster {
 /// Expects that no affinity is confirmed for a block of another host. A confirmed affinity may lack its block: as with
 /// Calico, the host creates the block again with its next request.
 fn assert_no_false_claim(cluster: &Cluster, when: &str) {
-    for affinity in cluster.affinities().iter().filter(|found| found.state == AffinityState::Confirmed) {
-        let block = cluster.blocks().into_iter().find(|block| block.cidr() == affinity.key.cidr);
+    for affinity in cluster
+        .affinities()
+        .iter()
+        .filter(|found| found.state == AffinityState::Confirmed)
+    {
+        let block = cluster
+            .blocks()
+            .into_iter()
+            .find(|block| block.cidr() == affinity.key.cidr);
         if let Some(block) = block {
             assert_eq!(block.owner().cloned(), owned_by(&affinity.key.node), "{when}");
         }
@@ -169,13 +207,23 @@ fn assert_usable(cluster: &Cluster, when: &str) {
 
 #[test]
 fn a_block_is_given_up_at_any_moment_of_its_claim() {
-    at_any_moment(sixteen_blocks, async |cluster| claim(cluster, "host-a").await, give_up, assert_usable);
+    at_any_moment(
+        sixteen_blocks,
+        async |cluster| claim(cluster, "host-a").await,
+        give_up,
+        assert_usable,
+    );
 }
 
 #[test]
 fn a_block_is_claimed_at_any_moment_while_it_is_given_up() {
     for host in ["host-a", "host-b"] {
-        at_any_moment(claimed, give_up, async |cluster| claim(cluster, host).await, assert_usable);
+        at_any_moment(
+            claimed,
+            give_up,
+            async |cluster| claim(cluster, host).await,
+            assert_usable,
+        );
     }
 }
 
@@ -183,7 +231,11 @@ fn a_block_is_claimed_at_any_moment_while_it_is_given_up() {
 fn a_block_in_which_an_address_is_assigned_while_it_is_given_up_is_not_deleted() {
     let assign = async |cluster: &Cluster| assert_eq!(auto(cluster, wants_as("host-a", 1, "h")).await, 1);
     at_any_moment(claimed, give_up, assign, |cluster, when| {
-        assert_eq!(cluster.of_handle("h").unwrap().len(), 1, "given up {when}: the address is lost");
+        assert_eq!(
+            cluster.of_handle("h").unwrap().len(),
+            1,
+            "given up {when}: the address is lost"
+        );
         assert_no_false_claim(cluster, when);
     });
 }
@@ -193,7 +245,10 @@ fn a_host_that_lost_a_block_to_another_takes_the_next_and_cleans_up() {
     let cluster = sixteen_blocks();
     // `host-a` has lost the race for this block, and could not delete its pending affinity.
     run(claim(&cluster, "host-b"));
-    cluster.store.put("/calico/ipam/v2/host/host-a/ipv4/block/10.0.0.0-30", r#"{"state":"pending"}"#);
+    cluster.store.put(
+        "/calico/ipam/v2/host/host-a/ipv4/block/10.0.0.0-30",
+        r#"{"state":"pending"}"#,
+    );
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
     let own = cluster.blocks_of("host-a");
     assert!(own.len() == 1 && own[0] != net("10.0.0.0/30"), "{own:?}");
@@ -217,7 +272,10 @@ fn taken(in_use: bool, age: i64) -> Cluster {
 /// Requests an address for `host-a` while the only block belongs to `host-b`.
 fn reclaimed(in_use: bool, age: i64, is_given: bool) {
     let cluster = taken(in_use, age);
-    assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), usize::from(is_given));
+    assert_eq!(
+        cluster.addresses(&wants("host-a", 1)).len(),
+        usize::from(is_given)
+    );
     let owner = if is_given { "host-a" } else { "host-b" };
     assert_eq!(cluster.block().owner().cloned(), owned_by(owner));
     assert_eq!(cluster.affinities().len(), 1);
@@ -244,7 +302,12 @@ fn a_datastore_that_does_not_answer_ends_the_attempt_to_take_a_block() {
 fn a_block_that_is_used_again_while_it_is_taken_stays_with_its_owner() {
     let take = async |cluster: &Cluster| ask(cluster, wants("host-a", 1)).await;
     let reuse = async |cluster: &Cluster| ask(cluster, wants_as("host-b", 1, "used")).await;
-    at_any_moment(|| interleaved(taken(false, 120)), take, reuse, assert_no_false_claim);
+    at_any_moment(
+        || interleaved(taken(false, 120)),
+        take,
+        reuse,
+        assert_no_false_claim,
+    );
 }
 
 #[test]
@@ -260,7 +323,10 @@ fn a_requested_address_is_assigned_in_a_block_that_another_host_claims_meanwhile
 #[test]
 fn an_attempt_that_is_lost_is_not_counted_in_the_handle() {
     differs("Assignment of a given address loses a race");
-    let request = AssignIp { handle: Some("h".into()), ..given("10.0.0.1") };
+    let request = AssignIp {
+        handle: Some("h".into()),
+        ..given("10.0.0.1")
+    };
     let assign = async |cluster: &Cluster| cluster.allocator().assign_ip(&request).await.unwrap();
     let other = async |cluster: &Cluster| drop(cluster.allocator().assign_ip(&given("10.0.0.2")).await);
     at_any_moment(sixteen_blocks, assign, other, |cluster, when| {
@@ -309,7 +375,10 @@ fn a_block_that_is_written_while_it_is_given_up_is_given_up_after_that() {
     const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30";
     let unselected = || {
         let cluster = Cluster::with_blocks(&[("10.0.0.0/30", 30), ("10.1.0.0/30", 30)]);
-        let request = AutoAssign { pools_v4: vec![net("10.0.0.0/30")], ..wants("host-a", 1) };
+        let request = AutoAssign {
+            pools_v4: vec![net("10.0.0.0/30")],
+            ..wants("host-a", 1)
+        };
         cluster.release_all(&cluster.addresses(&request));
         cluster.pool("10.0.0.0/30", json!({"blockSize": 30, "nodeSelector": "!all()"}));
         interleaved(cluster)

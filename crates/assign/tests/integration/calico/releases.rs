@@ -13,7 +13,11 @@ const HANDLE: &str = "testnode-ipip-tunnel-address";
 
 /// A request to release an address only if it still has this sequence number.
 fn guarded(address: &str, sequence: u64) -> Release {
-    Release { address: ip(address), handle: Some(HANDLE.into()), sequence: Some(sequence) }
+    Release {
+        address: ip(address),
+        handle: Some(HANDLE.into()),
+        sequence: Some(sequence),
+    }
 }
 
 /// The sequence number of an address's allocation.
@@ -23,11 +27,17 @@ fn sequence_of(cluster: &Cluster, address: &str) -> u64 {
 }
 
 fn tunnel() -> AutoAssign {
-    AutoAssign { intended_use: Some(PoolUse::Tunnel), ..wants_as("host-a", 1, HANDLE) }
+    AutoAssign {
+        intended_use: Some(PoolUse::Tunnel),
+        ..wants_as("host-a", 1, HANDLE)
+    }
 }
 
 fn again(cluster: &Cluster, address: &str) {
-    let request = calipam_assign::AssignIp { handle: Some(HANDLE.into()), ..given(address) };
+    let request = calipam_assign::AssignIp {
+        handle: Some(HANDLE.into()),
+        ..given(address)
+    };
     cluster.assign(&request).unwrap();
 }
 
@@ -49,7 +59,10 @@ fn an_address_that_was_assigned_again_to_its_handle_is_not_released_by_an_old_re
         let now = sequence_of(&cluster, &address);
         assert_eq!(now, seen + 2);
         let released = cluster.release(&[guarded(&address, now)]).unwrap();
-        assert_eq!((released.not_allocated.len(), released.without_error.len()), (0, 1));
+        assert_eq!(
+            (released.not_allocated.len(), released.without_error.len()),
+            (0, 1)
+        );
         expected = Some(seen + 4);
     }
 }
@@ -67,7 +80,14 @@ fn an_address_whose_block_was_created_again_is_not_released_by_an_old_request() 
     let partly = cluster.release(&[guarded(&address, seen)]).unwrap_err();
     assert_eq!(partly.done, Released::default());
     let now = sequence_of(&cluster, &address);
-    assert_eq!(cluster.release(&[guarded(&address, now)]).unwrap().without_error.len(), 1);
+    assert_eq!(
+        cluster
+            .release(&[guarded(&address, now)])
+            .unwrap()
+            .without_error
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -80,7 +100,15 @@ fn a_hundred_addresses_in_many_blocks_are_released_at_once() {
     for node in ["node1", "node2", "node3", "node4"] {
         cluster.node(node, &[("name", node)]);
         for _ in 0..6 {
-            all.extend(cluster.auto(&AutoAssign { v6: 1, ..wants(node, 1) }).unwrap().addresses());
+            all.extend(
+                cluster
+                    .auto(&AutoAssign {
+                        v6: 1,
+                        ..wants(node, 1)
+                    })
+                    .unwrap()
+                    .addresses(),
+            );
         }
         all.extend(cluster.addresses(&wants(node, 13)));
     }
@@ -97,7 +125,11 @@ fn on_condition(handle: Option<&str>, sequence_is_right: Option<bool>, is_releas
     cluster.assign(&given("192.168.0.1")).unwrap();
     let sequence = sequence_of(&cluster, "192.168.0.1");
     let sequence = sequence_is_right.map(|right| if right { sequence } else { sequence + 1 });
-    let request = Release { address: ip("192.168.0.1"), handle: handle.map(str::to_owned), sequence };
+    let request = Release {
+        address: ip("192.168.0.1"),
+        handle: handle.map(str::to_owned),
+        sequence,
+    };
     assert_eq!(cluster.release(&[request]).is_ok(), is_released);
     assert_eq!(cluster.block().is_empty(), is_released);
 }
@@ -113,7 +145,9 @@ rows! { on_condition:
 /// Assigns and releases addresses. Expects the released addresses that were not allocated.
 fn not_allocated(assigned: &[&str], released: &[&str], expected: &[&str]) {
     let cluster = Cluster::new(&["192.168.1.0/24", "fd80:24e2:f998:72d6::/120"]);
-    assigned.iter().for_each(|address| cluster.assign(&given(address)).unwrap());
+    assigned
+        .iter()
+        .for_each(|address| cluster.assign(&given(address)).unwrap());
     let requests: Vec<Release> = released.iter().map(|address| Release::any(ip(address))).collect();
     let found = cluster.release(&requests).unwrap();
     let expected: Vec<_> = expected.iter().map(|address| ip(address)).collect();
@@ -148,7 +182,10 @@ fn an_address_that_is_named_twice_is_released_once() {
     cluster.assign(&given("10.0.0.1")).unwrap();
     let record = run(cluster.allocator().assignment_attributes(ip("10.0.0.1"))).unwrap();
     assert!(record.handle.is_none() && record.owner.unwrap_or_default().is_empty());
-    assert!(cluster.addresses(&wants("host-a", 1)).is_empty(), "an address is given twice");
+    assert!(
+        cluster.addresses(&wants("host-a", 1)).is_empty(),
+        "an address is given twice"
+    );
 }
 
 #[test]
@@ -159,5 +196,9 @@ fn the_handle_of_a_released_address_no_longer_counts_it() {
     assert_eq!(cluster.of_handle("h"), Some(given[2..].to_vec()));
     cluster.remove_pool("10.0.0.0/26");
     cluster.release_all(&given[2..]);
-    assert_eq!(cluster.of_handle("h"), None, "addresses of a deleted pool are released, too");
+    assert_eq!(
+        cluster.of_handle("h"),
+        None,
+        "addresses of a deleted pool are released, too"
+    );
 }

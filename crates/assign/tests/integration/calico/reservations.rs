@@ -17,8 +17,13 @@ fn reserved(reservations: &[&[&str]], expected: usize) {
     }
     let given = cluster.addresses(&wants("host-a", 64));
     assert_eq!(given.len(), expected);
-    let is_reserved =
-        |address| reservations.iter().copied().flatten().any(|cidr| net(cidr).contains(address));
+    let is_reserved = |address| {
+        reservations
+            .iter()
+            .copied()
+            .flatten()
+            .any(|cidr| net(cidr).contains(address))
+    };
     assert!(!given.iter().any(is_reserved), "{given:?}");
 }
 
@@ -47,8 +52,21 @@ fn a_search_counts_the_blocks_that_it_passes_over() {
             note.lock().unwrap().push(passed);
         }
     }));
-    assert_eq!(run(observed.auto_assign(&wants("host-a", 1))).unwrap().addresses().count(), 0);
-    assert_eq!(*searched.lock().unwrap(), [Passed { reserved: 1, full: 3, ..Passed::default() }]);
+    assert_eq!(
+        run(observed.auto_assign(&wants("host-a", 1)))
+            .unwrap()
+            .addresses()
+            .count(),
+        0
+    );
+    assert_eq!(
+        *searched.lock().unwrap(),
+        [Passed {
+            reserved: 1,
+            full: 3,
+            ..Passed::default()
+        }]
+    );
 }
 
 /// A cluster in which `host-a` has two blocks of four addresses.
@@ -68,7 +86,9 @@ fn a_block_that_is_reserved_or_full_is_passed_over() {
     assert_eq!(cluster.blocks().len(), 2);
 
     let cluster = two_blocks();
-    ["10.0.0.0", "10.0.0.1", "10.0.0.2"].iter().for_each(|address| cluster.assign(&given(address)).unwrap());
+    ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
+        .iter()
+        .for_each(|address| cluster.assign(&given(address)).unwrap());
     assert!(all_in(&cluster.addresses(&wants("host-a", 1)), "10.0.0.4/30"));
 }
 
@@ -95,9 +115,15 @@ fn a_reservation_of_most_of_a_large_ipv6_pool_is_passed_over_at_once() {
     differs("A reservation covers most of a large IPv6 pool");
     let cluster = Cluster::new(&["fd00::/32"]);
     cluster.reserve("most", &["fd00::/33"]);
-    let request = calipam_assign::AutoAssign { v6: 1, ..wants("host-a", 0) };
+    let request = calipam_assign::AutoAssign {
+        v6: 1,
+        ..wants("host-a", 0)
+    };
     let given: Vec<_> = cluster.auto(&request).unwrap().addresses().collect();
-    assert!(all_in(&given, "fd00:0:8000::/33") && given.len() == 1, "{given:?}");
+    assert!(
+        all_in(&given, "fd00:0:8000::/33") && given.len() == 1,
+        "{given:?}"
+    );
 }
 
 #[test]

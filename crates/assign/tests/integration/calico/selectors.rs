@@ -38,7 +38,11 @@ fn assert_block_is_deleted_with_its_last_address(release: impl Fn(&Cluster, usiz
     let given = handles.map(|handle| cluster.addresses(&wants_as("host-a", 1, handle))[0]);
     assert!(all_in(&given, POOL));
     for (number, address) in given.into_iter().enumerate() {
-        assert_eq!((cluster.blocks().len(), cluster.blocks_of("host-a").len()), (1, 1), "before {address}");
+        assert_eq!(
+            (cluster.blocks().len(), cluster.blocks_of("host-a").len()),
+            (1, 1),
+            "before {address}"
+        );
         if number == 1 {
             select(&cluster, POOL, SELECTS_NOT);
         }
@@ -64,10 +68,19 @@ fn a_node_that_is_selected_instead_borrows_if_no_block_is_left() {
     cluster.node("host-a", &[]);
     cluster.node("host-b", &[("foo", "bar")]);
 
-    assert_eq!(cluster.refusal(&wants("host-a", 1)), "no configured Calico pools for node host-a");
+    assert_eq!(
+        cluster.refusal(&wants("host-a", 1)),
+        "no configured Calico pools for node host-a"
+    );
     let borrowed = cluster.addresses(&wants("host-b", 1));
     assert!(borrowed.len() == 1 && all_in(&borrowed, "10.0.0.0/30"));
-    assert_eq!((cluster.blocks_of("host-a").len(), cluster.blocks_of("host-b").len()), (1, 0));
+    assert_eq!(
+        (
+            cluster.blocks_of("host-a").len(),
+            cluster.blocks_of("host-b").len()
+        ),
+        (1, 0)
+    );
 }
 
 /// A cluster in which `host-a` has an empty block, from which three addresses were released.
@@ -75,7 +88,10 @@ fn with_an_empty_block() -> Cluster {
     let cluster = cluster();
     let given = cluster.addresses(&wants("host-a", 3));
     cluster.release_all(&given);
-    assert_eq!((cluster.blocks().len(), cluster.blocks_of("host-a").len()), (1, 1));
+    assert_eq!(
+        (cluster.blocks().len(), cluster.blocks_of("host-a").len()),
+        (1, 1)
+    );
     cluster
 }
 
@@ -86,7 +102,10 @@ fn an_empty_block_of_a_pool_that_no_longer_selects_the_node_is_given_up_by_the_n
     select(&cluster, OTHER, "all()");
     assert!(all_in(&cluster.addresses(&wants("host-a", 3)), OTHER));
     let blocks = cluster.blocks_of("host-a");
-    assert!(blocks.len() == 1 && all_in(&[blocks[0].addr()], OTHER), "{blocks:?}");
+    assert!(
+        blocks.len() == 1 && all_in(&[blocks[0].addr()], OTHER),
+        "{blocks:?}"
+    );
     assert_eq!(cluster.blocks().len(), 1);
 }
 
@@ -94,13 +113,22 @@ fn an_empty_block_of_a_pool_that_no_longer_selects_the_node_is_given_up_by_the_n
 fn an_empty_block_of_a_pool_that_is_not_for_the_use_is_kept() {
     let cluster = Cluster::new(&[]);
     cluster.node("host-a", &[("foo", "bar")]);
-    cluster.pool(POOL, json!({"nodeSelector": SELECTS, "allowedUses": ["Workload"]}));
+    cluster.pool(
+        POOL,
+        json!({"nodeSelector": SELECTS, "allowedUses": ["Workload"]}),
+    );
     let given = cluster.addresses(&wants("host-a", 3));
     cluster.release_all(&given);
     cluster.pool(OTHER, json!({"nodeSelector": SELECTS, "allowedUses": ["Tunnel"]}));
-    let tunnel = AutoAssign { intended_use: Some(PoolUse::Tunnel), ..wants("host-a", 1) };
+    let tunnel = AutoAssign {
+        intended_use: Some(PoolUse::Tunnel),
+        ..wants("host-a", 1)
+    };
     assert!(all_in(&cluster.addresses(&tunnel), OTHER));
-    assert_eq!((cluster.blocks().len(), cluster.blocks_of("host-a").len()), (2, 2));
+    assert_eq!(
+        (cluster.blocks().len(), cluster.blocks_of("host-a").len()),
+        (2, 2)
+    );
     assert!(cluster.blocks().iter().all(|block| block.owner().is_some()));
 }
 
@@ -108,9 +136,15 @@ fn an_empty_block_of_a_pool_that_is_not_for_the_use_is_kept() {
 fn an_empty_block_of_a_pool_that_was_not_requested_is_kept() {
     let cluster = with_an_empty_block();
     select(&cluster, OTHER, "all()");
-    let given = cluster.addresses(&AutoAssign { pools_v4: nets(&[OTHER]), ..wants("host-a", 3) });
+    let given = cluster.addresses(&AutoAssign {
+        pools_v4: nets(&[OTHER]),
+        ..wants("host-a", 3)
+    });
     assert!(given.len() == 3 && all_in(&given, OTHER));
-    assert_eq!((cluster.blocks().len(), cluster.blocks_of("host-a").len()), (2, 2));
+    assert_eq!(
+        (cluster.blocks().len(), cluster.blocks_of("host-a").len()),
+        (2, 2)
+    );
 }
 
 #[test]
@@ -127,7 +161,11 @@ fn a_block_in_use_of_a_pool_that_no_longer_selects_the_node_is_kept() {
 fn a_block_of_a_node_that_is_gone_stays_when_its_last_address_is_released() {
     let cluster = cluster();
     let given = cluster.addresses(&wants("host-a", 1));
-    assert!(cluster.store.remove("/calico/resources/v3/projectcalico.org/nodes/host-a"));
+    assert!(
+        cluster
+            .store
+            .remove("/calico/resources/v3/projectcalico.org/nodes/host-a")
+    );
     select(&cluster, POOL, SELECTS_NOT);
     cluster.release_all(&given);
     assert_eq!(cluster.blocks().len(), 1);

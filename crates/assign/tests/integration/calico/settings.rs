@@ -12,7 +12,10 @@ const PATH: &str = "/calico/ipam/v2/config";
 fn without_a_configuration_nodes_claim_blocks_and_borrow_and_none_is_written() {
     let cluster = Cluster::new(&[]);
     let config = run(cluster.allocator().config()).unwrap();
-    assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (true, false));
+    assert_eq!(
+        (config.auto_allocate_blocks, config.strict_affinity),
+        (true, false)
+    );
     assert_eq!(cluster.store.value(PATH), None);
 }
 
@@ -26,14 +29,19 @@ fn a_configuration_that_is_set_is_read_again() {
     for cluster in [Cluster::new(&[]), with_one] {
         run(set_config(&cluster.allocator(), set)).unwrap();
         let config = run(cluster.allocator().config()).unwrap();
-        assert_eq!((config.auto_allocate_blocks, config.strict_affinity), (false, true));
+        assert_eq!(
+            (config.auto_allocate_blocks, config.strict_affinity),
+            (false, true)
+        );
     }
 }
 
 /// Sets a configuration, and expects an error and no write.
 fn refused(change: impl FnOnce(&mut IpamConfig), expected: &str) {
     let cluster = Cluster::new(&[]);
-    let error = run(set_config(&cluster.allocator(), change)).unwrap_err().to_string();
+    let error = run(set_config(&cluster.allocator(), change))
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, expected);
     assert_eq!(cluster.store.value(PATH), None);
 }

@@ -15,13 +15,19 @@ fn all_blocks(cidr: &str, block_size: u8) {
         let host = format!("host-{number}");
         cluster.node(&host, &[]);
         let v4 = u32::from(net(cidr).addr().is_ipv4());
-        let request = AutoAssign { v6: 1 - v4, ..wants(&host, v4) };
+        let request = AutoAssign {
+            v6: 1 - v4,
+            ..wants(&host, v4)
+        };
         assert_eq!(cluster.auto(&request).unwrap().addresses().count(), 1, "{host}");
     }
     let blocks = cluster.blocks();
     let claimed: BTreeSet<IpNet> = blocks.iter().map(|block| block.cidr()).collect();
     assert_eq!((claimed, blocks.len()), (expected.clone(), expected.len()));
-    assert!(blocks.iter().all(|block| block.allocated() == 1), "none was borrowed");
+    assert!(
+        blocks.iter().all(|block| block.allocated() == 1),
+        "none was borrowed"
+    );
 }
 
 rows! { all_blocks:

@@ -16,7 +16,11 @@ fn cluster(pools: &[(&str, u8)]) -> Cluster {
 }
 
 fn windows(host: &str, v4: u32, v6: u32) -> AutoAssign {
-    AutoAssign { v6, windows: true, ..wants(host, v4) }
+    AutoAssign {
+        v6,
+        windows: true,
+        ..wants(host, v4)
+    }
 }
 
 const POOL: (&str, u8) = ("100.0.0.0/24", 26);
@@ -28,11 +32,21 @@ fn assigned(wanted: [u32; 2], expected: [usize; 2], expected_messages: &[Message
     let done = cluster.auto(&windows("host-a", wanted[0], wanted[1])).unwrap();
     let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = done.addresses().partition(IpAddr::is_ipv4);
     assert_eq!([v4.len(), v6.len()], expected);
-    let messages: Vec<Message> =
-        done.v4.into_iter().chain(done.v6).flat_map(|family| family.messages).collect();
+    let messages: Vec<Message> = done
+        .v4
+        .into_iter()
+        .chain(done.v6)
+        .flat_map(|family| family.messages)
+        .collect();
     assert_eq!(messages, expected_messages);
-    for block in cluster.blocks().iter().filter(|block| block.cidr().addr().is_ipv4()) {
-        let reserved = block.allocations().filter(|held| held.attribute.is_windows_reserved());
+    for block in cluster
+        .blocks()
+        .iter()
+        .filter(|block| block.cidr().addr().is_ipv4())
+    {
+        let reserved = block
+            .allocations()
+            .filter(|held| held.attribute.is_windows_reserved());
         let ordinals: Vec<u32> = reserved.map(|held| held.ordinal).collect();
         assert_eq!(ordinals, [0, 1, 2, 63], "{}", block.cidr());
     }
@@ -51,7 +65,13 @@ fn without_strict_affinity_nothing_is_assigned() {
     let cluster = Cluster::with_blocks(&[POOL]);
     let text = "global strict affinity should not be false for Windows node";
     assert_eq!(cluster.refusal(&windows("host-a", 1, 0)), text);
-    let error = cluster.assign(&AssignIp { windows: true, ..given("100.0.0.9") }).unwrap_err().to_string();
+    let error = cluster
+        .assign(&AssignIp {
+            windows: true,
+            ..given("100.0.0.9")
+        })
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, text);
     assert!(cluster.blocks().is_empty());
 }
@@ -61,12 +81,20 @@ fn nothing_is_borrowed_from_other_nodes() {
     let cluster = cluster(&[POOL]);
     let hosts = ["windows-1", "windows-2", "linux-1", "linux-2"];
     hosts.iter().for_each(|host| cluster.node(host, &[]));
-    let wants = |host: &str, v4| AutoAssign { windows: host.starts_with("windows"), ..wants(host, v4) };
+    let wants = |host: &str, v4| AutoAssign {
+        windows: host.starts_with("windows"),
+        ..wants(host, v4)
+    };
     for host in hosts {
         assert_eq!(cluster.addresses(&wants(host, 1)).len(), 1);
     }
     assert_eq!(cluster.blocks().len(), 4);
-    for (host, expected) in [("windows-1", 59), ("windows-2", 59), ("linux-1", 63), ("linux-2", 63)] {
+    for (host, expected) in [
+        ("windows-1", 59),
+        ("windows-2", 59),
+        ("linux-1", 63),
+        ("linux-2", 63),
+    ] {
         assert_eq!(cluster.addresses(&wants(host, 100)).len(), expected, "{host}");
     }
 }
@@ -74,20 +102,35 @@ fn nothing_is_borrowed_from_other_nodes() {
 #[test]
 fn blocks_without_unreserved_addresses_do_not_serve_windows() {
     let text = "cannot find a qualified ippool";
-    assert_eq!(cluster(&[("10.0.0.0/24", 30)]).refusal(&windows("host-a", 1, 0)), text);
+    assert_eq!(
+        cluster(&[("10.0.0.0/24", 30)]).refusal(&windows("host-a", 1, 0)),
+        text
+    );
     differs("A Windows node, and a pool whose blocks have fewer than four addresses");
-    assert_eq!(cluster(&[("10.0.0.0/24", 31)]).refusal(&windows("host-a", 1, 0)), text);
+    assert_eq!(
+        cluster(&[("10.0.0.0/24", 31)]).refusal(&windows("host-a", 1, 0)),
+        text
+    );
 
     let cluster = cluster(&[POOL, ("90.0.0.0/24", 31)]);
-    let request = AutoAssign { pools_v4: nets(&["90.0.0.0/24", POOL.0]), ..windows("host-a", 1, 0) };
-    assert_eq!(cluster.refusal(&request), "the given pool (90.0.0.0/24) does not exist, or is not enabled");
+    let request = AutoAssign {
+        pools_v4: nets(&["90.0.0.0/24", POOL.0]),
+        ..windows("host-a", 1, 0)
+    };
+    assert_eq!(
+        cluster.refusal(&request),
+        "the given pool (90.0.0.0/24) does not exist, or is not enabled"
+    );
 }
 
 #[test]
 fn a_requested_pool_gives_its_addresses_from_one_block() {
     let cluster = cluster(&[POOL, ("20.0.0.0/24", 26)]);
     for pool in [POOL.0, "20.0.0.0/24", POOL.0, "20.0.0.0/24"] {
-        let request = AutoAssign { pools_v4: nets(&[pool]), ..windows("host-a", 1, 0) };
+        let request = AutoAssign {
+            pools_v4: nets(&[pool]),
+            ..windows("host-a", 1, 0)
+        };
         let given = cluster.addresses(&request);
         assert!(nets(&[pool])[0].contains(&given[0]), "{given:?}");
     }
@@ -108,8 +151,16 @@ fn addresses_that_windows_reserves_cannot_be_requested_and_leave_a_block_empty()
     let cluster = cluster(&[POOL]);
     let held = cluster.addresses(&windows("host-a", 1, 0));
     let first = cluster.block().cidr().addr().to_string();
-    let error = cluster.assign(&AssignIp { windows: true, ..given(&first) }).unwrap_err();
-    assert!(error.to_string().ends_with("Address already assigned in block"), "{error}");
+    let error = cluster
+        .assign(&AssignIp {
+            windows: true,
+            ..given(&first)
+        })
+        .unwrap_err();
+    assert!(
+        error.to_string().ends_with("Address already assigned in block"),
+        "{error}"
+    );
 
     cluster.release_all(&held);
     assert!(cluster.block().is_empty());

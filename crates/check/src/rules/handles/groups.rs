@@ -43,9 +43,15 @@ impl<'s> Group<'_, 's> {
     /// Returns the forms in which the ID is recorded or stored, other than the clean ID.
     pub(crate) fn recorded_as(&self) -> Vec<String> {
         let stored = self.strays.iter().map(|object| object.value.id());
-        let recorded = self.records.iter().filter_map(|r| r.allocation.attribute.handle());
-        let forms: BTreeSet<String> =
-            stored.chain(recorded).filter(|form| *form != self.id).map(|form| form.to_string()).collect();
+        let recorded = self
+            .records
+            .iter()
+            .filter_map(|r| r.allocation.attribute.handle());
+        let forms: BTreeSet<String> = stored
+            .chain(recorded)
+            .filter(|form| *form != self.id)
+            .map(|form| form.to_string())
+            .collect();
         forms.into_iter().collect()
     }
 }
@@ -114,7 +120,9 @@ impl<T: Copy> Shards<T> {
 /// Joins the same shard of all parts, sorted by hash.
 fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
-    parts.iter().for_each(|part| all.extend_from_slice(&part.0[shard]));
+    parts
+        .iter()
+        .for_each(|part| all.extend_from_slice(&part.0[shard]));
     all.sort_unstable_by_key(hash);
     all
 }
@@ -128,8 +136,13 @@ fn merge<'c, 's>(
     out: &mut Vec<Group<'c, 's>>,
 ) {
     loop {
-        let next = [objects.first().map(|o| o.hash), references.first().map(|r| r.hash)];
-        let Some(hash) = next.into_iter().flatten().min() else { return };
+        let next = [
+            objects.first().map(|o| o.hash),
+            references.first().map(|r| r.hash),
+        ];
+        let Some(hash) = next.into_iter().flatten().min() else {
+            return;
+        };
         let (same, other_objects) = objects.split_at(objects.iter().take_while(|o| o.hash == hash).count());
         let named = references.iter().take_while(|r| r.hash == hash).count();
         let (refer, other_references) = references.split_at(named);
@@ -144,7 +157,9 @@ fn merge<'c, 's>(
 /// Returns true for a typical handle that agrees with the records. Equal 64-bit hashes count as equal IDs: a collision
 /// could only hide an orphan handle while another handle with the same hash and blocks is missing.
 fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
-    let [Object { blocks, .. }] = objects else { return false };
+    let [Object { blocks, .. }] = objects else {
+        return false;
+    };
     match references {
         [only] => *blocks == [only.block, NO_BLOCK],
         [a, b] => *blocks == [a.block, b.block] || *blocks == [b.block, a.block],
@@ -154,13 +169,20 @@ fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
 
 /// Returns the handles that are not marked deleted.
 fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
-    let sound = (0..).zip(&context.index.blocks).filter(|(_, b)| b.sound.is_some());
-    let positions: FastMap<u64, u32> =
-        sound.filter_map(|(position, b)| Some((number_of(b.key)?, position))).collect();
+    let sound = (0..)
+        .zip(&context.index.blocks)
+        .filter(|(_, b)| b.sound.is_some());
+    let positions: FastMap<u64, u32> = sound
+        .filter_map(|(position, b)| Some((number_of(b.key)?, position)))
+        .collect();
     let place = |block: IpNet| match number_of(block) {
         Some(number) => positions.get(&number).copied(),
         None => {
-            let sound = context.index.blocks.binary_search_by_key(&block, |b| b.key).ok()?;
+            let sound = context
+                .index
+                .blocks
+                .binary_search_by_key(&block, |b| b.key)
+                .ok()?;
             context.index.blocks[sound].sound.map(|_| sound as u32)
         }
     };
@@ -173,10 +195,21 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
             let id = handle.value.id();
             let clean = id.cut_at_carriage_return();
             let is_clean = clean.packed().len() == id.packed().len();
-            let blocks = if is_clean { typical_blocks(&handle.value, place) } else { None };
+            let blocks = if is_clean {
+                typical_blocks(&handle.value, place)
+            } else {
+                None
+            };
             let hash = hash_of_handle(clean);
             let blocks = blocks.unwrap_or([NO_BLOCK; 2]);
-            objects.push(hash, Object { hash, position, blocks });
+            objects.push(
+                hash,
+                Object {
+                    hash,
+                    position,
+                    blocks,
+                },
+            );
         }
         objects
     })
@@ -206,18 +239,35 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
 fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];
-        let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
+        let number = blocks
+            .iter()
+            .filter_map(|b| b.sound)
+            .map(|b| b.allocated() as usize)
+            .sum();
         let mut references = Shards::with_capacity(number);
-        let sound = (range.start as u32..).zip(blocks).filter_map(|(position, b)| Some((position, b.sound?)));
+        let sound = (range.start as u32..)
+            .zip(blocks)
+            .filter_map(|(position, b)| Some((position, b.sound?)));
         for (block, sound) in sound {
             for (ordinal, handle) in sound.handles() {
                 let clean = handle.cut_at_carriage_return();
                 if clean.is_empty() || is_windows_reserved(handle) {
                     continue;
                 }
-                let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
+                let dirty = if clean.packed().len() == handle.packed().len() {
+                    0
+                } else {
+                    DIRTY
+                };
                 let hash = hash_of_handle(clean);
-                references.push(hash, Reference { hash, block: block | dirty, ordinal });
+                references.push(
+                    hash,
+                    Reference {
+                        hash,
+                        block: block | dirty,
+                        ordinal,
+                    },
+                );
             }
         }
         references
@@ -253,7 +303,9 @@ fn split<'c, 's>(
     for reference in references {
         let block = &context.index.blocks[(reference.block & !DIRTY) as usize];
         let sound: Option<&'s Block> = block.sound;
-        let Some(allocation) = sound.and_then(|b| b.allocation(reference.ordinal)) else { continue };
+        let Some(allocation) = sound.and_then(|b| b.allocation(reference.ordinal)) else {
+            continue;
+        };
         if let Some(id) = allocation.attribute.clean_handle() {
             members.push((id, Member::Record(Record { block, allocation })));
         }
@@ -267,7 +319,12 @@ fn split<'c, 's>(
 }
 
 fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>) -> Group<'c, 's> {
-    let mut group = Group { id, object: None, strays: Vec::new(), records: Vec::new() };
+    let mut group = Group {
+        id,
+        object: None,
+        strays: Vec::new(),
+        records: Vec::new(),
+    };
     for member in members {
         match member {
             Member::Record(record) => group.records.push(record),
@@ -300,10 +357,13 @@ pub(super) fn named_by_unchecked(context: &Context<'_>) -> HashSet<Box<[u8]>> {
 
 /// Returns the IDs of handles whose value cannot be decoded.
 pub(super) fn undecodable(snapshot: &Snapshot) -> HashSet<Box<[u8]>> {
-    let broken = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(Text::new(id)),
-        _ => None,
-    });
+    let broken = snapshot
+        .defects
+        .iter()
+        .filter_map(|defect| match (&defect.key, &defect.kind) {
+            (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(Text::new(id)),
+            _ => None,
+        });
     broken.map(|id| clean(id.as_ref())).collect()
 }
 
@@ -313,13 +373,19 @@ fn clean(id: TextRef<'_>) -> Box<[u8]> {
 
 /// Reads the handles from a corrupt block's JSON. Like Calico's decoder, it ignores the case of field names.
 fn named_in(raw: &str, named: &mut HashSet<Box<[u8]>>) {
-    let Ok(block) = serde_json::from_str::<Value>(raw) else { return };
+    let Ok(block) = serde_json::from_str::<Value>(raw) else {
+        return;
+    };
     let attributes = fields(&block, "attributes").filter_map(Value::as_array).flatten();
-    let handles = attributes.flat_map(|attribute| fields(attribute, "handle_id")).filter_map(Value::as_str);
+    let handles = attributes
+        .flat_map(|attribute| fields(attribute, "handle_id"))
+        .filter_map(Value::as_str);
     named.extend(handles.map(|id| clean(Text::new(id).as_ref())));
 }
 
 fn fields<'v>(object: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
     let entries = object.as_object().into_iter().flatten();
-    entries.filter(move |(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    entries
+        .filter(move |(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }

@@ -48,7 +48,11 @@ impl<'s> Checker<'_, 's> {
         self.check_sharing(group, out);
         let has_read = |source| self.context.snapshot.has_read(source);
         // A handle with a carriage return in its ID counts only if no handle has the clean ID.
-        let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
+        let stray = group
+            .strays
+            .first()
+            .copied()
+            .filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
             Some(_) if !has_read(Source::Blocks) => {}
             Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
@@ -77,11 +81,16 @@ impl<'s> Checker<'_, 's> {
         let id = object.value.id().to_string();
         let revision = Some(object.revision.to_string());
         let blocks = counts(Some(object), &[]);
-        let evidence = HandleEvidence { revision, blocks, ..HandleEvidence::default() };
+        let evidence = HandleEvidence {
+            revision,
+            blocks,
+            ..HandleEvidence::default()
+        };
         let says = format!("{} is a handle that no allocation refers to", short(&id));
         let finding = handle_finding(Code::OrphanHandle, id.clone(), says, evidence);
-        let dependencies =
-            [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
+        let dependencies = [Key::Handle(id)]
+            .into_iter()
+            .chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
         finding.on_nodes(self.nodes(group)).depending_on(dependencies)
     }
 
@@ -91,7 +100,11 @@ impl<'s> Checker<'_, 's> {
         let evidence = evidence(group, None, blocks, held(&group.records));
         let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
         let verb = if count == 1 { "is" } else { "are" };
-        let says = format!("{} {verb} recorded under {}, which has no object", addresses(count), short(&id));
+        let says = format!(
+            "{} {verb} recorded under {}, which has no object",
+            addresses(count),
+            short(&id)
+        );
         handle_finding(Code::MissingHandle, id, says, evidence)
             .on_nodes(self.nodes(group))
             .depending_on(self.dependencies(group))
@@ -105,14 +118,29 @@ impl<'s> Checker<'_, 's> {
         }
         let id = group.id.to_string();
         let more = and_more(wrong.len(), "block differs", "blocks differ");
-        let HandleBlockEvidence { block, in_handle, in_block } = &wrong[0];
+        let HandleBlockEvidence {
+            block,
+            in_handle,
+            in_block,
+        } = &wrong[0];
         let claimed = addresses(in_handle);
-        let says = format!("{} counts {claimed} in {block}, which records {in_block}{more}", short(&id));
+        let says = format!(
+            "{} counts {claimed} in {block}, which records {in_block}{more}",
+            short(&id)
+        );
         let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
-        let severity = if harmless { Severity::Info } else { Code::HandleCount.severity() };
+        let severity = if harmless {
+            Severity::Info
+        } else {
+            Code::HandleCount.severity()
+        };
         let evidence = evidence(group, Some(object), wrong, held(&group.records));
         let finding = handle_finding(Code::HandleCount, id, says, evidence).with_severity(severity);
-        out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
+        out.push(
+            finding
+                .on_nodes(self.nodes(group))
+                .depending_on(self.dependencies(group)),
+        );
     }
 
     /// Reports IDs with a carriage return, in a record or in a handle's key.
@@ -124,7 +152,11 @@ impl<'s> Checker<'_, 's> {
         let id = group.id.to_string();
         let blocks = counts(group.object, &group.records);
         let evidence = evidence(group, group.objects().next(), blocks, held(&records));
-        let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
+        let place = if evidence.addresses.is_empty() {
+            "stored"
+        } else {
+            "recorded"
+        };
         let says = format!("{} is {place} with a carriage return after it", short(&id));
         let finding = handle_finding(Code::HandleCarriageReturn, id, says, evidence);
         out.push(finding.on_nodes(self.nodes(group)));
@@ -160,21 +192,39 @@ impl<'s> Checker<'_, 's> {
 
     /// Returns the keys of the handle, and of every block that it or a record names.
     fn dependencies(&self, group: &Group<'_, '_>) -> Vec<Key> {
-        let named = group.objects().flat_map(|object| object.value.blocks()).map(|(cidr, _)| cidr);
+        let named = group
+            .objects()
+            .flat_map(|object| object.value.blocks())
+            .map(|(cidr, _)| cidr);
         let blocks: BTreeSet<IpNet> = named.chain(group.records.iter().map(|r| r.block.key)).collect();
-        let objects: BTreeSet<String> = group.objects().map(|object| object.value.id().to_string()).collect();
-        let ids = objects.into_iter().chain([group.id.to_string()]).collect::<BTreeSet<String>>();
-        ids.into_iter().map(Key::Handle).chain(blocks.into_iter().map(Key::Block)).collect()
+        let objects: BTreeSet<String> = group
+            .objects()
+            .map(|object| object.value.id().to_string())
+            .collect();
+        let ids = objects
+            .into_iter()
+            .chain([group.id.to_string()])
+            .collect::<BTreeSet<String>>();
+        ids.into_iter()
+            .map(Key::Handle)
+            .chain(blocks.into_iter().map(Key::Block))
+            .collect()
     }
 
     /// Returns the nodes in the records, and the nodes that own the blocks.
     fn nodes(&self, group: &Group<'_, '_>) -> BTreeSet<String> {
-        let recorded = group.records.iter().filter_map(|r| r.allocation.attribute.get("node"));
+        let recorded = group
+            .records
+            .iter()
+            .filter_map(|r| r.allocation.attribute.get("node"));
         let named = group.objects().flat_map(|object| object.value.blocks());
         let named = named.filter_map(|(cidr, _)| self.context.index.block(cidr));
         let blocks = group.records.iter().map(|r| r.block).chain(named);
         let hosts = blocks.filter_map(|block| block.host().map(str::to_owned));
-        recorded.map(|node: TextRef<'_>| node.to_string()).chain(hosts).collect()
+        recorded
+            .map(|node: TextRef<'_>| node.to_string())
+            .chain(hosts)
+            .collect()
     }
 }
 
@@ -186,16 +236,31 @@ fn evidence(
     addresses: Vec<IpAddr>,
 ) -> HandleEvidence {
     let revision = object.map(|object| object.revision.to_string());
-    HandleEvidence { revision, blocks, addresses, recorded_as: group.recorded_as(), needed_by: None }
+    HandleEvidence {
+        revision,
+        blocks,
+        addresses,
+        recorded_as: group.recorded_as(),
+        needed_by: None,
+    }
 }
 
 fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence) -> Finding {
-    Finding::new(code, Subject::Handle(id), says, Evidence::Handle(Box::new(evidence)))
+    Finding::new(
+        code,
+        Subject::Handle(id),
+        says,
+        Evidence::Handle(Box::new(evidence)),
+    )
 }
 
 /// Returns true if the record's handle ID has a carriage return.
 fn is_dirty(record: &Record<'_, '_>) -> bool {
-    record.allocation.attribute.handle().is_some_and(TextRef::has_carriage_return)
+    record
+        .allocation
+        .attribute
+        .handle()
+        .is_some_and(TextRef::has_carriage_return)
 }
 
 fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
@@ -213,5 +278,11 @@ fn counts(object: Option<&StoredHandle>, records: &[Record<'_, '_>]) -> Vec<Hand
         counts.entry(record.block.key).or_default().1 += 1;
     }
     let counts = counts.into_iter();
-    counts.map(|(block, (in_handle, in_block))| HandleBlockEvidence { block, in_handle, in_block }).collect()
+    counts
+        .map(|(block, (in_handle, in_block))| HandleBlockEvidence {
+            block,
+            in_handle,
+            in_block,
+        })
+        .collect()
 }

@@ -24,7 +24,9 @@ use crate::render::text::count;
 /// If an option only makes sense for one cluster, or the file of an option cannot be read or written. A cluster that
 /// cannot be read is not an error, but a finding.
 pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Console) -> Result<Outcome> {
-    let CheckOptions { selection, namespace, .. } = &args.options;
+    let CheckOptions {
+        selection, namespace, ..
+    } = &args.options;
     let of_one = [
         ("--node", !selection.nodes.is_empty()),
         ("--selector", selection.selector.is_some()),
@@ -48,7 +50,11 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
         clusters.push(one.cluster);
         dropped.push(one.dropped);
     }
-    let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
+    let mut dropped = clusters
+        .iter()
+        .map(|cluster| cluster.name.clone())
+        .zip(dropped)
+        .collect();
     let taken_at = Timestamp::now();
     let mut notes = remove_duplicates(&mut clusters, taken_at);
     compare(&mut clusters);
@@ -62,8 +68,10 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     if let Some(earlier) = earlier {
         notes.extend(note_changes(earlier, &mut clusters, &mut dropped));
     }
-    let mut reports: Vec<(&str, &mut Report)> =
-        clusters.iter_mut().map(|Cluster { name, report, .. }| (name.as_str(), report)).collect();
+    let mut reports: Vec<(&str, &mut Report)> = clusters
+        .iter_mut()
+        .map(|Cluster { name, report, .. }| (name.as_str(), report))
+        .collect();
     checker.filter(&mut reports, Scope::default(), console);
 
     let severities = clusters.iter().filter_map(|cluster| worst(&cluster.report, args));
@@ -114,12 +122,27 @@ fn check_one(
 ) -> Result<CheckedOne> {
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |access| {
-        let CheckResult { report, snapshot, dropped } = checker.check(access).await?;
+        let CheckResult {
+            report,
+            snapshot,
+            dropped,
+        } = checker.check(access).await?;
         let advice = checker.advise(&report, &snapshot)?;
-        let cluster = Cluster { is_live: access.datastore.is_live(), ..Cluster::of(report, &snapshot) };
-        Ok(CheckedOne { cluster, advice, dropped })
+        let cluster = Cluster {
+            is_live: access.datastore.is_live(),
+            ..Cluster::of(report, &snapshot)
+        };
+        Ok(CheckedOne {
+            cluster,
+            advice,
+            dropped,
+        })
     });
-    let CheckedOne { mut cluster, advice, dropped } = match result? {
+    let CheckedOne {
+        mut cluster,
+        advice,
+        dropped,
+    } = match result? {
         Ok(checked) => checked,
         Err(reason) => CheckedOne {
             cluster: Cluster::unreadable(&named.name, named.source.location(), reason),
@@ -131,9 +154,29 @@ fn check_one(
         cluster.ranges.used = Used::default();
     }
     let findings = count(cluster.report.findings.len(), "finding", "findings");
-    console.verbose(&format!("{}: {findings}, in {:.1} s", named.name, begin.elapsed().as_secs_f64()));
-    let Named { name, group, labels, services, .. } = named.clone();
-    Ok(CheckedOne { cluster: Cluster { name, group, labels, services, ..cluster }, advice, dropped })
+    console.verbose(&format!(
+        "{}: {findings}, in {:.1} s",
+        named.name,
+        begin.elapsed().as_secs_f64()
+    ));
+    let Named {
+        name,
+        group,
+        labels,
+        services,
+        ..
+    } = named.clone();
+    Ok(CheckedOne {
+        cluster: Cluster {
+            name,
+            group,
+            labels,
+            services,
+            ..cluster
+        },
+        advice,
+        dropped,
+    })
 }
 
 /// Sets the changes in each cluster's report, and returns a note for each cluster that is no longer in the fleet.

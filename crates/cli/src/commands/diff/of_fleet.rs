@@ -39,7 +39,10 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         ("--pool", !selection.pools.is_empty()),
         ("NEW", args.new.is_some()),
     ];
-    refuse(&of_one, "compare that cluster alone; with several, OLD is a file or folder as for --fleet")?;
+    refuse(
+        &of_one,
+        "compare that cluster alone; with several, OLD is a file or folder as for --fleet",
+    )?;
     let old =
         match (&args.archive, args.at, &args.old) {
             (Some(folder), Some(at), None) => Old::Archives(folder, at),
@@ -51,38 +54,61 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             )
             .hint("for example a folder that `export --fleet` has written: see docs/fleet.md")),
         };
-    let (mut list, new) = documents(fleet, &args.fleet, console, "is not compared", |cluster, console| {
-        // This variable keeps the archive's temporary file until the file is read.
-        let mut archived = None;
-        let earlier = match &old {
-            Old::Fleet(earlier) => match earlier.of(cluster) {
-                Some(named) => Ok(named.source.clone()),
-                None => return Ok(Ok((Outcome::Clean, Some(cluster.name.clone())))),
-            },
-            Old::Archives(folder, at) => {
-                let archive = place(folder, cluster, "");
-                state_at(&archive, *at, &Person::watching(console)).map(|state| {
-                    let overrides = Overrides { shown_as: Some(shown_as(&archive, &state)), ..unattended() };
-                    Source::of_file(archived.insert(state).path.clone(), &overrides)
-                })
+    let (mut list, new) = documents(
+        fleet,
+        &args.fleet,
+        console,
+        "is not compared",
+        |cluster, console| {
+            // This variable keeps the archive's temporary file until the file is read.
+            let mut archived = None;
+            let earlier = match &old {
+                Old::Fleet(earlier) => match earlier.of(cluster) {
+                    Some(named) => Ok(named.source.clone()),
+                    None => return Ok(Ok((Outcome::Clean, Some(cluster.name.clone())))),
+                },
+                Old::Archives(folder, at) => {
+                    let archive = place(folder, cluster, "");
+                    state_at(&archive, *at, &Person::watching(console)).map(|state| {
+                        let overrides = Overrides {
+                            shown_as: Some(shown_as(&archive, &state)),
+                            ..unattended()
+                        };
+                        Source::of_file(archived.insert(state).path.clone(), &overrides)
+                    })
+                }
+            };
+            match earlier.and_then(|earlier| earlier.settings()) {
+                Ok(settings) => read(cluster, &args.fleet, console, async |access| {
+                    let side = |datastore| Side {
+                        datastore,
+                        revision: None,
+                    };
+                    let old = side(connect::open_by(&settings, console).await?);
+                    Ok((
+                        compare([&old, &side(access.datastore.clone())], args, console).await?,
+                        None,
+                    ))
+                }),
+                Err(failure) => Ok(Err(failure.message)),
             }
-        };
-        match earlier.and_then(|earlier| earlier.settings()) {
-            Ok(settings) => read(cluster, &args.fleet, console, async |access| {
-                let side = |datastore| Side { datastore, revision: None };
-                let old = side(connect::open_by(&settings, console).await?);
-                Ok((compare([&old, &side(access.datastore.clone())], args, console).await?, None))
-            }),
-            Err(failure) => Ok(Err(failure.message)),
-        }
-    })?;
+        },
+    )?;
 
     list.omits = Some(Outcome::Clean);
     list.only_new = new.into_iter().flatten().collect();
     if let Old::Fleet(earlier) = &old {
-        list.only_old = earlier.others(&fleet.clusters).into_iter().map(str::to_owned).collect();
+        list.only_old = earlier
+            .others(&fleet.clusters)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
     }
-    let differing = list.clusters.iter().filter(|of| of.outcome != Outcome::Clean).count();
+    let differing = list
+        .clusters
+        .iter()
+        .filter(|of| of.outcome != Outcome::Clean)
+        .count();
     let compared = count(list.clusters.len(), "cluster", "clusters");
     list.sums.push(match differing {
         0 => format!("No difference in {compared}"),
@@ -94,7 +120,10 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         console.print(&list)?;
     }
     if console.format == Format::Table && !is_same {
-        console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
+        console.hint(&format!(
+            "{} lists every change",
+            hints::again(&["-o", "wide"], &["output"])
+        ));
     }
     Ok(match is_same {
         _ if !is_whole => Outcome::PartlyRead,

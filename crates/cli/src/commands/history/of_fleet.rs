@@ -28,25 +28,36 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         );
     };
     let journals = journals_folder();
-    let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
-        let found = match &args.archive {
-            Some(folder) => {
-                let folder = place(folder, cluster, "");
-                let person = Person::watching(console);
-                let found = archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
-                found.map_err(|failure| failure.message)
-            }
-            None => read(cluster, &args.fleet, console, async |access| {
-                of_datastore(access, address, journals.as_deref()).await
-            })?,
-        };
-        Ok(match found {
-            Ok(found) => Ok((print(&found, console)?, ())),
-            Err(reason) => Err(reason),
-        })
-    })?;
+    let (mut list, _) = documents(
+        fleet,
+        &args.fleet,
+        console,
+        "cannot be read",
+        |cluster, console| {
+            let found = match &args.archive {
+                Some(folder) => {
+                    let folder = place(folder, cluster, "");
+                    let person = Person::watching(console);
+                    let found =
+                        archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
+                    found.map_err(|failure| failure.message)
+                }
+                None => read(cluster, &args.fleet, console, async |access| {
+                    of_datastore(access, address, journals.as_deref()).await
+                })?,
+            };
+            Ok(match found {
+                Ok(found) => Ok((print(&found, console)?, ())),
+                Err(reason) => Err(reason),
+            })
+        },
+    )?;
     list.omits = Some(Outcome::Refused);
-    let known = list.clusters.iter().filter(|of| of.outcome == Outcome::Clean).count();
+    let known = list
+        .clusters
+        .iter()
+        .filter(|of| of.outcome == Outcome::Clean)
+        .count();
     let all = count(fleet.clusters.len(), "cluster", "clusters");
     list.sums.push(match known {
         0 => format!("Nothing is known about ip {address} in {all}"),
@@ -66,10 +77,18 @@ async fn of_datastore(access: Access<'_>, address: IpAddr, journals: Option<&Pat
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(access, &Lookup::Address(address)).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
-            let reach = Reach::State { read_at: snapshot.taken_at };
+            let reach = Reach::State {
+                read_at: snapshot.taken_at,
+            };
             let about = HistorySubject::Address(address);
             let events = recorded_in(snapshot, address);
-            Ok(History { guid, location, about, reach, events })
+            Ok(History {
+                guid,
+                location,
+                about,
+                reach,
+                events,
+            })
         }
         other => other,
     }

@@ -14,8 +14,13 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::render::text::quoted;
 
 /// The names of the links to the program.
-const LINKS: [&str; 5] =
-    ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"];
+const LINKS: [&str; 5] = [
+    "ipam",
+    "kubectl-ipam",
+    "kubectl-calico",
+    "kubectl_complete-ipam",
+    "kubectl_complete-calico",
+];
 /// The name of a link that can replace another program, and is created only on request.
 const CALICOCTL: &str = "calicoctl";
 /// The shells that load completion scripts from a folder in `share`: the shell's program, and the folder.
@@ -29,8 +34,10 @@ const SHELLS: [(&str, &str); 3] = [
 pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome> {
     let directory = &args.directory;
     if !directory.is_dir() {
-        return Err(Failure::refused(format!("{} is not a directory", quoted(directory)))
-            .hint("create it, or name another directory in PATH"));
+        return Err(
+            Failure::refused(format!("{} is not a directory", quoted(directory)))
+                .hint("create it, or name another directory in PATH"),
+        );
     }
     let program = program()?;
     let share = share_of(directory)?;
@@ -45,7 +52,11 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
         let done = install(&path, is_ours, args.force, console, || symlink(&program, &path));
         all_done &= done.map_err(Failure::io_at("create", &path))?;
     }
-    let files = if args.completions { files(&share, is_there) } else { Vec::new() };
+    let files = if args.completions {
+        files(&share, is_there)
+    } else {
+        Vec::new()
+    };
     for (path, text) in &files {
         let done = install(path, has(path, text), args.force, console, || write(path, text));
         all_done &= done.map_err(Failure::io_at("write", path))?;
@@ -54,14 +65,23 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
         let folder = share.join(SHELLS[1].1);
         console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
     }
-    Ok(if all_done { Outcome::Clean } else { Outcome::Refused })
+    Ok(if all_done {
+        Outcome::Clean
+    } else {
+        Outcome::Refused
+    })
 }
 
 /// Removes the links to this program, and the unchanged files that it has written.
 fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome> {
-    let links = LINKS.into_iter().chain([CALICOCTL]).map(|name| directory.join(name));
+    let links = LINKS
+        .into_iter()
+        .chain([CALICOCTL])
+        .map(|name| directory.join(name));
     let links = links.filter(|path| path.is_symlink() && leads_to(path, program));
-    let files = files(share, |_| true).into_iter().filter(|(path, text)| has(path, text));
+    let files = files(share, |_| true)
+        .into_iter()
+        .filter(|(path, text)| has(path, text));
     for path in links.chain(files.map(|(path, _)| path)) {
         fs::remove_file(&path).map_err(Failure::io_at("remove", &path))?;
         console.say(&format!("removed {}", quoted(&path)));
@@ -71,11 +91,14 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
 
 /// Returns the path and text of each man page, and of each completion script for the shells that `has_shell` accepts.
 fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
-    let pages =
-        MAN_PAGES.iter().map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));
+    let pages = MAN_PAGES
+        .iter()
+        .map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));
     let scripts = completion_scripts().filter_map(|(name, text)| {
         let (program, shell) = name.rsplit_once('.')?;
-        let (_, folder) = SHELLS.iter().find(|(known, _)| *known == shell && has_shell(shell))?;
+        let (_, folder) = SHELLS
+            .iter()
+            .find(|(known, _)| *known == shell && has_shell(shell))?;
         let name = match shell {
             "zsh" => format!("_{program}"),
             "fish" => format!("{program}.fish"),

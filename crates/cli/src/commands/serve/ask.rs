@@ -50,11 +50,19 @@ pub(super) fn of_query(query: &str) -> Option<Object> {
 /// # Errors
 /// If the cluster does not have the object.
 pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Result<Vec<u8>> {
-    let title = if let Object::Text(text) = &object { text.clone() } else { String::new() };
+    let title = if let Object::Text(text) = &object {
+        text.clone()
+    } else {
+        String::new()
+    };
     // The form has no options to resolve ambiguity: text in the form of an address is an address, even if a node has
     // that name.
     let object = object.by_form().find(snapshot)?;
-    let scope = object.names().map(|names| names.scope(&[snapshot])).transpose()?.unwrap_or_default();
+    let scope = object
+        .names()
+        .map(|names| names.scope(&[snapshot]))
+        .transpose()?
+        .unwrap_or_default();
     match object {
         Object::Address(address) => {
             let view = views::address(snapshot, address);
@@ -104,8 +112,14 @@ mod tests {
     fn paths_and_form_queries() {
         let pod = || Some(Object::Pod(("a b".into(), "c".into())));
         assert_eq!(of_path("/api/v1/pod/a%20b/c"), pod());
-        assert_eq!(of_path("/api/v1/ip/fd00::1"), parse_address("fd00::1").map(Object::Address));
-        assert_eq!(of_path("/api/v1/handle/a%2Fb"), Some(Object::Handle("a/b".into())));
+        assert_eq!(
+            of_path("/api/v1/ip/fd00::1"),
+            parse_address("fd00::1").map(Object::Address)
+        );
+        assert_eq!(
+            of_path("/api/v1/handle/a%2Fb"),
+            Some(Object::Handle("a/b".into()))
+        );
         let others = "/api/v1/ip/10.0.0 /api/v1/pod/a /api/v1/pool/a /api/v2/ip/10.0.0.1 /api/v1/node/%ff /";
         for path in others.split(' ') {
             assert_eq!(of_path(path), None, "{path}");

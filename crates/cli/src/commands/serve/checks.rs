@@ -59,7 +59,10 @@ pub(super) struct Checks<'a> {
 
 impl<'a> Checks<'a> {
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
-        let console = Console { progress: false, ..console.clone() };
+        let console = Console {
+            progress: false,
+            ..console.clone()
+        };
         Self {
             args,
             global,
@@ -89,8 +92,9 @@ impl<'a> Checks<'a> {
         let (mut report, snapshot, counts) = match &mut self.live {
             Some(live) => (live.report().clone(), live.snapshot(), Some(live.counts)),
             None => {
-                let checked =
-                    checker.check(Access::new(&datastore, &Person::watching(&self.console))).await?;
+                let checked = checker
+                    .check(Access::new(&datastore, &Person::watching(&self.console)))
+                    .await?;
                 (checked.report, Arc::new(RwLock::new(checked.snapshot)), None)
             }
         };
@@ -105,7 +109,14 @@ impl<'a> Checks<'a> {
         self.console.quiet = true;
 
         let trends = self.live.as_ref().map(|live| live.trends.clone());
-        Ok(Good::new(report, advice, snapshot, begin.elapsed(), counts, trends))
+        Ok(Good::new(
+            report,
+            advice,
+            snapshot,
+            begin.elapsed(),
+            counts,
+            trends,
+        ))
     }
 
     /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does
@@ -119,7 +130,11 @@ impl<'a> Checks<'a> {
         let Some(live) = &mut self.live else {
             match Live::begin(access, &checker.criteria()).await? {
                 Ok(live) => {
-                    self.past = self.args.record.as_deref().and_then(|folder| self.recall(&live, folder));
+                    self.past = self
+                        .args
+                        .record
+                        .as_deref()
+                        .and_then(|folder| self.recall(&live, folder));
                     self.live = Some(live);
                 }
                 Err(why) => self.not_followed(&why),
@@ -128,7 +143,11 @@ impl<'a> Checks<'a> {
             return Ok(());
         };
         if let Some(past) = self.past.take_if(|past| past.is_finished()) {
-            past.join().ok().flatten().into_iter().for_each(|past| live.trends.recall(past));
+            past.join()
+                .ok()
+                .flatten()
+                .into_iter()
+                .for_each(|past| live.trends.recall(past));
         }
         let step = live.step(access).await?;
         self.is_rare = matches!(step, Step::Whole(None));
@@ -159,7 +178,9 @@ impl<'a> Checks<'a> {
             // `None` if nothing was recorded before this run.
             Ok(past) => past,
             Err(error) => {
-                console.warn(&format!("the forecast continues without the recorded history: {error}"));
+                console.warn(&format!(
+                    "the forecast continues without the recorded history: {error}"
+                ));
                 None
             }
         };
@@ -176,7 +197,9 @@ impl<'a> Checks<'a> {
 
     /// Returns the pause after a check that lasted `took`.
     fn rest_for(&self, took: Duration) -> Duration {
-        let used = processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
+        let used = processor_time()
+            .zip(self.processor_time)
+            .map(|(now, before)| now.saturating_sub(before));
         match used {
             _ if self.is_rare => Duration::ZERO,
             Some(used) if self.live.is_some() => used * REST_FOLLOWED,
@@ -191,15 +214,18 @@ impl<'a> Checks<'a> {
     /// Pauses after a check that lasted `took`, and waits for a change, a finding that is due, or the end of the
     /// interval.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
-        let least = self
-            .live
-            .as_ref()
-            .map_or(Duration::ZERO, |live| EVERY.saturating_sub(took).min(live.until_due()));
+        let least = self.live.as_ref().map_or(Duration::ZERO, |live| {
+            EVERY.saturating_sub(took).min(live.until_due())
+        });
         let rest = self.rest_for(took).max(least).min(interval.saturating_sub(took));
         tokio::time::sleep(rest).await;
         let most = interval.saturating_sub(took + rest);
         let (Some(live), Some(_)) = (&mut self.live, &self.datastore) else {
-            let most = if self.live.is_some() { most.min(RETRY) } else { most };
+            let most = if self.live.is_some() {
+                most.min(RETRY)
+            } else {
+                most
+            };
             return watch::wait(most, self.revision, self.global, &self.console).await;
         };
         match live.wait(most).await {

@@ -38,7 +38,10 @@ impl FindingEvents {
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
         let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
         let reporter = format!("{host}_{}_{nanoseconds:x}", std::process::id());
-        Self { events: Events::new(settings, reporter), sent: BTreeSet::new() }
+        Self {
+            events: Events::new(settings, reporter),
+            sent: BTreeSet::new(),
+        }
     }
 
     /// Sends the new findings of each check until the checks end.
@@ -50,7 +53,9 @@ impl FindingEvents {
                 return;
             }
             again = Instant::now() + AGAIN;
-            let Some(good) = served.borrow_and_update().good.clone() else { continue };
+            let Some(good) = served.borrow_and_update().good.clone() else {
+                continue;
+            };
             match self.send(&good).await {
                 Ok(has_more) => {
                     is_failing = false;
@@ -58,8 +63,9 @@ impl FindingEvents {
                 }
                 Err(error) => {
                     if !is_failing {
-                        console
-                            .warn(&format!("cannot send findings to the API server: {error}; trying again"));
+                        console.warn(&format!(
+                            "cannot send findings to the API server: {error}; trying again"
+                        ));
                     }
                     (is_failing, again) = (true, Instant::now());
                 }
@@ -70,10 +76,15 @@ impl FindingEvents {
 
     /// Sends the events of one round. Returns true if more events remain.
     async fn send(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
-        let there: BTreeSet<(Code, &Subject)> =
-            good.report.findings.iter().map(|finding| finding.key_ref()).collect();
+        let there: BTreeSet<(Code, &Subject)> = good
+            .report
+            .findings
+            .iter()
+            .map(|finding| finding.key_ref())
+            .collect();
         // A finding that disappears and comes back counts as new.
-        self.sent.retain(|(code, subject)| there.contains(&(*code, subject)));
+        self.sent
+            .retain(|(code, subject)| there.contains(&(*code, subject)));
         let (events, has_more) = self.next_events(good);
         for (key, event) in events {
             self.events.report(&event).await?;
@@ -97,7 +108,9 @@ impl FindingEvents {
 
 /// Creates the event of a finding; `None` if neither its pod nor its node exists.
 fn event(finding: &Finding, advice: &Advice, snapshot: &Snapshot) -> Option<Event> {
-    let cure = advice.cure_of(finding).map(|cure| format!("; {}", cure::sentence(cure, Reader::Document)));
+    let cure = advice
+        .cure_of(finding)
+        .map(|cure| format!("; {}", cure::sentence(cure, Reader::Document)));
     let of_pods = pods(finding).into_iter().find_map(|name| pod(name, snapshot));
     Some(Event {
         regarding: of_pods.or_else(|| node(finding, snapshot))?,
@@ -115,17 +128,31 @@ fn pods(finding: &Finding) -> Vec<&str> {
         Evidence::Endpoint(owner) => vec![&**owner],
         _ => Vec::new(),
     };
-    let named = owned.into_iter().flat_map(|owner| [owner.pod.as_str(), owner.name.as_str()]);
-    let subject = if let Subject::Endpoint(name) = &finding.subject { Some(name.as_str()) } else { None };
+    let named = owned
+        .into_iter()
+        .flat_map(|owner| [owner.pod.as_str(), owner.name.as_str()]);
+    let subject = if let Subject::Endpoint(name) = &finding.subject {
+        Some(name.as_str())
+    } else {
+        None
+    };
     named.chain(subject).collect()
 }
 
 fn pod(wanted: &str, snapshot: &Snapshot) -> Option<Regarding> {
     let (namespace, name) = namespaced(wanted)?;
-    let pod =
-        snapshot.pods.iter().find(|pod| pod.value.namespace() == *namespace && pod.value.name() == *name)?;
-    let Revision::Kubernetes(version) = &pod.revision else { return None };
-    Some(Regarding::Pod { namespace: namespace.into(), name: name.into(), uid: version.uid.clone() })
+    let pod = snapshot
+        .pods
+        .iter()
+        .find(|pod| pod.value.namespace() == *namespace && pod.value.name() == *name)?;
+    let Revision::Kubernetes(version) = &pod.revision else {
+        return None;
+    };
+    Some(Regarding::Pod {
+        namespace: namespace.into(),
+        name: name.into(),
+        uid: version.uid.clone(),
+    })
 }
 
 fn node(finding: &Finding, snapshot: &Snapshot) -> Option<Regarding> {

@@ -24,12 +24,17 @@ impl Hosts {
         let authority = |text: &[u8]| Authority::try_from(text).ok();
         let named = headers.map(|header| authority(header.as_bytes()));
         let in_line = request.uri().authority().cloned().map(Some);
-        named.chain(in_line).all(|named| named.is_some_and(|named| self.admits(named.host())))
+        named
+            .chain(in_line)
+            .all(|named| named.is_some_and(|named| self.admits(named.host())))
     }
 
     fn admits(&self, host: &str) -> bool {
         let host = normal(host);
-        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
+        let address = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(&host);
         address.parse::<IpAddr>().is_ok()
             || host == "localhost"
             || host.ends_with(".localhost")

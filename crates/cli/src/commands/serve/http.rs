@@ -130,7 +130,10 @@ pub(super) async fn serve(
     };
     drop(listener);
     end.send_replace(());
-    let _ = timeout(SHUTDOWN_LIMIT, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(SHUTDOWN_LIMIT, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
     stopped
 }
 
@@ -196,7 +199,10 @@ async fn respond<B>(
         return busy();
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server answers only GET and HEAD");
+        let refusal = plain(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this server answers only GET and HEAD",
+        );
         return with(refusal, ALLOW, "GET, HEAD");
     }
 
@@ -207,7 +213,11 @@ async fn respond<B>(
             Err(_) => busy(),
         },
         "/ask" => {
-            let format = if is_browser(request) { Format::Html } else { Format::Wide };
+            let format = if is_browser(request) {
+                Format::Html
+            } else {
+                Format::Wide
+            };
             match uri.query().and_then(ask::of_query) {
                 Some(question) => answer_question(question, &served, format, asking).await,
                 None => refuse(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing", format),
@@ -242,7 +252,11 @@ fn events(
         let event = format!("data: {}\n\n", version?);
         Some(Ok(Frame::data(Bytes::from(event))))
     });
-    headed(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed())
+    headed(
+        StatusCode::OK,
+        "text/event-stream",
+        StreamBody::new(events).boxed(),
+    )
 }
 
 /// Answers a question with the data of the last successful check.
@@ -250,7 +264,9 @@ async fn answer_question(object: Object, served: &Served, format: Format, asking
     let Some(good) = &served.good else {
         return with(not_ready(served, format), RETRY_AFTER, "10");
     };
-    let Ok(_place) = asking.acquire().await else { return not_ready(served, format) };
+    let Ok(_place) = asking.acquire().await else {
+        return not_ready(served, format);
+    };
     let asked = Arc::clone(good);
     let answered = tokio::task::spawn_blocking(move || ask::answer(object, &asked.snapshot(), format)).await;
     match answered {
@@ -263,7 +279,10 @@ async fn answer_question(object: Object, served: &Served, format: Format, asking
             dated(response(StatusCode::OK, kind, text.into()), good)
         }
         Ok(Err(failure)) => dated(refuse(StatusCode::NOT_FOUND, &failure.message, format), good),
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered"),
+        Err(_) => plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the question cannot be answered",
+        ),
     }
 }
 
@@ -284,7 +303,10 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
         "/livez" => plain(StatusCode::OK, "ok"),
         _ => plain(
             StatusCode::NOT_FOUND,
-            &format!("paths: /, /report.json, /metrics, /events, /ask, /healthz, /livez, {}", ask::FORMS),
+            &format!(
+                "paths: /, /report.json, /metrics, /events, /ask, /healthz, /livez, {}",
+                ask::FORMS
+            ),
         ),
     }
 }
@@ -306,17 +328,26 @@ async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &S
 
 /// Returns a document, which is formatted when it is first requested.
 async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
-    let Ok(_place) = asking.acquire().await else { return Err(not_ready(served, Format::Wide)) };
+    let Ok(_place) = asking.acquire().await else {
+        return Err(not_ready(served, Format::Wide));
+    };
     let asked = Arc::clone(served);
     match tokio::task::spawn_blocking(move || asked.text(text)).await {
         Ok(Ok(text)) => Ok(text),
-        Ok(Err(_)) | Err(_) => Err(plain(StatusCode::INTERNAL_SERVER_ERROR, "the report cannot be written")),
+        Ok(Err(_)) | Err(_) => Err(plain(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the report cannot be written",
+        )),
     }
 }
 
 /// Adds the date and age of the check to an answer.
 fn dated(response: Answer, good: &Good) -> Answer {
-    let response = with(response, LAST_MODIFIED, &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
+    let response = with(
+        response,
+        LAST_MODIFIED,
+        &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
+    );
     with(response, AGE, &good.age().as_secs().to_string())
 }
 
@@ -325,7 +356,10 @@ fn health(served: &Served, current: Duration) -> Answer {
     match &served.good {
         Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
         Some(good) => {
-            let text = format!("the last check that succeeded ended {} s ago", good.age().as_secs());
+            let text = format!(
+                "the last check that succeeded ended {} s ago",
+                good.age().as_secs()
+            );
             plain(StatusCode::SERVICE_UNAVAILABLE, &text)
         }
         None => not_ready(served, Format::Wide),
@@ -351,7 +385,11 @@ fn not_ready(served: &Served, format: Format) -> Answer {
 
 /// True if the client accepts HTML. Other clients, such as curl and scripts, get text.
 fn is_browser<B>(request: &Request<B>) -> bool {
-    let mut accepted = request.headers().get_all(ACCEPT).iter().filter_map(|types| types.to_str().ok());
+    let mut accepted = request
+        .headers()
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|types| types.to_str().ok());
     accepted.any(|types| types.contains("text/html"))
 }
 
@@ -372,7 +410,11 @@ fn plain(status: StatusCode, text: &str) -> Answer {
 
 fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Answer {
     let length = text.len().to_string();
-    with(headed(status, kind, Full::new(text).boxed()), CONTENT_LENGTH, &length)
+    with(
+        headed(status, kind, Full::new(text).boxed()),
+        CONTENT_LENGTH,
+        &length,
+    )
 }
 
 fn headed(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
@@ -380,7 +422,11 @@ fn headed(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallibl
     *response.status_mut() = status;
     let response = with(response, CONTENT_TYPE, kind);
     let response = with(response, CACHE_CONTROL, "no-store");
-    let response = with(response, HeaderName::from_static("x-content-type-options"), "nosniff");
+    let response = with(
+        response,
+        HeaderName::from_static("x-content-type-options"),
+        "nosniff",
+    );
     with(response, HeaderName::from_static("x-frame-options"), "DENY")
 }
 

@@ -48,7 +48,10 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
     }
     // Finds wrong options before anything is opened.
     Checker::new(&args.options)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::io("start threads"))?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::io("start threads"))?;
     runtime.block_on(serve(args, global, console))
 }
 
@@ -86,7 +89,12 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
 
     let stop = until_stopped(signal, served.clone());
     let current = interval.saturating_mul(INTERVALS_OF_A_CURRENT_REPORT);
-    let server = ServerState { served, current, hosts, streams: Streams::default() };
+    let server = ServerState {
+        served,
+        current,
+        hosts,
+        streams: Streams::default(),
+    };
     if http::serve(listener, server, stop).await {
         // A running check only reads, so it can end with the process.
         return Ok(Outcome::Clean);

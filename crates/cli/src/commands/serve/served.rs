@@ -74,7 +74,17 @@ impl Good {
     ) -> Self {
         let at = Timestamp::now();
         let ended = Instant::now();
-        Self { at, ended, took, report, advice, snapshot, counts, trends, texts: Default::default() }
+        Self {
+            at,
+            ended,
+            took,
+            report,
+            advice,
+            snapshot,
+            counts,
+            trends,
+            texts: Default::default(),
+        }
     }
 
     /// Returns the time since the end of the check.
@@ -125,22 +135,43 @@ impl Served {
             live: good.counts,
         };
         let version = good.report.cluster.taken_at.to_string();
-        Self { run: Some(run), version, good: Some(Arc::new(good)), ..Self::default() }
+        Self {
+            run: Some(run),
+            version,
+            good: Some(Arc::new(good)),
+            ..Self::default()
+        }
     }
 
     /// Creates the state after a failed check: the last good report, and a notice that this report is old.
     pub(super) fn failed(&self, failure: &Failure, took: Duration) -> Self {
         let live = self.good.as_ref().and_then(|good| good.counts);
-        let run = RunMetrics { up: false, took, exit_code: failure.kind as u8, live };
-        let read = self.good.as_ref().map(|good| good.report.cluster.taken_at.to_string());
+        let run = RunMetrics {
+            up: false,
+            took,
+            exit_code: failure.kind as u8,
+            live,
+        };
+        let read = self
+            .good
+            .as_ref()
+            .map(|good| good.report.cluster.taken_at.to_string());
         let version = format!("{} failed", read.unwrap_or_default());
         let failure = Some((failure.message.clone(), Timestamp::now()));
-        Self { run: Some(run), good: self.good.clone(), version, failure }
+        Self {
+            run: Some(run),
+            good: self.good.clone(),
+            version,
+            failure,
+        }
     }
 
     /// Returns the failure of the last check, if no check has succeeded yet.
     pub(super) fn failure(&self) -> Option<&str> {
-        self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
+        self.failure
+            .as_ref()
+            .filter(|_| self.good.is_none())
+            .map(|(message, _)| message.as_str())
     }
 
     /// Returns a document, which can take a while; `None` before the first result.

@@ -31,18 +31,32 @@ pub(crate) async fn show(
         Subject::Object(Object::Address(address)) => events(access, &snapshot, *address).await,
         _ => Vec::new(),
     };
-    let of_object = if let Subject::Object(object) = &subject { object.names() } else { None };
+    let of_object = if let Subject::Object(object) = &subject {
+        object.names()
+    } else {
+        None
+    };
     let names = of_object.unwrap_or_else(|| args.selection.names(None));
-    let Found { found: scope, not_found } = names.found(&[&snapshot])?;
+    let Found {
+        found: scope,
+        not_found,
+    } = names.found(&[&snapshot])?;
     let outcome = subject::print(&subject, &scope, &snapshot, &events, console)?;
-    Ok(Found { found: (snapshot, outcome), not_found })
+    Ok(Found {
+        found: (snapshot, outcome),
+        not_found,
+    })
 }
 
 /// Returns the address about which a person is told what a few requests find, before everything is read. `None` for a
 /// document of programs, and where a few requests are no faster.
 fn answered_at_once(access: Access<'_>, args: &ShowArgs, console: &Console) -> Option<IpAddr> {
-    let Subject::Object(object) = args.subject() else { return None };
-    let Object::Address(address) = object.by_form() else { return None };
+    let Subject::Object(object) = args.subject() else {
+        return None;
+    };
+    let Object::Address(address) = object.by_form() else {
+        return None;
+    };
     let is_for_now = console.format.is_for_people() && console.watch.is_none() && console.fleet.is_none();
     (is_for_now && !args.quick && access.datastore.reads_parts()).then_some(address)
 }
@@ -58,7 +72,10 @@ async fn answer_then_check(
     let answer = subject::answer(address, &around, &events, console)?;
     let snapshot = calipam_workflow::read_as(access, Activity::CheckingCluster).await?;
     let outcome = subject::rest(&answer, &snapshot, console)?;
-    Ok(Found { found: (snapshot, outcome), not_found: Vec::new() })
+    Ok(Found {
+        found: (snapshot, outcome),
+        not_found: Vec::new(),
+    })
 }
 
 async fn events(access: Access<'_>, snapshot: &Snapshot, address: IpAddr) -> Vec<Event> {
@@ -87,7 +104,10 @@ async fn read(access: Access<'_>, args: &ShowArgs) -> Result<(Snapshot, Subject)
     let (snapshot, object) = match object.by_form() {
         Object::Address(address) => {
             let lookup = Lookup::Address(address);
-            (calipam_workflow::read_around(access, &lookup).await?, Object::Address(address))
+            (
+                calipam_workflow::read_around(access, &lookup).await?,
+                Object::Address(address),
+            )
         }
         Object::Handle(begin) => {
             let (snapshot, id) = calipam_workflow::read_around_handle(access, &begin).await?;

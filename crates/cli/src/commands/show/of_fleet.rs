@@ -46,19 +46,27 @@ struct Pools {
 /// # Errors
 /// If an option only makes sense for one cluster, or no cluster has the named objects.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
-    let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
+    let of_one = [
+        ("--watch", args.printing.watch.is_some()),
+        ("--archive", args.archive.is_some()),
+    ];
     refuse(&of_one, "name one cluster")?;
     if args.find_range.is_some() && !lists_pools(args) {
         return Err(Failure::usage("--find-range works only with the list of pools"));
     }
-    let (mut document, all) =
-        documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
-            of_cluster(cluster, args, console)
-        })?;
+    let (mut document, all) = documents(
+        fleet,
+        &args.fleet,
+        console,
+        "cannot be read",
+        |cluster, console| of_cluster(cluster, args, console),
+    )?;
     document.clusters.retain(|of| of.outcome != Outcome::Refused);
     let services = fleet.clusters.iter().flat_map(|cluster| &cluster.services);
-    let mut pools =
-        Pools { taken: fleet.taken.iter().chain(services).copied().collect(), ..Pools::default() };
+    let mut pools = Pools {
+        taken: fleet.taken.iter().chain(services).copied().collect(),
+        ..Pools::default()
+    };
     let mut named = Vec::new();
     for of in all {
         pools.add(of.pools);
@@ -76,7 +84,9 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
         let within: Vec<IpNet> = private.iter().filter_map(|cidr| cidr::parse_cidr(cidr)).collect();
         document.free = Some(free_ranges(prefix, &within, pools.taken, PROPOSED));
         if !document.unreadable.is_empty() {
-            document.notes.push("Ranges that look free can be in use in clusters that were not read".into());
+            document
+                .notes
+                .push("Ranges that look free can be in use in clusters that were not read".into());
         }
     }
     console.print(&document)?;
@@ -86,7 +96,9 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     Ok(match document.unreadable.is_empty() {
         false => Outcome::PartlyRead,
         true if is_lacking => Outcome::Refused,
-        true => outcomes.find(|outcome| *outcome != Outcome::Clean).unwrap_or(Outcome::Clean),
+        true => outcomes
+            .find(|outcome| *outcome != Outcome::Clean)
+            .unwrap_or(Outcome::Clean),
     })
 }
 
@@ -103,18 +115,38 @@ fn of_cluster(
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
         || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));
-    read(cluster, &args.fleet, console, async |access| match show(access, args, console).await {
-        Ok(Found { found: (snapshot, outcome), not_found }) => {
-            let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
-            if args.find_range.is_some() {
-                pools.taken = taken(&snapshot);
+    read(cluster, &args.fleet, console, async |access| {
+        match show(access, args, console).await {
+            Ok(Found {
+                found: (snapshot, outcome),
+                not_found,
+            }) => {
+                let mut pools = if lists_pools(args) {
+                    Pools::of(&snapshot)
+                } else {
+                    Pools::default()
+                };
+                if args.find_range.is_some() {
+                    pools.taken = taken(&snapshot);
+                }
+                Ok((
+                    outcome,
+                    OfCluster {
+                        is_shown: outcome != Outcome::Refused,
+                        not_found,
+                        pools,
+                    },
+                ))
             }
-            Ok((outcome, OfCluster { is_shown: outcome != Outcome::Refused, not_found, pools }))
+            Err(failure) if failure.kind == Kind::Refused && names_something => Ok((
+                Outcome::Refused,
+                OfCluster {
+                    not_found: vec![failure],
+                    ..OfCluster::default()
+                },
+            )),
+            Err(failure) => Err(failure),
         }
-        Err(failure) if failure.kind == Kind::Refused && names_something => {
-            Ok((Outcome::Refused, OfCluster { not_found: vec![failure], ..OfCluster::default() }))
-        }
-        Err(failure) => Err(failure),
     })
 }
 
@@ -124,7 +156,9 @@ fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
     // Clusters with a document have an error for each name that they lack.
     clusters.sort_by_key(|(is_shown, _)| !is_shown);
     let mut all = clusters.into_iter();
-    let Some((_, mut missing)) = all.next() else { return Vec::new() };
+    let Some((_, mut missing)) = all.next() else {
+        return Vec::new();
+    };
     for (_, not_found) in all.take_while(|(is_shown, _)| *is_shown) {
         missing.retain(|failure| not_found.iter().any(|other| other.message == failure.message));
     }
@@ -154,7 +188,10 @@ impl Pools {
 
     fn add(&mut self, more: Self) {
         self.number += more.number;
-        self.v4.iter_mut().zip(more.v4).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.v4
+            .iter_mut()
+            .zip(more.v4)
+            .for_each(|(sum, more)| *sum = sum.saturating_add(more));
         self.taken.extend(more.taken);
     }
 

@@ -59,8 +59,14 @@ const CELLS: u32 = 2048;
 /// Creates the maps of all pools, with the findings of a single read.
 fn map(snapshot: &Snapshot) -> MapList {
     let report = check(snapshot, &Options::default());
-    let limits = MapLimits { cells: CELLS, blocks: 0, owners: 0 };
-    MapList { pools: views::map(snapshot, &report, limits) }
+    let limits = MapLimits {
+        cells: CELLS,
+        blocks: 0,
+        owners: 0,
+    };
+    MapList {
+        pools: views::map(snapshot, &report, limits),
+    }
 }
 
 fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
@@ -79,7 +85,10 @@ fn outcome_of(view: &AddressView, console: &Console) -> Outcome {
         return Outcome::Clean;
     }
     let pools = hints::command(&["show"]);
-    console.hint(&format!("{} is in no pool or block; {pools} lists the pools", view.address));
+    console.hint(&format!(
+        "{} is in no pool or block; {pools} lists the pools",
+        view.address
+    ));
     Outcome::Refused
 }
 
@@ -90,7 +99,10 @@ pub(super) fn answer<'a>(
     events: &'a [Event],
     console: &Console,
 ) -> Result<render::Answer<'a>> {
-    let answer = render::Answer { view: views::address(around, address), events };
+    let answer = render::Answer {
+        view: views::address(around, address),
+        events,
+    };
     write(&answer, around, console)?;
     Ok(answer)
 }
@@ -106,7 +118,9 @@ pub(super) fn rest(answer: &render::Answer<'_>, snapshot: &Snapshot, console: &C
 fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
     if !partly_read.is_empty() {
         let all = hints::again(&[], &["quick"]);
-        console.hint(&format!("{all} reads everything, and shows every owner and finding"));
+        console.hint(&format!(
+            "{all} reads everything, and shows every owner and finding"
+        ));
     }
 }
 
@@ -122,23 +136,30 @@ fn addresses(
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
         let pod = format!("{namespace}/{name}");
         if !within(&Scope::default()).addresses.is_empty() {
-            let all = format!("{} shows all its addresses", hints::command(&["show", "--pod", &pod]));
+            let all = format!(
+                "{} shows all its addresses",
+                hints::command(&["show", "--pod", &pod])
+            );
             let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
             return Err(Failure::refused(message).hint(all));
         }
         let context = Context::new(snapshot, &Options::default());
         if let Some(explanation) = views::explain(&context, snapshot, Asking::Pod(namespace, name)) {
-            return Err(Failure::refused(explanation.sentence())
-                .hint(format!("{} explains it", hints::command(&["explain", "--pod", &pod]))));
+            return Err(Failure::refused(explanation.sentence()).hint(format!(
+                "{} explains it",
+                hints::command(&["explain", "--pod", &pod])
+            )));
         }
         return Err(Failure::refused(format!(
             "no address is recorded for the pod {pod}, and it is not known to use one"
         ))
-        .hint_if(if snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
-            near_pod(snapshot, namespace, name)
-        } else {
-            Some(read_pods())
-        }));
+        .hint_if(
+            if snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
+                near_pod(snapshot, namespace, name)
+            } else {
+                Some(read_pods())
+            },
+        ));
     }
     write(&list, snapshot, console)?;
     Ok(Outcome::Clean)
@@ -161,20 +182,26 @@ pub(in crate::commands) fn near_pod(snapshot: &Snapshot, namespace: &str, name: 
 
 /// Returns the hint to name the kubeconfig that is needed to read pods, with the command for it.
 fn name_kubeconfig() -> String {
-    format!("name the cluster's kubeconfig: {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
+    format!(
+        "name the cluster's kubeconfig: {}",
+        hints::connected(&["--kubeconfig", "FILE"], &[])
+    )
 }
 
 /// Compares pods and records; exit code 1 if they differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(
-            Failure::refused("there is nothing to compare with: pods were not read").hint(name_kubeconfig())
+            Failure::refused("there is nothing to compare with: pods were not read").hint(name_kubeconfig()),
         );
     };
     write(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
     if !agree && console.format == Format::Table {
-        console.hint(&format!("{} names the addresses", hints::again(&["-o", "wide"], &["output"])));
+        console.hint(&format!(
+            "{} names the addresses",
+            hints::again(&["-o", "wide"], &["output"])
+        ));
     }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }

@@ -62,7 +62,10 @@ impl Document for FleetList {
 
     fn text(&self, text: &mut Text) {
         let wide = text.page.wide;
-        let shown = self.clusters.iter().filter(|of| wide || self.omits != Some(of.outcome));
+        let shown = self
+            .clusters
+            .iter()
+            .filter(|of| wide || self.omits != Some(of.outcome));
         let texts = shown.filter_map(|of| match &of.printed {
             Printed::Text(own) => Some((of.cluster.as_str(), own.clone())),
             _ => None,
@@ -85,8 +88,12 @@ impl Document for FleetList {
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         for of in &self.clusters {
-            let Printed::Names(names) = &of.printed else { return Err(unsupported(self.kind(), format)) };
-            names.lines().try_for_each(|name| writeln!(out, "{}/{name}", escape(&of.cluster)))?;
+            let Printed::Names(names) = &of.printed else {
+                return Err(unsupported(self.kind(), format));
+            };
+            names
+                .lines()
+                .try_for_each(|name| writeln!(out, "{}/{name}", escape(&of.cluster)))?;
         }
         Ok(())
     }

@@ -48,8 +48,15 @@ impl FleetReport {
     ) -> Self {
         clusters.sort_by_cached_key(|cluster| {
             let worst = cluster.report.worst();
-            let number = worst.and_then(|worst| cluster.report.counts.findings.get(&worst)).copied();
-            (worst.is_none(), worst, std::cmp::Reverse(number), cluster.name.clone())
+            let number = worst
+                .and_then(|worst| cluster.report.counts.findings.get(&worst))
+                .copied();
+            (
+                worst.is_none(),
+                worst,
+                std::cmp::Reverse(number),
+                cluster.name.clone(),
+            )
         });
         let mut of_cluster = |cluster: &Cluster| {
             let mut advice = advice.remove(&cluster.name).unwrap_or_default();
@@ -57,7 +64,14 @@ impl FleetReport {
             advice
         };
         let advice = clusters.iter().map(&mut of_cluster).collect();
-        Self { taken_at, clusters, advice, notes, took, exit_code }
+        Self {
+            taken_at,
+            clusters,
+            advice,
+            notes,
+            took,
+            exit_code,
+        }
     }
 
     /// Returns a copy without the findings that are neither new nor worse than in the earlier report.
@@ -86,8 +100,9 @@ impl FleetReport {
     /// Returns all findings with their clusters, by severity, code and cluster.
     fn findings(&self) -> Vec<Found<'_>> {
         let each = self.clusters.iter().enumerate();
-        let mut findings: Vec<Found<'_>> =
-            each.flat_map(|(place, of)| Found::all_of(&of.report, place, &of.name)).collect();
+        let mut findings: Vec<Found<'_>> = each
+            .flat_map(|(place, of)| Found::all_of(&of.report, place, &of.name))
+            .collect();
         // The sort is stable, and the findings of each cluster are already sorted.
         findings.sort_by_key(|of| (of.finding.severity, of.finding.code));
         findings
@@ -105,7 +120,9 @@ impl FleetReport {
     /// Returns the age of a cluster's data; `None` if there is no data.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
         let taken_at = cluster.report.cluster.taken_at;
-        cluster.is_read.then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))
+        cluster
+            .is_read
+            .then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))
     }
 }
 
@@ -126,12 +143,19 @@ impl Document for FleetReport {
         match format {
             Format::Name => write_names(&self.findings(), out),
             Format::Prometheus => {
-                let run = RunMetrics { up: true, took: self.took, exit_code: self.exit_code, live: None };
+                let run = RunMetrics {
+                    up: true,
+                    took: self.took,
+                    exit_code: self.exit_code,
+                    live: None,
+                };
                 prometheus::write_fleet(&run, &self.clusters, out)
             }
             Format::Junit => {
                 let codes = Code::ALL.iter().copied();
-                let each = self.with_advice().map(|(of, advice)| (of.name.as_str(), &of.report, advice));
+                let each = self
+                    .with_advice()
+                    .map(|(of, advice)| (of.name.as_str(), &of.report, advice));
                 junit::write(each, codes, self.took, out)
             }
             Format::Html => page::write(self, out),

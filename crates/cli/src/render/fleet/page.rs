@@ -23,9 +23,17 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
     let findings = report.findings();
     let clusters = &report.clusters;
     let counts = report.counts();
-    let title = format!("{} in {}", verdict(report.reports()), count(clusters.len(), "cluster", "clusters"));
-    let pools = clusters.iter().flat_map(|of| of.pools.pools.iter().map(|pool| (of.name.as_str(), pool)));
-    let is_whole = report.reports().all(|of| unread(&of.coverage, of.cluster.datastore).is_none());
+    let title = format!(
+        "{} in {}",
+        verdict(report.reports()),
+        count(clusters.len(), "cluster", "clusters")
+    );
+    let pools = clusters
+        .iter()
+        .flat_map(|of| of.pools.pools.iter().map(|pool| (of.name.as_str(), pool)));
+    let is_whole = report
+        .reports()
+        .all(|of| unread(&of.coverage, of.cluster.datastore).is_none());
     let body = html! {
         header {
             h1 { "IPAM check: " (sentence(&title, &counts, is_whole)) }
@@ -44,7 +52,13 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
             (meanings(&findings))
         }
     };
-    Frame { title: &title, scripts: &[COMMON_SCRIPT], server: NO_SERVER, read_at: None }.write(&body, out)
+    Frame {
+        title: &title,
+        scripts: &[COMMON_SCRIPT],
+        server: NO_SERVER,
+        read_at: None,
+    }
+    .write(&body, out)
 }
 
 fn table_of_clusters(report: &FleetReport) -> Markup {

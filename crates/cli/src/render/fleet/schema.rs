@@ -62,11 +62,17 @@ impl<'a> FleetReportJson<'a> {
             counts: Counts {
                 clusters: clusters.len(),
                 unreadable: clusters.iter().filter(|cluster| !cluster.is_read).count(),
-                allocations: clusters.iter().map(|cluster| cluster.report.counts.allocations).sum(),
+                allocations: clusters
+                    .iter()
+                    .map(|cluster| cluster.report.counts.allocations)
+                    .sum(),
                 findings: report.counts(),
             },
             changes: report.changes(),
-            clusters: report.with_advice().map(|(cluster, advice)| one(report, cluster, advice)).collect(),
+            clusters: report
+                .with_advice()
+                .map(|(cluster, advice)| one(report, cluster, advice))
+                .collect(),
             findings: report.findings(),
         }
     }

@@ -25,11 +25,20 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
     let clean = report.clusters.len() - clusters.len();
     text.aside(clusters_table(report, clusters));
-    advice::text_of_fleet(report.with_advice().map(|(of, advice)| (of.name.as_str(), advice)), text);
+    advice::text_of_fleet(
+        report
+            .with_advice()
+            .map(|(of, advice)| (of.name.as_str(), advice)),
+        text,
+    );
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
     let is_whole = |report: &Report| report.changes.as_ref().is_none_or(|changes| changes.removed == 0);
-    let findings = if report.reports().all(is_whole) { "findings" } else { "new findings" };
+    let findings = if report.reports().all(is_whole) {
+        "findings"
+    } else {
+        "new findings"
+    };
     let clean = (clean > 0).then(|| format!("; {} without {findings}", count(clean, "cluster", "clusters")));
     text.line(summary(report.reports()) + &clean.unwrap_or_default());
     text.lines(changes(report));
@@ -38,8 +47,10 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
 /// Formats `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 pools · 240 nodes`.
 pub(super) fn header(report: &FleetReport) -> String {
     let clusters = &report.clusters;
-    let groups: std::collections::BTreeSet<&String> =
-        clusters.iter().filter_map(|cluster| cluster.group.as_ref()).collect();
+    let groups: std::collections::BTreeSet<&String> = clusters
+        .iter()
+        .filter_map(|cluster| cluster.group.as_ref())
+        .collect();
     let sum = |number: fn(&Cluster) -> usize| clusters.iter().map(number).sum::<usize>();
     let unread = sum(|cluster| usize::from(!cluster.is_read));
     let mut first = count(clusters.len(), "cluster", "clusters");
@@ -50,7 +61,11 @@ pub(super) fn header(report: &FleetReport) -> String {
     if unread > 0 {
         parts.push(format!("{} not read", thousands(unread)));
     }
-    parts.push(count(sum(|cluster| cluster.report.counts.allocations), "allocation", "allocations"));
+    parts.push(count(
+        sum(|cluster| cluster.report.counts.allocations),
+        "allocation",
+        "allocations",
+    ));
     parts.push(count(sum(|cluster| cluster.report.counts.pools), "pool", "pools"));
     parts.push(count(sum(|cluster| cluster.report.counts.nodes), "node", "nodes"));
     parts.join(" · ")
@@ -58,8 +73,14 @@ pub(super) fn header(report: &FleetReport) -> String {
 
 fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &'a Cluster>) -> Grid {
     let findings = |severity: Severity| {
-        let number =
-            move |of: &Cluster| of.report.counts.findings.get(&severity).copied().unwrap_or_default();
+        let number = move |of: &Cluster| {
+            of.report
+                .counts
+                .findings
+                .get(&severity)
+                .copied()
+                .unwrap_or_default()
+        };
         move |cluster: &Cluster| thousands(number(cluster))
     };
     let known =
@@ -67,7 +88,9 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
     let columns = vec![
         left("CLUSTER", |cluster: &Cluster| &cluster.name)
             .colored(|cluster: &Cluster| cluster.report.worst().and_then(color)),
-        left("GROUP", |cluster: &Cluster| cluster.group.as_deref().unwrap_or("-")),
+        left("GROUP", |cluster: &Cluster| {
+            cluster.group.as_deref().unwrap_or("-")
+        }),
         right("CRITICAL", findings(Severity::Critical)),
         right("ERROR", findings(Severity::Error)),
         right("WARNING", findings(Severity::Warning)),
@@ -121,5 +144,7 @@ pub(super) fn age(age: SignedDuration) -> String {
 
 /// Returns each severity with the number of findings, for a cluster's row.
 pub(super) fn severities(counts: &BTreeMap<Severity, usize>) -> impl Iterator<Item = (Severity, usize)> {
-    Severity::ALL.into_iter().map(|severity| (severity, counts.get(&severity).copied().unwrap_or_default()))
+    Severity::ALL
+        .into_iter()
+        .map(|severity| (severity, counts.get(&severity).copied().unwrap_or_default()))
 }

@@ -83,14 +83,22 @@ pub(crate) fn answer(title: &str, content: &Markup) -> String {
         (ask())
         main { (content) }
     };
-    Frame { title: &title, scripts: &[], server: "form-action 'self'", read_at: None }
-        .page(&body)
-        .into_string()
+    Frame {
+        title: &title,
+        scripts: &[],
+        server: "form-action 'self'",
+        read_at: None,
+    }
+    .page(&body)
+    .into_string()
 }
 
 /// Converts the text of a document to HTML, for [`answer`]: paragraphs and tables.
 pub(crate) fn text_of(document: &impl Document) -> Markup {
-    let mut text = Text::new(Page { wide: true, ..Page::default() });
+    let mut text = Text::new(Page {
+        wide: true,
+        ..Page::default()
+    });
     document.text(&mut text);
     html! {
         @for part in text.parts {
@@ -134,7 +142,10 @@ pub(super) fn alert(text: &str) -> Markup {
 /// Adds an alert about a failed check above the content of a page. The page's script finds it by its ID.
 pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
     let main = b"<main>";
-    let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());
+    let place = page
+        .windows(main.len())
+        .position(|part| part == main)
+        .map_or(0, |start| start + main.len());
     let alert = html! { div #failed { (alert(text)) } }.into_string();
     [&page[..place], alert.as_bytes(), &page[place..]].concat()
 }
@@ -143,7 +154,9 @@ pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
 /// from the cluster cannot contain such tags, since `<` is escaped in them.
 pub(super) fn compact(table: Markup) -> Markup {
     PreEscaped(
-        ["</td>", "</th>", "</tr>"].iter().fold(table.into_string(), |page, end| page.replace(end, "")),
+        ["</td>", "</th>", "</tr>"]
+            .iter()
+            .fold(table.into_string(), |page, end| page.replace(end, "")),
     )
 }
 

@@ -22,9 +22,16 @@ pub(in crate::render) fn head(texts: &[&str], numbers: &[&str], last: &[&str]) -
 /// Creates the table of a list. Titles are in lower case after the first letter.
 pub(in crate::render) fn grid(mut list: Grid) -> Markup {
     list.drop_empty();
-    let heads: Vec<_> = list.heads().map(|(title, is_number)| (capital(title), is_number)).collect();
+    let heads: Vec<_> = list
+        .heads()
+        .map(|(title, is_number)| (capital(title), is_number))
+        .collect();
     let class = |is_number: bool, cell: &str| {
-        if is_number { "number" } else { long(cell).map_or("name", |_| "name long") }
+        if is_number {
+            "number"
+        } else {
+            long(cell).map_or("name", |_| "name long")
+        }
     };
     let table = html! {
         table.cards {
@@ -41,7 +48,11 @@ fn capital(title: &str) -> String {
     if title.contains("CIDR") || title.chars().any(char::is_lowercase) {
         return title.to_owned();
     }
-    title.chars().take(1).chain(title.chars().skip(1).flat_map(char::to_lowercase)).collect()
+    title
+        .chars()
+        .take(1)
+        .chain(title.chars().skip(1).flat_map(char::to_lowercase))
+        .collect()
 }
 
 /// Creates a table of names and their values. `titles` are the titles of the values, if each name has several.
@@ -83,8 +94,9 @@ type Group<'v> = (String, Vec<(&'v str, String)>);
 fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
     let is_object = |value: &&Value| value.is_object() || value[0].is_object();
     let fields = || value.as_object().into_iter().flatten();
-    let plain =
-        fields().filter(|(_, value)| !is_object(value)).map(|(name, value)| (name.as_str(), words(value)));
+    let plain = fields()
+        .filter(|(_, value)| !is_object(value))
+        .map(|(name, value)| (name.as_str(), words(value)));
     let plain: Vec<_> = plain.collect();
     if !plain.is_empty() {
         groups.push((title.to_owned(), plain));
@@ -123,9 +135,15 @@ mod tests {
     fn evidence_is_a_group_for_each_object() {
         let value = json!({"b": [{"c": "<"}, {"c": [1, 2]}], "a": null, "d": {"e": [{"f": true}]}, "g": []});
         let table = evidence(&value).into_string();
-        let texts: Vec<&str> =
-            table.split(['<', '>']).skip(2).step_by(2).filter(|text| !text.is_empty()).collect();
-        let expected = ["a", "none", "g", "none", "b 1", "c", "&lt;", "b 2", "c", "1, 2", "d e", "f", "yes"];
+        let texts: Vec<&str> = table
+            .split(['<', '>'])
+            .skip(2)
+            .step_by(2)
+            .filter(|text| !text.is_empty())
+            .collect();
+        let expected = [
+            "a", "none", "g", "none", "b 1", "c", "&lt;", "b 2", "c", "1, 2", "d e", "f", "yes",
+        ];
         assert_eq!(texts, expected, "{table}");
     }
 }

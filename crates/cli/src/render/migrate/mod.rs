@@ -39,7 +39,11 @@ impl<'a> MigrationDocument<'a> {
         run: Option<&'a Executed>,
         was_shown: bool,
     ) -> Self {
-        Self { survey: SurveyDocument::new(surveyed), plan: PlanDocument::new(plan, run), was_shown }
+        Self {
+            survey: SurveyDocument::new(surveyed),
+            plan: PlanDocument::new(plan, run),
+            was_shown,
+        }
     }
 }
 
@@ -89,7 +93,11 @@ impl Document for MigrationDocument<'_> {
     const KIND: &'static str = KIND;
 
     fn text(&self, text: &mut Text) {
-        let Self { survey, plan, was_shown } = self;
+        let Self {
+            survey,
+            plan,
+            was_shown,
+        } = self;
         if plan.execution.is_some() {
             return plan.text(text);
         }
@@ -108,12 +116,23 @@ impl Document for MigrationDocument<'_> {
 /// Formats `Migration from pool a (10.7.0.0/16, blocks of /26) to b (10.8.0.0/16, blocks of /28)`.
 fn heading(survey: &Survey) -> String {
     let pool = |pool: &Pool| format!("{} ({}, blocks of /{})", pool.name, pool.cidr, pool.block_size);
-    let to = survey.migration.new.as_ref().map(|new| format!(" to {}", pool(new))).unwrap_or_default();
+    let to = survey
+        .migration
+        .new
+        .as_ref()
+        .map(|new| format!(" to {}", pool(new)))
+        .unwrap_or_default();
     format!("Migration from pool {}{to}", pool(&survey.migration.old))
 }
 
 /// Explains the two halves of a migration with a temporary pool, and names the current one.
-fn there_and_back(Detour { leg, temporary, successor }: Detour<'_>) -> String {
+fn there_and_back(
+    Detour {
+        leg,
+        temporary,
+        successor,
+    }: Detour<'_>,
+) -> String {
     let temporary = &temporary.name;
     let name = &successor.name;
     let size = successor.block_size;
@@ -133,18 +152,29 @@ fn phases(survey: &Survey) -> Grid {
         std::cmp::Ordering::Equal => "next",
         std::cmp::Ordering::Greater => "-",
     };
-    let columns =
-        vec![left("PHASE", |phase| phase), left("STATE", state), left("LEFT", |of| still(&survey.left, of))];
+    let columns = vec![
+        left("PHASE", |phase| phase),
+        left("STATE", state),
+        left("LEFT", |of| still(&survey.left, of)),
+    ];
     Grid::new(false, Phase::ALL, columns)
 }
 
 /// Formats the work that is left in a phase.
 fn still(left: &Leftovers, phase: Phase) -> String {
-    let Leftovers { blocks, affinities, in_use, named, leaked, others } = *left;
+    let Leftovers {
+        blocks,
+        affinities,
+        in_use,
+        named,
+        leaked,
+        others,
+    } = *left;
     let parts: &[(usize, &str, &str)] = match phase {
-        Phase::Move => {
-            &[(in_use, "address in use", "addresses in use"), (named, "address named", "addresses named")]
-        }
+        Phase::Move => &[
+            (in_use, "address in use", "addresses in use"),
+            (named, "address named", "addresses named"),
+        ],
         Phase::CleanUp => &[
             (blocks, "block", "blocks"),
             (affinities, "affinity", "affinities"),
@@ -188,13 +218,23 @@ fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
         right("NEEDS", |node: &NodeCapacity| thousands(node.needed)),
         right("FOUND", |node: &NodeCapacity| thousands(node.found)),
         right("NEW BLOCKS", |node: &NodeCapacity| thousands(node.new_blocks)),
-        left("REASON", |node: &NodeCapacity| node.reason.as_deref().unwrap_or_default()),
+        left("REASON", |node: &NodeCapacity| {
+            node.reason.as_deref().unwrap_or_default()
+        }),
     ];
     Grid::new(wide, &nodes, columns)
 }
 
 /// Formats the time that the eviction takes, and the basis of the estimate.
-fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> String {
+fn how_long(
+    Estimate {
+        pods,
+        not_moved,
+        batch,
+        each,
+        total,
+    }: &Estimate,
+) -> String {
     let all = count(*pods, "pod", "pods");
     let total = total.round(Unit::Second).unwrap_or(*total);
     if *not_moved > 0 {
@@ -220,7 +260,10 @@ struct Row {
 
 impl Row {
     fn of(group: &Group, moving: &Moving) -> Self {
-        let budgets = group.budgets.iter().map(|(name, allowed)| format!("{name} ({allowed} now)"));
+        let budgets = group
+            .budgets
+            .iter()
+            .map(|(name, allowed)| format!("{name} ({allowed} now)"));
         Self {
             namespace: group.namespace.clone(),
             workload: format!("{}/{}", group.kind.as_deref().unwrap_or("Pod"), group.name),
@@ -235,11 +278,19 @@ impl Row {
         let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
         let is_one = namespaces.len() == 1;
         let name = |group: &&Group| {
-            if is_one { group.name.clone() } else { format!("{}/{}", group.namespace, group.name) }
+            if is_one {
+                group.name.clone()
+            } else {
+                format!("{}/{}", group.namespace, group.name)
+            }
         };
         let names = joined(bare.iter().take(BARE).map(name), ", ");
         Self {
-            namespace: if is_one { joined(namespaces, "") } else { "-".to_owned() },
+            namespace: if is_one {
+                joined(namespaces, "")
+            } else {
+                "-".to_owned()
+            },
             workload: format!("pods without a controller: {names}, …"),
             pods: bare.iter().map(|group| group.pods).sum(),
             budgets: String::new(),
@@ -252,8 +303,10 @@ impl Row {
 const BARE: usize = 3;
 
 fn workloads(moving: &Moving, wide: bool) -> Grid {
-    let (bare, others): (Vec<&Group>, Vec<&Group>) =
-        moving.workloads.iter().partition(|group| group.kind.is_none() && !wide);
+    let (bare, others): (Vec<&Group>, Vec<&Group>) = moving
+        .workloads
+        .iter()
+        .partition(|group| group.kind.is_none() && !wide);
     let mut rows: Vec<Row> = others.into_iter().map(|group| Row::of(group, moving)).collect();
     if bare.len() > BARE {
         rows.push(Row::of_bare(&bare))
@@ -275,9 +328,10 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
     let namespace = shell_word(&group.namespace);
     let name = shell_word(&group.name);
     match group.kind.as_deref()? {
-        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => {
-            Some(format!("kubectl -n {namespace} rollout restart {}/{name}", kind.to_ascii_lowercase()))
-        }
+        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => Some(format!(
+            "kubectl -n {namespace} rollout restart {}/{name}",
+            kind.to_ascii_lowercase()
+        )),
         "VirtualMachineInstance" if moving.live_migration_moves => {
             Some(format!("virtctl -n {namespace} migrate {name}"))
         }
@@ -306,7 +360,14 @@ fn users(users: &[User], wide: bool) -> Grid {
         left("USED BY", |user: &User| user.kind).only_of_kinds(),
         left("NODE", |user: &User| &user.node).of_kind(),
     ];
-    Grid::short(wide, FEW, users, columns, |user| (&user.node, user.kind), |user| &user.name)
+    Grid::short(
+        wide,
+        FEW,
+        users,
+        columns,
+        |user| (&user.node, user.kind),
+        |user| &user.name,
+    )
 }
 
 fn pins(pins: &[Pin]) -> Grid {

@@ -19,7 +19,12 @@ struct ShownPool<'a> {
 
 impl<'a> From<&'a Pool> for ShownPool<'a> {
     fn from(pool: &'a Pool) -> Self {
-        Self { name: &pool.name, cidr: pool.cidr, block_size: pool.block_size, disabled: pool.disabled }
+        Self {
+            name: &pool.name,
+            cidr: pool.cidr,
+            block_size: pool.block_size,
+            disabled: pool.disabled,
+        }
     }
 }
 
@@ -60,9 +65,13 @@ pub(crate) struct SurveyDocument<'a> {
 impl<'a> SurveyDocument<'a> {
     pub(crate) fn new(surveyed: &'a Surveyed) -> Self {
         let Surveyed { survey, moving } = surveyed;
-        let shown = |group, moving| ShownGroup { group, command: command(group, moving) };
-        let groups =
-            moving.iter().flat_map(|moving| moving.workloads.iter().map(move |group| shown(group, moving)));
+        let shown = |group, moving| ShownGroup {
+            group,
+            command: command(group, moving),
+        };
+        let groups = moving
+            .iter()
+            .flat_map(|moving| moving.workloads.iter().map(move |group| shown(group, moving)));
         Self {
             surveyed,
             from: (&survey.migration.old).into(),

@@ -11,7 +11,9 @@ use crate::render::text::{escape, join, joined, thousands};
 /// Returns the lines below a report: the numbers of new, worse, gone and unchanged findings, and the findings that
 /// could not be compared.
 pub(crate) fn lines(report: &Report) -> Vec<String> {
-    let Some(changes) = &report.changes else { return Vec::new() };
+    let Some(changes) = &report.changes else {
+        return Vec::new();
+    };
     let counts = changes.counts(&report.findings);
     let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
     let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];
@@ -30,10 +32,15 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
             Some(unread) => format!("{unread} were not read this time"),
             None => "their objects were changing, or this version has no such rule".to_owned(),
         };
-        lines.push(format!("Not checked: {} ({because})", by_code(&changes.not_checked)));
+        lines.push(format!(
+            "Not checked: {} ({because})",
+            by_code(&changes.not_checked)
+        ));
     }
     if let Some(unread) = sources(&changes.not_read_then) {
-        lines.push(format!("{unread} were not read for the earlier report: new findings could be older"));
+        lines.push(format!(
+            "{unread} were not read for the earlier report: new findings could be older"
+        ));
     }
     lines
 }
@@ -42,8 +49,15 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
 /// calipam.
 fn by_code(findings: &[EarlierFinding]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-    findings.iter().for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);
-    joined(numbers.iter().map(|(code, number)| format!("{} {}", thousands(number), escape(code))), ", ")
+    findings
+        .iter()
+        .for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);
+    joined(
+        numbers
+            .iter()
+            .map(|(code, number)| format!("{} {}", thousands(number), escape(code))),
+        ", ",
+    )
 }
 
 fn sources(sources: &[Source]) -> Option<String> {

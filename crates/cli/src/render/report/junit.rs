@@ -27,8 +27,9 @@ pub(in crate::render) fn write<'a>(
     took: Duration,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let all: Vec<Suite<'_>> =
-        clusters.map(|(name, report, advice)| Suite::new(name, report, advice, codes.clone())).collect();
+    let all: Vec<Suite<'_>> = clusters
+        .map(|(name, report, advice)| Suite::new(name, report, advice, codes.clone()))
+        .collect();
     let time = format!("{:.3}", took.as_secs_f64());
     let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
     let failed: usize = all.iter().map(|suite| suite.failed).sum();
@@ -38,7 +39,11 @@ pub(in crate::render) fn write<'a>(
             @for suite in &all { (one(suite, &time)) }
         }
     };
-    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", suites.into_string())
+    writeln!(
+        out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}",
+        suites.into_string()
+    )
 }
 
 /// The test cases of a cluster.
@@ -57,12 +62,24 @@ impl<'a> Suite<'a> {
             by_code.entry(of.finding.code).or_default().push(of);
         }
         let failed = by_code.values().filter(|findings| fails(findings)).count();
-        Self { name, report, advice, by_code, failed }
+        Self {
+            name,
+            report,
+            advice,
+            by_code,
+            failed,
+        }
     }
 }
 
 fn one(suite: &Suite<'_>, time: &str) -> Markup {
-    let Suite { name, report, advice, by_code, failed } = suite;
+    let Suite {
+        name,
+        report,
+        advice,
+        by_code,
+        failed,
+    } = suite;
     let is_skipped =
         |(code, found): &(&Code, &Vec<Found<'_>>)| found.is_empty() && unread_of(**code, report).is_some();
     let skipped = by_code.iter().filter(is_skipped).count();
@@ -85,7 +102,9 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
 /// do.
 fn fails(findings: &[Found<'_>]) -> bool {
     let counts = |of: &Found<'_>| of.change.is_none_or(Change::is_new_or_worse);
-    findings.iter().any(|of| of.finding.severity < Severity::Info && counts(of))
+    findings
+        .iter()
+        .any(|of| of.finding.severity < Severity::Info && counts(of))
 }
 
 /// Returns a source that the rule requires, but that was not read completely, if there is one.
@@ -116,7 +135,11 @@ fn properties(report: &Report) -> Markup {
 }
 
 fn case(code: Code, findings: &[Found<'_>], report: &Report) -> Markup {
-    let message = format!("{}: {}", count(findings.len(), "finding", "findings"), code.summary());
+    let message = format!(
+        "{}: {}",
+        count(findings.len(), "finding", "findings"),
+        code.summary()
+    );
     html! {
         testcase classname="calipam.check" name=(code.name()) time="0" {
             @match (findings.first(), unread_of(code, report)) {

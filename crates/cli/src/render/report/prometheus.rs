@@ -28,7 +28,12 @@ struct Metrics<'a> {
 /// Writes the metrics of a check: the run, the findings, and the usage of pools and nodes.
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
-    metrics.run(&RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code, live: None });
+    metrics.run(&RunMetrics {
+        up: true,
+        took: checked.took,
+        exit_code: checked.exit_code,
+        live: None,
+    });
     metrics.report(checked);
     metrics.write(out)
 }
@@ -62,7 +67,11 @@ pub(in crate::render) fn write_fleet(
         if !cluster.is_read {
             continue;
         }
-        metrics.set("cluster_taken_at_timestamp_seconds", &[], seconds(cluster.report.cluster.taken_at));
+        metrics.set(
+            "cluster_taken_at_timestamp_seconds",
+            &[],
+            seconds(cluster.report.cluster.taken_at),
+        );
         metrics.cluster(&cluster.report, &cluster.pools);
     }
     metrics.write(out)
@@ -121,10 +130,15 @@ impl Metrics<'_> {
     fn labels(&self, labels: &[(&str, &str)]) -> String {
         let cluster = self.cluster.map(|name| ("cluster", name));
         let labels = labels.iter().copied().chain(cluster);
-        let mut labels: Vec<String> =
-            labels.map(|(label, value)| format!("{label}=\"{}\"", escape(value))).collect();
+        let mut labels: Vec<String> = labels
+            .map(|(label, value)| format!("{label}=\"{}\"", escape(value)))
+            .collect();
         labels.sort();
-        if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
+        if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        }
     }
 
     /// Adds the time, duration and result of a run, the counters of a followed cluster, and the version.
@@ -208,16 +222,24 @@ impl Metrics<'_> {
 
         let nodes = nodes_without_addresses(&report.findings);
         self.set("nodes_without_addresses", &[], nodes.len() as f64);
-        let pods = report.findings.iter().filter(|finding| finding.code == Code::PodWithoutAddress);
+        let pods = report
+            .findings
+            .iter()
+            .filter(|finding| finding.code == Code::PodWithoutAddress);
         self.set("pods_without_address", &[], pods.count() as f64);
     }
 
     /// Adds the changes since the earlier report.
     fn changes(&mut self, changes: &Changes, report: &Report) {
         self.set("compared_report_timestamp_seconds", &[], seconds(changes.since));
-        let counts =
-            changes.counts(&report.findings).into_iter().map(|(change, number)| (change.to_string(), number));
-        let others = [("gone", changes.gone.len()), ("not_checked", changes.not_checked.len())];
+        let counts = changes
+            .counts(&report.findings)
+            .into_iter()
+            .map(|(change, number)| (change.to_string(), number));
+        let others = [
+            ("gone", changes.gone.len()),
+            ("not_checked", changes.not_checked.len()),
+        ];
         let others = others.map(|(change, number)| (change.to_owned(), number));
         for (change, number) in counts.chain(others) {
             self.set("findings_changed", &[("change", change.as_str())], number as f64);
@@ -256,17 +278,25 @@ impl Metrics<'_> {
     /// Adds the counters of pools, and the time until an enabled pool is exhausted.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
         // These metrics are in the output even if they have no values.
-        for name in ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"] {
+        for name in [
+            "ippool_assigned_total",
+            "ippool_released_total",
+            "ippool_exhaustion_seconds",
+        ] {
             self.all.entry(name).or_default();
         }
         for view in &list.pools {
-            let Some(trend) = trends.of(view.cidr) else { continue };
+            let Some(trend) = trends.of(view.cidr) else {
+                continue;
+            };
             let cidr = view.cidr.to_string();
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
             self.set("ippool_assigned_total", &pool, trend.assigned as f64);
             self.set("ippool_released_total", &pool, trend.released as f64);
             let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
-            let Some(forecast) = trend.forecast(free.0).filter(|_| view.enabled) else { continue };
+            let Some(forecast) = trend.forecast(free.0).filter(|_| view.enabled) else {
+                continue;
+            };
             for (bound, seconds) in [
                 ("earliest", forecast.earliest),
                 ("expected", forecast.expected),
@@ -290,7 +320,10 @@ impl Metrics<'_> {
 
 /// Escapes the value of a label for the text format and for terminals.
 fn escape(value: &str) -> String {
-    crate::render::text::escape(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    crate::render::text::escape(value)
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 /// Converts a number to a double, the type of all metric values. The numbers of large IPv6 pools are rounded.

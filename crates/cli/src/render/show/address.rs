@@ -27,7 +27,10 @@ pub(crate) struct AddressDetails<'a> {
 
 impl<'a> AddressDetails<'a> {
     pub(crate) fn new(view: &'a AddressView, last_events: &'a [Event]) -> Self {
-        Self { view: WithFindings::new(view, &view.findings, &view.partly_read), last_events }
+        Self {
+            view: WithFindings::new(view, &view.findings, &view.partly_read),
+            last_events,
+        }
     }
 }
 
@@ -105,7 +108,10 @@ impl Document for Rest<'_> {
 }
 
 fn add_state(text: &mut Text, view: &AddressView) {
-    text.styled(Style::new().bold(), &format!("{} {}", view.address, words_of_state(view.state)));
+    text.styled(
+        Style::new().bold(),
+        &format!("{} {}", view.address, words_of_state(view.state)),
+    );
 }
 
 fn add_records(text: &mut Text, view: &AddressView) {
@@ -113,11 +119,18 @@ fn add_records(text: &mut Text, view: &AddressView) {
         text.fact("Pool", "none");
     }
     for pool in &view.pools {
-        let closed = pool.closed.as_ref().map(|closed| format!(", {closed}")).unwrap_or_default();
+        let closed = pool
+            .closed
+            .as_ref()
+            .map(|closed| format!(", {closed}"))
+            .unwrap_or_default();
         text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
     }
     if view.reserved {
-        text.fact("Reserved", "an IP reservation keeps it from being assigned automatically");
+        text.fact(
+            "Reserved",
+            "an IP reservation keeps it from being assigned automatically",
+        );
     }
     if view.blocks.is_empty() {
         text.fact("Block", "none");
@@ -133,7 +146,11 @@ fn add_users(text: &mut Text, view: &AddressView) {
         text.fact("Named by", mention);
     }
     if view.owners.is_empty() && view.named_by.is_empty() {
-        let nothing = if view.partly_read.is_empty() { "nothing" } else { "nothing that was read" };
+        let nothing = if view.partly_read.is_empty() {
+            "nothing"
+        } else {
+            "nothing that was read"
+        };
         text.fact("Used by", nothing);
     }
 }
@@ -150,7 +167,10 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
         Some(BlockOwner::Host(node)) => node.clone(),
         Some(owner) => owner.to_string(),
     };
-    text.fact("Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
+    text.fact(
+        "Block",
+        format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal),
+    );
     for problem in &block.problems {
         text.fact("Problem", problem);
     }
@@ -184,7 +204,11 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
 }
 
 fn attribute(name: &str, value: &str) -> String {
-    let value = if name == "timestamp" { to_seconds(value) } else { value.to_owned() };
+    let value = if name == "timestamp" {
+        to_seconds(value)
+    } else {
+        value.to_owned()
+    };
     format!("{name}={value}")
 }
 
@@ -211,10 +235,17 @@ impl View for WithFindings<'_, HandleView> {
             (_, false) => text.fact("Object", "none"),
         }
         for block in &handle.blocks {
-            let gone = if block.exists { "" } else { ", which does not exist" };
+            let gone = if block.exists {
+                ""
+            } else {
+                ", which does not exist"
+            };
             let claims = usize::try_from(block.in_handle).unwrap_or_default();
             let claims = count(claims, "address", "addresses");
-            text.fact("Block", format!("{}{gone}: the handle counts {claims}", block.block));
+            text.fact(
+                "Block",
+                format!("{}{gone}: the handle counts {claims}", block.block),
+            );
             for address in &block.addresses {
                 text.fact("Address", address);
             }
@@ -228,12 +259,19 @@ impl View for WithFindings<'_, HandleView> {
 
 fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
     for finding in findings {
-        text.fact("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
+        text.fact(
+            "Finding",
+            format!("{} {}: {}", finding.severity, finding.code, finding.message()),
+        );
     }
     if !partly_read.is_empty() {
         text.fact(
             "Finding",
-            if findings.is_empty() { "not checked" } else { "other rules were not checked" },
+            if findings.is_empty() {
+                "not checked"
+            } else {
+                "other rules were not checked"
+            },
         );
     } else if findings.is_empty() {
         text.fact("Finding", "none");
@@ -261,19 +299,34 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
 }
 
 fn words_of_owner(owner: &OwnerEvidence) -> String {
-    let name = if owner.pod.is_empty() { &owner.name } else { &owner.pod };
-    let node = if owner.node.is_empty() { String::new() } else { format!(" on {}", owner.node) };
+    let name = if owner.pod.is_empty() {
+        &owner.name
+    } else {
+        &owner.pod
+    };
+    let node = if owner.node.is_empty() {
+        String::new()
+    } else {
+        format!(" on {}", owner.node)
+    };
     let mut fields: Vec<String> = owner.fields.iter().map(ToString::to_string).collect();
     if owner.further_fields > 0 {
         fields.push(format!("{} more", owner.further_fields));
     }
-    let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
+    let fields = if fields.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", fields.join(", "))
+    };
     format!("{} {name}{node}{fields}", owner.kind)
 }
 
 /// Adds a line about the sources that were read only in part. It comes before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
-        text.fact("Partial", format!("not all {} were read: omit --quick", joined(sources, ", ")));
+        text.fact(
+            "Partial",
+            format!("not all {} were read: omit --quick", joined(sources, ", ")),
+        );
     }
 }

@@ -28,7 +28,9 @@ impl View for Comparison {
         let mut columns = vec![
             left("NODE", |node: &NodeComparison| or_dash(&node.node)),
             right("PODS", |node: &NodeComparison| thousands(node.pods)).hidden(3),
-            right("IN KUBERNETES", |node: &NodeComparison| thousands(node.in_kubernetes)),
+            right("IN KUBERNETES", |node: &NodeComparison| {
+                thousands(node.in_kubernetes)
+            }),
             right("IN BLOCKS", |node: &NodeComparison| thousands(node.in_blocks)),
             right("AGREED", |node: &NodeComparison| thousands(node.agreed)).hidden(1),
             differing("NOT RECORDED", |node| &node.not_recorded),
@@ -45,7 +47,10 @@ impl View for Comparison {
         if self.with_endpoints {
             columns.insert(
                 3,
-                right("IN ENDPOINTS", |node: &NodeComparison| thousands(node.in_endpoints)).hidden(2),
+                right("IN ENDPOINTS", |node: &NodeComparison| {
+                    thousands(node.in_endpoints)
+                })
+                .hidden(2),
             );
             columns.push(differing("WITHOUT ENDPOINT", |node| &node.without_endpoint));
             columns.push(differing("ENDPOINT ONLY", |node| &node.endpoint_only));
@@ -77,12 +82,24 @@ fn addresses<'a, R: 'a>(
 /// True if each address of the node is in every source, and none is recorded on another node, or for a tunnel or
 /// service.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
-    let NodeComparison { not_recorded, recorded_elsewhere, not_used, recorded_for_others, .. } = node;
+    let NodeComparison {
+        not_recorded,
+        recorded_elsewhere,
+        not_used,
+        recorded_for_others,
+        ..
+    } = node;
     let clashes = |of: &RecordedFor| matches!(of, RecordedFor::Tunnel | RecordedFor::Service);
     !recorded_for_others.values().any(clashes)
-        && [not_recorded, recorded_elsewhere, not_used, &node.without_endpoint, &node.endpoint_only]
-            .iter()
-            .all(|set| set.is_empty())
+        && [
+            not_recorded,
+            recorded_elsewhere,
+            not_used,
+            &node.without_endpoint,
+            &node.endpoint_only,
+        ]
+        .iter()
+        .all(|set| set.is_empty())
 }
 
 #[cfg(test)]

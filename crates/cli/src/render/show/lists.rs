@@ -23,7 +23,11 @@ impl View for NodeList {
     }
 
     fn text(&self, text: &mut Text) {
-        let claimable = if text.page.wide { claimable_by_pool } else { claimable_by_family };
+        let claimable = if text.page.wide {
+            claimable_by_pool
+        } else {
+            claimable_by_family
+        };
         let columns = vec![
             left("NODE", |node: &NodeView| {
                 format!("{}{}", node.node, if node.exists { "" } else { " (missing)" })
@@ -31,9 +35,15 @@ impl View for NodeList {
             right("BLOCKS", |node: &NodeView| thousands(node.blocks)),
             right("ADDRESSES", |node: &NodeView| thousands(node.addresses)),
             right("BORROWED", |node: &NodeView| thousands(node.borrowed)).hidden(2),
-            right("BORROWED BY OTHERS", |node: &NodeView| thousands(node.borrowed_by_others)).hidden(1),
+            right("BORROWED BY OTHERS", |node: &NodeView| {
+                thousands(node.borrowed_by_others)
+            })
+            .hidden(1),
             left("FREE", |node: &NodeView| dash(Some(free_by_family(node)))),
-            left("CLAIMABLE BLOCKS", move |node: &NodeView| dash(Some(claimable(node)))).hidden(3),
+            left("CLAIMABLE BLOCKS", move |node: &NodeView| {
+                dash(Some(claimable(node)))
+            })
+            .hidden(3),
             left("NO ADDRESS", |node: &NodeView| dash(Some(without_address(node)))),
             left("PLUGIN", |node: &NodeView| dash(Some(plugin(&node.plugin)))).wide(),
             left("TUNNELS", |node: &NodeView| dash(Some(tunnels(node)))).wide(),
@@ -58,18 +68,23 @@ fn plugin(plugin: &NodePlugin) -> String {
 
 /// Formats `60 ipv4, 0 ipv6`.
 fn free_by_family(node: &NodeView) -> String {
-    let free = node.families.iter().map(|of_node| format!("{} {}", thousands(of_node.free), of_node.family));
+    let free = node
+        .families
+        .iter()
+        .map(|of_node| format!("{} {}", thousands(of_node.free), of_node.family));
     joined(free, ", ")
 }
 
 /// Formats `ipv4: the block limit is reached`.
 fn without_address(node: &NodeView) -> String {
     let without =
-        node.families.iter().filter_map(|of_node| match (of_node.without_address, &of_node.reason) {
-            (Some(true), Some(reason)) => Some(format!("{}: {reason}", of_node.family)),
-            (None, _) => Some(format!("{}: unknown", of_node.family)),
-            _ => None,
-        });
+        node.families
+            .iter()
+            .filter_map(|of_node| match (of_node.without_address, &of_node.reason) {
+                (Some(true), Some(reason)) => Some(format!("{}: {reason}", of_node.family)),
+                (None, _) => Some(format!("{}: unknown", of_node.family)),
+                _ => None,
+            });
     joined(without, "; ")
 }
 
@@ -105,7 +120,12 @@ fn claimable_by_pool(node: &NodeView) -> String {
     let mut limits: BTreeMap<_, BTreeMap<_, Vec<&str>>> = BTreeMap::new();
     for held in &node.pools {
         let pool = held.pool.as_deref().unwrap_or("(no pool)");
-        limits.entry(held.limit).or_default().entry(Reverse(held.claimable)).or_default().push(pool);
+        limits
+            .entry(held.limit)
+            .or_default()
+            .entry(Reverse(held.claimable))
+            .or_default()
+            .push(pool);
     }
     let limits = limits.into_iter().map(|(limit, groups)| {
         let groups = groups.into_iter().map(|(Reverse(blocks), pools)| {
@@ -117,7 +137,12 @@ fn claimable_by_pool(node: &NodeView) -> String {
 }
 
 fn tunnels(node: &NodeView) -> String {
-    joined(node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address)), ", ")
+    joined(
+        node.tunnels
+            .iter()
+            .map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address)),
+        ", ",
+    )
 }
 
 impl View for BorrowedList {
@@ -133,12 +158,20 @@ impl View for BorrowedList {
             left("ADDRESS", |address: &BorrowedAddress| address.address),
             left("NODE", |address: &BorrowedAddress| &address.node),
             left("BLOCK", |address: &BorrowedAddress| address.block).hidden(2),
-            left("BLOCK OWNER", |address: &BorrowedAddress| dash(address.block_owner.as_ref())),
+            left("BLOCK OWNER", |address: &BorrowedAddress| {
+                dash(address.block_owner.as_ref())
+            }),
             left("TYPE", |address: &BorrowedAddress| address.kind).hidden(1),
-            left("ALLOCATED TO", |address: &BorrowedAddress| or_dash(&address.allocated_to)),
+            left("ALLOCATED TO", |address: &BorrowedAddress| {
+                or_dash(&address.allocated_to)
+            }),
         ];
         text.table(&self.addresses, columns);
-        let mut notes = vec![count(self.addresses.len(), "borrowed address", "borrowed addresses")];
+        let mut notes = vec![count(
+            self.addresses.len(),
+            "borrowed address",
+            "borrowed addresses",
+        )];
         if self.unknown > 0 {
             let unknown = count(self.unknown, "allocation has", "allocations have");
             notes.push(format!("{unknown} no recorded node, and could be borrowed"));
@@ -160,11 +193,18 @@ impl View for ConfigurationView {
             left("SETTING", |setting: &Setting| setting.name),
             left("VALUE", |setting: &Setting| &setting.value),
             left("FROM", |setting: &Setting| &setting.origin).hidden(1),
-            left("IN IPAMConfiguration", |setting: &Setting| dash(setting.resource.as_ref())).if_any(),
+            left("IN IPAMConfiguration", |setting: &Setting| {
+                dash(setting.resource.as_ref())
+            })
+            .if_any(),
         ];
         text.table(&self.settings, columns);
         text.notes(
-            &self.ignored.iter().map(|name| calipam_check::note_of_ignored_config(name)).collect::<Vec<_>>(),
+            &self
+                .ignored
+                .iter()
+                .map(|name| calipam_check::note_of_ignored_config(name))
+                .collect::<Vec<_>>(),
         );
     }
 }

@@ -69,8 +69,11 @@ fn title(map: &PoolMap) -> String {
 
 /// Formats the cells with findings, the worst first, so that no information is shown by color alone.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
-    let mut marked: Vec<(Severity, &MapCell)> =
-        map.cells.iter().filter_map(|cell| Some((cell.worst?, cell))).collect();
+    let mut marked: Vec<(Severity, &MapCell)> = map
+        .cells
+        .iter()
+        .filter_map(|cell| Some((cell.worst?, cell)))
+        .collect();
     marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
     let mut lines: Vec<String> = marked
         .iter()
@@ -82,9 +85,14 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
         .collect();
     if marked.len() > most {
         let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
-        marked.iter().skip(most).for_each(|(worst, _)| *further.entry(*worst).or_default() += 1);
-        let parts: Vec<String> =
-            further.iter().map(|(worst, number)| format!("{} {worst}", thousands(number))).collect();
+        marked
+            .iter()
+            .skip(most)
+            .for_each(|(worst, _)| *further.entry(*worst).or_default() += 1);
+        let parts: Vec<String> = further
+            .iter()
+            .map(|(worst, number)| format!("{} {worst}", thousands(number)))
+            .collect();
         lines.push(format!("and {}; `-o wide` names them", join(&parts)));
     }
     lines
@@ -117,8 +125,9 @@ impl Glyph {
             0 => Self::Free,
             all if all >= cell.total.0 => Self::Full,
             some => {
-                let tenths =
-                    some.checked_mul(10).map_or_else(|| some / (cell.total.0 / 10), |t| t / cell.total.0);
+                let tenths = some
+                    .checked_mul(10)
+                    .map_or_else(|| some / (cell.total.0 / 10), |t| t / cell.total.0);
                 Self::Used((tenths as u8).clamp(1, 9))
             }
         }
@@ -168,12 +177,23 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     fn new(map: &'a PoolMap, page: Page) -> Self {
         let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
-        let widest = (0..map.size).step_by(FEWEST as usize).map(label).max().unwrap_or_default();
-        let room = page.width.map_or(USUAL, |width| u32::from(width).saturating_sub(widest as u32 + 1));
+        let widest = (0..map.size)
+            .step_by(FEWEST as usize)
+            .map(label)
+            .max()
+            .unwrap_or_default();
+        let room = page
+            .width
+            .map_or(USUAL, |width| u32::from(width).saturating_sub(widest as u32 + 1));
         // With a power of two, every row begins at an aligned address.
         let columns = (1 << room.max(FEWEST).ilog2()).min(map.size);
         let cells = map.cells.iter().map(|cell| (cell.index, cell)).collect();
-        Self { map, cells, columns, label: widest }
+        Self {
+            map,
+            cells,
+            columns,
+            label: widest,
+        }
     }
 
     fn glyph(&self, row: u32, column: u32) -> Option<Glyph> {
@@ -192,7 +212,9 @@ impl<'a> Drawing<'a> {
 
     fn characters(&self, text: &mut Text) {
         for row in 0..self.rows() {
-            let cells = (0..self.columns).filter_map(|column| self.glyph(row, column)).map(Glyph::character);
+            let cells = (0..self.columns)
+                .filter_map(|column| self.glyph(row, column))
+                .map(Glyph::character);
             text.drawn(&(self.label(row) + &cells.collect::<String>()));
         }
     }
@@ -207,7 +229,9 @@ impl<'a> Drawing<'a> {
             let mut line = self.label(row);
             for run in pairs.chunk_by(|a, b| a == b) {
                 let (upper, lower) = run[0];
-                let style = Style::new().fg_color(upper.map(Glyph::color)).bg_color(lower.map(Glyph::color));
+                let style = Style::new()
+                    .fg_color(upper.map(Glyph::color))
+                    .bg_color(lower.map(Glyph::color));
                 line.push_str(&format!("{style}{}{style:#}", "▀".repeat(run.len())));
             }
             text.drawn(&line);
@@ -245,18 +269,46 @@ mod tests {
     use super::*;
 
     fn cell(in_use: u128, total: u128) -> MapCell {
-        MapCell { blocks: 1, in_use: Count(in_use), total: Count(total), ..MapCell::default() }
+        MapCell {
+            blocks: 1,
+            in_use: Count(in_use),
+            total: Count(total),
+            ..MapCell::default()
+        }
     }
 
     #[test]
     fn a_cell_shows_its_worst_state() {
         let of = |cell: MapCell| Glyph::of(Some(&cell)).character();
-        let glyphs = [of(cell(0, 64)), of(cell(1, 64)), of(cell(63, 64)), of(cell(64, 64))];
+        let glyphs = [
+            of(cell(0, 64)),
+            of(cell(1, 64)),
+            of(cell(63, 64)),
+            of(cell(64, 64)),
+        ];
         assert_eq!(glyphs, ['-', '1', '9', '#']);
         assert_eq!(of(cell(u128::MAX / 2, u128::MAX)), '5');
-        assert_eq!(of(MapCell { unknown: Count(1), ..cell(1, 64) }), '?');
-        assert_eq!(of(MapCell { worst: Some(Severity::Warning), ..cell(1, 64) }), 'W');
-        assert_eq!(of(MapCell { blocks: 0, ..cell(0, 64) }), '.');
+        assert_eq!(
+            of(MapCell {
+                unknown: Count(1),
+                ..cell(1, 64)
+            }),
+            '?'
+        );
+        assert_eq!(
+            of(MapCell {
+                worst: Some(Severity::Warning),
+                ..cell(1, 64)
+            }),
+            'W'
+        );
+        assert_eq!(
+            of(MapCell {
+                blocks: 0,
+                ..cell(0, 64)
+            }),
+            '.'
+        );
         assert_eq!(Glyph::of(None).character(), '.');
     }
 }

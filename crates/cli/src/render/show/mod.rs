@@ -53,7 +53,12 @@ impl<'a, V: View> ViewDocument<'a, V> {
     pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
         let cluster = ClusterIdentity::of(snapshot);
         let note = note_of_other_ipam(snapshot);
-        Self { cluster, coverage: &snapshot.coverage, note, view }
+        Self {
+            cluster,
+            coverage: &snapshot.coverage,
+            note,
+            view,
+        }
     }
 }
 

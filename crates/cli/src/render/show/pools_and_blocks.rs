@@ -33,9 +33,10 @@ impl<'a> PoolRow<'a> {
     fn taken(self) -> [Count; 2] {
         match self {
             Self::Pool(pool) => [pool.usable_taken, pool.usable],
-            Self::Outside(outside) => {
-                [Count(outside.in_use.0.saturating_add(outside.cooling.0)), outside.total]
-            }
+            Self::Outside(outside) => [
+                Count(outside.in_use.0.saturating_add(outside.cooling.0)),
+                outside.total,
+            ],
         }
     }
 
@@ -58,7 +59,10 @@ impl View for PoolList {
 
     fn text(&self, text: &mut Text) {
         let rows = self.pools.iter().map(PoolRow::Pool);
-        text.table(rows.chain(self.outside.as_ref().map(PoolRow::Outside)), pool_columns(text.page));
+        text.table(
+            rows.chain(self.outside.as_ref().map(PoolRow::Outside)),
+            pool_columns(text.page),
+        );
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             let unknown = thousands(pool.unknown);
@@ -69,9 +73,20 @@ impl View for PoolList {
         }
         for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
             let addresses = usize::try_from(pool.cooling.0).unwrap_or(usize::MAX);
-            notes.push(format!("{}: {}", pool.name, cool_down(&Cooling { addresses, first, last })));
+            notes.push(format!(
+                "{}: {}",
+                pool.name,
+                cool_down(&Cooling {
+                    addresses,
+                    first,
+                    last
+                })
+            ));
         }
-        let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
+        let limited = self
+            .pools
+            .iter()
+            .filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| {
             let name = &pool.name;
             let why = pool.limited_by.join("; ");
@@ -118,30 +133,50 @@ fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
         right("IN USE", |row: PoolRow<'_>| thousands(row.addresses()[1])).hidden(4),
         right("%", |row: PoolRow<'_>| percent(row.taken()[0], row.taken()[1])),
         right("COOLING", |row: PoolRow<'_>| thousands(row.addresses()[2])).hidden(3),
-        right("RESERVED", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.reserved))).hidden(2),
+        right("RESERVED", |row: PoolRow<'_>| {
+            row.pool(|pool| thousands(pool.reserved))
+        })
+        .hidden(2),
         right("FREE", |row: PoolRow<'_>| thousands(row.addresses()[3])),
         right("ALLOCATABLE", |row: PoolRow<'_>| match row {
             PoolRow::Pool(pool) => pool.allocatable.map_or_else(|| "unknown".to_owned(), thousands),
             PoolRow::Outside(_) => "0".to_owned(),
         }),
-        left("USE", move |row: PoolRow<'_>| bar(row.taken()[0], row.taken()[1], page)).wide(),
+        left("USE", move |row: PoolRow<'_>| {
+            bar(row.taken()[0], row.taken()[1], page)
+        })
+        .wide(),
         right("BLOCKS", |row: PoolRow<'_>| match row {
             PoolRow::Pool(pool) => thousands(pool.blocks),
             PoolRow::Outside(outside) => thousands(outside.blocks),
         })
         .wide(),
-        right("BLOCK SIZE", |row: PoolRow<'_>| row.pool(|pool| format!("/{}", pool.block_size))).wide(),
-        right("WINDOWS", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.windows_reserved)))
-            .wide()
-            .if_any()
-            .hidden(1),
-        right("UNKNOWN", |row: PoolRow<'_>| row.pool(|pool| thousands(pool.unknown))).wide(),
-        left("USES", |row: PoolRow<'_>| row.pool(|pool| pool.allowed_uses.join(", "))).wide(),
+        right("BLOCK SIZE", |row: PoolRow<'_>| {
+            row.pool(|pool| format!("/{}", pool.block_size))
+        })
+        .wide(),
+        right("WINDOWS", |row: PoolRow<'_>| {
+            row.pool(|pool| thousands(pool.windows_reserved))
+        })
+        .wide()
+        .if_any()
+        .hidden(1),
+        right("UNKNOWN", |row: PoolRow<'_>| {
+            row.pool(|pool| thousands(pool.unknown))
+        })
+        .wide(),
+        left("USES", |row: PoolRow<'_>| {
+            row.pool(|pool| pool.allowed_uses.join(", "))
+        })
+        .wide(),
         left("ASSIGNMENT", |row: PoolRow<'_>| {
             row.pool(|pool| if pool.automatic { "automatic" } else { "manual" })
         })
         .wide(),
-        left("NODE SELECTOR", |row: PoolRow<'_>| row.pool(|pool| &pool.node_selector)).wide(),
+        left("NODE SELECTOR", |row: PoolRow<'_>| {
+            row.pool(|pool| &pool.node_selector)
+        })
+        .wide(),
     ]
 }
 
@@ -171,7 +206,10 @@ impl View for BlockList {
             known("COOLING", |block| block.cooling).hidden(3),
             known("RESERVED", |block| block.reserved).hidden(2),
             known("FREE", |block| block.free),
-            known("WINDOWS", |block| block.windows_reserved).wide().if_any().hidden(1),
+            known("WINDOWS", |block| block.windows_reserved)
+                .wide()
+                .if_any()
+                .hidden(1),
             left("USE", move |block: &BlockView| {
                 let usable = Count(block.total.0.saturating_sub(block.reserved.into()));
                 let taken = Count(usable.0.saturating_sub(block.free.into()));

@@ -10,7 +10,10 @@ pub(super) fn write(advice: &Advice, text: &mut Text) {
     heading(text, "Advice");
     text.lines(lines(advice));
     text.blank();
-    let rows = advice.candidates.iter().map(|candidate| (&candidate.row, Some(against(candidate))));
+    let rows = advice
+        .candidates
+        .iter()
+        .map(|candidate| (&candidate.row, Some(against(candidate))));
     text.grid(runs::size_table(rows));
 }
 
@@ -23,7 +26,10 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
         return vec!["No block size fits; the drawbacks of each are listed below.".to_owned()];
     };
-    let chosen = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
+    let chosen = advice
+        .candidates
+        .iter()
+        .find(|candidate| candidate.row.block_size == size);
     let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
     let mut lines = vec![if fits {
         format!(

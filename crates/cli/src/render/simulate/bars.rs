@@ -15,20 +15,42 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 
 /// Draws a bar for each number.
 pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
-    bars(title, rows.map(|(name, number)| (name, number, thousands(number))), text);
+    bars(
+        title,
+        rows.map(|(name, number)| (name, number, thousands(number))),
+        text,
+    );
 }
 
 /// Draws bars, each with its name, its length, and a label.
 pub(super) fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
     let rows: Vec<_> = rows.collect();
-    let names = rows.iter().map(|(name, ..)| display_width(name)).max().unwrap_or(0);
-    let labels = rows.iter().map(|(.., label)| display_width(label)).max().unwrap_or(0);
-    let room = text.page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(names + labels + 6));
-    let most = rows.iter().map(|(_, length, _)| *length).max().unwrap_or(0).max(1);
+    let names = rows
+        .iter()
+        .map(|(name, ..)| display_width(name))
+        .max()
+        .unwrap_or(0);
+    let labels = rows
+        .iter()
+        .map(|(.., label)| display_width(label))
+        .max()
+        .unwrap_or(0);
+    let room = text.page.width.map_or(WIDE, |width| {
+        usize::from(width).saturating_sub(names + labels + 6)
+    });
+    let most = rows
+        .iter()
+        .map(|(_, length, _)| *length)
+        .max()
+        .unwrap_or(0)
+        .max(1);
     text.blank();
     text.line(format!("{title}:"));
     for (name, length, label) in rows {
-        text.drawn(&format!("  {name:>names$}  {} {label}", bar(length, most, room.clamp(8, WIDE))));
+        text.drawn(&format!(
+            "  {name:>names$}  {} {label}",
+            bar(length, most, room.clamp(8, WIDE))
+        ));
     }
 }
 
@@ -43,7 +65,11 @@ pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     let column = |place: usize| {
         let begin = place * values.len() / room;
         let end = ((place + 1) * values.len()).div_ceil(room);
-        values.get(begin..end.min(values.len())).and_then(|part| part.iter().max()).copied().unwrap_or(0)
+        values
+            .get(begin..end.min(values.len()))
+            .and_then(|part| part.iter().max())
+            .copied()
+            .unwrap_or(0)
     };
     let height = |value: u64| match value {
         0 => ' ',
@@ -54,7 +80,9 @@ pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
 
 /// Returns the number of columns for a curve.
 pub(super) fn room(page: Page) -> usize {
-    page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(30)).clamp(16, 80)
+    page.width
+        .map_or(WIDE, |width| usize::from(width).saturating_sub(30))
+        .clamp(16, 80)
 }
 
 #[cfg(test)]

@@ -41,7 +41,9 @@ pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
         left("CODE", |found: &Sighting| &found.code),
         right("SEEN AFTER", |found: &Sighting| found.after),
         right("IN RUNS", |found: &Sighting| thousands(found.runs)),
-        right("BEFORE A CLASH", |found: &Sighting| thousands(found.runs_before_clash)),
+        right("BEFORE A CLASH", |found: &Sighting| {
+            thousands(found.runs_before_clash)
+        }),
     ]
 }
 

@@ -16,13 +16,28 @@ pub(super) fn write(failure: &Failure, text: &mut Text) {
     text.blank();
     text.grid(table(failure));
 
-    let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
+    let end = failure
+        .with_collector
+        .points
+        .last()
+        .map(|point| point.after)
+        .unwrap_or_default();
     text.blank();
     text.line(format!("From the failure to {end} after it:"));
     for (name, course) in courses(failure) {
-        curve(&format!("held, collector {name}"), course, |point| point.held, text);
+        curve(
+            &format!("held, collector {name}"),
+            course,
+            |point| point.held,
+            text,
+        );
     }
-    curve("not running", &failure.with_collector, |point| point.waiting, text);
+    curve(
+        "not running",
+        &failure.with_collector,
+        |point| point.waiting,
+        text,
+    );
 }
 
 /// Creates a table with a row for each course. If there are several runs, two further rows contain the lowest and the
@@ -49,13 +64,18 @@ pub(super) fn table(failure: &Failure) -> Grid {
         right("RECOVERY", |(_, course): Row<'_>| {
             or_left(course.all_running_after, last(course).waiting, "not running")
         }),
-        right("MAX PENDING", |(_, course): Row<'_>| thousands(course.max_pending)),
+        right("MAX PENDING", |(_, course): Row<'_>| {
+            thousands(course.max_pending)
+        }),
     ];
     Grid::new(false, rows, columns)
 }
 
 fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
-    [("on", &failure.with_collector), ("off", &failure.without_collector)]
+    [
+        ("on", &failure.with_collector),
+        ("off", &failure.without_collector),
+    ]
 }
 
 fn headline(failure: &Failure) -> String {
@@ -69,7 +89,10 @@ fn headline(failure: &Failure) -> String {
 
 /// Formats a time or, if there is none, the number that is left at the end.
 fn or_left(time: Option<Micros>, left: u64, what: &str) -> String {
-    time.map_or_else(|| format!("never: {} {what}", thousands(left)), |time| time.to_string())
+    time.map_or_else(
+        || format!("never: {} {what}", thousands(left)),
+        |time| time.to_string(),
+    )
 }
 
 fn curve(name: &str, course: &Course, of: impl Fn(&Point) -> u64, text: &mut Text) {

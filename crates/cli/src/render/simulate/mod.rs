@@ -65,11 +65,21 @@ impl Answers {
     /// Returns the number of runs of each scenario. Clashes are simulated with a separate number of runs, which is not
     /// considered.
     fn runs(&self) -> u64 {
-        let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
+        let of = |run: Option<&Run>| {
+            run.and_then(|run| run.range.as_ref())
+                .map_or(1, |range| range.runs)
+        };
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
         let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());
-        let runs = [of(self.run.as_ref()), of(first_of_scale), of(first_size.map(|row| &row.run))];
-        let failure = self.failure.as_ref().and_then(|failure| Some(failure.range.as_ref()?.runs));
+        let runs = [
+            of(self.run.as_ref()),
+            of(first_of_scale),
+            of(first_size.map(|row| &row.run)),
+        ];
+        let failure = self
+            .failure
+            .as_ref()
+            .and_then(|failure| Some(failure.range.as_ref()?.runs));
         runs.into_iter()
             .chain(failure)
             .chain(self.advice.as_ref().map(|advice| advice.runs))
@@ -83,8 +93,11 @@ impl Answers {
         let nodes = scenario.node_count() as usize;
         let pools = scenario.pools();
         let running = scenario.start.as_ref().map_or(0, |start| start.pods.len());
-        let begin =
-            if running > 0 { format!(", {} running", count(running, "pod", "pods")) } else { String::new() };
+        let begin = if running > 0 {
+            format!(", {} running", count(running, "pod", "pods"))
+        } else {
+            String::new()
+        };
         format!(
             "Simulated by calipam {}: {} on {}, {} pods created at {}{begin}; {} {}; {}; {}",
             self.version,
@@ -93,11 +106,17 @@ impl Answers {
             thousands(scenario.pod_count()),
             scenario.arrival(),
             if pools.len() == 1 { "pool" } else { "pools" },
-            list(pools.iter().map(|pool| format!("{} (/{})", pool.cidr, pool.block_size))),
+            list(
+                pools
+                    .iter()
+                    .map(|pool| format!("{} (/{})", pool.cidr, pool.block_size))
+            ),
             match self.runs() {
                 1 => format!("seed {}", scenario.seed),
-                runs =>
-                    format!("{runs} runs with seeds from {}, pods per node vary by {SPREAD} %", scenario.seed),
+                runs => format!(
+                    "{runs} runs with seeds from {}, pods per node vary by {SPREAD} %",
+                    scenario.seed
+                ),
             },
             match scenario.latency.as_str() {
                 "" => "latency assumed".to_owned(),
@@ -114,9 +133,15 @@ impl Document for Answers {
         text.line(self.headline());
         self.run.iter().for_each(|run| one::write(run, text));
         self.scale.iter().for_each(|scale| runs::scale(scale, text));
-        self.block_sizes.iter().for_each(|sizes| runs::block_sizes(&sizes.rows, text));
-        self.failure.iter().for_each(|failure| failure::write(failure, text));
-        self.clashes.iter().for_each(|clashes| clashes::write(clashes, text));
+        self.block_sizes
+            .iter()
+            .for_each(|sizes| runs::block_sizes(&sizes.rows, text));
+        self.failure
+            .iter()
+            .for_each(|failure| failure::write(failure, text));
+        self.clashes
+            .iter()
+            .for_each(|clashes| clashes::write(clashes, text));
         self.advice.iter().for_each(|advice| advice::write(advice, text));
     }
 

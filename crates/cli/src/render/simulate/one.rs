@@ -103,10 +103,14 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
 
 /// Returns the results of several runs, each with its name, median, lowest and highest value.
 pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
-    let mut rows: Vec<Vec<String>> =
-        facts(run).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let mut rows: Vec<Vec<String>> = facts(run)
+        .into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect();
     for end in run.range.iter().flat_map(|range| [&range.lowest, &range.highest]) {
-        rows.iter_mut().zip(facts(end)).for_each(|(row, (_, value))| row.push(value));
+        rows.iter_mut()
+            .zip(facts(end))
+            .for_each(|(row, (_, value))| row.push(value));
     }
     rows
 }

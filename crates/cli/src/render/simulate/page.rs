@@ -35,13 +35,23 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
         pre { (scenario) }
         }
     };
-    Frame { title: "simulation", scripts: &[], server: NO_SERVER, read_at: None }.write(&body, out)
+    Frame {
+        title: "simulation",
+        scripts: &[],
+        server: NO_SERVER,
+        read_at: None,
+    }
+    .write(&body, out)
 }
 
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     answers.costs.by_text().into_iter().map(|(name, value)| {
         let is_assumed = answers.assumed_costs.contains(&name);
-        vec![name.to_owned(), value, if is_assumed { "assumed" } else { "given" }.to_owned()]
+        vec![
+            name.to_owned(),
+            value,
+            if is_assumed { "assumed" } else { "given" }.to_owned(),
+        ]
     })
 }
 
@@ -49,17 +59,26 @@ fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
 fn named(titles: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Markup {
     let row = |row: Vec<String>| {
         let mut cells = row.into_iter();
-        (cells.next().unwrap_or_default(), cells.map(|cell| html! { (cell) }).collect())
+        (
+            cells.next().unwrap_or_default(),
+            cells.map(|cell| html! { (cell) }).collect(),
+        )
     };
     facts(titles, rows.into_iter().map(row))
 }
 
 fn time(time: Micros) -> Value {
-    Value { number: time.0 as f64, text: time.to_string() }
+    Value {
+        number: time.0 as f64,
+        text: time.to_string(),
+    }
 }
 
 fn number(number: u64) -> Value {
-    Value { number: number as f64, text: thousands(number) }
+    Value {
+        number: number as f64,
+        text: thousands(number),
+    }
 }
 
 fn three(times: &Times) -> Vec<Value> {
@@ -69,7 +88,11 @@ fn three(times: &Times) -> Vec<Value> {
 const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
 fn one(run: &Run) -> Markup {
-    let heads: &[&str] = if run.range.is_some() { &["Median", "Lowest", "Highest"] } else { &[] };
+    let heads: &[&str] = if run.range.is_some() {
+        &["Median", "Lowest", "Highest"]
+    } else {
+        &[]
+    };
     html! {
         h2 { "Result" }
         @for line in one::lines(run) { p { (line) } }
@@ -78,7 +101,11 @@ fn one(run: &Run) -> Markup {
 }
 
 fn of_scale(scale: &Scale) -> Markup {
-    let times: Vec<_> = scale.rows.iter().map(|run| (thousands(run.nodes), three(&run.adds.time))).collect();
+    let times: Vec<_> = scale
+        .rows
+        .iter()
+        .map(|run| (thousands(run.nodes), three(&run.adds.time)))
+        .collect();
     let requests: Vec<_> = scale
         .rows
         .iter()
@@ -106,7 +133,9 @@ fn of_sizes(rows: &[BlockSizeRow]) -> Markup {
 
 fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Markup {
     let by = |value: fn(&BlockSizeRow) -> Vec<Value>| -> Vec<(String, Vec<Value>)> {
-        rows.clone().map(|row| (format!("/{}", row.block_size), value(row))).collect()
+        rows.clone()
+            .map(|row| (format!("/{}", row.block_size), value(row)))
+            .collect()
     };
     html! {
         (svg::bars("Time per ADD, by block size", &THREE, &by(|row| three(&row.run.adds.time))))
@@ -116,17 +145,33 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
 }
 
 fn of_failure(failure: &Failure) -> Markup {
-    let courses = [("collector on", &failure.with_collector), ("collector off", &failure.without_collector)];
-    let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
+    let courses = [
+        ("collector on", &failure.with_collector),
+        ("collector off", &failure.without_collector),
+    ];
+    let end = failure
+        .with_collector
+        .points
+        .last()
+        .map(|point| point.after)
+        .unwrap_or_default();
     let along = |point: &Point| point.after.0 as f64 / end.0.max(1) as f64;
     let line = |name: &str, course: &Course, of: fn(&Point) -> u64| Line {
         name: name.to_owned(),
-        points: course.points.iter().map(|point| (along(point), number(of(point)))).collect(),
+        points: course
+            .points
+            .iter()
+            .map(|point| (along(point), number(of(point))))
+            .collect(),
     };
-    let held: Vec<Line> =
-        courses.iter().map(|(name, course)| line(name, course, |point| point.held)).collect();
-    let waiting: Vec<Line> =
-        courses.iter().map(|(name, course)| line(name, course, |point| point.waiting)).collect();
+    let held: Vec<Line> = courses
+        .iter()
+        .map(|(name, course)| line(name, course, |point| point.held))
+        .collect();
+    let waiting: Vec<Line> = courses
+        .iter()
+        .map(|(name, course)| line(name, course, |point| point.waiting))
+        .collect();
     html! {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
@@ -137,8 +182,11 @@ fn of_failure(failure: &Failure) -> Markup {
 }
 
 fn of_clashes(found: &Clashes) -> Markup {
-    let bars: Vec<_> =
-        found.causes.iter().map(|row| (row.cause.to_string(), vec![number(row.runs_with_clash)])).collect();
+    let bars: Vec<_> = found
+        .causes
+        .iter()
+        .map(|row| (row.cause.to_string(), vec![number(row.runs_with_clash)]))
+        .collect();
     html! {
         h2 { "Causes of duplicate addresses" }
         (grid(Grid::new(false, &found.causes, clashes::columns())))
@@ -151,7 +199,10 @@ fn of_clashes(found: &Clashes) -> Markup {
 }
 
 fn of_advice(found: &Advice) -> Markup {
-    let rows = found.candidates.iter().map(|candidate| (&candidate.row, Some(advice::against(candidate))));
+    let rows = found
+        .candidates
+        .iter()
+        .map(|candidate| (&candidate.row, Some(advice::against(candidate))));
     html! {
         h2 { "Advice" }
         @for line in advice::lines(found) { p { (line) } }

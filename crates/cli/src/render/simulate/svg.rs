@@ -26,10 +26,17 @@ pub(super) struct Line {
 
 /// Draws bars in groups. Each group has a name, and a value for each series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
-    let most = groups.iter().flat_map(|(_, values)| values).map(|value| value.number).fold(0.0, f64::max);
+    let most = groups
+        .iter()
+        .flat_map(|(_, values)| values)
+        .map(|value| value.number)
+        .fold(0.0, f64::max);
     let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let width = room * 0.8 / series.len().max(1) as f64;
-    let top = groups.iter().flat_map(|(_, values)| values).max_by(|a, b| a.number.total_cmp(&b.number));
+    let top = groups
+        .iter()
+        .flat_map(|(_, values)| values)
+        .max_by(|a, b| a.number.total_cmp(&b.number));
     html! {
         figure {
             figcaption { (title) (legend(series)) }

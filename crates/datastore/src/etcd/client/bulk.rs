@@ -17,7 +17,9 @@ use super::range::Range;
 /// Requests one range. The answer may have any size. `None` if it cannot be decoded.
 pub(crate) async fn read(channel: AuthorizedChannel, range: &Range) -> Result<Option<Reply>, Status> {
     let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
-    grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+    grpc.ready()
+        .await
+        .map_err(|error| Status::from_error(Box::new(error)))?;
 
     let path = PathAndQuery::from_static("/etcdserverpb.KV/Range");
     let answer = grpc.unary(Request::new(encode(range)), path, RawCodec).await?;
@@ -129,7 +131,12 @@ mod tests {
         put_message(&mut out, 1, &header);
         for key in keys {
             let mut entry = Vec::new();
-            let raw = RawEntry { key: key.as_bytes(), value: b"{}", mod_revision: 7, ..RawEntry::default() };
+            let raw = RawEntry {
+                key: key.as_bytes(),
+                value: b"{}",
+                mod_revision: 7,
+                ..RawEntry::default()
+            };
             put_key_value(&mut entry, &raw);
             put_message(&mut out, 2, &entry);
         }
@@ -144,7 +151,9 @@ mod tests {
         let reply = Reply::decode(message.clone()).unwrap();
         assert_eq!((reply.len, reply.more), (2, true));
         let mut keys = Vec::new();
-        reply.for_each(|entry| keys.push((entry.key.to_vec(), entry.mod_revision))).unwrap();
+        reply
+            .for_each(|entry| keys.push((entry.key.to_vec(), entry.mod_revision)))
+            .unwrap();
         assert_eq!(keys, [(b"a".to_vec(), 7), (b"b".to_vec(), 7)]);
 
         for len in 0..message.len() {

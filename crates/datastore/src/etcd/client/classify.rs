@@ -11,7 +11,9 @@ pub(crate) const FUTURE: &str = "future revision";
 
 /// The reason why a connection could not be opened.
 pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> Failure {
-    attempt.cause(error).map_or_else(|| unknown(error), Failure::Connection)
+    attempt
+        .cause(error)
+        .map_or_else(|| unknown(error), Failure::Connection)
 }
 
 fn unknown(error: &(dyn StdError + 'static)) -> Failure {
@@ -77,7 +79,14 @@ mod tests {
     #[test]
     fn etcd_errors_are_classified() {
         let of = |code, message: &str| {
-            status(&Status::new(code, message), Attempt { timeout: 5, connect: 5, has_certificate: false })
+            status(
+                &Status::new(code, message),
+                Attempt {
+                    timeout: 5,
+                    connect: 5,
+                    has_certificate: false,
+                },
+            )
         };
         for (code, message, failure) in [
             (
@@ -85,22 +94,46 @@ mod tests {
                 "etcdserver: authentication failed, invalid user ID or password",
                 Failure::WrongPassword,
             ),
-            (Code::InvalidArgument, "etcdserver: user name is empty", Failure::AuthNeeded),
-            (Code::Unauthenticated, "etcdserver: invalid auth token", Failure::AuthNeeded),
+            (
+                Code::InvalidArgument,
+                "etcdserver: user name is empty",
+                Failure::AuthNeeded,
+            ),
+            (
+                Code::Unauthenticated,
+                "etcdserver: invalid auth token",
+                Failure::AuthNeeded,
+            ),
             (
                 Code::PermissionDenied,
                 "etcdserver: permission denied",
                 Failure::PermissionDenied(String::new()),
             ),
-            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", Failure::Compacted),
-            (Code::Unavailable, "etcdserver: no leader", Failure::NoQuorum("etcdserver: no leader".into())),
+            (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision has been compacted",
+                Failure::Compacted,
+            ),
+            (
+                Code::Unavailable,
+                "etcdserver: no leader",
+                Failure::NoQuorum("etcdserver: no leader".into()),
+            ),
             (
                 Code::InvalidArgument,
                 "etcdserver: too many operations in txn request",
                 Failure::TooManyOperations,
             ),
-            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Failure::NoSpace),
-            (Code::Unimplemented, "unknown service", Failure::NotEtcd("unknown service".into())),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                Failure::NoSpace,
+            ),
+            (
+                Code::Unimplemented,
+                "unknown service",
+                Failure::NotEtcd("unknown service".into()),
+            ),
         ] {
             assert_eq!(of(code, message), failure, "{message}");
         }

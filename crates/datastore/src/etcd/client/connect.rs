@@ -54,15 +54,24 @@ impl EtcdClient {
                     });
                 }
                 // With attempts at all endpoints in progress, only waiting remains.
-                let limit = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
+                let limit = if waiting.len() == 0 {
+                    Duration::MAX
+                } else {
+                    STAGGER
+                };
                 match tokio::time::timeout(limit, running.join_next()).await {
                     Err(_) => {}
                     Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
                     Ok(Some(Ok((endpoint, Err(failure))))) => {
-                        tried.push(Tried { endpoint: redact_url(&endpoint), failure });
+                        tried.push(Tried {
+                            endpoint: redact_url(&endpoint),
+                            failure,
+                        });
                     }
-                    Ok(Some(Err(join))) => tried
-                        .push(Tried { endpoint: String::new(), failure: Failure::Other(join.to_string()) }),
+                    Ok(Some(Err(join))) => tried.push(Tried {
+                        endpoint: String::new(),
+                        failure: Failure::Other(join.to_string()),
+                    }),
                     Ok(None) if waiting.len() == 0 => return Err(Error::Connect(tried)),
                     Ok(None) => {}
                 }
@@ -81,7 +90,9 @@ impl EtcdClient {
             Err(failure) => failure,
         };
         let explaining = endpoint::explain(endpoint, settings, failure.clone());
-        let explained = budget.wait(&redact_url(endpoint), settings.timeouts.connect, explaining).await;
+        let explained = budget
+            .wait(&redact_url(endpoint), settings.timeouts.connect, explaining)
+            .await;
         Err(explained.unwrap_or(failure))
     }
 
@@ -93,7 +104,9 @@ impl EtcdClient {
     ) -> Result<Self, Failure> {
         let server = redact_url(endpoint);
         let limit = settings.timeouts.connect;
-        let channel = budget.wait(&server, limit, endpoint::open(endpoint, settings)).await??;
+        let channel = budget
+            .wait(&server, limit, endpoint::open(endpoint, settings))
+            .await??;
         let client = Self::on(endpoint, settings, transport(channel), budget.clone()).await?;
         let ready = async {
             client.authenticate().await?;
@@ -127,21 +140,33 @@ impl EtcdClient {
     /// Creates a client for any service that answers like etcd through `transport`. `timeouts` limit the wait for
     /// answers.
     pub async fn over(transport: Transport, timeouts: Timeouts) -> Result<Self> {
-        let settings =
-            EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
+        let settings = EtcdSettings {
+            endpoints: Vec::new(),
+            user: None,
+            tls: TlsSettings::default(),
+            timeouts,
+        };
         Self::over_within(&settings, transport, Budget::new(timeouts.request)).await
     }
 
     async fn over_within(settings: &EtcdSettings, transport: Transport, budget: Budget) -> Result<Self> {
         let on = Self::on("http://etcd", settings, transport, budget).await;
-        on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
+        on.map_err(|failure| {
+            Error::Connect(vec![Tried {
+                endpoint: String::new(),
+                failure,
+            }])
+        })
     }
 
     /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
         if self.budget.is_used_up() {
             let failure = self.budget.used_up().into();
-            return Err(Error::Connect(vec![Tried { endpoint: redact_url(&self.endpoint), failure }]));
+            return Err(Error::Connect(vec![Tried {
+                endpoint: redact_url(&self.endpoint),
+                failure,
+            }]));
         }
         let budget = self.budget.clone();
         let mut client = match self.settings.endpoints.as_slice() {

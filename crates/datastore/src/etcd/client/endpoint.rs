@@ -89,7 +89,9 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
             Ok(channel) if super::probe_plain(channel.clone(), quick.timeouts.connect).await => {
                 Cause::ServerIsPlain.into()
             }
-            _ => stated_reason(host, &quick).await.map_or(failure, Failure::Connection),
+            _ => stated_reason(host, &quick)
+                .await
+                .map_or(failure, Failure::Connection),
         },
         None => failure,
     }
@@ -100,5 +102,7 @@ async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause
     let authority = authority.to_owned();
     let tls = settings.tls.clone();
     let limit = settings.timeouts.connect;
-    tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?
+    tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit))
+        .await
+        .ok()?
 }

@@ -84,7 +84,9 @@ impl Interceptor for Token {
 
 impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdClient").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("EtcdClient")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
     }
 }
 
@@ -109,7 +111,9 @@ impl Answers {
         let key = information_key();
         let found = self.entries().find(|entry| entry.key == key.as_bytes());
         let information = found.and_then(|entry| ClusterInformation::parse(entry.value).ok());
-        information.map(|information| information.guid).unwrap_or_default()
+        information
+            .map(|information| information.guid)
+            .unwrap_or_default()
     }
 }
 
@@ -170,13 +174,19 @@ impl EtcdClient {
             if answers.len() != ranges.len() {
                 return Err(self.error(what, malformed()));
             }
-            Ok(Answers { revision, cluster_id, raft_term, ranges: answers })
+            Ok(Answers {
+                revision,
+                cluster_id,
+                raft_term,
+                ranges: answers,
+            })
         })
     }
 
     /// Reads the cluster information, for the GUID and the current revision.
     pub(crate) async fn cluster_information(&self) -> Result<Answers> {
-        self.get(&[Range::key(information_key())], "cluster information").await
+        self.get(&[Range::key(information_key())], "cluster information")
+            .await
     }
 
     /// Reads one large range without copying its entries.
@@ -192,8 +202,17 @@ impl EtcdClient {
 
     /// The version of the server, such as `3.6.8`.
     pub(crate) async fn version(&self) -> Result<String> {
-        let ask = || async { client_of(self.channel()).await?.maintenance_client().status().await };
-        let status = self.call(ask).await.map_err(|failure| self.error("its version", failure))?;
+        let ask = || async {
+            client_of(self.channel())
+                .await?
+                .maintenance_client()
+                .status()
+                .await
+        };
+        let status = self
+            .call(ask)
+            .await
+            .map_err(|failure| self.error("its version", failure))?;
         Ok(status.version().to_owned())
     }
 
@@ -205,7 +224,9 @@ impl EtcdClient {
     /// have taken place, since the connection may break after the commit. `what` names the transaction in errors.
     pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
         tracing::debug!("{}: write {what}", redact_url(&self.endpoint));
-        self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
+        self.transact(transaction)
+            .await
+            .map_err(|failure| self.write_error(what, failure))
     }
 
     /// Like [`Self::write`], but errors do not include the endpoint.
@@ -235,23 +256,37 @@ impl EtcdClient {
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
         let endpoint = redact_url(&self.endpoint);
-        Error::Request { server: Server::Etcd, endpoint, what: what.to_owned(), failure }
+        Error::Request {
+            server: Server::Etcd,
+            endpoint,
+            what: what.to_owned(),
+            failure,
+        }
     }
 
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
         let endpoint = redact_url(&self.endpoint);
-        Error::Write { server: Server::Etcd, endpoint, what: what.to_owned(), failure }
+        Error::Write {
+            server: Server::Etcd,
+            endpoint,
+            what: what.to_owned(),
+            failure,
+        }
     }
 
     /// Requests a token if user and password are set.
     async fn authenticate(&self) -> Result<(), Failure> {
-        let Some((user, password)) = &self.settings.user else { return Ok(()) };
+        let Some((user, password)) = &self.settings.user else {
+            return Ok(());
+        };
         self.requests.fetch_add(1, Ordering::Relaxed);
         // This request is sent without a token, since an earlier token, if there was one, has expired.
         let channel = InterceptedService::new(self.transport.clone(), Token::default());
         let answer = async {
             let mut client = client_of(channel).await?.auth_client();
-            client.authenticate(user.clone(), password.reveal().to_owned()).await
+            client
+                .authenticate(user.clone(), password.reveal().to_owned())
+                .await
         };
 
         let token = match self.within_budget(answer).await? {
@@ -293,7 +328,10 @@ impl EtcdClient {
         request: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let result = self.within_budget(request).await?.map_err(|error| self.classify(&error));
+        let result = self
+            .within_budget(request)
+            .await?
+            .map_err(|error| self.classify(&error));
         if !result.as_ref().is_err_and(Failure::is_transient) {
             self.budget.answered(&redact_url(&self.endpoint));
         }
@@ -303,7 +341,10 @@ impl EtcdClient {
     /// Waits for an answer as long as the budget allows.
     async fn within_budget<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
         let limit = self.settings.timeouts.request;
-        Ok(self.budget.wait(&redact_url(&self.endpoint), limit, answer).await?)
+        Ok(self
+            .budget
+            .wait(&redact_url(&self.endpoint), limit, answer)
+            .await?)
     }
 
     fn classify(&self, error: &etcd_client::Error) -> Failure {
@@ -320,14 +361,19 @@ fn transport(channel: Channel) -> Transport {
 
 /// Creates a client that accepts answers of any size.
 async fn kv_client(channel: AuthorizedChannel) -> Result<KvClient, Failure> {
-    let client = client_of(channel).await.map_err(|error| Failure::Other(error.to_string()))?;
+    let client = client_of(channel)
+        .await
+        .map_err(|error| Failure::Other(error.to_string()))?;
     Ok(client.kv_client().max_decoding_message_size(usize::MAX))
 }
 
 /// Creates an etcd-client on a connection.
 async fn client_of(channel: AuthorizedChannel) -> Result<etcd_client::Client, etcd_client::Error> {
-    let channel =
-        BoxCloneSyncService::new(channel.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
+    let channel = BoxCloneSyncService::new(
+        channel
+            .map_response(|answer| answer.map(Body::new))
+            .map_err(Into::into),
+    );
     etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await
 }
 

@@ -27,17 +27,28 @@ impl Range {
     }
 
     pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
-        Self { start: key.into(), ..Self::default() }
+        Self {
+            start: key.into(),
+            ..Self::default()
+        }
     }
 
     /// All keys that start with `prefix`.
     pub(crate) fn prefix(prefix: &str) -> Self {
-        Self { start: prefix.into(), end: prefix_end(prefix.as_bytes()), ..Self::default() }
+        Self {
+            start: prefix.into(),
+            end: prefix_end(prefix.as_bytes()),
+            ..Self::default()
+        }
     }
 
     /// All keys from `start` up to `end`, exclusive.
     pub(crate) fn between(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
-        Self { start: start.into(), end: end.into(), ..Self::default() }
+        Self {
+            start: start.into(),
+            end: end.into(),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn with_limit(mut self, limit: i64) -> Self {
@@ -60,7 +71,9 @@ impl Range {
 
     /// The transaction operation that reads this range.
     pub(crate) fn operation(&self) -> TxnOp {
-        let mut options = GetOptions::new().with_limit(self.limit).with_revision(self.revision);
+        let mut options = GetOptions::new()
+            .with_limit(self.limit)
+            .with_revision(self.revision);
         if !self.end.is_empty() {
             options = options.with_range(self.end.clone());
         }

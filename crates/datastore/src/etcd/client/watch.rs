@@ -26,7 +26,9 @@ enum Watched {
 impl EtcdClient {
     /// The oldest readable revision.
     pub(crate) async fn oldest_revision(&self) -> Result<i64> {
-        let now = self.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
+        let now = self
+            .get(&[Range::key(PROBE).keys_only()], "its newest revision")
+            .await?;
         self.oldest_kept(now.revision).await
     }
 
@@ -36,9 +38,15 @@ impl EtcdClient {
         let mut kept = newest;
         while kept - compacted > 1 {
             let middle = compacted + (kept - compacted) / 2;
-            match self.get(&[Range::key(PROBE).at(middle).keys_only()], "its oldest revision").await {
+            match self
+                .get(&[Range::key(PROBE).at(middle).keys_only()], "its oldest revision")
+                .await
+            {
                 Ok(_) => kept = middle,
-                Err(Error::Request { failure: Failure::Compacted, .. }) => compacted = middle,
+                Err(Error::Request {
+                    failure: Failure::Compacted,
+                    ..
+                }) => compacted = middle,
                 Err(error) => return Err(error),
             }
         }
@@ -49,7 +57,10 @@ impl EtcdClient {
     /// or has not reached the revision `after`.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
-            let watched = timeout(self.settings.timeouts.request, first_change(self.channel(), range, after));
+            let watched = timeout(
+                self.settings.timeouts.request,
+                first_change(self.channel(), range, after),
+            );
             let failure = match watched.await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => self.classify(&error),
@@ -96,8 +107,13 @@ async fn first_change(
     range: &Range,
     after: i64,
 ) -> Result<(), etcd_client::Error> {
-    let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
-    let mut client = client_of(channel).await?.watch_client().max_decoding_message_size(usize::MAX);
+    let options = WatchOptions::new()
+        .with_start_revision(after + 1)
+        .with_range(range.end.clone());
+    let mut client = client_of(channel)
+        .await?
+        .watch_client()
+        .max_decoding_message_size(usize::MAX);
     let mut stream = client.watch(range.start.clone(), Some(options)).await?;
     while let Some(answer) = stream.message().await? {
         let is_older = answer.created() && answer.header().is_some_and(|header| header.revision() < after);
@@ -117,14 +133,23 @@ async fn watch(
     (from, to): (i64, i64),
     due: &Due,
 ) -> Result<Watched, etcd_client::Error> {
-    let mut client = client_of(channel).await?.watch_client().max_decoding_message_size(usize::MAX);
+    let mut client = client_of(channel)
+        .await?
+        .watch_client()
+        .max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
         let options = WatchOptions::new().with_start_revision(from).with_fragment();
-        if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
+        if range.end.is_empty() {
+            options
+        } else {
+            options.with_range(range.end.clone())
+        }
     };
     let mut waiting = ranges.iter();
     let mut changes = Vec::new();
-    let Some(first) = waiting.next() else { return Ok(Watched::Changes(changes)) };
+    let Some(first) = waiting.next() else {
+        return Ok(Watched::Changes(changes));
+    };
     let mut stream = client.watch(first.start.clone(), Some(options(first))).await?;
     for range in waiting {
         stream.watch(range.start.clone(), Some(options(range))).await?;
@@ -167,7 +192,11 @@ fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
     answer.events().iter().filter_map(|event| {
         let kv = event.kv()?;
         let value = (event.event_type() == EventType::Put).then(|| kv.value().to_vec());
-        Some(Change { revision: kv.mod_revision(), key: kv.key().to_vec(), value })
+        Some(Change {
+            revision: kv.mod_revision(),
+            key: kv.key().to_vec(),
+            value,
+        })
     })
 }
 

@@ -71,7 +71,11 @@ pub(crate) async fn observe<C: Collector>(
             return Err(refused);
         }
         match &error {
-            Error::Request { failure: Failure::Compacted, endpoint, .. } => {
+            Error::Request {
+                failure: Failure::Compacted,
+                endpoint,
+                ..
+            } => {
                 if !retries.pause().await {
                     return Err(always_compacted(endpoint));
                 }
@@ -85,7 +89,12 @@ pub(crate) async fn observe<C: Collector>(
 
 /// The reason why a requested revision cannot be read; `None` if the error has another meaning.
 async fn not_readable(client: &EtcdClient, revision: i64, error: &Error) -> Option<Error> {
-    let Error::Request { failure, endpoint, .. } = error else { return None };
+    let Error::Request {
+        failure, endpoint, ..
+    } = error
+    else {
+        return None;
+    };
     match failure {
         Failure::Compacted => Some(compacted(endpoint, revision, client.oldest_revision().await.ok())),
         Failure::NoQuorum(message) if message.contains(FUTURE) => Some(Error::other(
@@ -105,7 +114,10 @@ fn compacted(endpoint: &str, revision: i64, oldest: Option<i64>) -> Error {
     };
     let hint =
         format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export");
-    Error::other(format!("{message}; the oldest available revision is {oldest}"), hint)
+    Error::other(
+        format!("{message}; the oldest available revision is {oldest}"),
+        hint,
+    )
 }
 
 async fn attempt_once<C: Collector>(
@@ -123,7 +135,13 @@ async fn attempt_once<C: Collector>(
     let revision = start.revision;
     let collector = collect(&start)?;
     let progress = Arc::clone(progress);
-    let pull = Pull::new(Arc::clone(client), revision, extent.records(), collector, progress);
+    let pull = Pull::new(
+        Arc::clone(client),
+        revision,
+        extent.records(),
+        collector,
+        progress,
+    );
     let mut rest = Vec::new();
     for (range, answer) in ranges.iter().zip(&start.first.ranges) {
         pull.add(entries(answer))?;
@@ -131,7 +149,10 @@ async fn attempt_once<C: Collector>(
     }
     pull.push(rest);
 
-    let affinities = ranges.iter().zip(&start.first.ranges).find(|(range, _)| range.start == affinities());
+    let affinities = ranges
+        .iter()
+        .zip(&start.first.ranges)
+        .find(|(range, _)| range.start == affinities());
     let keys = match affinities {
         Some((range, answer)) => affinity_keys(client, revision, range, answer).await?,
         None => Vec::new(),
@@ -158,7 +179,9 @@ async fn attempt_once<C: Collector>(
         // An etcd without any Calico keys is probably not the right one.
         let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
         if client.get(&[range], "/calico/").await?.entries().count() == 0 {
-            return Err(Error::NoCalico { location: client.endpoint().to_owned() });
+            return Err(Error::NoCalico {
+                location: client.endpoint().to_owned(),
+            });
         }
     }
     let unfinished = || client.error("everything", Failure::Other("a task is still reading".into()));
@@ -170,7 +193,12 @@ async fn attempt_once<C: Collector>(
 async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result<Start> {
     let first = client.get(ranges, "Calico's configuration").await?;
     let revision = at.unwrap_or(first.revision);
-    Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: crate::clock::now(), first })
+    Ok(Start {
+        endpoint: redact_url(client.endpoint()),
+        revision,
+        taken_at: crate::clock::now(),
+        first,
+    })
 }
 
 /// The start of the affinities' keys, `host/` and `virtual/`, which follow the handles' keys.
@@ -186,8 +214,16 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
     let ranges = [
         // No known key is in this range.
-        (*extent == Extent::Whole, Range::between(IPAM_PREFIX, BLOCK_PREFIX), FIRST_LIMIT),
-        (extent.has(Source::IpamConfig), Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX), FIRST_LIMIT),
+        (
+            *extent == Extent::Whole,
+            Range::between(IPAM_PREFIX, BLOCK_PREFIX),
+            FIRST_LIMIT,
+        ),
+        (
+            extent.has(Source::IpamConfig),
+            Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX),
+            FIRST_LIMIT,
+        ),
         // Affinities name the blocks.
         (
             extent.has_any(&[Source::Affinities, Source::Blocks]),
@@ -202,22 +238,40 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
         // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbors.
         (
             extent.has_any(&small) || extent.has(Source::KubeControllersConfiguration),
-            Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations"))),
+            Range::between(
+                resource("ipamconfigurations"),
+                after(&resource("kubecontrollersconfigurations")),
+            ),
             FIRST_LIMIT,
         ),
-        (extent.has(Source::Nodes), Range::prefix(&resource("nodes")), FIRST_NODES),
+        (
+            extent.has(Source::Nodes),
+            Range::prefix(&resource("nodes")),
+            FIRST_NODES,
+        ),
     ];
     let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
     // Not serializable, since the member that answers may not have this revision yet.
-    wanted.map(|(_, range, limit)| Range { revision, ..range.with_limit(limit) }).collect()
+    wanted
+        .map(|(_, range, limit)| Range {
+            revision,
+            ..range.with_limit(limit)
+        })
+        .collect()
 }
 
 /// The keys beyond the limit of an answer.
 fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
     let last = answer.kvs().last().filter(|_| answer.more())?;
-    let expected = usize::try_from(answer.count()).unwrap_or(0).saturating_sub(answer.kvs().len());
+    let expected = usize::try_from(answer.count())
+        .unwrap_or(0)
+        .saturating_sub(answer.kvs().len());
     let range = Range::between(next_key(last.key()), range.end.as_slice());
-    Some(Part { range, expected, what: "nodes and affinities" })
+    Some(Part {
+        range,
+        expected,
+        what: "nodes and affinities",
+    })
 }
 
 /// The keys of all affinities, from the first answer and beyond its limit.
@@ -231,7 +285,10 @@ async fn affinity_keys(
     if let Some(part) = remainder(range, first) {
         let rest = part.range.at(revision).keys_only();
         // A malformed answer is detected when the same range is read with its values.
-        client.read_bulk(&rest, part.what).await?.for_each(|entry| keys.push(entry.key.to_vec()));
+        client
+            .read_bulk(&rest, part.what)
+            .await?
+            .for_each(|entry| keys.push(entry.key.to_vec()));
     }
     Ok(keys)
 }
@@ -239,10 +296,16 @@ async fn affinity_keys(
 /// Reads a sample of blocks from the whole range.
 async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Result<Sample> {
     let mut sample = Sample::default();
-    let ranges: Vec<Range> =
-        plan::sample_ranges(blocks).into_iter().map(|range| range.at(revision)).collect();
+    let ranges: Vec<Range> = plan::sample_ranges(blocks)
+        .into_iter()
+        .map(|range| range.at(revision))
+        .collect();
     if !ranges.is_empty() {
-        client.get(&ranges, "blocks").await?.entries().for_each(|entry| sample.add(entry.value));
+        client
+            .get(&ranges, "blocks")
+            .await?
+            .entries()
+            .for_each(|entry| sample.add(entry.value));
     }
     Ok(sample)
 }
@@ -255,8 +318,16 @@ pub(crate) async fn observe_at(
     extent: &Extent,
     progress: &ProgressFn,
 ) -> Result<Snapshot> {
-    let collect = |_: &Start| Ok(Snapshot { records: extent.records(), ..Snapshot::default() });
-    let Observed { collector: mut snapshot, start } = observe(client, at, extent, collect, progress).await?;
+    let collect = |_: &Start| {
+        Ok(Snapshot {
+            records: extent.records(),
+            ..Snapshot::default()
+        })
+    };
+    let Observed {
+        collector: mut snapshot,
+        start,
+    } = observe(client, at, extent, collect, progress).await?;
     let now = start.taken_at;
     let newest = at.and_then(|_| newest_time(&snapshot, now));
     snapshot.set_origin(start.endpoint, start.revision, newest.unwrap_or(now));
@@ -270,7 +341,10 @@ impl Collector for Snapshot {
     type Chunk = Self;
 
     fn chunk(records: RecordDetail) -> Self {
-        Self { records, ..Self::default() }
+        Self {
+            records,
+            ..Self::default()
+        }
     }
 
     fn add(chunk: &mut Self, entry: RawEntry<'_>) {
@@ -304,7 +378,10 @@ mod tests {
         }
         assert_eq!(ranges.last().unwrap().end, prefix_end(IPAM_PREFIX.as_bytes()));
         let all = first_ranges(0, &Extent::Whole);
-        assert!(all.iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+        assert!(
+            all.iter()
+                .all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes()))
+        );
         assert!(all.iter().any(|r| r.start == affinities()));
     }
 
@@ -313,7 +390,9 @@ mod tests {
         let starts = |sources: &[Source]| {
             let extent = Extent::Sources(sources.iter().copied().collect());
             let ranges = first_ranges(0, &extent).into_iter();
-            ranges.map(|range| String::from_utf8(range.start).unwrap()).collect::<Vec<_>>()
+            ranges
+                .map(|range| String::from_utf8(range.start).unwrap())
+                .collect::<Vec<_>>()
         };
         assert_eq!(starts(&[Source::Blocks]), ["/calico/ipam/v2/handle0"]);
         assert_eq!(

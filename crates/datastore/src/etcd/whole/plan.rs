@@ -50,7 +50,13 @@ pub(crate) fn block_keys<'a>(affinities: impl Iterator<Item = &'a [u8]>) -> Vec<
 
 /// Converts the key `…/host/<node>/ipv4/block/<cidr>` to that of the block, `…/assignment/ipv4/block/<cidr>`.
 fn block_of(affinity: &[u8]) -> Option<Vec<u8>> {
-    let slash = affinity.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(|(at, _)| at).nth(2)?;
+    let slash = affinity
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, b)| **b == b'/')
+        .map(|(at, _)| at)
+        .nth(2)?;
     let tail = &affinity[slash + 1..];
     (tail.starts_with(b"ipv4/block/") || tail.starts_with(b"ipv6/block/"))
         .then(|| [BLOCK_PREFIX.as_bytes(), tail].concat())
@@ -88,15 +94,22 @@ impl Sample {
     /// Adds one block by its value. A block that cannot be decoded is only counted.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.blocks += 1;
-        let Ok(content) = BlockContent::parse(value) else { return };
+        let Ok(content) = BlockContent::parse(value) else {
+            return;
+        };
         let Some(block) = content.sound() else { return };
         for record in block.attributes() {
-            let handle = record.clean_handle().map(|h| h.to_string()).filter(|h| !h.is_empty());
-            self.handles.extend(handle.map(|h| [HANDLE_PREFIX, &h].concat().into_bytes()));
+            let handle = record
+                .clean_handle()
+                .map(|h| h.to_string())
+                .filter(|h| !h.is_empty());
+            self.handles
+                .extend(handle.map(|h| [HANDLE_PREFIX, &h].concat().into_bytes()));
             let text = |key| record.get(key).map(|t| t.to_string()).filter(|t| !t.is_empty());
             if let (Some(namespace), Some(pod), Some(node)) = (text("namespace"), text("pod"), text("node")) {
                 let name = endpoint_name(&node, "k8s", &pod, "");
-                self.endpoints.push(format!("{ENDPOINT_PREFIX}{namespace}/{name}").into_bytes());
+                self.endpoints
+                    .push(format!("{ENDPOINT_PREFIX}{namespace}/{name}").into_bytes());
             }
         }
     }
@@ -113,12 +126,24 @@ impl Sample {
         let endpoints = scale(&mut self.endpoints, self.blocks);
         let mut parts = Vec::new();
         if extent.has(Source::Handles) {
-            parts.extend(split(HANDLE_PREFIX, &self.handles, handles, HANDLES_PER_RANGE, "handles"));
+            parts.extend(split(
+                HANDLE_PREFIX,
+                &self.handles,
+                handles,
+                HANDLES_PER_RANGE,
+                "handles",
+            ));
         }
         if extent.has(Source::Endpoints) {
             let keys = &self.endpoints;
             let per_range = ENDPOINTS_PER_RANGE;
-            parts.extend(split(ENDPOINT_PREFIX, keys, endpoints, per_range, "workload endpoints"));
+            parts.extend(split(
+                ENDPOINT_PREFIX,
+                keys,
+                endpoints,
+                per_range,
+                "workload endpoints",
+            ));
         }
         parts
     }
@@ -126,7 +151,10 @@ impl Sample {
 
 /// Splits the range of a prefix at quantiles of the sorted `keys`.
 fn split(prefix: &str, keys: &[Vec<u8>], expected: usize, per_range: usize, what: &'static str) -> Vec<Part> {
-    let pieces = expected.div_ceil(per_range).clamp(1, MAX_RANGES).min(keys.len().max(1));
+    let pieces = expected
+        .div_ceil(per_range)
+        .clamp(1, MAX_RANGES)
+        .min(keys.len().max(1));
     let whole = Range::prefix(prefix);
     let mut bounds = vec![whole.start.clone()];
     for i in 1..pieces {
@@ -139,7 +167,11 @@ fn split(prefix: &str, keys: &[Vec<u8>], expected: usize, per_range: usize, what
     let expected = expected.div_ceil(bounds.len() - 1);
     bounds
         .windows(2)
-        .map(|pair| Part { range: Range::between(pair[0].as_slice(), pair[1].as_slice()), expected, what })
+        .map(|pair| Part {
+            range: Range::between(pair[0].as_slice(), pair[1].as_slice()),
+            expected,
+            what,
+        })
         .collect()
 }
 
@@ -150,7 +182,12 @@ mod tests {
     use super::*;
 
     fn affinity(i: usize) -> Vec<u8> {
-        format!("/calico/ipam/v2/host/node-{i}/ipv4/block/10.{}.{}.0-26", i / 256, i % 256).into_bytes()
+        format!(
+            "/calico/ipam/v2/host/node-{i}/ipv4/block/10.{}.{}.0-26",
+            i / 256,
+            i % 256
+        )
+        .into_bytes()
     }
 
     fn covers(parts: &[Part], prefix: &str) {
@@ -173,7 +210,10 @@ mod tests {
         ];
         let keys = block_keys(affinities.iter().map(Vec::as_slice).chain(strange));
         assert_eq!(keys.len(), 1001);
-        assert_eq!(keys.last().unwrap(), b"/calico/ipam/v2/assignment/ipv6/block/fd00::-122");
+        assert_eq!(
+            keys.last().unwrap(),
+            b"/calico/ipam/v2/assignment/ipv6/block/fd00::-122"
+        );
         let parts = blocks(&keys);
         assert_eq!(parts.len(), 16);
         covers(&parts, BLOCK_PREFIX);

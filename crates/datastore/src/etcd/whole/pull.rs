@@ -139,7 +139,12 @@ impl<C: Collector> Pull<C> {
     /// Returns the collector; `None` before all tasks have ended.
     pub(crate) fn finish(self: Arc<Self>) -> Option<C> {
         let this = Arc::into_inner(self)?;
-        Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
+        Some(
+            this.state
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner)
+                .collector,
+        )
     }
 
     /// Waits for the next part and its index; `None` at the end of the queue.
@@ -172,7 +177,9 @@ impl<C: Collector> Pull<C> {
         let mut range = part.range.clone().at(self.revision).with_limit(limit);
         loop {
             let reply = self.client.read_bulk(&range, part.what).await?;
-            reply.for_each(|entry| C::add(&mut chunk, entry)).ok_or_else(|| self.malformed("an answer"))?;
+            reply
+                .for_each(|entry| C::add(&mut chunk, entry))
+                .ok_or_else(|| self.malformed("an answer"))?;
             self.count(reply.len as u64);
             if !reply.more {
                 return self.commit(index, chunk);
@@ -213,7 +220,9 @@ impl<C: Collector> Pull<C> {
         state.finished.insert(index, chunk);
         loop {
             let turn = state.committed;
-            let Some(chunk) = state.finished.remove(&turn) else { break };
+            let Some(chunk) = state.finished.remove(&turn) else {
+                break;
+            };
             state.collector.commit(chunk)?;
             state.committed += 1;
         }
@@ -223,6 +232,7 @@ impl<C: Collector> Pull<C> {
     }
 
     fn malformed(&self, what: &str) -> Error {
-        self.client.error(what, Failure::NotEtcd("its answer cannot be decoded".into()))
+        self.client
+            .error(what, Failure::NotEtcd("its answer cannot be decoded".into()))
     }
 }

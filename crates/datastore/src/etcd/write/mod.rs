@@ -21,8 +21,12 @@ use crate::write::{BATCH, Batch, Limits, Objects, Precondition, Stored, Swap, un
 
 /// etcd's default limits: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
 /// `--max-request-bytes` 1.5 MiB, minus some bytes for the envelope.
-pub(super) const LIMITS: Limits =
-    Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
+pub(super) const LIMITS: Limits = Limits {
+    changes: 128,
+    conditions: 128,
+    bytes: 1_500_000,
+    affinity_first: false,
+};
 
 /// Single objects in etcd, read and written in shared requests.
 #[derive(Debug)]
@@ -34,7 +38,10 @@ pub(super) struct EtcdObjects {
 impl EtcdObjects {
     /// `alone` is true if no two batches may share a transaction.
     pub(super) fn new(client: &Arc<EtcdClient>, alone: bool) -> Self {
-        Self { connection: Connection::new(client), transactions: SharedTransactions::new(alone) }
+        Self {
+            connection: Connection::new(client),
+            transactions: SharedTransactions::new(alone),
+        }
     }
 }
 
@@ -103,7 +110,11 @@ fn done(batch: &Batch, revision: i64) -> Swap {
 
 /// The name of a batch in errors.
 fn what(batch: &Batch) -> String {
-    batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
+    batch
+        .changes
+        .first()
+        .map(|change| change.key().to_string())
+        .unwrap_or_default()
 }
 
 /// The parts of a transaction for one or more batches. The transaction checks all preconditions before it changes
@@ -127,7 +138,10 @@ impl Parts {
             bytes: 0,
             keys: HashMap::new(),
         };
-        let changed = batch.changes.iter().map(|change| (change.key(), change.precondition()));
+        let changed = batch
+            .changes
+            .iter()
+            .map(|change| (change.key(), change.precondition()));
         let evidence = batch.evidence.iter().map(|(key, expect)| (key, expect));
         for (key, expect) in changed.chain(evidence) {
             match expected.insert(key, expect) {
@@ -174,7 +188,9 @@ impl Parts {
     /// the other one compares. The order of the batches then does not matter.
     fn can_share_transaction_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
-            self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
+            self.keys
+                .get(key)
+                .is_none_or(|own_changed| !*own_changed && !*changed)
         };
         self.comparisons.len() + other.comparisons.len() <= LIMITS.conditions
             && self.operations.len() + other.operations.len() <= LIMITS.changes
@@ -209,11 +225,21 @@ fn key_prefix(network: IpNet) -> String {
     // `::` may stand for zeros at the end of the network's prefix in its first and last address, but not in the middle
     // one.
     let half = (network.prefix_len() + 1).min(network.max_prefix_len());
-    let middle = network.subnets(half).ok().and_then(Iterator::last).unwrap_or(network).network();
+    let middle = network
+        .subnets(half)
+        .ok()
+        .and_then(Iterator::last)
+        .unwrap_or(network)
+        .network();
     let keys = [network.network(), middle, network.broadcast()];
     let [first, middle, last] = keys.map(|address| Key::Block(address.into()).to_string());
-    let common =
-        |other: &str| first.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    let common = |other: &str| {
+        first
+            .bytes()
+            .zip(other.bytes())
+            .take_while(|(one, other)| one == other)
+            .count()
+    };
     first[..common(&middle).min(common(&last))].to_owned()
 }
 

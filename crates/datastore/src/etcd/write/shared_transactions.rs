@@ -69,7 +69,11 @@ impl SharedTransactions {
     pub(super) fn new(alone: bool) -> Arc<Self> {
         let reads = Queue::new(READS);
         let writes = Queue::new(WRITES);
-        Arc::new(Self { reads, writes, alone: AtomicBool::new(alone) })
+        Arc::new(Self {
+            reads,
+            writes,
+            alone: AtomicBool::new(alone),
+        })
     }
 
     pub(super) async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
@@ -77,7 +81,10 @@ impl SharedTransactions {
             return super::read(client, keys).await;
         }
         let (answer, answered) = oneshot::channel();
-        self.reads.push(Read { paths: keys.iter().map(Key::to_string).collect(), answer });
+        self.reads.push(Read {
+            paths: keys.iter().map(Key::to_string).collect(),
+            answer,
+        });
         match self.reads.wait(answered, || self.read_several(client)).await {
             Some(values) if values.len() == keys.len() => {
                 let stored = |(key, value): (&Key, Option<Value>)| {
@@ -107,7 +114,10 @@ impl SharedTransactions {
         // After a failure, each read is sent alone.
         if let Ok(answers) = client.get(&ranges, "the objects to change").await {
             let mut values = answers.ranges.into_iter().map(|mut answer| {
-                answer.take_kvs().pop().map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
+                answer
+                    .take_kvs()
+                    .pop()
+                    .map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
             });
             for Read { paths, answer } in reads {
                 answer.send(values.by_ref().take(paths.len()).collect()).ok();
@@ -183,7 +193,10 @@ struct Queue<T> {
 
 impl<T> Queue<T> {
     fn new(permits: usize) -> Self {
-        Self { waiting: Mutex::default(), permits: Semaphore::new(permits) }
+        Self {
+            waiting: Mutex::default(),
+            permits: Semaphore::new(permits),
+        }
     }
 
     fn push(&self, item: T) {
@@ -193,7 +206,11 @@ impl<T> Queue<T> {
     /// Takes the first waiting item if it is wanted.
     fn take_if(&self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut waiting = lock(&self.waiting);
-        if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
+        if waiting.front().is_some_and(is_wanted) {
+            waiting.pop_front()
+        } else {
+            None
+        }
     }
 
     /// Waits for an answer; `None` if it was lost. Meanwhile calls `send` to send waiting items when the limit allows

@@ -26,7 +26,12 @@ use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
 
 /// All characters that are escaped in a path.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// The key that is requested to find out if a server answers.
 const PROBE: &str = "/calico";
@@ -59,7 +64,9 @@ struct Member {
 
 impl fmt::Debug for EtcdV2Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdV2Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+        f.debug_struct("EtcdV2Client")
+            .field("endpoint", &self.endpoint())
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,7 +125,10 @@ impl EtcdV2Client {
         for endpoint in &settings.endpoints {
             let client = http_client(endpoint, settings)
                 .map_err(|failure| Error::Connect(vec![tried(endpoint, failure)]))?;
-            members.push(Member { endpoint: endpoint.clone(), client });
+            members.push(Member {
+                endpoint: endpoint.clone(),
+                client,
+            });
         }
         let client = Self {
             members,
@@ -192,7 +202,10 @@ impl EtcdV2Client {
         let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
         let reply = reply(&body);
         match (status, reply) {
-            (StatusCode::OK, Some(Reply { node: Some(node), .. })) => Ok(Found { node: Some(node), index }),
+            (StatusCode::OK, Some(Reply { node: Some(node), .. })) => Ok(Found {
+                node: Some(node),
+                index,
+            }),
             (StatusCode::NOT_FOUND, Some(reply)) if reply.error_code == code::NOT_FOUND => {
                 Ok(Found { node: None, index })
             }
@@ -235,7 +248,10 @@ impl EtcdV2Client {
     fn write_outcome(&self, status: StatusCode, body: &Bytes) -> Result<Option<i64>, Failure> {
         match reply(body) {
             Some(Reply { node: Some(node), .. }) if status.is_success() => Ok(Some(node.modified_index)),
-            Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => Ok(None),
+            Some(Reply {
+                error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS,
+                ..
+            }) => Ok(None),
             _ if status.is_success() => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
             reply => Err(self.refusal(status, reply, body)),
         }
@@ -248,27 +264,43 @@ impl EtcdV2Client {
         let attempt = self.settings.attempt(limit);
         let mut pace = Pace::new(&self.budget, &self.endpoint(), limit);
         let sent = pace.wait(self.member().client.send(request)).await?;
-        let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
+        let (head, mut rest) = sent
+            .map_err(|error| transport_failure(&error, attempt))?
+            .into_parts();
         self.budget.answered(&self.endpoint());
 
         let mut body = Vec::new();
         while let Some(frame) = pace.wait(rest.frame()).await? {
-            if let Ok(piece) = frame.map_err(|error| transport_failure(&error, attempt))?.into_data() {
+            if let Ok(piece) = frame
+                .map_err(|error| transport_failure(&error, attempt))?
+                .into_data()
+            {
                 pace.count(piece.len());
                 body.extend_from_slice(&piece);
             }
             if body.len() > self.longest {
                 let longest = self.longest;
-                return Err(Failure::Incomplete(format!("its answer is longer than {longest} bytes")));
+                return Err(Failure::Incomplete(format!(
+                    "its answer is longer than {longest} bytes"
+                )));
             }
         }
-        let index = head.headers.get("x-etcd-index").and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok(Answer { status: head.status, index: index.unwrap_or_default(), body: body.into() })
+        let index = head
+            .headers
+            .get("x-etcd-index")
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Answer {
+            status: head.status,
+            index: index.unwrap_or_default(),
+            body: body.into(),
+        })
     }
 
     /// Converts an error response to a failure.
     fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
-        let text = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
+        let text = String::from_utf8_lossy(&body[..body.len().min(300)])
+            .trim()
+            .to_owned();
         if text.contains("HTTP request to an HTTPS server") {
             return Cause::ServerWantsTls.into();
         }
@@ -282,7 +314,10 @@ impl EtcdV2Client {
             ),
             (500.., Some((_, message))) => Failure::NoQuorum(message.trim().to_owned()),
             (500.., None) => Failure::NoQuorum(text),
-            (code, Some((_, message))) => Failure::Refused { code, message: message.trim().to_owned() },
+            (code, Some((_, message))) => Failure::Refused {
+                code,
+                message: message.trim().to_owned(),
+            },
             (_, None) => Failure::NoV2Api,
         }
     }
@@ -297,16 +332,29 @@ impl EtcdV2Client {
     }
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
-        Error::Request { server: Server::Etcd, endpoint: self.endpoint(), what: what.to_owned(), failure }
+        Error::Request {
+            server: Server::Etcd,
+            endpoint: self.endpoint(),
+            what: what.to_owned(),
+            failure,
+        }
     }
 
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
-        Error::Write { server: Server::Etcd, endpoint: self.endpoint(), what: what.to_owned(), failure }
+        Error::Write {
+            server: Server::Etcd,
+            endpoint: self.endpoint(),
+            what: what.to_owned(),
+            failure,
+        }
     }
 }
 
 fn tried(endpoint: &str, failure: Failure) -> Tried {
-    Tried { endpoint: redact_url(endpoint), failure }
+    Tried {
+        endpoint: redact_url(endpoint),
+        failure,
+    }
 }
 
 fn url(path: &str) -> String {

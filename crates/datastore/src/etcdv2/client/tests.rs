@@ -20,9 +20,16 @@ async fn read(longest: usize, more: fn(TcpStream)) -> Failure {
             thread::spawn(move || more(stream));
         }
     });
-    let timeouts = Timeouts { connect: Duration::from_secs(2), request: Duration::from_secs(2) };
-    let settings =
-        EtcdSettings { endpoints: vec![endpoint], user: None, tls: TlsSettings::default(), timeouts };
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(2),
+        request: Duration::from_secs(2),
+    };
+    let settings = EtcdSettings {
+        endpoints: vec![endpoint],
+        user: None,
+        tls: TlsSettings::default(),
+        timeouts,
+    };
     match EtcdV2Client::connect_within(&settings, longest).await {
         Err(Error::Connect(mut tried)) => tried.remove(0).failure,
         other => panic!("{other:?}"),
@@ -31,8 +38,15 @@ async fn read(longest: usize, more: fn(TcpStream)) -> Failure {
 
 #[tokio::test]
 async fn an_answer_without_end_is_given_up() {
-    let failure = read(1 << 20, |mut stream| while stream.write_all(&[b'a'; 1 << 14]).is_ok() {}).await;
-    assert_eq!(failure, Failure::Incomplete("its answer is longer than 1048576 bytes".to_owned()));
+    let failure = read(
+        1 << 20,
+        |mut stream| while stream.write_all(&[b'a'; 1 << 14]).is_ok() {},
+    )
+    .await;
+    assert_eq!(
+        failure,
+        Failure::Incomplete("its answer is longer than 1048576 bytes".to_owned())
+    );
 }
 
 #[tokio::test]

@@ -28,9 +28,15 @@ const IN_FLIGHT: usize = 16;
 
 /// The key of one block, if it exists.
 pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<Answer> {
-    let Some((kind, path)) = locate(client, &Key::Block(cidr)) else { return Ok(Answer::default()) };
-    let found = client.get_json::<Object>(&path, Accept::OneMetadata, kind.known.plural).await?;
-    Ok(found.map_or_else(Answer::missing, |object| Answer::found(vec![entry(cidr, object.metadata)])))
+    let Some((kind, path)) = locate(client, &Key::Block(cidr)) else {
+        return Ok(Answer::default());
+    };
+    let found = client
+        .get_json::<Object>(&path, Accept::OneMetadata, kind.known.plural)
+        .await?;
+    Ok(found.map_or_else(Answer::missing, |object| {
+        Answer::found(vec![entry(cidr, object.metadata)])
+    }))
 }
 
 /// The form of a list request: its query string, and the format of the answer.
@@ -45,7 +51,9 @@ pub(super) async fn block_keys(
     (form, accept): Form,
     query: &Query,
 ) -> Result<Answer> {
-    let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
+    let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
+        return Ok(Answer::default());
+    };
     let page = page(client, &kind, form, accept).await;
     let block = |block: Metadata| {
         let cidr = cidr_of_block(&block.name).filter(|cidr| query.asks_for(&Key::Block(*cidr)))?;
@@ -57,7 +65,9 @@ pub(super) async fn block_keys(
 /// The keys of the blocks that share addresses with a CIDR. Larger blocks are looked up by name. All others are found
 /// among the names that sort close to the CIDR.
 pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<Answer> {
-    let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
+    let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
+        return Ok(Answer::default());
+    };
     let larger = blocks_holding_elsewhere(net).map(|larger| {
         let client = Arc::clone(client);
         async move { block_key(&client, larger).await }
@@ -115,9 +125,15 @@ async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<O
 async fn page(client: &Arc<KubeClient>, kind: &Kind, query: &str, accept: Accept) -> Result<Page> {
     let path = format!("{}{query}", kind.path);
     let what = kind.known.plural;
-    client.get_json(&path, accept, what).await?.ok_or_else(|| client.error(what, Failure::NotFound))
+    client
+        .get_json(&path, accept, what)
+        .await?
+        .ok_or_else(|| client.error(what, Failure::NotFound))
 }
 
 fn entry(cidr: IpNet, metadata: Metadata) -> Entry {
-    Entry { record: Record::BlockKey(cidr), revision: metadata.revision() }
+    Entry {
+        record: Record::BlockKey(cidr),
+        revision: metadata.revision(),
+    }
 }

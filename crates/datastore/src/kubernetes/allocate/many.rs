@@ -45,11 +45,21 @@ pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Resul
     let parts = by_name.chunks(PAGE).map(|part| {
         let client = Arc::clone(client);
         let part = part.to_vec();
-        async move { Part { client: &client, found: Vec::new() }.read(&part).await }
+        async move {
+            Part {
+                client: &client,
+                found: Vec::new(),
+            }
+            .read(&part)
+            .await
+        }
     });
     let found = tasks::all(PAGES, parts).await?;
     let mut found: HashMap<IpNet, Answer> = found.into_iter().flatten().collect();
-    Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
+    Ok(cidrs
+        .iter()
+        .map(|cidr| found.remove(cidr).unwrap_or_default())
+        .collect())
 }
 
 /// A read of up to [`PAGE`] blocks, in the order of their names.
@@ -60,9 +70,13 @@ struct Part<'c> {
 
 impl Part<'_> {
     async fn read(mut self, mut wanted: &[(String, IpNet)]) -> Result<Vec<(IpNet, Answer)>> {
-        let Ok(kind) = kinds::find(self.client.api(), Source::Blocks) else { return Ok(self.found) };
+        let Ok(kind) = kinds::find(self.client.api(), Source::Blocks) else {
+            return Ok(self.found);
+        };
         while !wanted.is_empty() {
-            let Some(page) = self.page(&kind, wanted).await? else { break };
+            let Some(page) = self.page(&kind, wanted).await? else {
+                break;
+            };
             wanted = &wanted[page.covered..];
             // If most blocks on this page are not wanted, reading blocks one by one is cheaper.
             let is_worth_it = page.items > 0 && page.blocks.len() * 2 >= page.items;
@@ -83,18 +97,37 @@ impl Part<'_> {
 
     /// Reads a page from the first wanted name on; `None` if the server cannot start a page there.
     async fn page(&self, kind: &Kind, wanted: &[(String, IpNet)]) -> Result<Option<Page>> {
-        let Some((first, cidr)) = wanted.first() else { return Ok(None) };
-        let path = format!("{}?limit={}&continue={}", kind.path, wanted.len(), token_from(first));
-        let read = match self.client.get_whole(&path, Accept::Json, kind.known.plural).await {
+        let Some((first, cidr)) = wanted.first() else {
+            return Ok(None);
+        };
+        let path = format!(
+            "{}?limit={}&continue={}",
+            kind.path,
+            wanted.len(),
+            token_from(first)
+        );
+        let read = match self
+            .client
+            .get_whole(&path, Accept::Json, kind.known.plural)
+            .await
+        {
             Ok(read) => read,
             Err(error) if error.may_pass() => return Err(error),
             Err(_) => return Ok(None),
         };
         let Some((body, _)) = read else {
             let blocks = vec![(*cidr, Some(Answer::missing()))];
-            return Ok(Some(Page { blocks, covered: wanted.len(), items: 1 }));
+            return Ok(Some(Page {
+                blocks,
+                covered: wanted.len(),
+                items: 1,
+            }));
         };
-        Ok(Page::of(self.client.decode(&body, kind.known.plural)?, kind, wanted))
+        Ok(Page::of(
+            self.client.decode(&body, kind.known.plural)?,
+            kind,
+            wanted,
+        ))
     }
 
     async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
@@ -133,14 +166,27 @@ impl Page {
             }
             items += 1;
             while wanted.next_if(|(name, _)| **name < *found.name).is_some() {}
-            let Some((_, cidr)) = wanted.next_if(|(name, _)| **name == *found.name) else { continue };
+            let Some((_, cidr)) = wanted.next_if(|(name, _)| **name == *found.name) else {
+                continue;
+            };
             let mut snapshot = Snapshot::default();
             kind.known.add(&mut snapshot, text, Encoding::Json);
-            let is_marked = snapshot.blocks.iter().any(|block| block.value.content.is_deleted());
+            let is_marked = snapshot
+                .blocks
+                .iter()
+                .any(|block| block.value.content.is_deleted());
             let entries = || object_entries(&Key::Block(*cidr), snapshot, &found.revision());
             blocks.push((*cidr, (!is_marked).then(|| Answer::found(entries()))));
         }
-        let rest = if list.metadata.next.is_empty() { 0 } else { wanted.len() };
-        Some(Self { blocks, covered: whole - rest, items })
+        let rest = if list.metadata.next.is_empty() {
+            0
+        } else {
+            wanted.len()
+        };
+        Some(Self {
+            blocks,
+            covered: whole - rest,
+            items,
+        })
     }
 }

@@ -44,7 +44,14 @@ struct State {
 
 impl KubeStore {
     pub(crate) fn new(client: Arc<KubeClient>, is_assumed: bool, selecting: Selecting) -> Self {
-        Self { state: Mutex::new(State { client, is_assumed, objects: HashMap::new() }), selecting }
+        Self {
+            state: Mutex::new(State {
+                client,
+                is_assumed,
+                objects: HashMap::new(),
+            }),
+            selecting,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,7 +67,10 @@ impl KubeStore {
         let is_late = |error: &Error| {
             matches!(
                 error,
-                Error::Request { failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)), .. }
+                Error::Request {
+                    failure: Failure::Connection(Cause::TimedOut(_) | Cause::GivenUp(_)),
+                    ..
+                }
             )
         };
         let mut retries = Retries::new(&ALLOCATIONS);
@@ -94,8 +104,12 @@ impl KubeStore {
 
     /// The object at a revision: from the last read or write, or from a new read.
     async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
-        let known =
-            self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
+        let known = self
+            .state()
+            .objects
+            .get(key)
+            .filter(|known| is_version(&version(known), revision))
+            .cloned();
         match known {
             Some(known) => Ok(known),
             None => target.expected(revision).await,
@@ -148,7 +162,9 @@ impl Records for KubeStore {
         let target = Target::locate(&client, &key, LABELLED).map_err(failed)?;
         let value = match swap.after().map(Record::encode) {
             Some(None) => {
-                return Err(failed(Failure::Other("records of this kind are never written".into())));
+                return Err(failed(Failure::Other(
+                    "records of this kind are never written".into(),
+                )));
             }
             value => value.flatten(),
         };
@@ -173,14 +189,21 @@ impl Records for KubeStore {
         let client = self.client();
         let mut labelled = 0;
         for entry in read::affinities_of(&client, node).await.map_err(unavailable)? {
-            let Record::Affinity(affinity) = &entry.record else { continue };
-            let Revision::Kubernetes(found) = &entry.revision else { continue };
+            let Record::Affinity(affinity) = &entry.record else {
+                continue;
+            };
+            let Revision::Kubernetes(found) = &entry.revision else {
+                continue;
+            };
             let has = |(name, value): &(&str, String)| found.labels.get(*name) == Some(value);
             if affinity.key.labels().iter().all(has) {
                 continue;
             }
-            let swap =
-                Swap { record: entry.record.clone(), read: Some(entry.revision.clone()), deletes: false };
+            let swap = Swap {
+                record: entry.record.clone(),
+                read: Some(entry.revision.clone()),
+                deletes: false,
+            };
             match self.swap(&swap).await {
                 Ok(_) => labelled += 1,
                 // Another client has labeled, changed or deleted the affinity. Affinities that it writes have labels.

@@ -36,18 +36,28 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn found(entries: Vec<Entry>) -> Self {
-        Self { entries, shows_group: true, ..Self::default() }
+        Self {
+            entries,
+            shows_group: true,
+            ..Self::default()
+        }
     }
 
     pub(super) fn missing() -> Self {
-        Self { misses_kind: true, ..Self::default() }
+        Self {
+            misses_kind: true,
+            ..Self::default()
+        }
     }
 
     /// Creates the answer to a list request. "Not found" means that there are no such objects.
     pub(super) fn to_list(read: Result<Vec<Entry>>) -> Result<Self> {
         match read {
             Ok(entries) => Ok(Self::found(entries)),
-            Err(Error::Request { failure: Failure::NotFound, .. }) => Ok(Self::missing()),
+            Err(Error::Request {
+                failure: Failure::NotFound,
+                ..
+            }) => Ok(Self::missing()),
             Err(error) => Err(error),
         }
     }
@@ -55,7 +65,9 @@ impl Answer {
 
 /// Reads one object. If it is marked as deleted, completes the deletion.
 pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
-    let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
+    let Some((kind, path)) = locate(client, key) else {
+        return Ok(Answer::default());
+    };
     if kind.known.source == Source::Nodes {
         return node(client, key, &kind, &path).await;
     }
@@ -75,31 +87,52 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
             }
         }
         let entries = object_entries(key, snapshot, &version(&value));
-        return Ok(Answer { object: Some((key.clone(), value)), ..Answer::found(entries) });
+        return Ok(Answer {
+            object: Some((key.clone(), value)),
+            ..Answer::found(entries)
+        });
     }
     Err(client.write_error(kind.known.plural, unfinished_deletion()))
 }
 
 /// Reads only the metadata of a node, since allocators do not need the rest, which is long.
 async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result<Answer> {
-    let read = client.get_whole(path, Accept::OneMetadata, kind.known.plural).await?;
-    let Some((body, _)) = read else { return Ok(Answer::default()) };
+    let read = client
+        .get_whole(path, Accept::OneMetadata, kind.known.plural)
+        .await?;
+    let Some((body, _)) = read else {
+        return Ok(Answer::default());
+    };
     let mut snapshot = Snapshot::default();
     kind.known.add(&mut snapshot, &body, Encoding::Json);
-    Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
+    Ok(Answer {
+        entries: entries(snapshot, |found| found == key),
+        ..Answer::default()
+    })
 }
 
 /// The record in a Calico object; [`Record::Undecodable`] if it belongs to another key or cannot be decoded.
 pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
-        return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
+        return vec![Entry {
+            record: Record::Config(config),
+            revision: revision.clone(),
+        }];
     }
     let mut found = entries(snapshot, |found| found == key);
-    found.iter_mut().for_each(|entry| entry.revision = revision.clone());
+    found
+        .iter_mut()
+        .for_each(|entry| entry.revision = revision.clone());
     if found.is_empty() {
         let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
-        let record = Record::Undecodable { key: key.clone(), reason };
-        found.push(Entry { record, revision: revision.clone() });
+        let record = Record::Undecodable {
+            key: key.clone(),
+            reason,
+        };
+        found.push(Entry {
+            record,
+            revision: revision.clone(),
+        });
     }
     found
 }
@@ -110,7 +143,9 @@ pub(super) async fn listed(
     source: Source,
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
-    let Ok(kind) = kinds::find(client.api(), source) else { return Ok(Answer::default()) };
+    let Ok(kind) = kinds::find(client.api(), source) else {
+        return Ok(Answer::default());
+    };
     let listed = list::<Snapshot>(client, &kind).await;
     Answer::to_list(listed.map(|listed| entries(listed.taken, is_wanted)))
 }
@@ -123,7 +158,9 @@ pub(super) async fn selected(
     family: Family,
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
-    let Ok(resource) = kinds::find(client.api(), Source::Affinities) else { return Ok(Answer::default()) };
+    let Ok(resource) = kinds::find(client.api(), Source::Affinities) else {
+        return Ok(Answer::default());
+    };
     let selector = utf8_percent_encode(&selector(kind, holder, family), UNRESERVED).to_string();
     let path = format!("{}?labelSelector={selector}", resource.path);
     let snapshot = items(client, &resource, &path).await;
@@ -136,8 +173,14 @@ fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
         Family::V4 => calipam_model::IpNet::V4(Default::default()),
         Family::V6 => calipam_model::IpNet::V6(Default::default()),
     };
-    let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr: any_block };
-    key.labels().map(|(name, value)| format!("{name}={value}")).join(",")
+    let key = AffinityKey {
+        kind: kind.clone(),
+        node: holder.to_owned(),
+        cidr: any_block,
+    };
+    key.labels()
+        .map(|(name, value)| format!("{name}={value}"))
+        .join(",")
 }
 
 /// Reads a short list in one request, without pages.
@@ -146,7 +189,10 @@ async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snap
     let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
     let list: List<&RawValue> = client.decode(&body, kind.known.plural)?;
     let mut snapshot = Snapshot::default();
-    list.items.iter().for_each(|item| kind.known.add(&mut snapshot, item.get().as_bytes(), Encoding::Json));
+    list.items.iter().for_each(|item| {
+        kind.known
+            .add(&mut snapshot, item.get().as_bytes(), Encoding::Json)
+    });
     Ok(snapshot)
 }
 
@@ -160,10 +206,15 @@ pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Resul
 /// The wanted records in a snapshot. Affinities that are marked as deleted are omitted.
 fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
     let defects = snapshot.defects.into_iter().filter_map(|defect| {
-        let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else { return None };
+        let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else {
+            return None;
+        };
         // No write matches an empty version.
         let revision = Revision::Kubernetes(Box::default());
-        Some(Entry { record: Record::Undecodable { key, reason }, revision })
+        Some(Entry {
+            record: Record::Undecodable { key, reason },
+            revision,
+        })
     });
     let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
         let undecodable = |error: DecodeError| Record::Undecodable {
@@ -179,17 +230,31 @@ fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
         Entry { record, revision }
     });
     let is_alive = |affinity: &Versioned<Affinity>| !affinity.value.deleted;
-    let affinities = snapshot.affinities.into_iter().filter(is_alive).map(of(Record::Affinity));
+    let affinities = snapshot
+        .affinities
+        .into_iter()
+        .filter(is_alive)
+        .map(of(Record::Affinity));
     let handles = snapshot.handles.into_iter().map(of(Record::Handle));
     let pools = snapshot.pools.into_iter().map(of(Record::Pool));
     let reservations = snapshot.reservations.into_iter().map(of(Record::Reservation));
     let nodes = snapshot.nodes.into_iter().map(of(Record::Node));
-    let all = blocks.chain(affinities).chain(handles).chain(pools).chain(reservations).chain(nodes);
-    all.chain(defects).filter(|entry| is_wanted(&entry.record.key())).collect()
+    let all = blocks
+        .chain(affinities)
+        .chain(handles)
+        .chain(pools)
+        .chain(reservations)
+        .chain(nodes);
+    all.chain(defects)
+        .filter(|entry| is_wanted(&entry.record.key()))
+        .collect()
 }
 
 fn of<T>(record: fn(T) -> Record) -> impl Fn(Versioned<T>) -> Entry {
-    move |Versioned { value, revision }| Entry { record: record(value), revision }
+    move |Versioned { value, revision }| Entry {
+        record: record(value),
+        revision,
+    }
 }
 
 #[cfg(test)]

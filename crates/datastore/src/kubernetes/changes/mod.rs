@@ -52,14 +52,28 @@ impl Watches {
         let mut watches = JoinSet::new();
         for (kind, seconds) in kinds.iter().zip(SECONDS.into_iter().cycle()) {
             let position = from.get(kind.known.plural).copied();
-            watches.spawn(OneKind::follow(client, kind, seconds, position, sender.clone(), question.clone()));
+            watches.spawn(OneKind::follow(
+                client,
+                kind,
+                seconds,
+                position,
+                sender.clone(),
+                question.clone(),
+            ));
         }
-        Self { messages, asked, _watches: watches }
+        Self {
+            messages,
+            asked,
+            _watches: watches,
+        }
     }
 
     pub(crate) async fn next(&mut self) -> Message {
         let ended = || WholeReadReason::CannotWatch("the watches have ended".to_owned());
-        self.messages.recv().await.unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
+        self.messages
+            .recv()
+            .await
+            .unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
     }
 
     /// The reports that wait to be received.
@@ -107,17 +121,29 @@ pub(super) async fn begin(client: &Arc<KubeClient>, from: Positions) -> Result<B
 
 /// Returns an error if the user lacks the permission to watch one of the kinds.
 pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
-    permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
+    permission::require(
+        client,
+        kinds.iter().map(|kind| kind.permission("watch")).collect(),
+    )
+    .await
 }
 
 /// Converts a change to the form that exports use. An object that a check does not need counts as deleted.
 pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
-    let exported = if change.is_deleted { None } else { known.export(&change.object, Encoding::Json) };
+    let exported = if change.is_deleted {
+        None
+    } else {
+        known.export(&change.object, Encoding::Json)
+    };
     let (key, value) = match exported {
         Some(entry) => (entry.key, Some(entry.value)),
         None => (format!("{}/{}", known.plural, change.name).into_bytes(), None),
     };
-    Change { key, revision: change.version.cast_signed(), value }
+    Change {
+        key,
+        revision: change.version.cast_signed(),
+        value,
+    }
 }
 
 /// The positions from which to follow changes after some lists were read: the version of each list, by the plural of

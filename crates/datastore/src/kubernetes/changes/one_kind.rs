@@ -46,8 +46,18 @@ impl OneKind {
     ) -> impl Future<Output = ()> + Send + 'static {
         let client = Arc::clone(client);
         let kind = kind.clone();
-        let Position { revision: known, last } = from.unwrap_or_default();
-        let mut one = Self { client, kind, sender, asked, seconds, known };
+        let Position {
+            revision: known,
+            last,
+        } = from.unwrap_or_default();
+        let mut one = Self {
+            client,
+            kind,
+            sender,
+            asked,
+            seconds,
+            known,
+        };
         async move {
             let broken = match from {
                 // The kind was installed after the last read, so none of its objects are known.
@@ -75,9 +85,14 @@ impl OneKind {
     /// Asks for the newest version. Returns an error if it is lower than the known one, since the server's history is
     /// then different.
     async fn newest(&self) -> Result<i64, Broken> {
-        let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
+        let newest = newest(&self.client, &self.kind)
+            .await
+            .map_err(|failure| self.failed(failure))?;
         if newest.cast_signed() < self.known {
-            return Err(is_another(format!("its version was {}, but is now {newest}", self.known)));
+            return Err(is_another(format!(
+                "its version was {}, but is now {newest}",
+                self.known
+            )));
         }
         Ok(newest.cast_signed())
     }
@@ -97,7 +112,9 @@ impl OneKind {
                     return Ok(());
                 }
                 Some(_) => {
-                    return Err(is_another(format!("version {version} has other content than before")));
+                    return Err(is_another(format!(
+                        "version {version} has other content than before"
+                    )));
                 }
                 None => return Err(unconfirmed()),
             }
@@ -163,7 +180,11 @@ impl OneKind {
                 self.report(event).await?;
             }
         }
-        if self.known >= until { Ok(asked) } else { Err(unconfirmed()) }
+        if self.known >= until {
+            Ok(asked)
+        } else {
+            Err(unconfirmed())
+        }
     }
 
     async fn report(&mut self, event: WatchEvent) -> Result<(), Broken> {

@@ -31,19 +31,33 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(super) fn new(body: Body, headers: &HeaderMap, pace: Pace, attempt: Attempt) -> Self {
-        Self { body, encoding: encoding(headers), date: date(headers), pace, attempt }
+        Self {
+            body,
+            encoding: encoding(headers),
+            date: date(headers),
+            pace,
+            attempt,
+        }
     }
 
     /// Marks this as the response to a watch, which the server ends after `time`.
     pub(super) fn with_duration(self, time: Duration) -> Self {
-        Self { pace: self.pace.with_duration(time), ..self }
+        Self {
+            pace: self.pace.with_duration(time),
+            ..self
+        }
     }
 
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
-            let Some(frame) = self.pace.wait(self.body.frame()).await? else { return Ok(None) };
-            match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
+            let Some(frame) = self.pace.wait(self.body.frame()).await? else {
+                return Ok(None);
+            };
+            match frame
+                .map_err(|error| transport_failure(&error, self.attempt))?
+                .into_data()
+            {
                 Ok(piece) => {
                     self.pace.count(piece.len());
                     return Ok(Some(piece));
@@ -65,7 +79,9 @@ impl Answer {
         while let Some(piece) = self.piece().await? {
             whole.extend_from_slice(&piece);
             if whole.len() > limit {
-                return Err(Failure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
+                return Err(Failure::NotKubernetes(format!(
+                    "its answer is longer than {limit} bytes"
+                )));
             }
         }
         Ok(whole.into())
@@ -73,9 +89,16 @@ impl Answer {
 }
 
 fn encoding(headers: &HeaderMap) -> Encoding {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let is_protobuf = kind.starts_with("application/vnd.kubernetes.protobuf");
-    if is_protobuf { Encoding::Protobuf } else { Encoding::Json }
+    if is_protobuf {
+        Encoding::Protobuf
+    } else {
+        Encoding::Json
+    }
 }
 
 fn date(headers: &HeaderMap) -> Option<Timestamp> {

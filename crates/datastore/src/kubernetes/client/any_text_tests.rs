@@ -18,9 +18,14 @@ const NOBODY: &str = "https://127.0.0.1:1";
 
 /// Creates a client, and sends a request to [`NOBODY`].
 fn client(settings: &KubernetesSettings) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
-        let mut config = connect::config(settings).await.map_err(|error| error.to_string())?;
+        let mut config = connect::config(settings)
+            .await
+            .map_err(|error| error.to_string())?;
         TokenFile::take(&mut config).map_err(|error| error.to_string())?;
         let server = connect::location(&config.cluster_url);
         assert!(config.auth_info.exec.is_none(), "no program is run");
@@ -36,7 +41,10 @@ fn client(settings: &KubernetesSettings) -> Result<(), String> {
 }
 
 fn inline(text: impl Into<String>) -> KubernetesSettings {
-    KubernetesSettings { kubeconfig_inline: Secret::new(text), ..KubernetesSettings::default() }
+    KubernetesSettings {
+        kubeconfig_inline: Secret::new(text),
+        ..KubernetesSettings::default()
+    }
 }
 
 /// Fields of a kubeconfig that are texts.

@@ -18,7 +18,13 @@ pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) ->
     if !(is_throttled || is_read) {
         return None;
     }
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds = headers
+        .get(header::RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds).max(LEAST))
 }
 
@@ -39,13 +45,20 @@ mod tests {
         assert_eq!(after(Method::PUT, 429, "1"), second);
         assert_eq!(after(Method::GET, 503, "1"), second);
         assert_eq!(after(Method::GET, 503, "0"), Some(LEAST));
-        assert_ne!(LEAST, Duration::ZERO, "a request without any delay would be sent again");
+        assert_ne!(
+            LEAST,
+            Duration::ZERO,
+            "a request without any delay would be sent again"
+        );
         assert_eq!(after(Method::PUT, 503, "1"), None);
         assert_eq!(after(Method::DELETE, 500, "1"), None);
         assert_eq!(after(Method::GET, 403, "1"), None);
         // HTTP also allows a date in `Retry-After`, but API servers send seconds.
         assert_eq!(after(Method::GET, 429, "Fri, 01 May 2026 12:00:00 GMT"), None);
         assert_eq!(after(Method::GET, 429, "-1"), None);
-        assert_eq!(pause(&Method::GET, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), None);
+        assert_eq!(
+            pause(&Method::GET, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()),
+            None
+        );
     }
 }

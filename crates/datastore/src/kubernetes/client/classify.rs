@@ -16,14 +16,20 @@ pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attem
     if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
         return Failure::Login(login_failure(login));
     }
-    attempt.cause(error).map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
+    attempt
+        .cause(error)
+        .map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
 }
 
 /// The reason why there are no credentials. Omits the output of a plugin, which may contain secrets.
 pub(crate) fn login_failure(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {
-            format!("the credential plugin {} failed with {}", program_of(cmd), out.status)
+            format!(
+                "the credential plugin {} failed with {}",
+                program_of(cmd),
+                out.status
+            )
         }
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
         AuthError::AuthExecParse(_) => "the credential plugin's output cannot be decoded".into(),
@@ -66,7 +72,9 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
     struct Status {
         message: Option<String>,
     }
-    let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
+    let said = serde_json::from_slice::<Status>(body)
+        .ok()
+        .and_then(|status| status.message);
     let is_kubernetes = said.is_some();
     let message = short(said.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned()));
     match status.as_u16() {
@@ -103,9 +111,15 @@ mod tests {
         let status = br#"{"kind":"Status","message":"etcdserver: request timed out","code":500}"#;
         assert_eq!(
             status_failure(StatusCode::INTERNAL_SERVER_ERROR, status),
-            Failure::Server { code: 500, message: "etcdserver: request timed out".into() }
+            Failure::Server {
+                code: 500,
+                message: "etcdserver: request timed out".into()
+            }
         );
-        assert_eq!(status_failure(StatusCode::TOO_MANY_REQUESTS, b""), Failure::TooManyRequests);
+        assert_eq!(
+            status_failure(StatusCode::TOO_MANY_REQUESTS, b""),
+            Failure::TooManyRequests
+        );
         assert_eq!(status_failure(StatusCode::GONE, b"{}"), Failure::Compacted);
         let Failure::NotKubernetes(text) = status_failure(StatusCode::FOUND, "ü".repeat(999).as_bytes())
         else {
@@ -123,12 +137,21 @@ mod tests {
         };
         let plain = std::process::Command::new("/opt/my aws");
         let mut with_variables = std::process::Command::new("/opt/my aws");
-        with_variables.env("A", "hunter2 \"hunter2\" \\").env("KUBERNETES_EXEC_INFO", "{}").env_remove("B");
+        with_variables
+            .env("A", "hunter2 \"hunter2\" \\")
+            .env("KUBERNETES_EXEC_INFO", "{}")
+            .env_remove("B");
         for mut command in [plain, with_variables] {
             let cmd = format!("{:?}", command.args(["--secret", "hunter2"]));
-            let error = AuthError::AuthExecRun { cmd, out: Box::new(out.clone()) };
+            let error = AuthError::AuthExecRun {
+                cmd,
+                out: Box::new(out.clone()),
+            };
             let text = login_failure(&error);
-            assert_eq!(text, "the credential plugin /opt/my aws failed with exit status: 0");
+            assert_eq!(
+                text,
+                "the credential plugin /opt/my aws failed with exit status: 0"
+            );
         }
     }
 }

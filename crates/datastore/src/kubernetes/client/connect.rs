@@ -31,10 +31,18 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
         config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
     // kube's own error asks for a Cargo feature of kube, which means nothing to operators.
-    if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
+    if config
+        .auth_info
+        .auth_provider
+        .as_ref()
+        .is_some_and(|provider| provider.name == "gcp")
+    {
         let reason = "it logs in with the auth-provider gcp, which Google has removed: \
             `gcloud container clusters get-credentials` writes a new one";
-        return Err(Error::Kubeconfig { what: "the kubeconfig".into(), reason: reason.into() });
+        return Err(Error::Kubeconfig {
+            what: "the kubeconfig".into(),
+            reason: reason.into(),
+        });
     }
 
     if let Some(token) = &config.auth_info.token
@@ -42,7 +50,10 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
         && bearer(token.expose_secret()).is_none()
     {
         let reason = "it has a line break or another control character";
-        return Err(Error::Kubeconfig { what: "the token".into(), reason: reason.into() });
+        return Err(Error::Kubeconfig {
+            what: "the token".into(),
+            reason: reason.into(),
+        });
     }
     if settings.unattended
         && let Some(plugin) = &mut config.auth_info.exec
@@ -65,7 +76,11 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
         return Ok(Some((parsed.map_err(|e| bad(INLINE, &e))?, INLINE.to_owned())));
     }
-    let home = || std::env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
+    let home = || {
+        std::env::home_dir()
+            .map(|home| home.join(".kube/config"))
+            .filter(|path| path.exists())
+    };
     let paths: Vec<PathBuf> = match settings.kubeconfig.is_empty() {
         false => std::env::split_paths(&settings.kubeconfig).collect(),
         true if settings.api_endpoint.is_empty() => home().into_iter().collect(),
@@ -94,10 +109,20 @@ pub struct KubeconfigNames {
 impl KubeconfigNames {
     /// The names in the settings' kubeconfig; none if there is no kubeconfig.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
-        let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
+        let Some((kubeconfig, _)) = kubeconfig(settings)? else {
+            return Ok(Self::default());
+        };
         Ok(Self {
-            contexts: kubeconfig.contexts.into_iter().map(|context| context.name).collect(),
-            clusters: kubeconfig.clusters.into_iter().map(|cluster| cluster.name).collect(),
+            contexts: kubeconfig
+                .contexts
+                .into_iter()
+                .map(|context| context.name)
+                .collect(),
+            clusters: kubeconfig
+                .clusters
+                .into_iter()
+                .map(|cluster| cluster.name)
+                .collect(),
             users: kubeconfig.auth_infos.into_iter().map(|user| user.name).collect(),
         })
     }
@@ -107,16 +132,27 @@ impl KubeconfigNames {
 /// [`Datastore::location`](crate::Datastore::location). `None` if the chosen context already leads to that server, or
 /// if no context does.
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
-    let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
+    let Some((kubeconfig, _)) = kubeconfig(settings)? else {
+        return Ok(None);
+    };
     let server_of = |cluster: &str| {
         let named = kubeconfig.clusters.iter().find(|named| named.name == cluster)?;
         let url: Uri = named.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
         Some(location(&url))
     };
     let leads_there = |named: &&NamedContext| {
-        named.context.as_ref().and_then(|context| server_of(&context.cluster)).as_deref() == Some(server)
+        named
+            .context
+            .as_ref()
+            .and_then(|context| server_of(&context.cluster))
+            .as_deref()
+            == Some(server)
     };
-    let mut there = kubeconfig.contexts.iter().filter(leads_there).map(|context| &context.name);
+    let mut there = kubeconfig
+        .contexts
+        .iter()
+        .filter(leads_there)
+        .map(|context| &context.name);
     let chosen = Some(&settings.context).filter(|name| !name.is_empty());
     let chosen = chosen.or(kubeconfig.current_context.as_ref());
     let is_there = there.clone().any(|name| Some(name) == chosen);
@@ -135,7 +171,11 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if !settings.context.is_empty() {
         return Err(SettingsError::context_alone(&settings.context).into());
     }
-    let url = settings.kubectl.server.as_deref().unwrap_or(&settings.api_endpoint);
+    let url = settings
+        .kubectl
+        .server
+        .as_deref()
+        .unwrap_or(&settings.api_endpoint);
     if !url.is_empty() {
         return Ok(Config::new(endpoint(url)?));
     }
@@ -147,8 +187,10 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
-        let unreadable =
-            |error: io::Error| Error::KubeconfigFile { what: name.into(), reason: error.to_string() };
+        let unreadable = |error: io::Error| Error::KubeconfigFile {
+            what: name.into(),
+            reason: error.to_string(),
+        };
         regular::open(path).map_err(unreadable)?;
         let one = Kubeconfig::read_from(path).map_err(|e| bad(name, &e))?;
         merged = Some(match merged {
@@ -156,7 +198,10 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
             Some(before) => before.merge(one).map_err(|e| bad(name, &e))?,
         });
     }
-    merged.ok_or_else(|| Error::KubeconfigFile { what: name.into(), reason: "there is no such file".into() })
+    merged.ok_or_else(|| Error::KubeconfigFile {
+        what: name.into(),
+        reason: "there is no such file".into(),
+    })
 }
 
 /// Applies settings that override or replace a kubeconfig.
@@ -207,7 +252,10 @@ pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
         kube::Error::RustlsTls(error) => ("the certificates", innermost(error)),
         other => ("the kubeconfig", innermost(other)),
     };
-    Error::Kubeconfig { what: what.into(), reason }
+    Error::Kubeconfig {
+        what: what.into(),
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +316,11 @@ mod tests {
         let path = write(&folder, "a", text);
         let of = |server: &str, context: &str| {
             let (kubeconfig, context) = (path.clone(), context.to_owned());
-            let settings = KubernetesSettings { kubeconfig, context, ..Default::default() };
+            let settings = KubernetesSettings {
+                kubeconfig,
+                context,
+                ..Default::default()
+            };
             context_of_server(&settings, server).unwrap()
         };
         assert_eq!(of("https://x:6443", ""), None);
@@ -281,20 +333,44 @@ mod tests {
     #[tokio::test]
     async fn unusable_settings_are_named_without_secrets() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
+        let of = |path: &str| KubernetesSettings {
+            kubeconfig: path.to_owned(),
+            ..Default::default()
+        };
         let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
-        let ended =
-            write(&folder, "c", &kubeconfig("https://a:6443", "auth-provider: {name: gcp, config: {}}"));
+        let ended = write(
+            &folder,
+            "c",
+            &kubeconfig("https://a:6443", "auth-provider: {name: gcp, config: {}}"),
+        );
         let no_yaml = format!("cannot use the kubeconfig {broken}: it is not a kubeconfig in YAML");
         let no_context = "context \"other\" does not exist; available contexts: a";
         for (settings, said) in [
             (of(&broken), no_yaml.as_str()),
             (of("/does/not/exist:/nor/this"), "there is no such file"),
             (of(&ended), "get-credentials"),
-            (KubernetesSettings { context: "other".into(), ..of(&whole) }, no_context),
-            (KubernetesSettings { ca_file: whole.clone(), ..of(&whole) }, "no PEM block"),
-            (KubernetesSettings { api_endpoint: "u:hunter2@10.0.0.1:6443".into(), ..of(&whole) }, ""),
+            (
+                KubernetesSettings {
+                    context: "other".into(),
+                    ..of(&whole)
+                },
+                no_context,
+            ),
+            (
+                KubernetesSettings {
+                    ca_file: whole.clone(),
+                    ..of(&whole)
+                },
+                "no PEM block",
+            ),
+            (
+                KubernetesSettings {
+                    api_endpoint: "u:hunter2@10.0.0.1:6443".into(),
+                    ..of(&whole)
+                },
+                "",
+            ),
         ] {
             let error = read(&settings).await.unwrap_err();
             assert!(error.contains(said) && !error.contains("hunter2"), "{error}");

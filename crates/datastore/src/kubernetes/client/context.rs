@@ -20,27 +20,52 @@ pub(super) fn configuration(
     name: &str,
 ) -> Result<Config, Error> {
     let wrong = |error: KubeconfigError| bad(name, &error);
-    let Kubeconfig { current_context, contexts, clusters, auth_infos, .. } = kubeconfig;
+    let Kubeconfig {
+        current_context,
+        contexts,
+        clusters,
+        auth_infos,
+        ..
+    } = kubeconfig;
 
-    let context = Some(settings.context.clone()).filter(|context| !context.is_empty()).or(current_context);
+    let context = Some(settings.context.clone())
+        .filter(|context| !context.is_empty())
+        .or(current_context);
     let context = context.ok_or_else(|| wrong(KubeconfigError::CurrentContextNotSet))?;
-    let found = contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone());
+    let found = contexts
+        .iter()
+        .find(|named| named.name == context)
+        .and_then(|named| named.context.clone());
     let context = found.ok_or_else(|| {
         let known: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
-        let reason = format!("context {context:?} does not exist; available contexts: {}", known.join(", "));
-        Error::Kubeconfig { what: name.into(), reason }
+        let reason = format!(
+            "context {context:?} does not exist; available contexts: {}",
+            known.join(", ")
+        );
+        Error::Kubeconfig {
+            what: name.into(),
+            reason,
+        }
     })?;
 
     let cluster = settings.kubectl.cluster.clone().unwrap_or(context.cluster);
-    let found = clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
+    let found = clusters
+        .into_iter()
+        .find(|named| named.name == cluster)
+        .and_then(|named| named.cluster);
     let cluster = found.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster)))?;
 
     // As in client-go, a context may name a user that does not exist, but an option may not.
     let user = settings.kubectl.user.clone().or(context.user);
-    let found = auth_infos.into_iter().find(|named| Some(&named.name) == user.as_ref());
+    let found = auth_infos
+        .into_iter()
+        .find(|named| Some(&named.name) == user.as_ref());
     if let (Some(user), None) = (&settings.kubectl.user, &found) {
         let reason = format!("auth info {user:?} does not exist");
-        return Err(Error::Kubeconfig { what: name.into(), reason });
+        return Err(Error::Kubeconfig {
+            what: name.into(),
+            reason,
+        });
     }
     let mut user: AuthInfo = found.and_then(|named| named.auth_info).unwrap_or_default();
     if let Some(plugin) = &mut user.exec
@@ -49,9 +74,14 @@ pub(super) fn configuration(
         plugin.cluster = Some((&cluster).try_into().map_err(wrong)?);
     }
 
-    let url = cluster.server.as_ref().ok_or_else(|| wrong(KubeconfigError::MissingClusterUrl))?;
-    let mut config =
-        Config::new(url.parse().map_err(|error| wrong(KubeconfigError::ParseClusterUrl(error)))?);
+    let url = cluster
+        .server
+        .as_ref()
+        .ok_or_else(|| wrong(KubeconfigError::MissingClusterUrl))?;
+    let mut config = Config::new(
+        url.parse()
+            .map_err(|error| wrong(KubeconfigError::ParseClusterUrl(error)))?,
+    );
     if let Some(namespace) = context.namespace {
         config.default_namespace = namespace;
     }
@@ -59,7 +89,9 @@ pub(super) fn configuration(
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
     config.disable_compression = cluster.disable_compression.unwrap_or(false);
     let proxy = cluster.proxy_url.filter(|url| !url.is_empty());
-    config.proxy_url = proxy.map(|url| proxy::parse("the kubeconfig's proxy-url", &url)).transpose()?;
+    config.proxy_url = proxy
+        .map(|url| proxy::parse("the kubeconfig's proxy-url", &url))
+        .transpose()?;
     config.tls_server_name = cluster.tls_server_name;
     config.auth_info = user;
     Ok(config)
@@ -67,12 +99,22 @@ pub(super) fn configuration(
 
 /// The server's certificate authorities, from the kubeconfig.
 fn authority(cluster: &Cluster, name: &str) -> Result<Option<Vec<Vec<u8>>>, Error> {
-    if let Some(data) = cluster.certificate_authority_data.as_ref().filter(|data| !data.is_empty()) {
+    if let Some(data) = cluster
+        .certificate_authority_data
+        .as_ref()
+        .filter(|data| !data.is_empty())
+    {
         let what = format!("the CA certificate in {name}");
         let pem = STANDARD.decode(data);
-        let reason = || Error::Kubeconfig { what: what.clone(), reason: "it is not base64".into() };
+        let reason = || Error::Kubeconfig {
+            what: what.clone(),
+            reason: "it is not base64".into(),
+        };
         return certificates_of(&pem.map_err(|_| reason())?, &what).map(Some);
     }
-    let path = cluster.certificate_authority.as_ref().filter(|path| !path.is_empty());
+    let path = cluster
+        .certificate_authority
+        .as_ref()
+        .filter(|path| !path.is_empty());
     path.map(|path| certificates(Path::new(path))).transpose()
 }

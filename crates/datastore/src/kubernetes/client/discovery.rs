@@ -29,8 +29,10 @@ pub(crate) struct Api {
 impl Api {
     /// Asks the server for its groups and kinds. `configured` is the API group in the settings; empty for none.
     pub(crate) async fn discover(client: &KubeClient, configured: &str) -> Result<Self> {
-        let (groups, version) =
-            tokio::join!(read::<Groups>(client, "/apis"), read::<ServerVersion>(client, "/version"));
+        let (groups, version) = tokio::join!(
+            read::<Groups>(client, "/apis"),
+            read::<ServerVersion>(client, "/version")
+        );
         let groups = groups?.unwrap_or_default();
         let has = |name: &str| groups.groups.iter().any(|group| group.name == name);
         let flavour = match configured {
@@ -38,8 +40,15 @@ impl Api {
             configured => Flavour::configured(configured),
         };
         // A server that does not report its version is probably old.
-        let whole_lists = version.ok().flatten().is_some_and(|version| version.is_at_least(1, 33));
-        let mut api = Self { flavour, whole_lists, ..Self::default() };
+        let whole_lists = version
+            .ok()
+            .flatten()
+            .is_some_and(|version| version.is_at_least(1, 33));
+        let mut api = Self {
+            flavour,
+            whole_lists,
+            ..Self::default()
+        };
         if has(flavour.group()) {
             api.calico = plurals(client, flavour.group(), flavour.version()).await?;
         }
@@ -54,7 +63,11 @@ impl Api {
     /// The assumption about a server before it is asked: the API group in the settings, or the classic one, with
     /// all kinds.
     pub(crate) fn assumed(configured: &str) -> Self {
-        Self { flavour: Flavour::configured(configured), assumed: true, ..Self::default() }
+        Self {
+            flavour: Flavour::configured(configured),
+            assumed: true,
+            ..Self::default()
+        }
     }
 
     /// True if no Calico kinds are installed.
@@ -69,13 +82,19 @@ impl Api {
 
     /// The path of all objects of a kind in Calico's group.
     pub(crate) fn calico_path(&self, plural: &str) -> String {
-        format!("/apis/{}/{}/{plural}", self.flavour.group(), self.flavour.version())
+        format!(
+            "/apis/{}/{}/{plural}",
+            self.flavour.group(),
+            self.flavour.version()
+        )
     }
 
     /// The path of all objects of a KubeVirt kind, if it is installed.
     pub(crate) fn kubevirt_path(&self, plural: &str) -> Option<String> {
         let (version, plurals) = self.kubevirt.as_ref()?;
-        plurals.contains(plural).then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
+        plurals
+            .contains(plural)
+            .then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
     }
 }
 
@@ -89,7 +108,11 @@ struct ServerVersion {
 
 impl ServerVersion {
     fn is_at_least(&self, major: u32, minor: u32) -> bool {
-        let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().ok();
+        let number = |text: &str| {
+            text.trim_end_matches(|c: char| !c.is_ascii_digit())
+                .parse::<u32>()
+                .ok()
+        };
         (number(&self.major), number(&self.minor)) >= (Some(major), Some(minor))
     }
 }
@@ -122,7 +145,11 @@ async fn plurals(client: &KubeClient, group: &str, version: &str) -> Result<BTre
         name: String,
     }
     let read: Option<Resources> = read(client, &format!("/apis/{group}/{version}")).await?;
-    let names = read.unwrap_or_default().resources.into_iter().map(|resource| resource.name);
+    let names = read
+        .unwrap_or_default()
+        .resources
+        .into_iter()
+        .map(|resource| resource.name);
     Ok(names.filter(|name| !name.contains('/')).collect())
 }
 
@@ -136,11 +163,22 @@ mod tests {
 
     #[test]
     fn versions_of_servers() {
-        let version = |major: &str, minor: &str| ServerVersion { major: major.into(), minor: minor.into() };
-        for (major, minor, expected) in
-            [("1", "33", true), ("1", "36+", true), ("2", "0", true), ("1", "32", false), ("", "", false)]
-        {
-            assert_eq!(version(major, minor).is_at_least(1, 33), expected, "{major}.{minor}");
+        let version = |major: &str, minor: &str| ServerVersion {
+            major: major.into(),
+            minor: minor.into(),
+        };
+        for (major, minor, expected) in [
+            ("1", "33", true),
+            ("1", "36+", true),
+            ("2", "0", true),
+            ("1", "32", false),
+            ("", "", false),
+        ] {
+            assert_eq!(
+                version(major, minor).is_at_least(1, 33),
+                expected,
+                "{major}.{minor}"
+            );
         }
     }
 }

@@ -55,7 +55,11 @@ pub struct Events {
 impl Events {
     pub fn new(settings: KubernetesSettings, instance: String) -> Self {
         let instance = instance.chars().take(MAX_INSTANCE).collect();
-        Self { settings, instance, client: None }
+        Self {
+            settings,
+            instance,
+            client: None,
+        }
     }
 
     /// Reports an event, unless the server already has it from this or another process. Servers usually keep events for
@@ -84,7 +88,11 @@ impl Event {
     fn object(&self, instance: &str) -> (String, Value) {
         // Events about objects without a namespace belong to the namespace `default`.
         let (namespace, name, object) = match &self.regarding {
-            Regarding::Node(name) => ("default", name, json!({"kind": "Node", "name": name, "uid": name})),
+            Regarding::Node(name) => (
+                "default",
+                name,
+                json!({"kind": "Node", "name": name, "uid": name}),
+            ),
             Regarding::Pod { namespace, name, uid } => (
                 namespace.as_str(),
                 name,
@@ -104,6 +112,9 @@ impl Event {
             "note": self.note.chars().take(MAX_NOTE).collect::<String>(),
             "type": if self.is_warning { "Warning" } else { "Normal" },
         });
-        (format!("/apis/events.k8s.io/v1/namespaces/{}/events", segment(namespace)), event)
+        (
+            format!("/apis/events.k8s.io/v1/namespaces/{}/events", segment(namespace)),
+            event,
+        )
     }
 }

@@ -40,12 +40,17 @@ impl Plugin {
     /// Marks the processes of a configuration's plugin, if it has one.
     pub(super) fn mark(config: &mut Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Some(plugin) = &mut config.auth_info.exec else { return Self::default() };
+        let Some(plugin) = &mut config.auth_info.exec else {
+            return Self::default();
+        };
         let mark = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let variable =
             [("name", MARK), ("value", &mark)].map(|(key, text)| (key.to_owned(), text.to_owned()));
         plugin.env.get_or_insert_default().push(HashMap::from(variable));
-        Self { command: plugin.command.clone().unwrap_or_default(), mark }
+        Self {
+            command: plugin.command.clone().unwrap_or_default(),
+            mark,
+        }
     }
 
     /// Creates a client on a separate thread, where a plugin does not block other work, and kills a plugin that takes
@@ -55,9 +60,14 @@ impl Plugin {
         config: Config,
         make: Make,
     ) -> Result<kube::Result<Client>, Failure> {
-        let mode = config.auth_info.exec.as_ref().and_then(|plugin| plugin.interactive_mode.as_ref());
+        let mode = config
+            .auth_info
+            .exec
+            .as_ref()
+            .and_then(|plugin| plugin.interactive_mode.as_ref());
         let is_attended = mode != Some(&ExecInteractiveMode::Never) && stdin().is_terminal();
-        self.within(if is_attended { INTERACTIVE } else { UNATTENDED }, config, make).await
+        self.within(if is_attended { INTERACTIVE } else { UNATTENDED }, config, make)
+            .await
     }
 
     async fn within(
@@ -66,7 +76,10 @@ impl Plugin {
         config: Config,
         make: Make,
     ) -> Result<kube::Result<Client>, Failure> {
-        let mut making = Making { plugin: self, task: spawn_blocking(move || make(config)) };
+        let mut making = Making {
+            plugin: self,
+            task: spawn_blocking(move || make(config)),
+        };
         match timeout(limit, &mut making.task).await {
             Ok(made) => made.map_err(|lost| Failure::Other(lost.to_string())),
             Err(_) => Err(self.late(limit, if making.end() { ", and was killed" } else { "" })),
@@ -82,7 +95,9 @@ impl Plugin {
     fn late(&self, limit: Duration, killed: &str) -> Failure {
         let command = &self.command;
         let seconds = limit.as_secs();
-        Failure::Login(format!("the credential plugin {command} did not finish within {seconds} s{killed}"))
+        Failure::Login(format!(
+            "the credential plugin {command} did not finish within {seconds} s{killed}"
+        ))
     }
 
     /// Returns true if it killed processes.
@@ -154,10 +169,15 @@ mod system {
     }
 
     fn children(process: &str) -> Vec<Pid> {
-        let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        let tasks = fs::read_dir(format!("/proc/{process}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
         let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
         let text = lists.collect::<String>();
-        let numbers = text.split_whitespace().filter_map(|number| number.parse::<NonZeroI32>().ok());
+        let numbers = text
+            .split_whitespace()
+            .filter_map(|number| number.parse::<NonZeroI32>().ok());
         numbers.filter_map(|number| Pid::from_raw(number.get())).collect()
     }
 }
@@ -189,17 +209,24 @@ mod tests {
         config.auth_info.exec = Some(plugin);
         let hanging = async |limit| {
             let mut config = config.clone();
-            Plugin::mark(&mut config).within(limit, config, Client::try_from).await
+            Plugin::mark(&mut config)
+                .within(limit, config, Client::try_from)
+                .await
         };
 
         let start = Instant::now();
         let short = Duration::from_secs(1);
         let long = Duration::from_mins(1);
-        let Err(failure) = hanging(short).await else { panic!("it got credentials") };
+        let Err(failure) = hanging(short).await else {
+            panic!("it got credentials")
+        };
         let said = "the credential plugin sh did not finish within 1 s, and was killed";
         assert!(failure.to_string().contains(said), "{failure}");
         assert_killed("61.5", start);
-        assert!(timeout(short, hanging(long)).await.is_err(), "no one waits for it any more");
+        assert!(
+            timeout(short, hanging(long)).await.is_err(),
+            "no one waits for it any more"
+        );
         assert_killed("61.5", start);
     }
 
@@ -218,21 +245,30 @@ mod tests {
                 "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}}}]});
         let settings = KubernetesSettings {
             kubeconfig_inline: Secret::new(kubeconfig.to_string()),
-            timeouts: Timeouts { request: Duration::from_secs(1), ..Timeouts::default() },
+            timeouts: Timeouts {
+                request: Duration::from_secs(1),
+                ..Timeouts::default()
+            },
             ..KubernetesSettings::default()
         };
         let client = KubeClient::connect_without_discovery(&settings).await.unwrap();
         std::fs::write(&hangs, "").unwrap();
         let start = Instant::now();
-        let error = client.get_whole("/version", Accept::Json, "the version").await.unwrap_err().to_string();
+        let error = client
+            .get_whole("/version", Accept::Json, "the version")
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("the credential plugin sh did not finish within 1 s, and was killed"),
             "{error}"
         );
         assert_killed("62.5", start);
 
-        let last =
-            timeout(Duration::from_millis(500), client.get_whole("/version", Accept::Json, "the version"));
+        let last = timeout(
+            Duration::from_millis(500),
+            client.get_whole("/version", Accept::Json, "the version"),
+        );
         assert!(last.await.is_err());
         assert!(is_running("62.5"));
         drop(client);
@@ -256,8 +292,13 @@ mod tests {
 
     #[test]
     fn only_marked_processes_are_killed() {
-        let sleep =
-            |mark: &str| std::process::Command::new("sleep").arg("60").env(MARK, mark).spawn().unwrap();
+        let sleep = |mark: &str| {
+            std::process::Command::new("sleep")
+                .arg("60")
+                .env(MARK, mark)
+                .spawn()
+                .unwrap()
+        };
         let mut own = sleep("own");
         let mut other = sleep("other");
         assert!(system::kill_children(&format!("{MARK}=own")));

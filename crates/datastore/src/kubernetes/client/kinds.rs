@@ -9,8 +9,11 @@ use super::discovery::Api;
 use crate::error::Permission;
 
 /// All characters that are escaped in a URL, even those that are special only in some of its parts.
-pub(crate) const UNRESERVED: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub(crate) const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// The sources of IPAM's records.
 pub const RECORDS: [Source; 3] = [Source::Blocks, Source::Handles, Source::Affinities];
@@ -61,14 +64,22 @@ impl Kind {
 
     /// The permission that a verb on the kind needs.
     pub(crate) fn permission(&self, verb: &'static str) -> Permission {
-        Permission { group: self.group.to_owned(), resource: self.known.plural.to_owned(), verb }
+        Permission {
+            group: self.group.to_owned(),
+            resource: self.known.plural.to_owned(),
+            verb,
+        }
     }
 }
 
 /// Escapes a name as one segment of a path, even if it is `.` or `..`.
 pub(crate) fn segment(name: &str) -> String {
     let encoded = utf8_percent_encode(name, UNRESERVED).to_string();
-    if name == "." || name == ".." { encoded.replace('.', "%2E") } else { encoded }
+    if name == "." || name == ".." {
+        encoded.replace('.', "%2E")
+    } else {
+        encoded
+    }
 }
 
 fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
@@ -78,11 +89,17 @@ fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
         Group::Core => found("", format!("/api/v1/{plural}")),
         Group::Calico | Group::Only(_) => match api.flavour.group() {
             group if api.has(plural) => found(group, api.calico_path(plural)),
-            group => Err((known.source, WhySkipped::NotInstalled(format!("{plural}.{group}")))),
+            group => Err((
+                known.source,
+                WhySkipped::NotInstalled(format!("{plural}.{group}")),
+            )),
         },
         Group::KubeVirt => match api.kubevirt_path(plural) {
             Some(path) => found(KUBEVIRT_GROUP, path),
-            None => Err((known.source, WhySkipped::NotInstalled(format!("{plural}.{KUBEVIRT_GROUP}")))),
+            None => Err((
+                known.source,
+                WhySkipped::NotInstalled(format!("{plural}.{KUBEVIRT_GROUP}")),
+            )),
         },
     }
 }
@@ -92,7 +109,11 @@ fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
         Group::Only(flavour) => flavour == api.flavour,
         _ => true,
     };
-    KINDS.iter().filter(move |kind| kind.source == source).filter(has).map(|kind| resolve(api, kind))
+    KINDS
+        .iter()
+        .filter(move |kind| kind.source == source)
+        .filter(has)
+        .map(|kind| resolve(api, kind))
 }
 
 /// The kind of a source's objects. Machines have two kinds, of which this returns the first.
@@ -104,7 +125,11 @@ pub(crate) fn find(api: &Api, source: Source) -> Resolved {
 /// The kinds of objects that use addresses: nodes, services and pods, and machines if KubeVirt is installed.
 pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     let sources = [Source::Nodes, Source::Services, Source::Pods, Source::Machines];
-    sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()
+    sources
+        .into_iter()
+        .flat_map(|source| kinds_of(api, source))
+        .flatten()
+        .collect()
 }
 
 /// Like [`users_of_addresses`], but with only the names and creation times of the nodes.
@@ -130,8 +155,14 @@ mod tests {
             core(Source::Pods).object_path("default", "web-0"),
             "/api/v1/namespaces/default/pods/web-0"
         );
-        assert_eq!(core(Source::Nodes).object_path("", "node-1.example"), "/api/v1/nodes/node-1.example");
-        assert_eq!(core(Source::Nodes).object_path("", "a/b?\r"), "/api/v1/nodes/a%2Fb%3F%0D");
+        assert_eq!(
+            core(Source::Nodes).object_path("", "node-1.example"),
+            "/api/v1/nodes/node-1.example"
+        );
+        assert_eq!(
+            core(Source::Nodes).object_path("", "a/b?\r"),
+            "/api/v1/nodes/a%2Fb%3F%0D"
+        );
         assert_eq!(core(Source::Nodes).object_path("", ".."), "/api/v1/nodes/%2E%2E");
     }
 
@@ -142,10 +173,15 @@ mod tests {
         };
         assert_eq!(
             (source, reason.to_string().as_str()),
-            (Source::Blocks, "ipamblocks.crd.projectcalico.org is not installed")
+            (
+                Source::Blocks,
+                "ipamblocks.crd.projectcalico.org is not installed"
+            )
         );
-        let sources: Vec<Source> =
-            users_of_addresses(&Api::default()).iter().map(|kind| kind.known.source).collect();
+        let sources: Vec<Source> = users_of_addresses(&Api::default())
+            .iter()
+            .map(|kind| kind.known.source)
+            .collect();
         assert_eq!(sources, [Source::Nodes, Source::Services, Source::Pods]);
     }
 }

@@ -111,7 +111,11 @@ impl KubeClient {
 
     /// The same connection with another `api`, and without confirmed permissions.
     pub(crate) fn with_api(&self, api: Api) -> Arc<Self> {
-        Arc::new(Self { api, permitted: OnceCell::new(), ..self.clone() })
+        Arc::new(Self {
+            api,
+            permitted: OnceCell::new(),
+            ..self.clone()
+        })
     }
 
     fn without_discovery<'a>(
@@ -136,7 +140,14 @@ impl KubeClient {
             };
             let names_cluster = settings.names_cluster();
             let client = Self::of(client, server, settings.timeouts);
-            Ok(Self { plugin: Arc::new(plugin), proxy, token_file, has_certificate, names_cluster, ..client })
+            Ok(Self {
+                plugin: Arc::new(plugin),
+                proxy,
+                token_file,
+                has_certificate,
+                names_cluster,
+                ..client
+            })
         })
     }
 
@@ -200,12 +211,14 @@ impl KubeClient {
 
     /// Sends JSON to a path; for `PATCH`, JSON to merge into the object.
     pub(crate) async fn write(&self, method: Method, path: &str, json: &Value) -> Result<Answer, Failure> {
-        self.send(transport::json_request(method, path, json), busy::MAX_DELAY).await
+        self.send(transport::json_request(method, path, json), busy::MAX_DELAY)
+            .await
     }
 
     /// Posts JSON to a path once. If the server defers the request (429), the caller decides whether to retry.
     pub(crate) async fn post_once(&self, path: &str, json: &Value) -> Result<Answer, Failure> {
-        self.send(transport::json_request(Method::POST, path, json), Duration::ZERO).await
+        self.send(transport::json_request(Method::POST, path, json), Duration::ZERO)
+            .await
     }
 
     /// Requests a path and reads the whole response; `None` if there is no object (404).
@@ -219,7 +232,10 @@ impl KubeClient {
             match self.get(path, accept).await {
                 Ok(answer) => {
                     let encoding = answer.encoding;
-                    let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
+                    let bytes = answer
+                        .whole(MAX_WHOLE)
+                        .await
+                        .map_err(|failure| self.error(what, failure))?;
                     Ok(Some((bytes, encoding)))
                 }
                 Err(Failure::NotFound) => Ok(None),
@@ -235,7 +251,9 @@ impl KubeClient {
         accept: Accept,
         what: &str,
     ) -> Result<Option<T>> {
-        let Some((body, _)) = self.get_whole(path, accept, what).await? else { return Ok(None) };
+        let Some((body, _)) = self.get_whole(path, accept, what).await? else {
+            return Ok(None);
+        };
         self.decode(&body, what).map(Some)
     }
 
@@ -290,7 +308,11 @@ impl KubeClient {
         };
         let limit = self.timeouts.request;
         let begun = Instant::now();
-        let response = match self.budget.wait(&self.server, limit, self.client.send(request)).await {
+        let response = match self
+            .budget
+            .wait(&self.server, limit, self.client.send(request))
+            .await
+        {
             Ok(sent) => sent.map_err(|error| transport_failure(&error, attempt))?,
             Err(cause) => {
                 let login = self.plugin.kill_late(begun.elapsed());
@@ -319,10 +341,20 @@ impl KubeClient {
 
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
         let endpoint = self.server_description(&failure);
-        Error::Write { server: Server::Kubernetes, endpoint, what: what.to_owned(), failure }
+        Error::Write {
+            server: Server::Kubernetes,
+            endpoint,
+            what: what.to_owned(),
+            failure,
+        }
     }
 }
 
 pub(crate) fn request_error(server: &str, what: &str, failure: Failure) -> Error {
-    Error::Request { server: Server::Kubernetes, endpoint: server.to_owned(), what: what.to_owned(), failure }
+    Error::Request {
+        server: Server::Kubernetes,
+        endpoint: server.to_owned(),
+        what: what.to_owned(),
+        failure,
+    }
 }

@@ -94,7 +94,15 @@ pub(crate) struct List<I> {
 
 impl Metadata {
     pub(crate) fn revision(self) -> Revision {
-        let Self { resource_version, uid, .. } = self;
-        Revision::Kubernetes(Box::new(ObjectVersion { resource_version, uid, ..ObjectVersion::default() }))
+        let Self {
+            resource_version,
+            uid,
+            ..
+        } = self;
+        Revision::Kubernetes(Box::new(ObjectVersion {
+            resource_version,
+            uid,
+            ..ObjectVersion::default()
+        }))
     }
 }

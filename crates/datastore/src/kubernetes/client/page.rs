@@ -39,7 +39,10 @@ impl Page {
     pub(crate) fn all(self) -> impl Iterator<Item = Metadata> {
         let of_row = |row: Row| {
             let name = row.cells.into_iter().next()?.as_str()?.to_owned();
-            Some(Metadata { name, ..Metadata::default() })
+            Some(Metadata {
+                name,
+                ..Metadata::default()
+            })
         };
         let rows = self.rows.into_iter().flatten().filter_map(of_row);
         rows.chain(self.items.into_iter().flatten().map(|item| item.metadata))

@@ -60,13 +60,19 @@ pub(super) fn certificates_of(pem: &[u8], what: &str) -> Result<Vec<Vec<u8>>, Er
             reason: "it has no PEM block `CERTIFICATE-----`".into(),
         });
     }
-    Ok(found.into_iter().map(|certificate| certificate.to_vec()).collect())
+    Ok(found
+        .into_iter()
+        .map(|certificate| certificate.to_vec())
+        .collect())
 }
 
 /// The error for an unreadable or invalid kubeconfig. Omits a parser's message, which could quote secrets.
 pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     if let KubeconfigError::ReadConfig(error, _) = error {
-        return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };
+        return Error::KubeconfigFile {
+            what: what.into(),
+            reason: error.to_string(),
+        };
     }
     let reason = match error {
         KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".into(),
@@ -75,5 +81,8 @@ pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
         other => other.to_string(),
     };
-    Error::Kubeconfig { what: what.into(), reason }
+    Error::Kubeconfig {
+        what: what.into(),
+        reason,
+    }
 }

@@ -40,7 +40,11 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
     }
     missing.sort();
     let user = user(client).await;
-    Err(Error::Permission { endpoint: client.server().to_owned(), user, missing })
+    Err(Error::Permission {
+        endpoint: client.server().to_owned(),
+        user,
+        missing,
+    })
 }
 
 /// The user's name according to the API server; `None` if the server's version does not report it.
@@ -48,7 +52,10 @@ async fn user(client: &KubeClient) -> Option<String> {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = client.write(Method::POST, WHO_AM_I, &question).await.ok()?;
     let review: Value = serde_json::from_slice(&answer.whole(MAX_REVIEW).await.ok()?).ok()?;
-    review.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
+    review
+        .pointer("/status/userInfo/username")?
+        .as_str()
+        .map(str::to_owned)
 }
 
 async fn review(client: &KubeClient, permission: &Permission) -> Result<bool, Failure> {
@@ -60,13 +67,21 @@ async fn review(client: &KubeClient, permission: &Permission) -> Result<bool, Fa
     struct Status {
         allowed: bool,
     }
-    let Permission { group, resource, verb } = permission;
+    let Permission {
+        group,
+        resource,
+        verb,
+    } = permission;
     let question = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}},
     });
-    let answer = client.write(Method::POST, REVIEWS, &question).await?.whole(MAX_REVIEW).await?;
+    let answer = client
+        .write(Method::POST, REVIEWS, &question)
+        .await?
+        .whole(MAX_REVIEW)
+        .await?;
     let review: Review =
         serde_json::from_slice(&answer).map_err(|e| Failure::NotKubernetes(e.to_string()))?;
     Ok(review.status.allowed)

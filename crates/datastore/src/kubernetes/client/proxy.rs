@@ -24,10 +24,22 @@ pub(super) fn of_environment(
         Some("https") => (["HTTPS_PROXY", "https_proxy"], 443),
         _ => (["HTTP_PROXY", "http_proxy"], 80),
     };
-    let Some(name) = first_of(names) else { return Ok(None) };
-    let exempt = first_of(["NO_PROXY", "no_proxy"]).and_then(&variable).unwrap_or_default();
-    let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_lowercase();
-    if is_exempt(&host, server.port_u16().unwrap_or(usual_port), &exempt.to_lowercase()) {
+    let Some(name) = first_of(names) else {
+        return Ok(None);
+    };
+    let exempt = first_of(["NO_PROXY", "no_proxy"])
+        .and_then(&variable)
+        .unwrap_or_default();
+    let host = server
+        .host()
+        .unwrap_or_default()
+        .trim_matches(['[', ']'])
+        .to_lowercase();
+    if is_exempt(
+        &host,
+        server.port_u16().unwrap_or(usual_port),
+        &exempt.to_lowercase(),
+    ) {
         return Ok(None);
     }
     parse(name, &variable(name).unwrap_or_default()).map(Some)
@@ -36,7 +48,10 @@ pub(super) fn of_environment(
 /// Parses a proxy's URL; the default scheme is HTTP. `name` names the source of the URL in errors.
 pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     // The value may contain a password.
-    let wrong = |reason: &str| Error::Kubeconfig { what: name.to_owned(), reason: reason.to_owned() };
+    let wrong = |reason: &str| Error::Kubeconfig {
+        what: name.to_owned(),
+        reason: reason.to_owned(),
+    };
     let text = match text.split_once("://") {
         Some(("socks5h", rest)) => format!("socks5://{rest}"),
         Some(_) => text.to_owned(),
@@ -44,7 +59,10 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     };
     let url: Uri = text.parse().map_err(|_| wrong("it is not the URL of a proxy"))?;
     let host = url.host().filter(|host| !host.is_empty());
-    let authority = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let authority = url
+        .authority()
+        .map(|authority| authority.as_str())
+        .unwrap_or_default();
     // A port that is not a number is parsed as no port at all.
     let has_bad_port = url.port_u16().is_none() && host.is_none_or(|host| !authority.ends_with(host));
     if host.is_none() || has_bad_port {
@@ -62,7 +80,10 @@ fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
         return true;
     }
-    listed.split(',').map(str::trim).any(|entry| matches_host(entry, host, address, port))
+    listed
+        .split(',')
+        .map(str::trim)
+        .any(|entry| matches_host(entry, host, address, port))
 }
 
 /// True if an entry of `NO_PROXY` matches a host. An entry that is not a host, address or CIDR matches no host.
@@ -107,10 +128,15 @@ mod tests {
 
     fn found(server: &str, variables: &[(&str, &str)]) -> Result<Option<String>, String> {
         let variable = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
         };
         let found = of_environment(&server.parse().unwrap(), variable);
-        found.map(|url| url.map(|url| url.to_string())).map_err(|error| error.to_string())
+        found
+            .map(|url| url.map(|url| url.to_string()))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -141,18 +167,33 @@ mod tests {
             ("https://127.0.0.2:6443", "", false),
             ("https://[::1]:6443", "", false),
         ] {
-            let found = found(server, &[("HTTPS_PROXY", "http://proxy:3128"), ("NO_PROXY", exempt)]);
+            let found = found(
+                server,
+                &[("HTTPS_PROXY", "http://proxy:3128"), ("NO_PROXY", exempt)],
+            );
             assert_eq!(found.unwrap().is_some(), proxied, "{server} {exempt:?}");
         }
     }
 
     #[test]
     fn the_scheme_of_the_server_says_which_variable_counts() {
-        let both = [("HTTPS_PROXY", ""), ("https_proxy", "secure:3128"), ("HTTP_PROXY", "http://plain")];
-        assert_eq!(found("https://a", &both).unwrap().as_deref(), Some("http://secure:3128/"));
-        assert_eq!(found("http://a", &both).unwrap().as_deref(), Some("http://plain/"));
+        let both = [
+            ("HTTPS_PROXY", ""),
+            ("https_proxy", "secure:3128"),
+            ("HTTP_PROXY", "http://plain"),
+        ];
         assert_eq!(
-            found("https://a", &[("HTTPS_PROXY", "socks5h://b:1")]).unwrap().as_deref(),
+            found("https://a", &both).unwrap().as_deref(),
+            Some("http://secure:3128/")
+        );
+        assert_eq!(
+            found("http://a", &both).unwrap().as_deref(),
+            Some("http://plain/")
+        );
+        assert_eq!(
+            found("https://a", &[("HTTPS_PROXY", "socks5h://b:1")])
+                .unwrap()
+                .as_deref(),
             Some("socks5://b:1/")
         );
         assert_eq!(found("https://a", &[("ALL_PROXY", "http://b")]), Ok(None));
@@ -160,14 +201,26 @@ mod tests {
 
     #[test]
     fn a_bad_value_is_named_where_it_would_be_used() {
-        for bad in ["http://u:hunter2@:1", "http://hunter2 x", "proxy:hunter2", "ftp://hunter2", ":1"] {
+        for bad in [
+            "http://u:hunter2@:1",
+            "http://hunter2 x",
+            "proxy:hunter2",
+            "ftp://hunter2",
+            ":1",
+        ] {
             let variables = [("https_proxy", bad)];
             let error = found("https://a", &variables).unwrap_err();
-            assert!(error.contains("https_proxy") && !error.contains("hunter2"), "{bad}: {error}");
+            assert!(
+                error.contains("https_proxy") && !error.contains("hunter2"),
+                "{bad}: {error}"
+            );
             for unused in ["http://a", "https://localhost:6443", "https://127.0.0.1:6443"] {
                 assert_eq!(found(unused, &variables), Ok(None));
             }
-            assert_eq!(found("https://a", &[("https_proxy", bad), ("no_proxy", "a")]), Ok(None));
+            assert_eq!(
+                found("https://a", &[("https_proxy", bad), ("no_proxy", "a")]),
+                Ok(None)
+            );
         }
     }
 }

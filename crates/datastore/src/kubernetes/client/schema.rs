@@ -16,8 +16,12 @@ const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
 pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
     let flavour = client.api().flavour;
     let path = format!("/openapi/v3/apis/{}/{}", flavour.group(), flavour.version());
-    let document = client.get_whole(&path, Accept::Json, "the schema of blocks").await;
-    let Ok(Some((body, _))) = document else { return false };
+    let document = client
+        .get_whole(&path, Accept::Json, "the schema of blocks")
+        .await;
+    let Ok(Some((body, _))) = document else {
+        return false;
+    };
     serde_json::from_slice(&body).is_ok_and(|document| block_keeps(&document, &RELEASED_AT))
 }
 
@@ -26,17 +30,30 @@ fn block_keeps(document: &Value, path: &[&str]) -> bool {
     let schemas = document["components"]["schemas"].as_object();
     let is_block = |schema: &&Value| {
         let kinds = schema["x-kubernetes-group-version-kind"].as_array();
-        kinds.into_iter().flatten().any(|kind| kind["kind"] == "IPAMBlock")
+        kinds
+            .into_iter()
+            .flatten()
+            .any(|kind| kind["kind"] == "IPAMBlock")
     };
-    schemas.into_iter().flat_map(|all| all.values()).filter(is_block).any(|schema| keeps(schema, path))
+    schemas
+        .into_iter()
+        .flat_map(|all| all.values())
+        .filter(is_block)
+        .any(|schema| keeps(schema, path))
 }
 
 fn keeps(schema: &Value, path: &[&str]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return true };
+    let Some((first, rest)) = path.split_first() else {
+        return true;
+    };
     if schema["x-kubernetes-preserve-unknown-fields"] == true {
         return true;
     }
-    let inner = if first.is_empty() { schema.get("items") } else { schema["properties"].get(first) };
+    let inner = if first.is_empty() {
+        schema.get("items")
+    } else {
+        schema["properties"].get(first)
+    };
     inner.is_some_and(|inner| keeps(inner, rest))
 }
 
@@ -65,7 +82,11 @@ mod tests {
         assert!(!block_keeps(&document(old), &RELEASED_AT));
         assert!(block_keeps(&document(new), &RELEASED_AT));
         assert!(block_keeps(&document(open), &RELEASED_AT));
-        for strange in [json!(null), json!([]), json!({"components": {"schemas": {"IPAMBlock": {}}}})] {
+        for strange in [
+            json!(null),
+            json!([]),
+            json!({"components": {"schemas": {"IPAMBlock": {}}}}),
+        ] {
             assert!(!block_keeps(&strange, &RELEASED_AT), "{strange}");
         }
     }

@@ -28,11 +28,16 @@ impl TokenFile {
     /// # Errors
     /// If there is no usable token.
     pub(super) fn take(config: &mut Config) -> Result<Option<Self>> {
-        let Some(path) = config.auth_info.token_file.take().map(PathBuf::from) else { return Ok(None) };
+        let Some(path) = config.auth_info.token_file.take().map(PathBuf::from) else {
+            return Ok(None);
+        };
         match read(&path) {
             Ok(header) => {
                 config.auth_info.token = None;
-                Ok(Some(Self { path, last: Arc::new(Mutex::new((Instant::now(), header))) }))
+                Ok(Some(Self {
+                    path,
+                    last: Arc::new(Mutex::new((Instant::now(), header))),
+                }))
             }
             Err(_) if config.auth_info.token.is_some() => Ok(None),
             Err(reason) => {
@@ -46,7 +51,10 @@ impl TokenFile {
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = lock(&self.last);
         if last.0.elapsed() >= MINUTE {
-            *last = (Instant::now(), read(&self.path).unwrap_or_else(|_| last.1.clone()));
+            *last = (
+                Instant::now(),
+                read(&self.path).unwrap_or_else(|_| last.1.clone()),
+            );
         }
         last.1.clone()
     }
@@ -59,7 +67,9 @@ fn read(path: &std::path::Path) -> Result<HeaderValue, String> {
 
 /// The header with a token; `None` if the token is empty or does not fit in a header.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
-    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+        .ok()
+        .filter(|_| !token.is_empty())?;
     header.set_sensitive(true);
     Some(header)
 }
@@ -86,14 +96,19 @@ mod tests {
 
         let mut both = config(Some("other"), good.clone());
         let file = TokenFile::take(&mut both).unwrap().unwrap();
-        assert_eq!((file.header().to_str().unwrap(), both.auth_info.token.is_none()), ("Bearer abc", true));
+        assert_eq!(
+            (file.header().to_str().unwrap(), both.auth_info.token.is_none()),
+            ("Bearer abc", true)
+        );
         fs::remove_file(&good).unwrap();
         assert_eq!(file.header(), "Bearer abc");
 
         for unusable in [good, bad, folder.path().to_owned()] {
             let mut fallback = config(Some("other"), unusable.clone());
             assert!(TokenFile::take(&mut fallback).unwrap().is_none() && fallback.auth_info.token.is_some());
-            let error = TokenFile::take(&mut config(None, unusable.clone())).unwrap_err().to_string();
+            let error = TokenFile::take(&mut config(None, unusable.clone()))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(&unusable.display().to_string()), "{error}");
         }
     }

@@ -169,9 +169,18 @@ impl Open {
 
 /// Creates a request with JSON, for a JSON response.
 pub(super) fn json_request(method: Method, path: &str, json: &Value) -> http::Result<Request<Body>> {
-    let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, Accept::Json.header());
-    request.header(header::CONTENT_TYPE, kind).body(Body::from(json.to_string().into_bytes()))
+    let kind = if method == Method::PATCH {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ACCEPT, Accept::Json.header());
+    request
+        .header(header::CONTENT_TYPE, kind)
+        .body(Body::from(json.to_string().into_bytes()))
 }
 
 /// Copies a request; `None` if its body can be read only once.
@@ -190,6 +199,9 @@ fn was_not_started(error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = source.downcast_ref::<h2::Error>().is_some_and(|error| {
             error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
         });
-        refused || source.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled)
+        refused
+            || source
+                .downcast_ref::<hyper::Error>()
+                .is_some_and(hyper::Error::is_canceled)
     })
 }

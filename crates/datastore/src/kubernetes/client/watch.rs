@@ -46,9 +46,15 @@ pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Fail
     let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
     let mut list = ItemReader::new(answer.encoding);
     while let Some(piece) = answer.piece().await? {
-        list.feed(&piece, &mut |_| {}).map_err(|error| Failure::NotKubernetes(error.to_string()))?;
+        list.feed(&piece, &mut |_| {})
+            .map_err(|error| Failure::NotKubernetes(error.to_string()))?;
     }
-    number(&list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version)
+    number(
+        &list
+            .finish()
+            .map_err(|error| Failure::Incomplete(error.to_string()))?
+            .resource_version,
+    )
 }
 
 /// Parses a version as a number that rises with each change. Kubernetes documents this only since 1.35, but with data
@@ -83,7 +89,11 @@ impl Watch {
         match answer.encoding {
             Encoding::Json => {
                 let answer = answer.with_duration(Duration::from_secs(seconds.into()));
-                Ok(Self { answer, text: Vec::new(), taken: 0 })
+                Ok(Self {
+                    answer,
+                    text: Vec::new(),
+                    taken: 0,
+                })
             }
             Encoding::Protobuf => Err(Failure::NotKubernetes("its answer is not JSON".to_owned())),
         }
@@ -103,7 +113,9 @@ impl Watch {
             }
             self.text.drain(..std::mem::take(&mut self.taken));
             if self.text.len() > MAX_CHANGE {
-                return Err(Failure::NotKubernetes("a change is longer than any object can be".to_owned()));
+                return Err(Failure::NotKubernetes(
+                    "a change is longer than any object can be".to_owned(),
+                ));
             }
             match self.answer.piece().await? {
                 Some(piece) => self.text.extend_from_slice(&piece),
@@ -178,7 +190,10 @@ fn refusal(status: &[u8]) -> Failure {
         code: u16,
     }
     let code = serde_json::from_slice::<Status>(status).unwrap_or_default().code;
-    status_failure(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), status)
+    status_failure(
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        status,
+    )
 }
 
 #[cfg(test)]
@@ -203,7 +218,13 @@ mod tests {
         };
         assert_eq!(report("ADDED", &pod), Ok(WatchEvent::Change(change.clone())));
         assert_eq!(report("MODIFIED", &pod), Ok(WatchEvent::Change(change.clone())));
-        assert_eq!(report("DELETED", &pod), Ok(WatchEvent::Change(Change { is_deleted: true, ..change })));
+        assert_eq!(
+            report("DELETED", &pod),
+            Ok(WatchEvent::Change(Change {
+                is_deleted: true,
+                ..change
+            }))
+        );
         assert_eq!(report("BOOKMARK", &pod), Ok(WatchEvent::Reached(12)));
         let gone = json!({"kind": "Status", "code": 410, "message": "too old resource version: 1 (9)"});
         assert_eq!(report("ERROR", &gone), Err(Failure::Compacted));

@@ -109,8 +109,19 @@ pub(crate) async fn list_from<T: Take>(
     let mut limit = if client.api().whole_lists { 0 } else { PAGE };
     let mut begun_again = false;
     loop {
-        let listed = Listed { begun_again, ..Listed::default() };
-        let mut run = Run { client, kind, counter, limit, listed, expected: false, begun: &mut begun };
+        let listed = Listed {
+            begun_again,
+            ..Listed::default()
+        };
+        let mut run = Run {
+            client,
+            kind,
+            counter,
+            limit,
+            listed,
+            expected: false,
+            begun: &mut begun,
+        };
         match run.pages().await {
             Ok(()) => return Ok(run.listed),
             // A server, or a proxy in front of it, may not have enough time for a long list.
@@ -161,12 +172,19 @@ impl<T: Take> Run<'_, T> {
                 return Ok(());
             }
             if meta.next.is_empty() {
-                let missing = format!("{} items are left, but the answer names no next page", meta.remaining);
+                let missing = format!(
+                    "{} items are left, but the answer names no next page",
+                    meta.remaining
+                );
                 return Err(Failure::Incomplete(missing));
             }
             answer = match ahead.join_next().await {
                 Some(joined) => joined.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?,
-                None => self.client.get(&self.path(&meta.next), self.kind.known.accept).await?,
+                None => {
+                    self.client
+                        .get(&self.path(&meta.next), self.kind.known.accept)
+                        .await?
+                }
             };
         }
     }
@@ -195,15 +213,20 @@ impl<T: Take> Run<'_, T> {
                 && ahead.is_empty()
                 && !meta.next.is_empty()
             {
-                let (client, path, accept) =
-                    (Arc::clone(self.client), self.path(&meta.next), self.kind.known.accept);
+                let (client, path, accept) = (
+                    Arc::clone(self.client),
+                    self.path(&meta.next),
+                    self.kind.known.accept,
+                );
                 self.expect(meta.remaining);
                 ahead.spawn(async move { client.get(&path, accept).await });
             }
             self.listed.items += items;
             self.counter.add(items);
         }
-        let meta = reader.finish().map_err(|error| Failure::Incomplete(error.to_string()))?;
+        let meta = reader
+            .finish()
+            .map_err(|error| Failure::Incomplete(error.to_string()))?;
         if !meta.next.is_empty() {
             self.expect(meta.remaining);
         }
@@ -226,7 +249,10 @@ impl<T: Take> Run<'_, T> {
         match next {
             "" if limit == 0 => path.clone(),
             "" => format!("{path}{and}limit={limit}"),
-            next => format!("{path}{and}limit={limit}&continue={}", utf8_percent_encode(next, UNRESERVED)),
+            next => format!(
+                "{path}{and}limit={limit}&continue={}",
+                utf8_percent_encode(next, UNRESERVED)
+            ),
         }
     }
 }

@@ -62,13 +62,19 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     }
     kinds.retain(|kind| extent.has(kind.known.source));
     let users = kinds.len();
-    kinds.extend(kinds::users_of_addresses(api).into_iter().filter(|kind| extent.has(kind.known.source)));
+    kinds.extend(
+        kinds::users_of_addresses(api)
+            .into_iter()
+            .filter(|kind| extent.has(kind.known.source)),
+    );
     match extent {
         Extent::Whole => require(client, &kinds).await?,
         // Objects in a partial read are not read again. A later whole read must check further permissions.
         Extent::Sources(_) => {
             permission::require(client, kinds.iter().map(|kind| kind.permission("list")).collect()).await?;
-            let blocks = kinds.iter_mut().filter(|kind| kind.known.source == Source::Blocks);
+            let blocks = kinds
+                .iter_mut()
+                .filter(|kind| kind.known.source == Source::Blocks);
             blocks.for_each(|kind| kind.known = &REDUCED_BLOCKS);
         }
     }
@@ -77,7 +83,11 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     if *extent == Extent::Whole {
         skip(&mut coverage, Source::Machines, no_kubevirt());
     }
-    Ok(Plan { kinds, users, coverage })
+    Ok(Plan {
+        kinds,
+        users,
+        coverage,
+    })
 }
 
 /// Reads the given extent. Each list has a revision of its own.
@@ -87,7 +97,10 @@ pub(crate) async fn observe(
     progress: &ProgressFn,
 ) -> Result<Snapshot> {
     let plan = plan(client, extent).await?;
-    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let reader = Lists {
+        client: Arc::clone(client),
+        counter: Counter::new(progress),
+    };
     let lists = lists_in_order(&reader, &plan).await?;
     let mut snapshot = assemble(client, plan.coverage, lists);
     snapshot.records = extent.records();
@@ -102,8 +115,12 @@ pub(crate) fn assemble(client: &KubeClient, coverage: Snapshot, lists: Vec<Liste
         datastore: DatastoreKind::Kubernetes,
         is_native: client.api().flavour == Flavour::Native,
         location: client.server().to_owned(),
-        taken_at: begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now),
-        revision: begin.map(|listed| listed.resource_version.clone()).unwrap_or_default(),
+        taken_at: begin
+            .and_then(|listed| listed.date)
+            .unwrap_or_else(crate::clock::now),
+        revision: begin
+            .map(|listed| listed.resource_version.clone())
+            .unwrap_or_default(),
         ..coverage
     };
     lists.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
@@ -120,5 +137,9 @@ pub(crate) async fn require(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<
             get.into_iter().chain([kind.permission("list")])
         })
         .collect();
-    client.permitted.get_or_try_init(|| permission::require(client, permissions)).await.map(drop)
+    client
+        .permitted
+        .get_or_try_init(|| permission::require(client, permissions))
+        .await
+        .map(drop)
 }

@@ -43,7 +43,10 @@ pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Resu
     let (first, second) = plan.kinds.split_at(plan.users);
     let mut lists_of_first = Vec::new();
     let mut waited_for = Vec::new();
-    let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
+    let is_waited_for: Vec<bool> = first
+        .iter()
+        .map(|kind| kind.known.source != Source::Handles)
+        .collect();
     for (kind, is_waited_for) in first.iter().zip(&is_waited_for) {
         let reader = reader.clone();
         let kind = kind.clone();
@@ -67,9 +70,14 @@ pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Resu
 
     let (mut lists_of_plan, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(tasks::all(usize::MAX, lists_of_first), second_lists)?;
-    let mut waited_for = lists_of_plan.iter().zip(is_waited_for).filter(|(_, is_waited_for)| *is_waited_for);
+    let mut waited_for = lists_of_plan
+        .iter()
+        .zip(is_waited_for)
+        .filter(|(_, is_waited_for)| *is_waited_for);
     if waited_for.any(|(listed, _)| listed.begun_again) {
-        reader.counter.forget(second_lists.iter().map(|listed| listed.items).sum());
+        reader
+            .counter
+            .forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(reader, second).await?;
     }
     lists_of_plan.append(&mut second_lists);

@@ -80,7 +80,10 @@ impl Budget {
     /// True if the budget covers the pod. A budget without a selector, or with an invalid one, covers none.
     pub fn covers(&self, pod: &WorkloadPod) -> bool {
         self.namespace == pod.namespace
-            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+            && self
+                .selector
+                .as_ref()
+                .is_some_and(|selector| selector.matches(&pod.labels))
     }
 }
 
@@ -117,7 +120,10 @@ impl Workloads {
         let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
         let requesting = |Object { metadata, .. }: Object| {
             let requests = requests(&metadata.annotations);
-            (!requests.is_empty()).then_some(RequestingNamespace { name: metadata.name, requests })
+            (!requests.is_empty()).then_some(RequestingNamespace {
+                name: metadata.name,
+                requests,
+            })
         };
         Ok(namespaces.into_iter().filter_map(requesting).collect())
     }
@@ -130,8 +136,11 @@ impl Workloads {
 
     /// Evicts this pod, but not a newer pod with the same name, if the disruption budgets allow it.
     pub async fn evict(&self, pod: &WorkloadPod) -> Result<Evicted> {
-        let path =
-            format!("/api/v1/namespaces/{}/pods/{}/eviction", segment(&pod.namespace), segment(&pod.name));
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{}/eviction",
+            segment(&pod.namespace),
+            segment(&pod.name)
+        );
         let eviction = json!({
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"namespace": pod.namespace, "name": pod.name},

@@ -28,7 +28,13 @@ pub(super) struct BudgetStatus {
 }
 
 impl From<DisruptionBudget> for Budget {
-    fn from(DisruptionBudget { metadata, spec, status }: DisruptionBudget) -> Self {
+    fn from(
+        DisruptionBudget {
+            metadata,
+            spec,
+            status,
+        }: DisruptionBudget,
+    ) -> Self {
         Self {
             namespace: metadata.namespace,
             name: metadata.name,
@@ -39,13 +45,28 @@ impl From<DisruptionBudget> for Budget {
 }
 
 impl From<Pod> for WorkloadPod {
-    fn from(Pod { metadata, spec, status }: Pod) -> Self {
-        let annotation =
-            |name: &str| metadata.annotations.get(name).map(String::as_str).filter(|text| !text.is_empty());
+    fn from(
+        Pod {
+            metadata,
+            spec,
+            status,
+        }: Pod,
+    ) -> Self {
+        let annotation = |name: &str| {
+            metadata
+                .annotations
+                .get(name)
+                .map(String::as_str)
+                .filter(|text| !text.is_empty())
+        };
         let noted = annotation(CNI_IPS).or_else(|| annotation(CNI_IP));
         let texts: Vec<&str> = match noted {
             Some(noted) => noted.split(',').collect(),
-            None => status.addresses.iter().map(|address| address.ip.as_str()).collect(),
+            None => status
+                .addresses
+                .iter()
+                .map(|address| address.ip.as_str())
+                .collect(),
         };
         let address = |text: &str| text.trim().split('/').next()?.parse().ok();
         let addresses = texts.into_iter().filter_map(address).collect();
@@ -74,7 +95,10 @@ impl From<Pod> for WorkloadPod {
 
 pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressRequest> {
     let request = |annotation: &'static str| {
-        Some(AddressRequest { annotation, value: annotations.get(annotation)?.clone() })
+        Some(AddressRequest {
+            annotation,
+            value: annotations.get(annotation)?.clone(),
+        })
     };
     REQUEST_ANNOTATIONS.into_iter().filter_map(request).collect()
 }
@@ -84,14 +108,26 @@ pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressReq
 fn controller(metadata: &Metadata) -> Option<Controller> {
     // A static pod. Old versions of Kubernetes set no owner reference for it.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
-        return Some(Controller { kind: "Node".into(), name: metadata.name.clone() });
+        return Some(Controller {
+            kind: "Node".into(),
+            name: metadata.name.clone(),
+        });
     }
     let owner = metadata.owner_references.iter().find(|owner| owner.controller)?;
-    let hash = metadata.labels.get("pod-template-hash").filter(|_| owner.kind == "ReplicaSet");
+    let hash = metadata
+        .labels
+        .get("pod-template-hash")
+        .filter(|_| owner.kind == "ReplicaSet");
     let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
     Some(match deployment {
-        Some(name) => Controller { kind: "Deployment".into(), name: name.to_owned() },
-        None => Controller { kind: owner.kind.clone(), name: owner.name.clone() },
+        Some(name) => Controller {
+            kind: "Deployment".into(),
+            name: name.to_owned(),
+        },
+        None => Controller {
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+        },
     })
 }
 
@@ -115,13 +151,16 @@ mod tests {
             let owners = json!([{"kind": kind, "name": name, "controller": true}]);
             let pod =
                 pod(json!({"metadata": {"labels": {"pod-template-hash": hash}, "ownerReferences": owners}}));
-            pod.controller.map(|controller| format!("{}/{}", controller.kind, controller.name))
+            pod.controller
+                .map(|controller| format!("{}/{}", controller.kind, controller.name))
         };
         assert_eq!(of("ReplicaSet", "web-5d9", "5d9").unwrap(), "Deployment/web");
         assert_eq!(of("ReplicaSet", "web-5d9", "x").unwrap(), "ReplicaSet/web-5d9");
         assert_eq!(of("DaemonSet", "agent", "5d9").unwrap(), "DaemonSet/agent");
         assert!(
-            pod(json!({"metadata": {"ownerReferences": [{"kind": "X", "name": "y"}]}})).controller.is_none()
+            pod(json!({"metadata": {"ownerReferences": [{"kind": "X", "name": "y"}]}}))
+                .controller
+                .is_none()
         );
         let mirror = json!({"name": "etcd-n1", "annotations": {"kubernetes.io/config.mirror": "0a"}});
         assert_eq!(pod(json!({"metadata": mirror})).controller.unwrap().kind, "Node");
@@ -132,7 +171,10 @@ mod tests {
         let status =
             json!({"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}]});
         let plain = pod(json!({"metadata": {}, "status": status}));
-        assert_eq!((plain.addresses, plain.ready), (vec!["10.0.0.1".parse().unwrap()], true));
+        assert_eq!(
+            (plain.addresses, plain.ready),
+            (vec!["10.0.0.1".parse().unwrap()], true)
+        );
         assert_eq!(plain.ready_after, None);
         let condition =
             json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T10:00:40Z"});
@@ -153,7 +195,10 @@ mod tests {
             let budget: Budget = serde_json::from_value::<DisruptionBudget>(budget).unwrap().into();
             budget.covers(&pod(json!({"metadata": {"namespace": "n", "labels": labels}})))
         };
-        assert!(covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "b", "c": "d"})));
+        assert!(covers(
+            json!({"matchLabels": {"a": "b"}}),
+            json!({"a": "b", "c": "d"})
+        ));
         assert!(!covers(json!({"matchLabels": {"a": "b"}}), json!({"a": "c"})));
         assert!(covers(json!({}), json!({})));
         assert!(!covers(Value::Null, json!({})));

@@ -24,15 +24,27 @@ use crate::write::{Change, Precondition, Stored, Swap, is_version};
 
 /// Checks that the user may change objects of these sources, and take the lock if `lock` is true.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
-    let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
+    let kinds = sources
+        .iter()
+        .filter_map(|source| kinds::find(client.api(), *source).ok());
     let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
-    let locked = kinds::find(client.api(), Source::ClusterInformation).into_iter().filter(|_| lock);
-    permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
+    let locked = kinds::find(client.api(), Source::ClusterInformation)
+        .into_iter()
+        .filter(|_| lock);
+    permission::require(
+        client,
+        changed
+            .chain(locked.map(|kind| kind.permission("update")))
+            .collect(),
+    )
+    .await
 }
 
 /// Reads the current state of one object, never from a cache; `None` if the object does not exist.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
-    let Some((kind, path)) = locate(client, key) else { return Ok(None) };
+    let Some((kind, path)) = locate(client, key) else {
+        return Ok(None);
+    };
     let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
@@ -47,16 +59,31 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
 /// Converts a built-in object to evidence. A service that is not a load balancer and has no cluster IP uses no address,
 /// and counts as missing.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
-    let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
-    let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
-    let services = snapshot.services.into_iter().map(|o| (o.revision, User::Service(o.value)));
+    let nodes = snapshot
+        .nodes
+        .into_iter()
+        .map(|o| (o.revision, User::Node(o.value)));
+    let pods = snapshot
+        .pods
+        .into_iter()
+        .map(|o| (o.revision, User::Pod(o.value)));
+    let services = snapshot
+        .services
+        .into_iter()
+        .map(|o| (o.revision, User::Service(o.value)));
     let (revision, user) = match nodes.chain(pods).chain(services).next() {
         Some((revision, user)) => (revision, Some(user)),
         None if snapshot.defects.is_empty() => return None,
         // The object exists but cannot be decoded, so its version is unknown.
         None => (Revision::Kubernetes(Box::default()), None),
     };
-    Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
+    Some(Stored {
+        revision,
+        raw: Bytes::new(),
+        whole: None,
+        object: None,
+        user,
+    })
 }
 
 /// Converts a custom resource to its stored state. If a repair can edit it, the raw value is in etcd's form, to be
@@ -73,8 +100,14 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
             handle.filter(|handle| handle.id() == **id).map(Object::Handle)
         }
         Key::Affinity(key) => {
-            let affinity = snapshot.affinities.into_iter().next().map(|affinity| affinity.value);
-            affinity.filter(|affinity| affinity.key == *key).map(Object::Affinity)
+            let affinity = snapshot
+                .affinities
+                .into_iter()
+                .next()
+                .map(|affinity| affinity.value);
+            affinity
+                .filter(|affinity| affinity.key == *key)
+                .map(Object::Affinity)
         }
         Key::Pool(_) => Some(Object::Pool(form::pool(value))),
         Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
@@ -84,7 +117,13 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
         Some(object) => object.encode().into(),
         None => body.clone(),
     };
-    Stored { revision: version(value), raw, whole: Some(body), object, user: None }
+    Stored {
+        revision: version(value),
+        raw,
+        whole: Some(body),
+        object,
+        user: None,
+    }
 }
 
 /// Removes `strictAffinity: false`, which the schema requires, from a block, so that a new block reads back as it was
@@ -152,7 +191,13 @@ pub(crate) struct Target<'c> {
 impl<'c> Target<'c> {
     pub(crate) fn locate(client: &'c Arc<KubeClient>, key: &'c Key, labels: bool) -> Result<Self, Failure> {
         let (kind, path) = locate(client, key).ok_or(Failure::NotFound)?;
-        Ok(Self { client, kind, path, key, labels })
+        Ok(Self {
+            client,
+            kind,
+            path,
+            key,
+            labels,
+        })
     }
 
     /// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
@@ -212,7 +257,9 @@ impl<'c> Target<'c> {
     /// The object to change, as it was read just before, or from a new read. The request to change it contains its
     /// version, so the server rejects the request if the object has changed since.
     async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
-        let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
+        let read = change
+            .whole()
+            .and_then(|whole| serde_json::from_slice(whole).ok());
         match read.and_then(|object| of_version(object, before)) {
             Some(object) => Ok(object),
             None => self.expected(before).await,
@@ -361,9 +408,14 @@ pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> 
     {
         return Ok(true);
     }
-    let Ok(kind) = kinds::find(client.api(), Source::Affinities) else { return Ok(true) };
+    let Ok(kind) = kinds::find(client.api(), Source::Affinities) else {
+        return Ok(true);
+    };
     let path = format!("{}?labelSelector={HOSTNAME_HASH}&limit=1", kind.path);
-    let list = client.value(&path).await.map_err(|failure| client.error(kind.known.plural, failure))?;
+    let list = client
+        .value(&path)
+        .await
+        .map_err(|failure| client.error(kind.known.plural, failure))?;
     Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
 }
 
@@ -380,5 +432,7 @@ fn label(object: &mut Value, key: &Key) {
     if !metadata["labels"].is_object() {
         metadata["labels"] = json!({});
     }
-    wanted.into_iter().for_each(|(name, value)| metadata["labels"][name] = value);
+    wanted
+        .into_iter()
+        .for_each(|(name, value)| metadata["labels"][name] = value);
 }

@@ -11,8 +11,10 @@ const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "del
 
 /// Fields of the configuration with different names in etcd and in `spec`. In etcd, a field that is false is omitted,
 /// but the Kubernetes schema requires both fields (facts 2.7).
-const RENAMED: [(&str, &str); 2] =
-    [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")];
+const RENAMED: [(&str, &str); 2] = [
+    ("strict_affinity", "strictAffinity"),
+    ("auto_allocate_blocks", "autoAllocateBlocks"),
+];
 
 /// The annotation with the version of an object before it was written again unchanged.
 pub(super) const WRITTEN_AGAIN: &str = "calipam.io/written-again-at";
@@ -35,7 +37,10 @@ pub(crate) fn pool(object: &Value) -> Document {
         ("spec", of("spec").into()),
     ];
     Document::from_fields(
-        fields.map(|(name, value): (_, Value)| (name.to_owned(), value)).into_iter().collect(),
+        fields
+            .map(|(name, value): (_, Value)| (name.to_owned(), value))
+            .into_iter()
+            .collect(),
     )
 }
 
@@ -66,8 +71,9 @@ pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
 
 /// Replaces an object's annotations with those in a value.
 pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
-    let annotations =
-        serde_json::from_slice::<Value>(value).ok().map(|mut value| value["metadata"]["annotations"].take());
+    let annotations = serde_json::from_slice::<Value>(value)
+        .ok()
+        .map(|mut value| value["metadata"]["annotations"].take());
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("annotations");
         let annotations = annotations.filter(|annotations| !annotations.is_null());
@@ -77,7 +83,11 @@ pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
 
 /// A flag in JSON: a string if `as_text`, as in affinities of `crd.projectcalico.org`; otherwise a boolean.
 pub(crate) fn flag(value: bool, as_text: bool) -> Value {
-    if as_text { value.to_string().into() } else { value.into() }
+    if as_text {
+        value.to_string().into()
+    } else {
+        value.into()
+    }
 }
 
 /// The `spec` of the object with `key`, for a value in etcd's form. `classic` is true for the group
@@ -87,7 +97,9 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     match key {
         Key::Block(_) => block(value.as_object_mut()?),
         Key::Handle(id) => {
-            value.as_object_mut()?.insert("handleID".into(), id.as_str().into());
+            value
+                .as_object_mut()?
+                .insert("handleID".into(), id.as_str().into());
         }
         Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
         Key::IpamConfig => {
@@ -111,7 +123,10 @@ fn block(fields: &mut Map<String, Value>) {
         fields.remove("affinity");
     }
     // The schema does not allow `null`; Calico writes empty values instead.
-    for (name, empty) in [("attributes", json!([])), ("sequenceNumberForAllocation", json!({}))] {
+    for (name, empty) in [
+        ("attributes", json!([])),
+        ("sequenceNumberForAllocation", json!({})),
+    ] {
         if fields.get(name).is_some_and(Value::is_null) {
             fields.insert(name.to_owned(), empty);
         }
@@ -131,9 +146,11 @@ fn affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
 /// The labels with which Calico 3.31 and later finds an affinity.
 pub(crate) fn labels(key: &Key) -> Map<String, Value> {
     match key {
-        Key::Affinity(key) => {
-            key.labels().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
-        }
+        Key::Affinity(key) => key
+            .labels()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect(),
         _ => Map::new(),
     }
 }
@@ -153,18 +170,36 @@ mod tests {
         assert_eq!(spec(&block, value, true), Some(expected));
         let ownerless = spec(&block, br#"{"affinity":null,"strictAffinity":true}"#, true);
         assert_eq!(ownerless, Some(json!({"strictAffinity": true})));
-        let fresh = spec(&block, br#"{"attributes":null,"sequenceNumberForAllocation":null}"#, false);
+        let fresh = spec(
+            &block,
+            br#"{"attributes":null,"sequenceNumberForAllocation":null}"#,
+            false,
+        );
         let lists = json!({"attributes": [], "sequenceNumberForAllocation": {}, "strictAffinity": false});
         assert_eq!(fresh, Some(lists));
-        let handle = spec(&Key::Handle("A.b".into()), br#"{"block":{},"deleted":false}"#, true);
-        assert_eq!(handle, Some(json!({"block": {}, "deleted": false, "handleID": "A.b"})));
-        let key =
-            AffinityKey { kind: AffinityType::Host, node: "n".into(), cidr: "10.0.0.0/30".parse().unwrap() };
+        let handle = spec(
+            &Key::Handle("A.b".into()),
+            br#"{"block":{},"deleted":false}"#,
+            true,
+        );
+        assert_eq!(
+            handle,
+            Some(json!({"block": {}, "deleted": false, "handleID": "A.b"}))
+        );
+        let key = AffinityKey {
+            kind: AffinityType::Host,
+            node: "n".into(),
+            cidr: "10.0.0.0/30".parse().unwrap(),
+        };
         let key = Key::Affinity(key);
         let value = br#"{"state":"pending","deleted":false}"#;
         let of = |classic| spec(&key, value, classic).unwrap()["deleted"].clone();
         assert_eq!((of(true), of(false)), (json!("false"), json!(false)));
-        let config = spec(&Key::IpamConfig, br#"{"auto_allocate_blocks":true,"maxBlocksPerHost":4}"#, true);
+        let config = spec(
+            &Key::IpamConfig,
+            br#"{"auto_allocate_blocks":true,"maxBlocksPerHost":4}"#,
+            true,
+        );
         let expected = json!({"strictAffinity": false, "autoAllocateBlocks": true, "maxBlocksPerHost": 4});
         assert_eq!(config, Some(expected));
         assert_eq!(labels(&key).len(), 3);
@@ -196,7 +231,13 @@ mod tests {
         let value = serde_json::to_value(&pool).unwrap();
         assert_eq!(value, expected);
         let key = Key::Pool("p".into());
-        assert_eq!(metadata(&key, "p", value.to_string().as_bytes()), expected["metadata"]);
-        assert_eq!(metadata(&Key::IpamConfig, "default", b"{}"), json!({"name": "default"}));
+        assert_eq!(
+            metadata(&key, "p", value.to_string().as_bytes()),
+            expected["metadata"]
+        );
+        assert_eq!(
+            metadata(&Key::IpamConfig, "default", b"{}"),
+            json!({"name": "default"})
+        );
     }
 }

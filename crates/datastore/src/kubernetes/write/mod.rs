@@ -28,7 +28,10 @@ pub(super) struct KubeObjects {
 
 impl KubeObjects {
     pub(super) fn new(client: &Arc<KubeClient>) -> Self {
-        Self { client: Arc::clone(client), labels: OnceCell::new() }
+        Self {
+            client: Arc::clone(client),
+            labels: OnceCell::new(),
+        }
     }
 }
 
@@ -41,7 +44,12 @@ impl Objects for KubeObjects {
     /// Allows one changed object per batch. The limit in bytes is a little below the default limit of the API server's
     /// etcd.
     fn limits(&self) -> Limits {
-        Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: false }
+        Limits {
+            changes: 1,
+            conditions: 128,
+            bytes: 1_500_000,
+            affinity_first: false,
+        }
     }
 
     async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
@@ -55,7 +63,9 @@ impl Objects for KubeObjects {
     /// Before it writes the first affinity, finds out if affinities need labels.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let client = &self.client;
-        let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
+        let only = batch
+            .only()
+            .map_err(|failure| client.write_error(BATCH, failure))?;
         if !holds(client, &batch.evidence).await? {
             return Ok(Swap::Conflict);
         }

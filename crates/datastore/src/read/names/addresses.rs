@@ -42,7 +42,13 @@ pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     let mut networks: BTreeSet<String> = blocks.networks(network).await?.into_iter().collect();
     networks.retain(|network| network.starts_with(begin));
     if begin.is_empty() {
-        networks.extend(blocks.some("", Family::V6).await?.iter().filter_map(|block| address_of(block)));
+        networks.extend(
+            blocks
+                .some("", Family::V6)
+                .await?
+                .iter()
+                .filter_map(|block| address_of(block)),
+        );
     }
     Ok(networks)
 }
@@ -60,8 +66,11 @@ async fn in_blocks(
     if family == Family::V6 && found.len() > FEW_BLOCKS {
         return Ok(found.iter().filter_map(|block| address_of(block)).collect());
     }
-    let mut keys: BTreeSet<Key> =
-        found.iter().filter_map(|block| block.parse().ok()).map(Key::Block).collect();
+    let mut keys: BTreeSet<Key> = found
+        .iter()
+        .filter_map(|block| block.parse().ok())
+        .map(Key::Block)
+        .collect();
     if let Some(first) = first_address(begin, network) {
         keys.extend(blocks_around(first).map(Key::Block));
     }
@@ -74,8 +83,15 @@ async fn in_blocks(
 /// too short for that.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     if begin.contains(':') {
-        let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];
-        return texts.iter().find_map(|text| text.parse::<Ipv6Addr>().ok()).map(IpAddr::V6);
+        let texts = [
+            begin.to_owned(),
+            format!("{begin}0"),
+            format!("{}::", begin.trim_end_matches(':')),
+        ];
+        return texts
+            .iter()
+            .find_map(|text| text.parse::<Ipv6Addr>().ok())
+            .map(IpAddr::V6);
     }
     format!("{network}0").parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
@@ -86,6 +102,12 @@ fn address_of(block: &str) -> Option<String> {
 
 /// The allocated addresses in a snapshot.
 pub(crate) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
-    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
-    blocks.flat_map(|block| block.allocations()).map(|allocation| allocation.address.to_string()).collect()
+    let blocks = snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound());
+    blocks
+        .flat_map(|block| block.allocations())
+        .map(|allocation| allocation.address.to_string())
+        .collect()
 }

@@ -35,30 +35,64 @@ pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     match kind {
         NameKind::Nodes => {
             let nodes = snapshot.nodes.iter().map(|node| node.value.name.clone());
-            let hosts = snapshot.affinities.iter().filter(|held| held.value.key.kind == AffinityType::Host);
-            nodes.chain(hosts.map(|held| held.value.key.node.clone())).collect()
+            let hosts = snapshot
+                .affinities
+                .iter()
+                .filter(|held| held.value.key.kind == AffinityType::Host);
+            nodes
+                .chain(hosts.map(|held| held.value.key.node.clone()))
+                .collect()
         }
-        NameKind::Pools => snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect(),
-        NameKind::Blocks => snapshot.blocks.iter().map(|block| block.value.key.to_string()).collect(),
+        NameKind::Pools => snapshot
+            .pools
+            .iter()
+            .map(|pool| pool.value.name.clone())
+            .collect(),
+        NameKind::Blocks => snapshot
+            .blocks
+            .iter()
+            .map(|block| block.value.key.to_string())
+            .collect(),
         NameKind::Handles => handles(snapshot),
         NameKind::Namespaces => {
             let pods = snapshot.pods.iter().map(|pod| pod.value.namespace().to_string());
-            pods.chain(snapshot.endpoints.iter().map(|one| one.value.namespace().to_string())).collect()
+            pods.chain(
+                snapshot
+                    .endpoints
+                    .iter()
+                    .map(|one| one.value.namespace().to_string()),
+            )
+            .collect()
         }
         NameKind::Addresses => addresses::allocated(snapshot),
         NameKind::Pods => {
-            let pods = snapshot.pods.iter().map(|pod| (pod.value.namespace(), pod.value.name()));
-            let endpoints = snapshot.endpoints.iter().map(|one| (one.value.namespace(), one.value.pod()));
+            let pods = snapshot
+                .pods
+                .iter()
+                .map(|pod| (pod.value.namespace(), pod.value.name()));
+            let endpoints = snapshot
+                .endpoints
+                .iter()
+                .map(|one| (one.value.namespace(), one.value.pod()));
             let named = pods.chain(endpoints).filter(|(_, pod)| *pod != *"");
-            named.map(|(namespace, pod)| format!("{namespace}/{pod}")).collect()
+            named
+                .map(|(namespace, pod)| format!("{namespace}/{pod}"))
+                .collect()
         }
         NameKind::Services => {
-            let services = snapshot.services.iter().filter(|service| !service.value.is_internal);
+            let services = snapshot
+                .services
+                .iter()
+                .filter(|service| !service.value.is_internal);
             services.map(|service| service.value.full_name()).collect()
         }
     }
 }
 
 pub(crate) fn handles(snapshot: &Snapshot) -> BTreeSet<String> {
-    snapshot.handles.iter().map(|handle| handle.value.id().to_string()).collect()
+    snapshot
+        .handles
+        .iter()
+        .map(|handle| handle.value.id().to_string())
+        .collect()
 }

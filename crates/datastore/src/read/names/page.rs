@@ -25,7 +25,9 @@ pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
         let mut shared = common(found.iter());
         while shared.len() > begin.len() {
             let next = within(names.from(&prefix_end(shared.as_bytes()), &end, 1).await?, begin);
-            let Some(next) = next.into_iter().next() else { break };
+            let Some(next) = next.into_iter().next() else {
+                break;
+            };
             shared = common([&shared, &next].into_iter());
             found.push(next);
         }
@@ -44,7 +46,9 @@ pub(crate) async fn parts(names: &impl Names, begin: &str, separator: char) -> R
         let read = within(names.from(&start, &end, MOST).await?, begin);
         let Some(last) = read.last().cloned() else { break };
         for name in &read {
-            let part = name[begin.len()..].find(separator).map(|place| &name[..=begin.len() + place]);
+            let part = name[begin.len()..]
+                .find(separator)
+                .map(|place| &name[..=begin.len() + place]);
             if let Some(part) = part.filter(|part| parts.last().is_none_or(|last| last != part)) {
                 parts.push(part.to_owned());
             }
@@ -75,8 +79,15 @@ fn within(names: Vec<String>, begin: &str) -> Vec<String> {
 
 /// The common prefix of all names.
 pub(crate) fn common<'n>(names: impl Iterator<Item = &'n String> + Clone) -> String {
-    let (Some(first), Some(last)) = (names.clone().min(), names.max()) else { return String::new() };
-    first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+    let (Some(first), Some(last)) = (names.clone().min(), names.max()) else {
+        return String::new();
+    };
+    first
+        .chars()
+        .zip(last.chars())
+        .take_while(|(a, b)| a == b)
+        .map(|(a, _)| a)
+        .collect()
 }
 
 #[cfg(test)]
@@ -100,7 +111,10 @@ mod tests {
     }
 
     fn list(names: impl Iterator<Item = String>) -> List {
-        List { names: names.collect(), reads: Cell::new(0) }
+        List {
+            names: names.collect(),
+            reads: Cell::new(0),
+        }
     }
 
     #[tokio::test]
@@ -109,7 +123,11 @@ mod tests {
         let all = list(many.chain(["nodes".to_owned(), "z".to_owned()]));
         let found = some(&all, "").await.unwrap();
         assert_eq!(common(found.iter()), "");
-        assert!((MOST..MOST + 10).contains(&found.len()) && all.reads.get() < 10, "{}", found.len());
+        assert!(
+            (MOST..MOST + 10).contains(&found.len()) && all.reads.get() < 10,
+            "{}",
+            found.len()
+        );
         let found: Vec<String> = some(&all, "ne").await.unwrap().into_iter().collect();
         assert_eq!(common(found.iter()), "net.", "{found:?}");
         assert_eq!(some(&all, "net.0001").await.unwrap().len(), 10);

@@ -32,7 +32,9 @@ async fn assert_fails(endpoints: &str, environment: &[(&str, &str)], cause: Caus
 
 /// Connects with variables of the environment, and returns the number of blocks.
 async fn blocks(etcd: &Etcd, environment: &[(&str, &str)]) -> usize {
-    let store = Datastore::open(&settings(&etcd.endpoint(), environment)).await.unwrap();
+    let store = Datastore::open(&settings(&etcd.endpoint(), environment))
+        .await
+        .unwrap();
     observe(&store).await.blocks.len()
 }
 
@@ -76,16 +78,27 @@ async fn an_empty_etcd_is_reported() {
     let etcd = Etcd::start().unwrap();
     let store = Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap();
     let error = store.observe(&quiet()).await.unwrap_err();
-    assert!(matches!(&error, Error::NoCalico { location } if *location == etcd.endpoint()), "{error}");
-    etcd.put("/calico/resources/v3/projectcalico.org/profiles/x", "{}").unwrap();
-    assert!(observe(&store).await.blocks.is_empty(), "Calico without IPAM data is no error");
+    assert!(
+        matches!(&error, Error::NoCalico { location } if *location == etcd.endpoint()),
+        "{error}"
+    );
+    etcd.put("/calico/resources/v3/projectcalico.org/profiles/x", "{}")
+        .unwrap();
+    assert!(
+        observe(&store).await.blocks.is_empty(),
+        "Calico without IPAM data is no error"
+    );
 }
 
 #[tokio::test]
 async fn one_side_speaks_tls_and_the_other_does_not() {
     for version in EtcdVersion::all() {
         let plain = Etcd::start_version(version).unwrap();
-        let tls = EtcdOptions::new().version(version).tls(EtcdTls::Server).start().unwrap();
+        let tls = EtcdOptions::new()
+            .version(version)
+            .tls(EtcdTls::Server)
+            .start()
+            .unwrap();
         let ca = text(&tls.pki.as_ref().unwrap().ca);
         let [of_tls, of_plain] = [tls.port, plain.port].map(|port| format!("127.0.0.1:{port}"));
         assert_fails(&format!("http://{of_tls}"), &[], Cause::ServerWantsTls).await;
@@ -96,7 +109,11 @@ async fn one_side_speaks_tls_and_the_other_does_not() {
 #[tokio::test]
 async fn certificates() {
     for version in EtcdVersion::all() {
-        let etcd = EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates).start().unwrap();
+        let etcd = EtcdOptions::new()
+            .version(version)
+            .tls(EtcdTls::ClientCertificates)
+            .start()
+            .unwrap();
         etcd.put_all(&entries(1)).unwrap();
         let (pki, endpoint) = (etcd.pki.as_ref().unwrap(), etcd.endpoint());
         let ca = ("ETCD_CA_CERT_FILE", text(&pki.ca));
@@ -128,8 +145,14 @@ async fn users_and_passwords() {
         let user = |name, password| [("ETCD_USERNAME", name), ("ETCD_PASSWORD", password)];
         assert_eq!(blocks(&etcd, &user("calico", "s3cret-too")).await, 80);
         assert_eq!(failure(&endpoint, &[]).await, Failure::AuthNeeded);
-        assert_eq!(failure(&endpoint, &user("root", "s3cret?")).await, Failure::WrongPassword);
-        assert_eq!(failure(&endpoint, &user("nobody", "s3cret")).await, Failure::WrongPassword);
+        assert_eq!(
+            failure(&endpoint, &user("root", "s3cret?")).await,
+            Failure::WrongPassword
+        );
+        assert_eq!(
+            failure(&endpoint, &user("nobody", "s3cret")).await,
+            Failure::WrongPassword
+        );
         let denied = Failure::PermissionDenied(String::new());
         assert_eq!(failure(&endpoint, &user("other", "s3cret")).await, denied);
     }
@@ -138,7 +161,10 @@ async fn users_and_passwords() {
 #[tokio::test]
 async fn a_user_does_no_harm_if_the_server_has_no_users() {
     let etcd = start(&entries(1));
-    assert_eq!(blocks(&etcd, &[("ETCD_USERNAME", "u"), ("ETCD_PASSWORD", "p")]).await, 1);
+    assert_eq!(
+        blocks(&etcd, &[("ETCD_USERNAME", "u"), ("ETCD_PASSWORD", "p")]).await,
+        1
+    );
 }
 
 /// Tries to connect to a server that answers every connection as HTTP/1 does, either at once or after a request.
@@ -148,7 +174,11 @@ async fn failure_of_http_1(reads_first: bool) -> Failure {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let (mut asked, mut rest) = ([0; 64], Vec::new());
-            let read = if reads_first { stream.read(&mut asked).map(drop) } else { Ok(()) };
+            let read = if reads_first {
+                stream.read(&mut asked).map(drop)
+            } else {
+                Ok(())
+            };
             let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
             let answered = read.and_then(|()| stream.write_all(answer));
             // If the server closed the connection first, the client would report that instead.
@@ -162,7 +192,16 @@ async fn failure_of_http_1(reads_first: bool) -> Failure {
 
 #[tokio::test]
 async fn a_server_of_http_1_is_no_etcd() {
-    assert_eq!(failure_of_http_1(true).await, Failure::NotEtcd("it does not speak HTTP/2".into()));
+    assert_eq!(
+        failure_of_http_1(true).await,
+        Failure::NotEtcd("it does not speak HTTP/2".into())
+    );
     let failure = failure_of_http_1(false).await;
-    assert!(matches!(failure, Failure::NotEtcd(_) | Failure::Connection(Cause::Broken(_))), "{failure:?}");
+    assert!(
+        matches!(
+            failure,
+            Failure::NotEtcd(_) | Failure::Connection(Cause::Broken(_))
+        ),
+        "{failure:?}"
+    );
 }

@@ -36,7 +36,10 @@ async fn three_ways_to_the_same_data() {
         for name in ["plain.jsonl", "packed.zst"] {
             let written = store.export(&path(name), &quiet()).await.unwrap();
             let read = observe(&open_file(&path(name)).await.unwrap()).await;
-            assert_eq!(written as usize, live.nodes.len() + live.handles.len() + live.endpoints.len() + 245);
+            assert_eq!(
+                written as usize,
+                live.nodes.len() + live.handles.len() + live.endpoints.len() + 245
+            );
             assert_eq!((&read.revision, &read.coverage), (&live.revision, &live.coverage));
             assert_same(read, &live);
         }
@@ -60,11 +63,21 @@ async fn exports_are_whole_or_not_there() {
     let etcd = start(&entries(2));
     let store = open(&etcd).await;
     let folder = tempfile::tempdir().unwrap();
-    let error = store.export(&folder.path().join("no/such/folder"), &quiet()).await.unwrap_err();
-    assert!(matches!(&error, Error::File(error) if matches!(error.kind, FileError::Io(_))), "{error}");
+    let error = store
+        .export(&folder.path().join("no/such/folder"), &quiet())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::File(error) if matches!(error.kind, FileError::Io(_))),
+        "{error}"
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     store.export(&folder.path().join("x"), &quiet()).await.unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing else is left behind"
+    );
 }
 
 /// Reading a truncated or damaged snapshot succeeds or returns an error, but never panics or hangs.
@@ -83,7 +96,9 @@ async fn damaged_snapshots_never_panic_or_hang() {
     assert_eq!(read(&whole).await.unwrap().blocks.len(), 8);
     for i in 0..60 {
         let error = read(&whole[..whole.len() * i / 60]).await.unwrap_err();
-        let Error::File(calipam_files::Error { kind, .. }) = &error else { panic!("{error}") };
+        let Error::File(calipam_files::Error { kind, .. }) = &error else {
+            panic!("{error}")
+        };
         let told = matches!(
             kind,
             FileError::Empty

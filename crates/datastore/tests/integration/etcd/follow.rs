@@ -42,7 +42,11 @@ impl Following {
     async fn begin(etcd: &Etcd) -> Self {
         let store = open(etcd).await;
         let (snapshot, followed) = store.follow(&quiet()).await.unwrap().unwrap();
-        let following = Self { store, snapshot, followed };
+        let following = Self {
+            store,
+            snapshot,
+            followed,
+        };
         following.assert_whole().await;
         following
     }
@@ -57,7 +61,11 @@ impl Following {
 
     async fn assert_whole(&self) {
         let found = &self.snapshot;
-        let mut whole = self.store.observe_at(found.revision.parse().unwrap(), &quiet()).await.unwrap();
+        let mut whole = self
+            .store
+            .observe_at(found.revision.parse().unwrap(), &quiet())
+            .await
+            .unwrap();
         // The newest creation time ever seen matters only for files.
         whole.newest_creation = found.newest_creation;
         whole.taken_at = found.taken_at;
@@ -70,7 +78,12 @@ impl Following {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     let mut cluster = Cluster::plain(ClusterSpec::new(6).v4_only().at(Timestamp::now()), 4, 8);
-    for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
+    for fault in [
+        Fault::LeakedNoOwner,
+        Fault::OrphanHandle,
+        Fault::DuplicatePods,
+        Fault::HandleCountHigh,
+    ] {
         cluster.inject(fault, 2);
     }
     let scene = Arc::new(Scene::on_etcd(&cluster));
@@ -78,7 +91,13 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     let mut following = Following::begin(etcd).await;
 
     let enough = |log: &ChurnLog| log.started > 20;
-    let churn = Churn { workers: 4, operations: 100_000, enough, limit: LIMIT, ..Churn::default() };
+    let churn = Churn {
+        workers: 4,
+        operations: 100_000,
+        enough,
+        limit: LIMIT,
+        ..Churn::default()
+    };
     let (activity, workers) = (churn.activity.clone(), Arc::clone(&scene));
     let (done, finished) = mpsc::channel();
     let worker = std::thread::spawn(move || done.send(workers.churn(&churn)).unwrap());
@@ -87,10 +106,13 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
     let log = loop {
         // Writes what no allocator writes: undecodable values, keys that are not Calico's, and configuration.
         let number = reads % 7;
-        etcd.put(&handle(&format!("broken.{number}")), ["{", BLOCK][reads % 2]).unwrap();
+        etcd.put(&handle(&format!("broken.{number}")), ["{", BLOCK][reads % 2])
+            .unwrap();
         etcd.put(&format!("/calico/ipam/v2/@/odd-{number}"), "").unwrap();
-        etcd.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#).unwrap();
-        etcd.delete(&handle(&format!("broken.{}", (reads + 3) % 7))).unwrap();
+        etcd.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true}"#)
+            .unwrap();
+        etcd.delete(&handle(&format!("broken.{}", (reads + 3) % 7)))
+            .unwrap();
         etcd.delete("/calico/ipam/v2/config").unwrap();
         let changes = following.news().await.unwrap();
         (reads, all) = (reads + 1, all + changes);
@@ -102,7 +124,10 @@ async fn a_followed_snapshot_equals_a_whole_read_while_others_write() {
         }
     };
     worker.join().unwrap();
-    assert!(enough(&log) && is_enough_read(reads, all), "{reads} reads of {all} changes: {log:?}");
+    assert!(
+        enough(&log) && is_enough_read(reads, all),
+        "{reads} reads of {all} changes: {log:?}"
+    );
     following.news().await.unwrap();
     assert_eq!(following.news().await, Ok(0), "nothing has happened since");
 }
@@ -122,7 +147,9 @@ async fn everything_is_read_again_after_a_compaction() {
     let mut following = Following::begin(&etcd).await;
     assert_eq!(following.news().await, Ok(0));
 
-    let many: Vec<_> = (0..1_700).map(|n| (handle(&format!("many.{n}")), b"{}".to_vec())).collect();
+    let many: Vec<_> = (0..1_700)
+        .map(|n| (handle(&format!("many.{n}")), b"{}".to_vec()))
+        .collect();
     etcd.put_all(&many).unwrap();
     assert_eq!(following.news().await, Ok(1_700));
     assert_eq!(following.news().await, Ok(0));
@@ -147,16 +174,29 @@ async fn an_etcd_that_was_restored_is_read_whole() {
 
     let known = following.followed.revision();
     let value = |value: &str| Some(value.as_bytes().to_vec());
-    let last = Change { key: handle("lost.4").into(), revision: known, value: value(BLOCK) };
+    let last = Change {
+        key: handle("lost.4").into(),
+        revision: known,
+        value: value(BLOCK),
+    };
     let mut position = Position::at(known);
     position.note(&last);
-    assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
+    assert_ne!(
+        sum(&last),
+        sum(&Change {
+            value: value(OTHER),
+            ..last.clone()
+        })
+    );
 
     // In turn, the restored server is before the known revision; at the known revision, or after it, with other keys;
     // and at the known revision with another value of the same key.
-    for (writes, name, what) in
-        [(1, "other", "before"), (5, "other", "at"), (9, "other", "after"), (5, "lost", "at, the same key")]
-    {
+    for (writes, name, what) in [
+        (1, "other", "before"),
+        (5, "other", "at"),
+        (9, "other", "after"),
+        (5, "lost", "at, the same key"),
+    ] {
         etcd.kill();
         fs::remove_dir_all(etcd.data_dir()).unwrap();
         copy(&backup.path().join("data"), &etcd.data_dir());
@@ -181,7 +221,10 @@ async fn an_etcd_that_was_restored_is_read_whole() {
             "{what}: {recorded:?}"
         );
         let why = following.news().await.unwrap_err();
-        assert!(matches!(why, WholeReadReason::AnotherHistory(_)), "{what}: {why:?}");
+        assert!(
+            matches!(why, WholeReadReason::AnotherHistory(_)),
+            "{what}: {why:?}"
+        );
         assert!(!why.is_usual());
     }
 }
@@ -195,7 +238,15 @@ async fn an_etcd_that_may_omit_changes_is_read_in_full() {
     let etcd = Etcd::start_version(EtcdVersion::V3_4).unwrap();
     etcd.put_all(&entries(5)).unwrap();
     let found = Following::begin(&etcd).await.news().await;
-    let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
+    let version = etcd
+        .client()
+        .await
+        .unwrap()
+        .status()
+        .await
+        .unwrap()
+        .version()
+        .to_owned();
     let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();
     let is_old = version.starts_with("3.4.") && patch < 25 || version.starts_with("3.5.") && patch < 8;
     // Recording the changes of an old etcd is also refused, before anything is written.

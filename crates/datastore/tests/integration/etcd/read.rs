@@ -17,9 +17,11 @@ use super::support::{assert_same, entries, one_by_one, open, settings, start};
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_is_read_in_order_whatever_the_size() {
     let here = EtcdVersion::all();
-    for (version, blocks, most_requests) in
-        [(EtcdVersion::V3_6, 3, 4), (EtcdVersion::V3_4, 63, 8), (EtcdVersion::V3_6, 700, 40)]
-    {
+    for (version, blocks, most_requests) in [
+        (EtcdVersion::V3_6, 3, 4),
+        (EtcdVersion::V3_4, 63, 8),
+        (EtcdVersion::V3_6, 700, 40),
+    ] {
         if !here.contains(&version) {
             continue;
         }
@@ -51,7 +53,10 @@ async fn keys_that_no_sample_foresaw_are_read() {
     // prefix.
     all.retain(|(key, _)| !key.contains("/host/node-1"));
     for i in 0..9_000 {
-        all.push((format!("/calico/ipam/v2/handle/zz-orphan-{i:05}"), br#"{"block":{}}"#.to_vec()));
+        all.push((
+            format!("/calico/ipam/v2/handle/zz-orphan-{i:05}"),
+            br#"{"block":{}}"#.to_vec(),
+        ));
         let key = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/zz/n-k8s-p{i}-eth0");
         all.push((key, b"{}".to_vec()));
     }
@@ -66,10 +71,17 @@ async fn keys_that_no_sample_foresaw_are_read() {
 async fn a_great_number_of_nodes_and_affinities_is_read() {
     let mut all = entries(1);
     for i in 0..21_000 {
-        let key = format!("/calico/ipam/v2/host/n{i}/ipv4/block/10.{}.{}.0-26", i / 256, i % 256);
+        let key = format!(
+            "/calico/ipam/v2/host/n{i}/ipv4/block/10.{}.{}.0-26",
+            i / 256,
+            i % 256
+        );
         all.push((key, b"{}".to_vec()));
         if i < 2500 {
-            all.push((format!("/calico/resources/v3/projectcalico.org/nodes/n{i}"), b"{}".to_vec()));
+            all.push((
+                format!("/calico/resources/v3/projectcalico.org/nodes/n{i}"),
+                b"{}".to_vec(),
+            ));
         }
     }
     let etcd = start(&all);
@@ -103,7 +115,11 @@ async fn unknown_keys_and_undecodable_values_are_defects() {
             "/calico/ipam/v2/zzz",
         ]
     );
-    let broken = snapshot.defects.iter().find(|d| d.path.ends_with("broken")).unwrap();
+    let broken = snapshot
+        .defects
+        .iter()
+        .find(|d| d.path.ends_with("broken"))
+        .unwrap();
     assert!(matches!(broken.kind, DefectKind::Value(_)));
     assert_eq!(snapshot.affinities.len(), 2);
 }
@@ -128,7 +144,10 @@ async fn a_read_is_of_one_revision() {
     let mut client = etcd.client().await.unwrap();
     let write = async || {
         let put = |key: &str| TxnOp::put(key, r#"{"block":{}}"#, None);
-        let ops = vec![put("/calico/ipam/v2/handle/aaa"), put("/calico/ipam/v2/handle/zzz")];
+        let ops = vec![
+            put("/calico/ipam/v2/handle/aaa"),
+            put("/calico/ipam/v2/handle/zzz"),
+        ];
         client.txn(Txn::new().and_then(ops)).await.unwrap();
     };
     let store = open(&etcd).await;
@@ -156,8 +175,17 @@ async fn compaction_during_the_read() {
     let etcd = start(&entries(400));
     let (mut client, mut compactions) = (etcd.client().await.unwrap(), 0);
     let compact = async || {
-        let revision = client.put("/other", "x", None).await.unwrap().header().unwrap().revision();
-        client.compact(revision, Some(CompactionOptions::new())).await.unwrap();
+        let revision = client
+            .put("/other", "x", None)
+            .await
+            .unwrap()
+            .header()
+            .unwrap()
+            .revision();
+        client
+            .compact(revision, Some(CompactionOptions::new()))
+            .await
+            .unwrap();
         compactions += 1;
     };
     let store = open(&etcd).await;
@@ -166,7 +194,10 @@ async fn compaction_during_the_read() {
             match store.observe(&quiet()).await {
                 Ok(snapshot) => assert_eq!(snapshot.handles.len(), 5600),
                 Err(error) => {
-                    assert!(error.to_string().ends_with("was compacted, 4 times in a row"), "{error}")
+                    assert!(
+                        error.to_string().ends_with("was compacted, 4 times in a row"),
+                        "{error}"
+                    )
                 }
             }
         }

@@ -25,15 +25,24 @@ pub(super) fn entries(blocks: usize) -> Entries {
     add(format!("{RESOURCES}/clusterinformations/default"), cluster);
     let pool = json!({"kind": "IPPool", "spec": {"cidr": "10.0.0.0/8", "blockSize": 28}});
     add(format!("{RESOURCES}/ippools/default"), pool);
-    add("/calico/ipam/v2/config".into(), json!({"auto_allocate_blocks": true}));
-    add(format!("{RESOURCES}/profiles/kns.default"), json!({"kind": "Profile"}));
+    add(
+        "/calico/ipam/v2/config".into(),
+        json!({"auto_allocate_blocks": true}),
+    );
+    add(
+        format!("{RESOURCES}/profiles/kns.default"),
+        json!({"kind": "Profile"}),
+    );
     for b in 0..blocks {
         let node = format!("node-{}", b * 7919 % 1000);
         let net = |ordinal: usize| format!("10.{}.{}.{}", b / 4096, b / 16 % 256, b % 16 * 16 + ordinal);
         let cidr = format!("{}/28", net(0));
         let object = json!({"kind": "Node", "metadata": {"name": node}, "spec": {}});
         add(format!("{RESOURCES}/nodes/{node}"), object);
-        add(affinity_key(&format!("host/{node}"), &cidr), json!({"state": "confirmed"}));
+        add(
+            affinity_key(&format!("host/{node}"), &cidr),
+            json!({"state": "confirmed"}),
+        );
         let mut records = Vec::new();
         for ordinal in 0..14 {
             let i = b * 14 + ordinal;
@@ -48,7 +57,10 @@ pub(super) fn entries(blocks: usize) -> Entries {
             let spec = json!({"orchestrator": "k8s", "node": node, "pod": pod, "endpoint": "eth0",
                 "containerID": format!("x{i}"), "ipNetworks": [format!("{}/32", net(ordinal))]});
             let endpoint = json!({"kind": "WorkloadEndpoint", "spec": spec});
-            add(format!("{RESOURCES}/workloadendpoints/{namespace}/{name}"), endpoint);
+            add(
+                format!("{RESOURCES}/workloadendpoints/{namespace}/{name}"),
+                endpoint,
+            );
         }
         let mut value = block(&cidr, format!("host:{node}"), records);
         value["sequenceNumber"] = 1_777_630_272_123_456_794_u64.into();
@@ -73,7 +85,12 @@ pub(super) fn one_by_one(entries: &servers::Entries) -> Snapshot {
         snapshot.add_entry(key.as_bytes(), value, *revision);
     }
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
-    snapshot.revision = entries.values().map(|(_, revision)| *revision).max().unwrap_or_default().to_string();
+    snapshot.revision = entries
+        .values()
+        .map(|(_, revision)| *revision)
+        .max()
+        .unwrap_or_default()
+        .to_string();
     snapshot.mark_read(ETCD_SOURCES);
     snapshot
 }
@@ -81,7 +98,13 @@ pub(super) fn one_by_one(entries: &servers::Entries) -> Snapshot {
 /// Settings from endpoints and environment variables.
 pub(super) fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
     let connect_timeout = Some(std::time::Duration::from_secs(3));
-    resolve(&Overrides { connect_timeout, ..datastore::etcd(endpoints) }, environment)
+    resolve(
+        &Overrides {
+            connect_timeout,
+            ..datastore::etcd(endpoints)
+        },
+        environment,
+    )
 }
 
 /// Opens an etcd that uses neither TLS nor authentication.
@@ -95,9 +118,21 @@ pub(super) fn assert_same(mut a: Snapshot, b: &Snapshot) {
     a.revision.clone_from(&b.revision);
     a.taken_at = b.taken_at;
     let count = |s: &Snapshot| {
-        let Snapshot { blocks, affinities, handles, endpoints, nodes, pools, defects, .. } = s;
+        let Snapshot {
+            blocks,
+            affinities,
+            handles,
+            endpoints,
+            nodes,
+            pools,
+            defects,
+            ..
+        } = s;
         let records = [blocks.len(), affinities.len(), handles.len()];
-        (records, [endpoints.len(), nodes.len(), pools.len(), defects.len()])
+        (
+            records,
+            [endpoints.len(), nodes.len(), pools.len(), defects.len()],
+        )
     };
     assert_eq!(count(&a), count(b));
     assert!(a == *b, "the objects or their order differ");

@@ -21,7 +21,10 @@ async fn started() -> (Etcd, Datastore, Writer) {
 
 /// The current revision of an object, which must exist.
 async fn revision(writer: &Writer, key: &Key) -> Revision {
-    writer.read(std::slice::from_ref(key)).await.unwrap()[0].clone().unwrap().revision
+    writer.read(std::slice::from_ref(key)).await.unwrap()[0]
+        .clone()
+        .unwrap()
+        .revision
 }
 
 fn create(id: &str) -> Change {
@@ -31,11 +34,17 @@ fn create(id: &str) -> Change {
 
 /// A batch of one change on one condition.
 fn batch(change: &Change, key: Key, expected: Precondition) -> Batch {
-    Batch { changes: vec![change.clone()], evidence: vec![(key, expected)] }
+    Batch {
+        changes: vec![change.clone()],
+        evidence: vec![(key, expected)],
+    }
 }
 
 fn unconditional(changes: Vec<Change>) -> Batch {
-    Batch { changes, evidence: Vec::new() }
+    Batch {
+        changes,
+        evidence: Vec::new(),
+    }
 }
 
 fn block_key(n: usize) -> Key {
@@ -55,7 +64,9 @@ async fn a_batch_takes_place_as_a_whole() {
     let read = writer.read(&keys).await.unwrap();
     let stored = read[0].clone().unwrap();
     assert!(read[1].is_none());
-    let Some(Object::Block(content)) = &stored.object else { panic!("{stored:?}") };
+    let Some(Object::Block(content)) = &stored.object else {
+        panic!("{stored:?}")
+    };
     let mut block = content.sound().unwrap().clone();
     let handle_id = block.attributes().next().unwrap().handle().unwrap().to_string();
     block.update(|edit| edit.release(&[0]));
@@ -65,14 +76,20 @@ async fn a_batch_takes_place_as_a_whole() {
     let node_revision = revision(&writer, &node).await;
     let batch = Batch {
         changes: vec![
-            Change::update(block_key(0), stored.revision.clone(), Object::from(block.clone()).encode()),
+            Change::update(
+                block_key(0),
+                stored.revision.clone(),
+                Object::from(block.clone()).encode(),
+            ),
             Change::delete(old_handle.clone(), revision(&writer, &old_handle).await),
             Change::create(new_key.clone(), new_handle.encode()),
         ],
         evidence: vec![(node, Precondition::At(node_revision))],
     };
     let before = etcd.entries().unwrap();
-    let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else { panic!("lost") };
+    let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else {
+        panic!("lost")
+    };
     assert_eq!(revisions.len(), 3);
     let after = writer.read(&[block_key(0), old_handle, new_key]).await.unwrap();
     assert_eq!(after[0].as_ref().map(|s| &s.revision), revisions[0].as_ref());
@@ -96,8 +113,16 @@ async fn one_condition_that_fails_stops_all() {
     for batch in [
         // A piece of evidence exists but should not, has another version, or is missing.
         batch(&fresh, block_key(1), Precondition::Absent),
-        batch(&fresh, Key::Node("node-0".into()), Precondition::At(stale.clone())),
-        batch(&fresh, Key::Node("gone".into()), Precondition::At(revision.clone())),
+        batch(
+            &fresh,
+            Key::Node("node-0".into()),
+            Precondition::At(stale.clone()),
+        ),
+        batch(
+            &fresh,
+            Key::Node("gone".into()),
+            Precondition::At(revision.clone()),
+        ),
         // One of two changes is out of date.
         unconditional(vec![fresh.clone(), Change::delete(block_key(1), stale)]),
         // The object to create already exists.
@@ -106,24 +131,45 @@ async fn one_condition_that_fails_stops_all() {
         assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict, "{batch:?}");
     }
     assert_eq!(etcd.entries().unwrap(), before);
-    assert_eq!(writer.commit(&Batch::default()).await.unwrap(), Swap::Done(Vec::new()));
+    assert_eq!(
+        writer.commit(&Batch::default()).await.unwrap(),
+        Swap::Done(Vec::new())
+    );
 }
 
 #[tokio::test]
 async fn batches_that_etcd_would_reject_are_never_sent() {
     let (etcd, store, writer) = started().await;
     let before = etcd.entries().unwrap();
-    let creates = |count: usize| (0..count).map(|n| create(&format!("h-{n}"))).collect::<Vec<Change>>();
-    let absent = |count| (0..count).map(|n| (Key::Handle(format!("no-{n}")), Precondition::Absent)).collect();
+    let creates = |count: usize| {
+        (0..count)
+            .map(|n| create(&format!("h-{n}")))
+            .collect::<Vec<Change>>()
+    };
+    let absent = |count| {
+        (0..count)
+            .map(|n| (Key::Handle(format!("no-{n}")), Precondition::Absent))
+            .collect()
+    };
     let large = vec![b' '; 1_500_001];
     let (key, small) = handle("x");
     for batch in [
         unconditional(creates(129)),
-        Batch { changes: creates(1), evidence: absent(128) },
+        Batch {
+            changes: creates(1),
+            evidence: absent(128),
+        },
         unconditional(vec![Change::create(key.clone(), large)]),
         // No stored key has revision 0. A comparison with 0 would match a missing key.
         unconditional(vec![Change::update(key, Revision::Etcd(0), small.encode())]),
-        batch(&create("h-0"), Key::Pod { namespace: "a".into(), name: "b".into() }, Precondition::Absent),
+        batch(
+            &create("h-0"),
+            Key::Pod {
+                namespace: "a".into(),
+                name: "b".into(),
+            },
+            Precondition::Absent,
+        ),
     ] {
         let error = writer.commit(&batch).await.unwrap_err();
         assert!(matches!(error, Error::Write { .. }), "{error}");
@@ -138,15 +184,35 @@ async fn batches_that_etcd_would_reject_are_never_sent() {
 #[tokio::test]
 async fn a_read_only_user_gets_a_clear_error() {
     let reader = ("reader", "pass-r");
-    let etcd = EtcdOptions::new().login("admin", "pass-a").reader(reader.0, reader.1, "/calico/").start();
+    let etcd = EtcdOptions::new()
+        .login("admin", "pass-a")
+        .reader(reader.0, reader.1, "/calico/")
+        .start();
     let etcd = etcd.unwrap();
     let variables = [("ETCD_USERNAME", reader.0), ("ETCD_PASSWORD", reader.1)];
-    let store = Datastore::open(&settings(&etcd.endpoint(), &variables)).await.unwrap();
+    let store = Datastore::open(&settings(&etcd.endpoint(), &variables))
+        .await
+        .unwrap();
     let batch = unconditional(vec![create("x")]);
-    let error = store.writer(consent("0f0e1d2c")).unwrap().commit(&batch).await.unwrap_err();
+    let error = store
+        .writer(consent("0f0e1d2c"))
+        .unwrap()
+        .commit(&batch)
+        .await
+        .unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("cannot write /calico/ipam/v2/handle/x: permission denied"), "{text}");
-    let Error::Write { server: Server::Etcd, failure, .. } = error else { panic!("{error}") };
+    assert!(
+        text.contains("cannot write /calico/ipam/v2/handle/x: permission denied"),
+        "{text}"
+    );
+    let Error::Write {
+        server: Server::Etcd,
+        failure,
+        ..
+    } = error
+    else {
+        panic!("{error}")
+    };
     assert_eq!(failure, Failure::PermissionDenied(String::new()));
 }
 
@@ -156,8 +222,15 @@ async fn files_are_never_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cluster.jsonl");
     open(&etcd).await.export(&path, &quiet()).await.unwrap();
-    let error = open_file(&path).await.unwrap().writer(consent("0f0e1d2c")).unwrap_err();
-    assert!(error.to_string().ends_with(": files are read, but never changed"), "{error}");
+    let error = open_file(&path)
+        .await
+        .unwrap()
+        .writer(consent("0f0e1d2c"))
+        .unwrap_err();
+    assert!(
+        error.to_string().ends_with(": files are read, but never changed"),
+        "{error}"
+    );
 }
 
 /// Creates handles in parallel, each in its own batch with a piece of evidence.
@@ -193,8 +266,11 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
     let there = etcd.entries().unwrap();
     let before = store.request_count();
     let evidence = |_| (block_key(0), Precondition::At(current.clone()));
-    let swaps: Vec<Swap> =
-        create_at_once(&writer, &ids, evidence).await.into_iter().map(Result::unwrap).collect();
+    let swaps: Vec<Swap> = create_at_once(&writer, &ids, evidence)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     let requests = store.request_count() - before;
     assert!(requests < 300, "{requests} requests for 500 writes");
     for (index, swap) in swaps.iter().enumerate() {
@@ -202,7 +278,10 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
     }
     let now = etcd.entries().unwrap();
     assert_eq!(now.len(), there.len() + 498);
-    assert!(there.iter().all(|(key, entry)| now.get(key) == Some(entry)), "what was there is as it was");
+    assert!(
+        there.iter().all(|(key, entry)| now.get(key) == Some(entry)),
+        "what was there is as it was"
+    );
 
     // The returned revisions are those of the writes.
     let before = store.request_count();
@@ -213,7 +292,9 @@ async fn parallel_batches_share_requests_but_succeed_independently() {
     let running: Vec<_> = ids.iter().map(read).collect();
     for ((id, swap), running) in ids.iter().zip(&swaps).zip(running) {
         let found = running.await.unwrap();
-        let [Some(found), None] = found.as_slice() else { panic!("{id}: {found:?}") };
+        let [Some(found), None] = found.as_slice() else {
+            panic!("{id}: {found:?}")
+        };
         assert_eq!(found.raw, handle(id).1.encode(), "{id}");
         if let Swap::Done(revisions) = swap {
             assert_eq!(revisions.as_slice(), [Some(found.revision.clone())], "{id}");
@@ -229,10 +310,21 @@ async fn batches_that_change_what_others_expect_are_never_merged() {
     // Each batch creates a handle on the condition that the next handle in the ring is missing. In no order can the
     // conditions of all batches be met.
     let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
-    let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Precondition::Absent);
+    let next = |index: usize| {
+        (
+            Key::Handle(ids[(index + 1) % ids.len()].clone()),
+            Precondition::Absent,
+        )
+    };
     let swaps = create_at_once(&writer, &ids, next).await;
-    let done = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Done(_)))).count();
-    let lost = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Conflict))).count();
+    let done = swaps
+        .iter()
+        .filter(|swap| matches!(swap, Ok(Swap::Done(_))))
+        .count();
+    let lost = swaps
+        .iter()
+        .filter(|swap| matches!(swap, Ok(Swap::Conflict)))
+        .count();
     assert!(done > 0 && lost > 0 && done + lost == 60, "{swaps:?}");
 }
 

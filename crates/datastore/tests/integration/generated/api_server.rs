@@ -31,10 +31,19 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let store = world.open().await;
     let found = findings(&observe(&store).await);
     let is_too_young = |line: &String| TOO_YOUNG.iter().any(|code| line.starts_with(code));
-    let lacking: Vec<String> = kubernetes.truth().lines().into_iter().filter(is_too_young).collect();
+    let lacking: Vec<String> = kubernetes
+        .truth()
+        .lines()
+        .into_iter()
+        .filter(is_too_young)
+        .collect();
     assert_eq!(lacking.len(), 2);
     let mut wrong = complaints(&found, kubernetes.truth());
-    wrong.retain(|complaint| lacking.iter().all(|line| *complaint != format!("missing: {line}")));
+    wrong.retain(|complaint| {
+        lacking
+            .iter()
+            .all(|line| *complaint != format!("missing: {line}"))
+    });
     wrong.extend(unexplained(&in_etcd(&cluster), &found, &kubernetes));
     assert!(wrong.is_empty(), "{wrong:#?}");
     let mut from_list: BTreeSet<String> = distinct_lines(&in_list(&kubernetes).await);
@@ -74,7 +83,11 @@ fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
 /// excludes.
 fn assert_excluded_faults_are_rejected(server: &KubeApiserver, cluster: &KubeCluster) {
     for (plural, field, value) in impossible(cluster.flavour) {
-        let object = cluster.objects.iter().find(|object| object.plural == plural).unwrap();
+        let object = cluster
+            .objects
+            .iter()
+            .find(|object| object.plural == plural)
+            .unwrap();
         let mut json = object.json.clone();
         json["metadata"]["name"] = "another".into();
         *json.pointer_mut(field).unwrap() = value;

@@ -53,7 +53,9 @@ fn spec() -> ClusterSpec {
 /// The content of etcd at one revision, read in one request by a plain client.
 async fn exact(etcd: &Etcd, like: &Snapshot) -> Snapshot {
     let mut client = etcd.client().await.unwrap();
-    let options = GetOptions::new().with_prefix().with_revision(like.revision.parse().unwrap());
+    let options = GetOptions::new()
+        .with_prefix()
+        .with_revision(like.revision.parse().unwrap());
     let answer = client.get("/calico/", Some(options)).await.unwrap();
     let mut snapshot = Snapshot {
         taken_at: like.taken_at,
@@ -122,7 +124,13 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
         }
 
         let half_done = BTreeSet::from_iter(lines(&report.findings)) != course.truth;
-        recheck(&datastore, (&snapshot, read), &mut report, (SETTLE, &course.activity)).await;
+        recheck(
+            &datastore,
+            (&snapshot, read),
+            &mut report,
+            (SETTLE, &course.activity),
+        )
+        .await;
         let settled = BTreeSet::from_iter(lines(&report.findings));
         assert!(settled.is_superset(&course.truth), "a fault is not found");
         if on_etcd {
@@ -140,7 +148,11 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
 
 /// The findings that a churn causes on purpose.
 fn leaks(log: &ChurnLog) -> BTreeSet<String> {
-    log.ledger.leaked().keys().map(|address| format!("leaked-address {address}")).collect()
+    log.ledger
+        .leaked()
+        .keys()
+        .map(|address| format!("leaked-address {address}"))
+        .collect()
 }
 
 async fn nothing_false_is_found(scene: Scene, truth: impl IntoIterator<Item = String>, seed: u64) {
@@ -195,9 +207,20 @@ async fn nothing_false_is_found(scene: Scene, truth: impl IntoIterator<Item = St
         seen.unsettled.len(),
         log.operations()
     );
-    assert!(false_ones.is_empty(), "a half-done operation is called a fault: {false_ones:#?}\n{log:?}");
-    assert!(seen.readings >= MIN_READINGS && enough(&log), "{}, {log:?}", seen.readings);
-    assert!(seen.revisions.len() >= MIN_REVISIONS, "the readers saw {:?}", seen.revisions);
+    assert!(
+        false_ones.is_empty(),
+        "a half-done operation is called a fault: {false_ones:#?}\n{log:?}"
+    );
+    assert!(
+        seen.readings >= MIN_READINGS && enough(&log),
+        "{}, {log:?}",
+        seen.readings
+    );
+    assert!(
+        seen.revisions.len() >= MIN_REVISIONS,
+        "the readers saw {:?}",
+        seen.revisions
+    );
     assert!(
         seen.unsettled.difference(&expected).next().is_some(),
         "no reading fell between two writes: {log:?}"
@@ -213,7 +236,12 @@ async fn nothing_false_is_found(scene: Scene, truth: impl IntoIterator<Item = St
 async fn no_false_findings_while_allocators_work_on_etcd() {
     // The workers do not touch these faults.
     let mut cluster = Cluster::plain(spec().at(Timestamp::now()), 3, 6);
-    for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
+    for fault in [
+        Fault::LeakedNoOwner,
+        Fault::OrphanHandle,
+        Fault::DuplicatePods,
+        Fault::HandleCountHigh,
+    ] {
         cluster.inject(fault, 2);
     }
     nothing_false_is_found(Scene::on_etcd(&cluster), cluster.truth().lines(), 4).await;

@@ -24,7 +24,11 @@ pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
     let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
     let spec = ClusterSpec::new(7);
-    let mut cluster = if whole { Cluster::small(spec) } else { Cluster::plain(spec, 2, 2) };
+    let mut cluster = if whole {
+        Cluster::small(spec)
+    } else {
+        Cluster::plain(spec, 2, 2)
+    };
     cluster.add_young();
     cluster.inject(fault, count);
     cluster
@@ -97,7 +101,10 @@ pub(super) async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
 
 /// `code subject` of every finding, ascending.
 pub(super) fn lines(findings: &[Finding]) -> Vec<String> {
-    let mut lines: Vec<String> = findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
+    let mut lines: Vec<String> = findings
+        .iter()
+        .map(|f| format!("{} {}", f.code, f.subject))
+        .collect();
     lines.sort_unstable();
     lines
 }
@@ -112,12 +119,21 @@ pub(super) fn evidence(finding: &Finding) -> String {
 }
 
 fn describe(finding: &Finding) -> String {
-    format!("{} {} {}: {}", finding.severity, finding.code, finding.subject, finding.message())
+    format!(
+        "{} {} {}: {}",
+        finding.severity,
+        finding.code,
+        finding.subject,
+        finding.message()
+    )
 }
 
 /// The differences between findings and the ground truth.
 pub(super) fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
-    let found: Vec<Found> = findings.iter().map(|f| Found::new(f, &f.code.severity())).collect();
+    let found: Vec<Found> = findings
+        .iter()
+        .map(|f| Found::new(f, &f.code.severity()))
+        .collect();
     truth.complaints(&found)
 }
 
@@ -126,8 +142,13 @@ pub(super) fn unexplained(etcd: &[Finding], kubernetes: &[Finding], cluster: &Ku
     let renamed = |f: &Finding| format!("{} {}", f.code, cluster.subject(&f.subject.to_string()));
     let known: BTreeSet<String> = etcd.iter().map(renamed).collect();
     let found = distinct_lines(kubernetes);
-    let lost = etcd.iter().filter(|f| !found.contains(&renamed(f))).map(|f| (Side::Etcd, f));
-    let added = kubernetes.iter().filter(|f| !known.contains(&format!("{} {}", f.code, f.subject)));
+    let lost = etcd
+        .iter()
+        .filter(|f| !found.contains(&renamed(f)))
+        .map(|f| (Side::Etcd, f));
+    let added = kubernetes
+        .iter()
+        .filter(|f| !known.contains(&format!("{} {}", f.code, f.subject)));
     lost.chain(added.map(|f| (Side::Kubernetes, f)))
         .filter(|(side, finding)| !is_explained(*side, finding))
         .map(|(side, finding)| format!("in {side:?} only: {}", describe(finding)))

@@ -32,7 +32,10 @@ pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, Ground
 /// All forms: etcd with and without a kubeconfig; both API groups, in one list of all objects and in a list of each
 /// kind; the classic group through Calico's aggregated API.
 pub(super) async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
-    let (classic, native) = (cluster.kubernetes(Flavour::Classic), cluster.kubernetes(Flavour::Native));
+    let (classic, native) = (
+        cluster.kubernetes(Flavour::Classic),
+        cluster.kubernetes(Flavour::Native),
+    );
     let aggregated = classic.through_aggregated_api();
     let (beside, beside_truth) = etcd_with_kubernetes(cluster).await;
     let of = |kubernetes: &KubeCluster| kubernetes.truth().clone();
@@ -40,9 +43,21 @@ pub(super) async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
         ("etcd", cluster.snapshot(), cluster.truth().clone()),
         ("etcd with Kubernetes", beside, beside_truth),
         ("classic", snapshot_of_list(&classic).await, of(&classic)),
-        ("classic, a list of each kind", snapshot_of_folder(&classic).await, of(&classic)),
-        ("classic through the aggregated API", snapshot_of_list(&aggregated).await, of(&aggregated)),
+        (
+            "classic, a list of each kind",
+            snapshot_of_folder(&classic).await,
+            of(&classic),
+        ),
+        (
+            "classic through the aggregated API",
+            snapshot_of_list(&aggregated).await,
+            of(&aggregated),
+        ),
         ("native", snapshot_of_list(&native).await, of(&native)),
-        ("native, a list of each kind", snapshot_of_folder(&native).await, of(&native)),
+        (
+            "native, a list of each kind",
+            snapshot_of_folder(&native).await,
+            of(&native),
+        ),
     ]
 }

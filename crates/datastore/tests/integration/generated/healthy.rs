@@ -17,8 +17,14 @@ use super::forms::every_form;
 fn assert_nothing_to_rebuild(name: &str, snapshot: &Snapshot) {
     let options = Options::default();
     let report = check(snapshot, &options);
-    let plan = rebuild::plan(&Basis::new(snapshot, &report, &options), &rebuild::Request::default());
-    assert!(plan.is_empty() && plan.skipped.len() == report.findings.len(), "{name}: {plan:?}");
+    let plan = rebuild::plan(
+        &Basis::new(snapshot, &report, &options),
+        &rebuild::Request::default(),
+    );
+    assert!(
+        plan.is_empty() && plan.skipped.len() == report.findings.len(),
+        "{name}: {plan:?}"
+    );
 }
 
 /// Asserts that no form has a finding, and that neither a release of leaks nor a rebuild plans anything.
@@ -29,9 +35,16 @@ async fn assert_healthy(name: &str, cluster: &Cluster) {
         let report = check(&snapshot, &options);
         assert_eq!(report.findings, [], "{name}, {form}");
 
-        let request = release::Request { leaked: true, orphan_handles: true, ..release::Request::default() };
+        let request = release::Request {
+            leaked: true,
+            orphan_handles: true,
+            ..release::Request::default()
+        };
         let plan = release::plan(&Basis::new(&snapshot, &report, &options), &request);
-        assert!(plan.is_empty() && plan.skipped.is_empty(), "{name}, {form}: {plan:?}");
+        assert!(
+            plan.is_empty() && plan.skipped.is_empty(),
+            "{name}, {form}: {plan:?}"
+        );
         assert_nothing_to_rebuild(&format!("{name}, {form}"), &snapshot);
     }
 }
@@ -44,7 +57,11 @@ async fn a_rebuild_does_not_record_addresses_that_bypass_ipam() {
     cluster.inject(Fault::UnallocatedBypassing, 1);
     for (form, snapshot, truth) in every_form(&cluster).await {
         let codes: Vec<String> = truth.iter().map(|expected| expected.code.to_owned()).collect();
-        let expected = if form == "etcd" { "unallocated-in-use" } else { "unrecorded-address" };
+        let expected = if form == "etcd" {
+            "unallocated-in-use"
+        } else {
+            "unrecorded-address"
+        };
         assert_eq!(codes, [expected], "{form}");
         if form != "etcd" {
             assert_nothing_to_rebuild(form, &snapshot);
@@ -94,10 +111,16 @@ async fn kinds_missing_from_a_list_cause_no_findings() {
         assert!(kinds.len() > 10, "{kinds:?}");
         for left_out in &kinds {
             let mut list = whole.clone();
-            list["items"] = items(&whole).filter(|item| item["kind"] != *left_out).cloned().collect();
+            list["items"] = items(&whole)
+                .filter(|item| item["kind"] != *left_out)
+                .cloned()
+                .collect();
             let snapshot = snapshot_of_objects(&list).await;
             let report = check(&snapshot, &Options::default());
-            let lines = report.findings.iter().map(|f| format!("{} {}", f.code, f.subject));
+            let lines = report
+                .findings
+                .iter()
+                .map(|f| format!("{} {}", f.code, f.subject));
             wrong.extend(lines.map(|line| format!("{flavour:?} without {left_out}: {line}")));
         }
     }

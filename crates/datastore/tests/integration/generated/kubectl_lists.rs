@@ -29,7 +29,11 @@ async fn compare(cluster: &Cluster, form: Form) -> (Vec<Finding>, Vec<String>) {
     let kubernetes = cluster.kubernetes(flavour);
     // One list of all objects does not show whether a kind without objects was read.
     let has_blocks = cluster.blocks().next().is_some();
-    let list = if has_blocks { in_list(&kubernetes).await } else { in_folder(&kubernetes).await };
+    let list = if has_blocks {
+        in_list(&kubernetes).await
+    } else {
+        in_folder(&kubernetes).await
+    };
     let etcd = in_etcd(cluster);
     let mut wrong = complaints(&etcd, cluster.truth());
     wrong.extend(complaints(&list, kubernetes.truth()));
@@ -53,7 +57,11 @@ async fn each_fault_gives_the_same_findings_in_every_form() {
         let is_in = |form: &Form| *form == Form::EtcdWithKubernetes || fault.exists_in(*form);
         for form in Form::WITH_PODS.into_iter().filter(is_in) {
             let (_, wrong) = compare(&cluster, form).await;
-            failures.extend(wrong.into_iter().map(|wrong| format!("{}, {form:?}: {wrong}", fault.name())));
+            failures.extend(
+                wrong
+                    .into_iter()
+                    .map(|wrong| format!("{}, {form:?}: {wrong}", fault.name())),
+            );
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
@@ -92,7 +100,11 @@ fn tested_elsewhere(form: Form) -> &'static [&'static str] {
 async fn all_faults_together_are_the_same_in_every_form() {
     for form in Form::WITH_PODS {
         let mut codes = BTreeSet::new();
-        for spec in [ClusterSpec::new(1), ClusterSpec::new(2).v4_only(), ClusterSpec::new(3).wide()] {
+        for spec in [
+            ClusterSpec::new(1),
+            ClusterSpec::new(2).v4_only(),
+            ClusterSpec::new(3).wide(),
+        ] {
             let cluster = Cluster::all_faults_of(spec, form, 1 + usize::from(spec.wide));
             let (found, wrong) = compare(&cluster, form).await;
             assert!(wrong.is_empty(), "{form:?}: {wrong:#?}");
@@ -101,7 +113,10 @@ async fn all_faults_together_are_the_same_in_every_form() {
 
             let Some(flavour) = flavour_of(form) else { continue };
             let kubernetes = cluster.kubernetes(flavour);
-            assert_eq!(complaints(&in_folder(&kubernetes).await, kubernetes.truth()), [""; 0]);
+            assert_eq!(
+                complaints(&in_folder(&kubernetes).await, kubernetes.truth()),
+                [""; 0]
+            );
             if flavour == Flavour::Classic {
                 let aggregated = in_list(&kubernetes.through_aggregated_api()).await;
                 assert_eq!(complaints(&aggregated, kubernetes.truth()), [""; 0]);
@@ -133,7 +148,11 @@ fn objects_that_kubernetes_cannot_have_are_left_out() {
                 fault,
                 Fault::UndecodableConfiguration | Fault::AffinityDeletedText | Fault::UppercaseBlockKey
             );
-            assert!(silent || expected != left_out.is_empty(), "{}, {flavour:?}: {left_out:?}", fault.name());
+            assert!(
+                silent || expected != left_out.is_empty(),
+                "{}, {flavour:?}: {left_out:?}",
+                fault.name()
+            );
         }
     }
 }

@@ -38,17 +38,26 @@ async fn all_faults_are_found_in_every_source() {
         let export = folder.path().join("export.jsonl.zst");
         live.export(&export, &quiet()).await.unwrap();
         let of_export = checked(&observe(&open_file(&export).await.unwrap()).await);
-        assert!(comparable(&of_export) == comparable(&report), "the export gives another report");
+        assert!(
+            comparable(&of_export) == comparable(&report),
+            "the export gives another report"
+        );
 
         let saved = folder.path().join("snapshot.db");
         etcd.save_snapshot(&saved).unwrap();
         let of_snapshot = checked(&observe(&open_file(&saved).await.unwrap()).await);
-        assert!(comparable(&of_snapshot) == comparable(&report), "the etcd snapshot gives another report");
+        assert!(
+            comparable(&of_snapshot) == comparable(&report),
+            "the etcd snapshot gives another report"
+        );
     }
 
     let written = folder.path().join("generated.jsonl");
     cluster.write_export(&written).unwrap();
-    assert_eq!(lines(&findings(&observe(&open_file(&written).await.unwrap()).await)), truth);
+    assert_eq!(
+        lines(&findings(&observe(&open_file(&written).await.unwrap()).await)),
+        truth
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,5 +72,8 @@ async fn a_sized_cluster_is_written_to_etcd_completely() {
     let report = checked(&snapshot);
     assert_eq!(lines(&report.findings), truth);
     let (allocations, cooling) = snapshot.allocation_counts();
-    assert!((20_000..21_000).contains(&(allocations + cooling)), "{allocations}, {cooling}");
+    assert!(
+        (20_000..21_000).contains(&(allocations + cooling)),
+        "{allocations}, {cooling}"
+    );
 }

@@ -23,10 +23,16 @@ type View = (&'static str, &'static [Source], fn(&Snapshot) -> Value);
 
 const VIEWS: [View; 5] = [
     ("pools", &sources::POOLS, |snapshot| json!(views::pools(snapshot))),
-    ("blocks", &sources::BLOCKS, |snapshot| json!(views::blocks(snapshot))),
+    ("blocks", &sources::BLOCKS, |snapshot| {
+        json!(views::blocks(snapshot))
+    }),
     ("nodes", &sources::NODES, |snapshot| json!(views::nodes(snapshot))),
-    ("borrowed", &sources::BORROWED, |snapshot| json!(views::borrowed(snapshot, &Scope::default()))),
-    ("configuration", &sources::CONFIGURATION, |snapshot| json!(views::configuration(snapshot))),
+    ("borrowed", &sources::BORROWED, |snapshot| {
+        json!(views::borrowed(snapshot, &Scope::default()))
+    }),
+    ("configuration", &sources::CONFIGURATION, |snapshot| {
+        json!(views::configuration(snapshot))
+    }),
 ];
 
 pub(super) async fn views_agree(store: &Datastore) {
@@ -45,14 +51,22 @@ pub(super) async fn views_agree(store: &Datastore) {
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Source::Endpoints,
         };
         assert_eq!(narrow.coverage[&users], unread, "{name}");
-        let read = [narrow.handles.len(), narrow.endpoints.len(), narrow.pods.len(), narrow.services.len()];
+        let read = [
+            narrow.handles.len(),
+            narrow.endpoints.len(),
+            narrow.pods.len(),
+            narrow.services.len(),
+        ];
         assert_eq!(read, [0; 4], "{name}");
         // No rule checks data that was not read.
         let report = calipam_check::check(&narrow, &calipam_check::Options::default());
         let known = calipam_check::check(&whole, &calipam_check::Options::default());
         for finding in &report.findings {
             let is_known = |other: &&calipam_check::Finding| other.key_ref() == finding.key_ref();
-            assert!(known.findings.iter().any(|other| is_known(&other)), "{name}: {finding:?}");
+            assert!(
+                known.findings.iter().any(|other| is_known(&other)),
+                "{name}: {finding:?}"
+            );
         }
     }
     addresses_agree(store, &whole).await;
@@ -63,34 +77,55 @@ pub(super) async fn views_agree(store: &Datastore) {
 async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
     let known = calipam_check::check(whole, &calipam_check::Options::default()).findings;
     let of_address = |address: IpAddr| {
-        let about = known.iter().filter(move |finding| finding.subject == Subject::Address(address));
+        let about = known
+            .iter()
+            .filter(move |finding| finding.subject == Subject::Address(address));
         about.map(|finding| finding.code).collect::<BTreeSet<Code>>()
     };
     let wrong = known.iter().filter_map(|finding| match &finding.subject {
         Subject::Address(address) => Some(*address),
         _ => None,
     });
-    let sound = whole.blocks.iter().filter_map(|block| block.value.content.sound());
-    let recorded =
-        sound.flat_map(|block| block.allocations()).map(|allocation| allocation.address).step_by(29);
+    let sound = whole
+        .blocks
+        .iter()
+        .filter_map(|block| block.value.content.sound());
+    let recorded = sound
+        .flat_map(|block| block.allocations())
+        .map(|allocation| allocation.address)
+        .step_by(29);
     let addresses: BTreeSet<IpAddr> = wrong.chain(recorded).collect();
 
     let mut clashes = Vec::new();
     for address in addresses {
         let narrow = store.lookup(&Lookup::Address(address)).await.unwrap();
         let view = views::address(&narrow, address);
-        let about_it = view.findings.iter().filter(|f| f.subject == Subject::Address(address));
+        let about_it = view
+            .findings
+            .iter()
+            .filter(|f| f.subject == Subject::Address(address));
         let found: BTreeSet<Code> = about_it.map(|finding| finding.code).collect();
 
         let expected = of_address(address);
-        assert!(found.is_subset(&expected), "{address}: {found:?} {expected:?} at {}", store.location());
-        assert!(found == expected || !view.partly_read.is_empty(), "{address}: {found:?} {expected:?}");
+        assert!(
+            found.is_subset(&expected),
+            "{address}: {found:?} {expected:?} at {}",
+            store.location()
+        );
+        assert!(
+            found == expected || !view.partly_read.is_empty(),
+            "{address}: {found:?} {expected:?}"
+        );
         if expected.contains(&Code::DuplicateAddress) {
             let is_seen = found.contains(&Code::DuplicateAddress);
             clashes.push(is_seen);
             // An API server finds all pods with the address. In etcd, only a node's pods in the namespaces that the
             // records name are found.
-            assert!(is_seen || narrow.datastore == DatastoreKind::Etcd, "{address} at {}", store.location());
+            assert!(
+                is_seen || narrow.datastore == DatastoreKind::Etcd,
+                "{address} at {}",
+                store.location()
+            );
         }
         assert_eq!(view.partly_read.is_empty(), !store.is_live(), "{address}");
     }
@@ -105,7 +140,10 @@ async fn a_view_needs_no_more_than_it_says() {
     views_agree(&live).await;
 
     let folder = TempDir::new().unwrap();
-    let (export, saved) = (folder.path().join("export.jsonl.zst"), folder.path().join("snapshot.db"));
+    let (export, saved) = (
+        folder.path().join("export.jsonl.zst"),
+        folder.path().join("snapshot.db"),
+    );
     live.export(&export, &quiet()).await.unwrap();
     views_agree(&open_file(&export).await.unwrap()).await;
     etcd.save_snapshot(&saved).unwrap();

@@ -21,7 +21,9 @@ pub(super) const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrol
 /// The documents in docs/kubernetes/rbac.yaml: the roles, and a binding for the first one.
 pub(super) fn documented() -> Vec<Value> {
     let text = include_str!("../../../../../docs/kubernetes/rbac.yaml");
-    serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
+    serde_yaml::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +37,9 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     // Nothing is granted yet: all missing permissions are named before anything is read.
     let store = Datastore::open(&settings).await.unwrap();
     let error = store.observe(&quiet()).await.unwrap_err();
-    let Error::Permission { missing, .. } = &error else { panic!("{error}") };
+    let Error::Permission { missing, .. } = &error else {
+        panic!("{error}")
+    };
     // Eleven kinds to get and list, and two of KubeVirt to list.
     assert_eq!(missing.len(), 2 * 11 + 2, "{error}");
     assert!(!error.is_usage() && !error.to_string().contains(&token));
@@ -43,7 +47,10 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     let [mut role, mut binding, repairer, ..]: [_; 5] = documented().try_into().unwrap();
     let rules = role["rules"].as_array_mut().unwrap();
     for rule in rules.iter_mut() {
-        rule["resources"].as_array_mut().unwrap().retain(|resource| resource != "pods");
+        rule["resources"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|resource| resource != "pods");
     }
     rules.retain(|rule| rule["resources"] != serde_json::json!([]));
     create(server, ROLES, &[role]).unwrap();
@@ -51,22 +58,34 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     create(server, BINDINGS, &[binding]).unwrap();
     let lacks_more =
         |result: &Result<_>| matches!(result, Err(Error::Permission { missing, .. }) if missing.len() > 2);
-    let error = wait_for(&settings, |result| !lacks_more(result)).await.unwrap_err();
+    let error = wait_for(&settings, |result| !lacks_more(result))
+        .await
+        .unwrap_err();
     let said = "the user system:serviceaccount:default:calipam lacks permissions: get, list pods";
     assert!(error.to_string().ends_with(said), "{error}");
-    let Error::Permission { missing, .. } = &error else { panic!("{error}") };
-    let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
+    let Error::Permission { missing, .. } = &error else {
+        panic!("{error}")
+    };
+    let pods = |verb| Permission {
+        group: String::new(),
+        resource: "pods".into(),
+        verb,
+    };
     assert_eq!(*missing, [pods("get"), pods("list")]);
 
     let [role, ..]: [_; 5] = documented().try_into().unwrap();
-    edit(server, &format!("{ROLES}/calipam-reader"), |stored| *stored = role);
+    edit(server, &format!("{ROLES}/calipam-reader"), |stored| {
+        *stored = role
+    });
     let snapshot = wait_for(&settings, Result::is_ok).await.unwrap();
     assert_eq!((snapshot.blocks.len(), snapshot.pods.len()), (1, 1));
 
     // Reads are allowed but writes are not, which is detected before any write.
     let store = Datastore::open(&settings).await.unwrap();
     let error = store.may_write(&RECORDS, true).await.unwrap_err();
-    let Error::Permission { missing, .. } = &error else { panic!("{error}") };
+    let Error::Permission { missing, .. } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(missing.len(), 3 * 3 + 1, "{error}");
     create(server, ROLES, &[repairer]).unwrap();
     let [_, mut binding, ..]: [_; 5] = documented().try_into().unwrap();
@@ -135,7 +154,10 @@ async fn wrong_credentials_and_servers_have_distinct_errors() {
     let mut context = settings(&server.kubeconfig());
     context.kubernetes.context = "other".into();
     let error = Datastore::open(&context).await.unwrap_err();
-    assert!(error.is_usage() && error.to_string().contains("context \"other\" does not exist"), "{error}");
+    assert!(
+        error.is_usage() && error.to_string().contains("context \"other\" does not exist"),
+        "{error}"
+    );
     context.kubernetes.use_pod_cidr = true;
     let error = Datastore::open(&context).await.unwrap_err();
     assert!(error.to_string().starts_with("usePodCIDR is set"), "{error}");
@@ -146,10 +168,16 @@ async fn a_server_that_hangs_or_is_gone_is_given_up_in_time() {
     let server = KubeApiserver::start().unwrap();
     install(&server, Flavour::Classic).unwrap();
     let mut settings = settings(&server.kubeconfig());
-    settings.kubernetes.timeouts = Timeouts { connect: SHORT, request: SHORT };
+    settings.kubernetes.timeouts = Timeouts {
+        connect: SHORT,
+        request: SHORT,
+    };
     let store = Datastore::open(&settings).await.unwrap();
     server.pause().unwrap();
-    for result in [store.observe(&quiet()).await.map(drop), Datastore::open(&settings).await.map(drop)] {
+    for result in [
+        store.observe(&quiet()).await.map(drop),
+        Datastore::open(&settings).await.map(drop),
+    ] {
         let found = failure(result.unwrap_err());
         // Which limit ends first depends on the requests at the same time.
         let causes = [Cause::TimedOut(SHORT.as_secs()), Cause::GivenUp(SHORT.as_secs())];
@@ -159,5 +187,8 @@ async fn a_server_that_hangs_or_is_gone_is_given_up_in_time() {
     observe(&open(&server).await).await;
     let gone = settings_for_url(&server.url());
     drop(server);
-    assert_eq!(failure(Datastore::open(&gone).await.unwrap_err()), Failure::Connection(Cause::Refused));
+    assert_eq!(
+        failure(Datastore::open(&gone).await.unwrap_err()),
+        Failure::Connection(Cause::Refused)
+    );
 }

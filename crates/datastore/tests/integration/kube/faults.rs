@@ -35,7 +35,10 @@ pub(super) fn healthy(path: &str) -> Reply {
 
 /// The reply to a request for a page of a list that is too old.
 pub(super) fn gone() -> Reply {
-    Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into())
+    Reply::Whole(
+        410,
+        r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into(),
+    )
 }
 
 /// A page of a list, with one object.
@@ -64,7 +67,13 @@ pub(super) fn except(
     path: &'static str,
     reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Reply + Send + Sync + 'static {
-    move |asked| if asked.starts_with(path) { reply(asked) } else { healthy(asked) }
+    move |asked| {
+        if asked.starts_with(path) {
+            reply(asked)
+        } else {
+            healthy(asked)
+        }
+    }
 }
 
 async fn failure(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Failure {
@@ -80,13 +89,18 @@ async fn a_healthy_server_is_read_by_its_own_clock() {
     let snapshot = result.unwrap();
     assert_eq!((snapshot.pods.len(), snapshot.revision.as_str()), (1, "7"));
     assert_eq!(snapshot.taken_at, "2026-05-01T12:00:00Z".parse().unwrap());
-    let skipped = Coverage::Skipped(WhySkipped::NotInstalled("ipamhandles.crd.projectcalico.org".into()));
+    let skipped = Coverage::Skipped(WhySkipped::NotInstalled(
+        "ipamhandles.crd.projectcalico.org".into(),
+    ));
     assert_eq!(snapshot.coverage[&Source::Handles], skipped);
     assert_eq!(fake.count(PODS), 1);
     let asked = fake.asked.lock().unwrap();
     let place = |path: &str| asked.iter().position(|asked| asked.starts_with(path)).unwrap();
     assert!(place(BLOCKS) < place(PODS), "{asked:?}");
-    assert!(asked.iter().all(|path| !path.contains("resourceVersion=0")), "{asked:?}");
+    assert!(
+        asked.iter().all(|path| !path.contains("resourceVersion=0")),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,13 +109,27 @@ async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
         (401, Failure::Unauthorized),
         (403, Failure::PermissionDenied("no".into())),
         (429, Failure::TooManyRequests),
-        (500, Failure::Server { code: 500, message: "no".into() }),
-        (503, Failure::Server { code: 503, message: "no".into() }),
+        (
+            500,
+            Failure::Server {
+                code: 500,
+                message: "no".into(),
+            },
+        ),
+        (
+            503,
+            Failure::Server {
+                code: 503,
+                message: "no".into(),
+            },
+        ),
     ] {
         for refused in [BLOCKS, PODS] {
             let no = r#"{"kind":"Status","message":"no"}"#;
             let (result, fake) = read(except(refused, move |_| Reply::Whole(status, no.into()))).await;
-            let Err(Error::Request { failure, what, .. }) = result else { panic!("{status}") };
+            let Err(Error::Request { failure, what, .. }) = result else {
+                panic!("{status}")
+            };
             assert_eq!((failure, refused.ends_with(&what)), (expected.clone(), true));
             assert_eq!(fake.count(refused), 1);
         }
@@ -122,7 +150,13 @@ async fn a_request_that_is_put_off_is_sent_again() {
 
     // A delay longer than the time limit of a request is an error.
     let (result, fake) = read(except(BLOCKS, |_| Reply::Later(429, 3600))).await;
-    assert!(matches!(result, Err(Error::Request { failure: Failure::TooManyRequests, .. })));
+    assert!(matches!(
+        result,
+        Err(Error::Request {
+            failure: Failure::TooManyRequests,
+            ..
+        })
+    ));
     assert_eq!(fake.count(BLOCKS), 1);
 }
 
@@ -130,15 +164,19 @@ async fn a_request_that_is_put_off_is_sent_again() {
 async fn reads_of_an_allocator_are_retried() {
     let begun = |failures: usize| {
         let asked = AtomicUsize::new(0);
-        Fake::start(move |path| match asked.fetch_add(1, Ordering::SeqCst) < failures {
-            true => Reply::Whole(500, "etcdserver: leader changed".into()),
-            false => healthy(path),
-        })
+        Fake::start(
+            move |path| match asked.fetch_add(1, Ordering::SeqCst) < failures {
+                true => Reply::Whole(500, "etcdserver: leader changed".into()),
+                false => healthy(path),
+            },
+        )
     };
     let ask = async |fake: &Fake| {
         let settings = settings_for_url(&fake.url);
         let consent = Consent::from_runtime("a test");
-        let store = AllocatorStore::connect(&settings, Selecting::All, consent).await.unwrap();
+        let store = AllocatorStore::connect(&settings, Selecting::All, consent)
+            .await
+            .unwrap();
         store.read(&[Query::Pools]).await
     };
     assert_eq!(ask(&begun(2)).await.unwrap(), [vec![]]);
@@ -159,14 +197,21 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
         }
     }
     let html = failure(except(PODS, |_| ok("<html>"))).await;
-    assert!(matches!(html, Failure::Incomplete(_) | Failure::NotKubernetes(_)), "{html}");
+    assert!(
+        matches!(html, Failure::Incomplete(_) | Failure::NotKubernetes(_)),
+        "{html}"
+    );
     let html = failure(|_| ok("<html>")).await;
     assert!(matches!(html, Failure::NotKubernetes(_)), "{html}");
 }
 
 /// Answers like a server that is recent enough for lists without pages.
 fn recent(path: &str) -> Reply {
-    if path == "/version" { ok(r#"{"major":"1","minor":"33+"}"#) } else { healthy(path) }
+    if path == "/version" {
+        ok(r#"{"major":"1","minor":"33+"}"#)
+    } else {
+        healthy(path)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,11 +221,25 @@ async fn a_whole_list_that_breaks_off_is_read_in_pages() {
     let cut = || Reply::Cut(page("Pod", 1, ""));
     let (result, fake) = read(move |path| if path == PODS { cut() } else { recent(path) }).await;
     assert_eq!(
-        (result.unwrap().pods.len(), fake.count(PODS), fake.count("/api/v1/pods?limit=5000")),
+        (
+            result.unwrap().pods.len(),
+            fake.count(PODS),
+            fake.count("/api/v1/pods?limit=5000")
+        ),
         (1, 2, 1)
     );
-    let broken = failure(move |path| if path.starts_with(PODS) { cut() } else { recent(path) }).await;
-    assert!(matches!(broken, Failure::Connection(Cause::Broken(_))), "{broken}");
+    let broken = failure(move |path| {
+        if path.starts_with(PODS) {
+            cut()
+        } else {
+            recent(path)
+        }
+    })
+    .await;
+    assert!(
+        matches!(broken, Failure::Connection(Cause::Broken(_))),
+        "{broken}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,7 +259,9 @@ async fn a_server_that_stops_to_answer_is_given_up_in_time() {
 async fn a_list_that_stays_incomplete_is_an_error() {
     let part = r#"{"items":[],"metadata":{"resourceVersion":"7","remainingItemCount":3}}"#;
     let cut = failure(except(PODS, move |_| ok(part)));
-    let Failure::Incomplete(why) = cut.await else { panic!("not incomplete") };
+    let Failure::Incomplete(why) = cut.await else {
+        panic!("not incomplete")
+    };
     assert!(why.contains("3 items are left"), "{why}");
 }
 
@@ -213,7 +274,12 @@ async fn a_list_whose_revision_is_compacted_begins_again() {
         Some(_) => ok(&page("Pod", 2, "")),
     });
     let (result, fake) = read(answer).await;
-    let names: Vec<String> = result.unwrap().pods.iter().map(|pod| pod.value.name().to_string()).collect();
+    let names: Vec<String> = result
+        .unwrap()
+        .pods
+        .iter()
+        .map(|pod| pod.value.name().to_string())
+        .collect();
     assert_eq!(names, ["x-1", "x-2"]);
     assert_eq!(fake.count(PODS), 6);
 

@@ -26,7 +26,11 @@ struct Script {
 
 /// A script whose long watches hang.
 fn script(newest: &'static str, watches: Vec<Reply>) -> Script {
-    Script { newest, watches, long: Reply::Stalled(String::new()) }
+    Script {
+        newest,
+        watches,
+        long: Reply::Stalled(String::new()),
+    }
 }
 
 fn pod(name: &str, version: &str) -> Value {
@@ -39,7 +43,10 @@ fn event(kind: &str, object: &Value) -> String {
 }
 
 fn bookmark(version: &str) -> String {
-    event("BOOKMARK", &json!({"kind": "Pod", "metadata": {"resourceVersion": version}}))
+    event(
+        "BOOKMARK",
+        &json!({"kind": "Pod", "metadata": {"resourceVersion": version}}),
+    )
 }
 
 fn watch_reply(events: &[String]) -> Reply {
@@ -59,7 +66,11 @@ fn answer(path: &str, script: &Mutex<Script>) -> Reply {
         }
         _ if query.starts_with("watch=1") => {
             let watches = &mut script.lock().unwrap().watches;
-            if watches.len() > 1 { watches.remove(0) } else { watches[0].clone() }
+            if watches.len() > 1 {
+                watches.remove(0)
+            } else {
+                watches[0].clone()
+            }
         }
         _ if is_pods && query.starts_with("fieldSelector") => list(&[], script.lock().unwrap().newest),
         _ if is_pods => list(&[pod("a", "5"), pod("b", "3")], "7"),
@@ -88,7 +99,13 @@ impl Following {
         let fake = Fake::start(move |path| answer(path, &said));
         let store = Datastore::open(&settings_for_url(&fake.url)).await.unwrap();
         let (snapshot, followed) = store.follow(&quiet()).await.unwrap().unwrap();
-        Self { store, snapshot, followed, script, _fake: fake }
+        Self {
+            store,
+            snapshot,
+            followed,
+            script,
+            _fake: fake,
+        }
     }
 
     /// Applies the changes up to now. Returns the number of changed objects, the reason why everything must be read
@@ -138,16 +155,41 @@ async fn incomplete_reports_are_not_applied() {
     let failed: Is = Result::is_err;
     let cases: Vec<(&str, &'static str, Reply, Is)> = vec![
         ("no bookmark", "9", watch_reply(&[]), cannot),
-        ("always an early bookmark", "9", watch_reply(&[bookmark("8")]), cannot),
+        (
+            "always an early bookmark",
+            "9",
+            watch_reply(&[bookmark("8")]),
+            cannot,
+        ),
         ("forgotten", "9", watch_reply(&[status(410)]), forgotten),
-        ("forgotten at once", "9", Reply::Whole(410, String::new()), forgotten),
+        (
+            "forgotten at once",
+            "9",
+            Reply::Whole(410, String::new()),
+            forgotten,
+        ),
         ("failed", "9", watch_reply(&[status(500)]), failed),
         ("cut", "9", Reply::Cut(bookmark("8")), failed),
         ("words", "9", watch_reply(&["words\n".into()]), failed),
-        ("a version that is no number", "x", watch_reply(&[bookmark("9")]), failed),
-        ("a change without a version", "9", watch_reply(&[event("ADDED", &pod("c", ""))]), failed),
+        (
+            "a version that is no number",
+            "x",
+            watch_reply(&[bookmark("9")]),
+            failed,
+        ),
+        (
+            "a change without a version",
+            "9",
+            watch_reply(&[event("ADDED", &pod("c", ""))]),
+            failed,
+        ),
         ("an earlier version", "6", watch_reply(&[bookmark("9")]), is_other),
-        ("refused", "9", Reply::Whole(403, r#"{"kind":"Status","message":"no"}"#.into()), cannot),
+        (
+            "refused",
+            "9",
+            Reply::Whole(403, r#"{"kind":"Status","message":"no"}"#.into()),
+            cannot,
+        ),
     ];
     for (what, newest, reply, is_expected) in cases {
         let mut following = Following::begin(newest, vec![reply]).await;
@@ -170,8 +212,11 @@ async fn an_interrupted_watch_is_never_continued() {
     ] {
         let mut following = Following::begin("9", vec![watch_reply(&[bookmark("9")])]).await;
         assert_eq!(following.news().await.unwrap(), Ok(0), "{what}");
-        let mut following =
-            Following::with(Script { long, ..script("9", vec![watch_reply(&[bookmark("9")])]) }).await;
+        let mut following = Following::with(Script {
+            long,
+            ..script("9", vec![watch_reply(&[bookmark("9")])])
+        })
+        .await;
         let waited = timeout(Duration::from_secs(10), following.followed.wait());
         waited.await.expect(what).unwrap();
         let found = following.news().await;
@@ -185,13 +230,29 @@ async fn an_interrupted_watch_is_never_continued() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_continues_only_with_the_same_history() {
     let added = event("ADDED", &pod("c", "8"));
-    let following =
-        Following::with(Script { long: Reply::Stalled(added.clone()), ..script("9", vec![]) }).await;
-    let kinds =
-        ["ipamblocks", "pods", "nodes", "services", "ippools", "ipreservations", "clusterinformations"];
+    let following = Following::with(Script {
+        long: Reply::Stalled(added.clone()),
+        ..script("9", vec![])
+    })
+    .await;
+    let kinds = [
+        "ipamblocks",
+        "pods",
+        "nodes",
+        "services",
+        "ippools",
+        "ipreservations",
+        "clusterinformations",
+    ];
     let mut positions: Positions = kinds.map(|kind| (kind.to_owned(), Position::at(7))).into();
     let recorded = async |positions: &Positions| {
-        following.store.changes_after(positions.clone()).await.unwrap().reported().await
+        following
+            .store
+            .changes_after(positions.clone())
+            .await
+            .unwrap()
+            .reported()
+            .await
     };
     let first = recorded(&positions).await.unwrap().changes;
     assert_eq!(first.len(), 1);
@@ -209,12 +270,21 @@ async fn a_recording_continues_only_with_the_same_history() {
         ("nothing", bookmark("9"), false),
     ] {
         let long = Reply::Stalled(next.clone());
-        *following.script.lock().unwrap() =
-            Script { long, ..script("9", vec![watch_reply(&[bookmark("7"), reported])]) };
+        *following.script.lock().unwrap() = Script {
+            long,
+            ..script("9", vec![watch_reply(&[bookmark("7"), reported])])
+        };
         match recorded(&positions).await {
             Ok(reported) => {
                 assert!(is_same, "{what}");
-                assert_eq!(reported.changes.iter().map(|change| change.revision).collect::<Vec<_>>(), [9]);
+                assert_eq!(
+                    reported
+                        .changes
+                        .iter()
+                        .map(|change| change.revision)
+                        .collect::<Vec<_>>(),
+                    [9]
+                );
             }
             Err(Broken::Lost(WholeReadReason::AnotherHistory(_))) => assert!(!is_same, "{what}"),
             Err(why) => panic!("{what}: {why:?}"),

@@ -74,7 +74,12 @@ impl Server {
                 std::thread::spawn(move || serve(StreamOwned::new(tls, stream), &log, &*refuses));
             }
         });
-        Self { url, pki, seen, _home: home }
+        Self {
+            url,
+            pki,
+            seen,
+            _home: home,
+        }
     }
 
     fn settings(&self, ca: &Path) -> KubernetesSettings {
@@ -84,7 +89,9 @@ impl Server {
     }
 
     async fn queries(&self) -> Arc<KubeClient> {
-        KubeClient::connect_without_discovery(&self.settings(&self.pki.ca)).await.unwrap()
+        KubeClient::connect_without_discovery(&self.settings(&self.pki.ca))
+            .await
+            .unwrap()
     }
 
     fn connections(&self) -> usize {
@@ -95,8 +102,10 @@ impl Server {
 fn tls(pki: &Pki, protocol: &str) -> ServerConfig {
     let certificate = CertificateDer::from_pem_file(&pki.server.certificate).unwrap();
     let key = PrivateKeyDer::from_pem_file(&pki.server.key).unwrap();
-    let mut config =
-        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     config
 }
@@ -223,7 +232,10 @@ async fn connection_errors_have_a_cause() {
     let cause = async |settings: &KubernetesSettings| {
         let client = KubeClient::connect_without_discovery(settings).await.unwrap();
         match client.namespace_labels("ns").await {
-            Err(Error::Request { failure: Failure::Connection(cause), .. }) => cause,
+            Err(Error::Request {
+                failure: Failure::Connection(cause),
+                ..
+            }) => cause,
             other => panic!("{other:?}"),
         }
     };
@@ -238,7 +250,10 @@ async fn connection_errors_have_a_cause() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     settings = server.settings(&server.pki.ca);
     settings.api_endpoint = format!("https://{}", silent.local_addr().unwrap());
-    assert!(matches!(cause(&settings).await, Cause::TimedOut(_) | Cause::GivenUp(_)));
+    assert!(matches!(
+        cause(&settings).await,
+        Cause::TimedOut(_) | Cause::GivenUp(_)
+    ));
     drop(silent);
     assert_eq!(cause(&settings).await, Cause::Refused);
 }

@@ -37,7 +37,9 @@ async fn pods_are_not_asked_for_before_blocks_begin_to_arrive() {
         if path.starts_with(BLOCKS) {
             std::thread::sleep(Duration::from_millis(400));
             has_begun.store(true, Ordering::SeqCst);
-        } else if ["/api/v1/pods", "/api/v1/nodes", "/api/v1/services"].iter().any(|p| path.starts_with(p))
+        } else if ["/api/v1/pods", "/api/v1/nodes", "/api/v1/services"]
+            .iter()
+            .any(|p| path.starts_with(p))
             && !has_begun.load(Ordering::SeqCst)
         {
             is_early.store(true, Ordering::SeqCst);
@@ -100,6 +102,11 @@ async fn pods_are_read_again_if_blocks_were() {
         }
     })
     .await;
-    let names: Vec<String> = result.unwrap().pods.iter().map(|pod| pod.value.name().to_string()).collect();
+    let names: Vec<String> = result
+        .unwrap()
+        .pods
+        .iter()
+        .map(|pod| pod.value.name().to_string())
+        .collect();
     assert_eq!((names, fake.count(PODS)), (vec!["x-1".to_owned()], 2));
 }

@@ -27,7 +27,11 @@ async fn told(store: &Datastore) -> (Snapshot, u64, u64) {
         e.fetch_max(p.expected, Ordering::Relaxed);
     });
     let snapshot = store.observe(&progress).await.unwrap();
-    (snapshot, read.load(Ordering::Relaxed), expected.load(Ordering::Relaxed))
+    (
+        snapshot,
+        read.load(Ordering::Relaxed),
+        expected.load(Ordering::Relaxed),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,18 +61,34 @@ async fn every_object_of_long_lists_comes_once() {
 
     // If the server does not report its version, pages are requested.
     let proxy = Tearing::kubernetes(server).unwrap();
-    proxy.plan(|seen| if seen.path == "/version" { Tear::Status(404) } else { Tear::Pass });
+    proxy.plan(|seen| {
+        if seen.path == "/version" {
+            Tear::Status(404)
+        } else {
+            Tear::Pass
+        }
+    });
     let store = datastore::open(datastore::kubernetes(&proxy.kubeconfig())).await;
     let (snapshot, read, expected) = told(&store).await;
     assert!(snapshot.defects.is_empty());
-    assert!(read as usize >= 2 * MANY && expected >= read, "{read} of {expected}");
+    assert!(
+        read as usize >= 2 * MANY && expected >= read,
+        "{read} of {expected}"
+    );
     let (mut whole, read, expected) = told(&world.open().await).await;
     assert!(read as usize >= 2 * MANY && expected == 0, "{read} of {expected}");
     (whole.revision, whole.taken_at) = (snapshot.revision.clone(), snapshot.taken_at);
     whole.location.clone_from(&snapshot.location);
     assert!(whole == snapshot, "whole lists and pages differ");
-    assert_eq!((snapshot.handles.len(), snapshot.pods.len()), (MANY + 2, MANY + 1));
-    let ids: BTreeSet<String> = snapshot.handles.iter().map(|h| h.value.id().to_string()).collect();
+    assert_eq!(
+        (snapshot.handles.len(), snapshot.pods.len()),
+        (MANY + 2, MANY + 1)
+    );
+    let ids: BTreeSet<String> = snapshot
+        .handles
+        .iter()
+        .map(|h| h.value.id().to_string())
+        .collect();
     assert_eq!(ids.len(), MANY + 2);
     let names: BTreeSet<String> = snapshot.pods.iter().map(|p| p.value.name().to_string()).collect();
     assert_eq!(names.len(), MANY + 1);
@@ -76,6 +96,10 @@ async fn every_object_of_long_lists_comes_once() {
     // So many objects of a kind are read with list requests instead of one by one.
     let keys: BTreeSet<Key> = (0..2_000).map(|i| Key::Handle(format!("net.{i}"))).collect();
     let again = store.reread(&keys).await.unwrap().unwrap();
-    let found: BTreeSet<Key> = again.handles.iter().map(|h| Key::Handle(h.value.id().to_string())).collect();
+    let found: BTreeSet<Key> = again
+        .handles
+        .iter()
+        .map(|h| Key::Handle(h.value.id().to_string()))
+        .collect();
     assert!(keys.is_subset(&found));
 }

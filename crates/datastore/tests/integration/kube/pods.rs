@@ -40,20 +40,41 @@ fn in_state(name: &str, status: Value) -> Value {
 }
 
 fn cases() -> Vec<(Value, &'static [&'static str])> {
-    let by_annotation =
-        [("podIP", "10.1.0.3/32"), ("podIPs", "10.1.0.3/32,fd00::3/128"), ("containerID", "3f9a")];
+    let by_annotation = [
+        ("podIP", "10.1.0.3/32"),
+        ("podIPs", "10.1.0.3/32,fd00::3/128"),
+        ("containerID", "3f9a"),
+    ];
     let mut on_aws = in_state("on-aws", json!({"phase": "Running"}));
     on_aws["metadata"]["annotations"] = json!({"vpc.amazonaws.com/pod-ips": "10.1.0.5"});
     let machine = json!([{"apiVersion": "kubevirt.io/v1", "blockOwnerDeletion": true, "controller": true,
         "kind": "VirtualMachineInstance", "name": "vm-1", "uid": "u"}]);
     vec![
         (with("by-status", |_| {}), &["10.1.0.1", "fd00::1"]),
-        (in_state("by-single-status", json!({"phase": "Unknown", "podIP": "10.1.0.2"})), &["10.1.0.2"]),
-        (annotated("by-annotation", &by_annotation), &["10.1.0.3", "fd00::3"]),
+        (
+            in_state(
+                "by-single-status",
+                json!({"phase": "Unknown", "podIP": "10.1.0.2"}),
+            ),
+            &["10.1.0.2"],
+        ),
+        (
+            annotated("by-annotation", &by_annotation),
+            &["10.1.0.3", "fd00::3"],
+        ),
         (annotated("torn-down", &[("podIP", ""), ("podIPs", "")]), &[]),
-        (deleting(annotated("terminating", &[("podIP", "10.1.0.4/32")])), &["10.1.0.4"]),
-        (deleting(annotated("gone-but-for-its-object", &[("podIP", "")])), &[]),
-        (with("succeeded", |pod| pod["status"]["phase"] = "Succeeded".into()), &[]),
+        (
+            deleting(annotated("terminating", &[("podIP", "10.1.0.4/32")])),
+            &["10.1.0.4"],
+        ),
+        (
+            deleting(annotated("gone-but-for-its-object", &[("podIP", "")])),
+            &[],
+        ),
+        (
+            with("succeeded", |pod| pod["status"]["phase"] = "Succeeded".into()),
+            &[],
+        ),
         (
             with("evicted", |pod| {
                 pod["status"]["phase"] = "Failed".into();
@@ -61,12 +82,20 @@ fn cases() -> Vec<(Value, &'static [&'static str])> {
             }),
             &[],
         ),
-        (with("host-networked", |pod| pod["spec"]["hostNetwork"] = true.into()), &[]),
+        (
+            with("host-networked", |pod| pod["spec"]["hostNetwork"] = true.into()),
+            &[],
+        ),
         (in_state("pending", json!({"phase": "Pending"})), &[]),
         (on_aws, &["10.1.0.5"]),
-        (annotated("past-ipam", &[("ipAddrsNoIpam", "[\"10.1.0.1\"]")]), &["fd00::1"]),
         (
-            with("virt-launcher-vm-1-x", |pod| pod["metadata"]["ownerReferences"] = machine),
+            annotated("past-ipam", &[("ipAddrsNoIpam", "[\"10.1.0.1\"]")]),
+            &["fd00::1"],
+        ),
+        (
+            with("virt-launcher-vm-1-x", |pod| {
+                pod["metadata"]["ownerReferences"] = machine
+            }),
             &["10.1.0.1", "fd00::1"],
         ),
     ]
@@ -82,17 +111,32 @@ async fn every_state_gives_the_addresses_that_calico_sees() {
     assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
     for (object, expected) in objects.iter().zip(expected) {
         let name = object["metadata"]["name"].as_str().unwrap();
-        let pod = snapshot.pods.iter().find(|p| p.value.name() == *name).unwrap_or_else(|| panic!("{name}"));
+        let pod = snapshot
+            .pods
+            .iter()
+            .find(|p| p.value.name() == *name)
+            .unwrap_or_else(|| panic!("{name}"));
         let addresses: Vec<String> = pod.value.addresses().map(|a| a.to_string()).collect();
         assert_eq!(addresses, expected, "{name}");
     }
-    let machine = snapshot.pods.iter().find(|p| !p.value.machine().is_empty()).unwrap();
+    let machine = snapshot
+        .pods
+        .iter()
+        .find(|p| !p.value.machine().is_empty())
+        .unwrap();
     assert!(machine.value.machine() == *"vm-1");
 
     // The same pods as JSON in the form of the API server.
     let folder = tempfile::tempdir().unwrap();
-    for (file, path) in [("pods.json", "/api/v1/pods"), ("pools.json", &Flavour::Classic.path("ippools"))] {
-        std::fs::write(folder.path().join(file), server.request("GET", path, "").unwrap().body).unwrap();
+    for (file, path) in [
+        ("pods.json", "/api/v1/pods"),
+        ("pools.json", &Flavour::Classic.path("ippools")),
+    ] {
+        std::fs::write(
+            folder.path().join(file),
+            server.request("GET", path, "").unwrap().body,
+        )
+        .unwrap();
     }
     let from_json = observe(&open_file(folder.path()).await.unwrap()).await;
     assert_eq!(from_json.pods, snapshot.pods);

@@ -12,8 +12,10 @@ const PUBLISHED: Duration = Duration::from_secs(60);
 
 /// Changes the definition of blocks to that of Calico 3.32 and earlier.
 fn without_released_at(server: &KubeApiserver, flavour: Flavour) {
-    let path =
-        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ipamblocks.{}", flavour.group());
+    let path = format!(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ipamblocks.{}",
+        flavour.group()
+    );
     loop {
         let response = server.request("GET", &path, "").unwrap();
         let mut definition: Value = serde_json::from_str(&response.body).unwrap();

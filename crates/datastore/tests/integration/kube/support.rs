@@ -24,9 +24,15 @@ pub(super) fn settings(kubeconfig: &Path) -> Settings {
 
 /// Settings for the URL of an API server, with short timeouts.
 pub(super) fn settings_for_url(url: &str) -> Settings {
-    let overrides = Overrides { datastore: Some("kubernetes".into()), ..Overrides::default() };
+    let overrides = Overrides {
+        datastore: Some("kubernetes".into()),
+        ..Overrides::default()
+    };
     let mut settings = resolve(&overrides, &[("K8S_API_ENDPOINT", url)]);
-    settings.kubernetes.timeouts = Timeouts { connect: SHORT, request: SHORT };
+    settings.kubernetes.timeouts = Timeouts {
+        connect: SHORT,
+        request: SHORT,
+    };
     settings
 }
 
@@ -37,7 +43,9 @@ pub(super) async fn open(server: &KubeApiserver) -> Datastore {
 
 /// Writes a copy of the server's kubeconfig in which `token` replaces its token.
 pub(super) fn kubeconfig_with_token(server: &KubeApiserver, folder: &Path, token: &str) -> PathBuf {
-    let text = std::fs::read_to_string(server.kubeconfig()).unwrap().replace(server.token(), token);
+    let text = std::fs::read_to_string(server.kubeconfig())
+        .unwrap()
+        .replace(server.token(), token);
     let path = folder.join("kubeconfig.yaml");
     std::fs::write(&path, text).unwrap();
     path
@@ -69,7 +77,11 @@ pub(super) fn block() -> Value {
 
 /// The key of an affinity of node-1.
 pub(super) fn affinity_key(cidr: &str) -> AffinityKey {
-    AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr: cidr.parse().unwrap() }
+    AffinityKey {
+        kind: AffinityType::Host,
+        node: "node-1".into(),
+        cidr: cidr.parse().unwrap(),
+    }
 }
 
 /// An API server with a small, healthy cluster.
@@ -92,18 +104,36 @@ pub(super) fn seed(world: &World) {
     create(Key::IpamConfig, config);
     let resource =
         |key: fn(String) -> Key, name: &str, spec: Value| create(key(name.into()), json!({"spec": spec}));
-    resource(Key::Pool, "default-ipv4-ippool", json!({"cidr": "10.0.0.0/16", "blockSize": 30}));
-    resource(Key::Reservation, "infra", json!({"reservedCIDRs": ["10.0.0.3/32"]}));
+    resource(
+        Key::Pool,
+        "default-ipv4-ippool",
+        json!({"cidr": "10.0.0.0/16", "blockSize": 30}),
+    );
+    resource(
+        Key::Reservation,
+        "infra",
+        json!({"reservedCIDRs": ["10.0.0.3/32"]}),
+    );
     let cluster = json!({"clusterGUID": "0f0e1d2c", "calicoVersion": "v3.32.1", "datastoreReady": true});
     resource(Key::ClusterInformation, DEFAULT, cluster);
     let controllers =
         json!({"node": {"leakGracePeriod": "5m0s"}, "loadBalancer": {"assignIPs": "AllServices"}});
-    resource(Key::KubeControllersConfiguration, DEFAULT, json!({"controllers": controllers}));
+    resource(
+        Key::KubeControllersConfiguration,
+        DEFAULT,
+        json!({"controllers": controllers}),
+    );
     let annotations = json!({"projectcalico.org/IPv4IPIPTunnelAddr": "10.0.0.0", INSTALLED: "calipam 0.1.0"});
     create(Key::Node("node-1".into()), node("node-1", annotations));
     let mut pod = pod("web-0", "node-1");
     pod["metadata"]["annotations"] = json!({"cni.projectcalico.org/podIP": "10.0.0.1/32"});
-    create(Key::Pod { namespace: "default".into(), name: "web-0".into() }, pod);
+    create(
+        Key::Pod {
+            namespace: "default".into(),
+            name: "web-0".into(),
+        },
+        pod,
+    );
 }
 
 /// A pod without addresses.

@@ -92,8 +92,10 @@ impl JsonList {
                 }
                 b'{' | b'[' => self.depth += 1,
                 _ => {
-                    self.depth =
-                        self.depth.checked_sub(1).ok_or("a closing bracket has no opening bracket")?;
+                    self.depth = self
+                        .depth
+                        .checked_sub(1)
+                        .ok_or("a closing bracket has no opening bracket")?;
                 }
             }
         }
@@ -167,7 +169,11 @@ impl JsonList {
             match self.text {
                 InText::Yes => {
                     at += memchr::memchr2(b'"', b'\\', &piece[at..])?;
-                    self.text = if piece[at] == b'"' { InText::No } else { InText::Escaped };
+                    self.text = if piece[at] == b'"' {
+                        InText::No
+                    } else {
+                        InText::Escaped
+                    };
                 }
                 InText::Escaped => self.text = InText::Yes,
                 InText::No => match byte {
@@ -184,8 +190,12 @@ impl JsonList {
 
 /// True if the next value belongs to the field `items`.
 fn ends_with_items(envelope: &[u8]) -> bool {
-    let Some(rest) = envelope.trim_ascii_end().strip_suffix(b":") else { return false };
-    let Some(rest) = rest.trim_ascii_end().strip_suffix(b"\"items\"") else { return false };
+    let Some(rest) = envelope.trim_ascii_end().strip_suffix(b":") else {
+        return false;
+    };
+    let Some(rest) = rest.trim_ascii_end().strip_suffix(b"\"items\"") else {
+        return false;
+    };
     !rest.ends_with(b"\\")
 }
 
@@ -201,7 +211,9 @@ mod tests {
         let mut list = JsonList::default();
         let mut items = Vec::new();
         for piece in body.chunks(size) {
-            list.feed(piece, &mut |item| items.push(serde_json::from_slice(item).unwrap()))?;
+            list.feed(piece, &mut |item| {
+                items.push(serde_json::from_slice(item).unwrap())
+            })?;
         }
         Ok((items, list.finish()?))
     }
@@ -235,7 +247,10 @@ mod tests {
     fn other_fields_of_that_name_are_not_taken_for_the_items() {
         let body = br#"{"x\"items":[{"no":1}],"metadata":{"items":[{"no":2}]},"other":["items",[{}]],"items":[{"yes":1}]}"#;
         assert_eq!(read(body, 3).unwrap().0, [json!({"yes": 1})]);
-        assert_eq!(read(br#"{"kind":"L","items":null,"metadata":{}}"#, 5).unwrap().0, [Value::Null; 0]);
+        assert_eq!(
+            read(br#"{"kind":"L","items":null,"metadata":{}}"#, 5).unwrap().0,
+            [Value::Null; 0]
+        );
     }
 
     #[test]
@@ -245,7 +260,16 @@ mod tests {
         for len in 0..body.len() {
             assert!(read(&body.as_bytes()[..len], 9).is_err(), "{len}");
         }
-        for body in ["<html>", "[]", "{}", "null", r#"{"items":[1]}"#, r#"{"items":["x"]}"#, "}", "]"] {
+        for body in [
+            "<html>",
+            "[]",
+            "{}",
+            "null",
+            r#"{"items":[1]}"#,
+            r#"{"items":["x"]}"#,
+            "}",
+            "]",
+        ] {
             assert!(read(body.as_bytes(), 4).is_err(), "{body}");
         }
         let endless = [b"{\"a\":\"".as_slice(), &[b'x'; MAX_ENVELOPE]].concat();

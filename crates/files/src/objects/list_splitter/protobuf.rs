@@ -85,9 +85,13 @@ impl ProtobufList {
                         self.position = Position::List(len);
                         continue;
                     }
-                    let Some((tag, content, size)) = next_field(rest)? else { return Ok(used) };
+                    let Some((tag, content, size)) = next_field(rest)? else {
+                        return Ok(used);
+                    };
                     if let Position::List(left) = position {
-                        let left = left.checked_sub(size as u64).ok_or("an item is larger than its list")?;
+                        let left = left
+                            .checked_sub(size as u64)
+                            .ok_or("an item is larger than its list")?;
                         match tag >> 3 {
                             1 => {
                                 self.meta = Some(list_meta(content).ok_or("its metadata cannot be decoded")?)
@@ -123,7 +127,11 @@ type Field<'a> = (u64, &'a [u8], usize);
 /// envelopes do.
 fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, DecodeError> {
     let Some((tag, len, head)) = varints(bytes) else {
-        return if bytes.len() < 20 { Ok(None) } else { Err("its fields cannot be decoded".into()) };
+        return if bytes.len() < 20 {
+            Ok(None)
+        } else {
+            Err("its fields cannot be decoded".into())
+        };
     };
     if tag & 7 != 2 || len > MAX_FIELD {
         return Err("its fields cannot be decoded".into());
@@ -200,7 +208,11 @@ mod tests {
         for size in 1..body.len() {
             let (found, meta) = read(&body, size).unwrap();
             assert_eq!(found, items);
-            let expected = ListMeta { resource_version: "48211".into(), next: "next".into(), remaining: 7 };
+            let expected = ListMeta {
+                resource_version: "48211".into(),
+                next: "next".into(),
+                remaining: 7,
+            };
             assert_eq!(meta, expected);
         }
     }
@@ -209,7 +221,8 @@ mod tests {
     fn the_metadata_is_known_before_the_items() {
         let body = body(&[vec![1; 300]]);
         let mut list = ProtobufList::default();
-        list.feed(&body[..60], &mut |_| panic!("no item is complete yet")).unwrap();
+        list.feed(&body[..60], &mut |_| panic!("no item is complete yet"))
+            .unwrap();
         assert_eq!(list.meta().unwrap().next, "next");
     }
 

@@ -21,8 +21,17 @@ fn a_clock_that_is_set_back_is_reported_and_changes_no_order() {
     });
     let reached = reached.unwrap().unwrap();
     assert_eq!(reached.set_back, SignedDuration::from_hours(1));
-    let expected = [(0, 0), (0, 0), (100, 1), (100, 0), (100, 1), (100, 0), (110, 1), (110, 0)]
-        .map(|(at, n)| (time(at), n));
+    let expected = [
+        (0, 0),
+        (0, 0),
+        (100, 1),
+        (100, 0),
+        (100, 1),
+        (100, 0),
+        (110, 1),
+        (110, 0),
+    ]
+    .map(|(at, n)| (time(at), n));
     assert_eq!(told, expected);
 }
 
@@ -45,11 +54,24 @@ fn changes_recorded_until_a_clock_has_caught_up_are_returned() {
     drop((journal, recorder));
 
     let (told, reached) = recorded_states(folder.path());
-    assert_eq!(told.iter().map(|(_, revision)| *revision).collect::<Vec<_>>(), [1, 2, 3, 4, 9, 10]);
+    assert_eq!(
+        told.iter().map(|(_, revision)| *revision).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 9, 10]
+    );
     assert!(told.is_sorted() && told[2].0 >= time(ahead), "{told:?}");
-    assert_eq!(reached.iter().map(|reached| reached.continues).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(
+        reached
+            .iter()
+            .map(|reached| reached.continues)
+            .collect::<Vec<_>>(),
+        [false, true, false]
+    );
     // The next run continues from the last recording.
-    let journal = Recorder::open(folder.path()).unwrap().resume(GUID).unwrap().unwrap();
+    let journal = Recorder::open(folder.path())
+        .unwrap()
+        .resume(GUID)
+        .unwrap()
+        .unwrap();
     assert_eq!(journal.positions()["etcd"].last.unwrap().0, 10);
 }
 
@@ -80,9 +102,17 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
             .cloned()
             .collect();
         while !rest.is_empty() {
-            let group: Vec<Change> = rest.drain(..(1 + world.random.below(9)).min(rest.len())).collect();
+            let group: Vec<Change> = rest
+                .drain(..(1 + world.random.below(9)).min(rest.len()))
+                .collect();
             let revision = group.last().unwrap().revision;
-            journal.append(time(revision + late), [("etcd".to_owned(), revision)].into(), group).unwrap();
+            journal
+                .append(
+                    time(revision + late),
+                    [("etcd".to_owned(), revision)].into(),
+                    group,
+                )
+                .unwrap();
         }
     };
     for (one, other) in [
@@ -90,13 +120,17 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
         // other.
         (vec![(first, first + 50)], vec![(first + 20, last + 1)]),
         (vec![(first, last + 1)], vec![(first + 20, first + 50)]),
-        (vec![(first, first + 30), (first + 47, last + 1)], vec![(first + 23, first + 57)]),
+        (
+            vec![(first, first + 30), (first + 47, last + 1)],
+            vec![(first + 23, first + 57)],
+        ),
     ] {
         for late in [-15, 3] {
             let folder = tempfile::tempdir().unwrap();
             for (runs, late) in [(&one, 0), (&other, late)] {
                 let own = tempfile::tempdir().unwrap();
-                runs.iter().for_each(|(from, until)| record(own.path(), *from, *until, late));
+                runs.iter()
+                    .for_each(|(from, until)| record(own.path(), *from, *until, late));
                 for entry in fs::read_dir(own.path()).unwrap() {
                     let path = entry.unwrap().path();
                     fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
@@ -104,8 +138,15 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
             }
             let (told, reached) = recorded_states(folder.path());
             let revisions: Vec<i64> = told.iter().map(|(_, revision)| *revision).collect();
-            assert!(told.is_sorted() && revisions.is_sorted(), "{one:?} {other:?} {late}: {told:?}");
-            assert_eq!(revisions, (first..=last).collect::<Vec<_>>(), "{one:?} {other:?} {late}");
+            assert!(
+                told.is_sorted() && revisions.is_sorted(),
+                "{one:?} {other:?} {late}: {told:?}"
+            );
+            assert_eq!(
+                revisions,
+                (first..=last).collect::<Vec<_>>(),
+                "{one:?} {other:?} {late}"
+            );
             assert_eq!(reached.iter().filter(|reached| !reached.continues).count(), 1);
         }
     }
@@ -116,11 +157,15 @@ fn changes_from_two_recorders_are_returned_once_and_in_order() {
 fn another_history_is_returned_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let (recorder, mut journal) = begin_empty(folder.path());
-    journal.append(time(1), BTreeMap::new(), change("a", 5, Some("{}"))).unwrap();
+    journal
+        .append(time(1), BTreeMap::new(), change("a", 5, Some("{}")))
+        .unwrap();
     // The new recording begins at the time of the last change, because the clock was set back or has a resolution of
     // seconds.
     let mut journal = begin_history(&recorder, &State::new(), 2, time(1), Some(journal.last()));
-    journal.append(time(10), BTreeMap::new(), change("b", 4, Some("{}"))).unwrap();
+    journal
+        .append(time(10), BTreeMap::new(), change("b", 4, Some("{}")))
+        .unwrap();
     let (told, reached) = recorded_states(folder.path());
     let next = time(1) + SignedDuration::from_millis(1);
     assert_eq!(told, [(time(0), 1), (time(1), 5), (next, 2), (time(10), 4)]);

@@ -22,7 +22,11 @@ impl<'de> Plain<'de> {
     fn members<T>(&mut self, end: u8, visit: impl FnOnce(&mut Members<'_, 'de>) -> Result<T>) -> Result<T> {
         self.enter()?;
         self.at += 1;
-        let mut members = Members { reader: self, end, state: State::Begun };
+        let mut members = Members {
+            reader: self,
+            end,
+            state: State::Begun,
+        };
         let value = visit(&mut members)?;
         let is_whole = members.state == State::Ended;
         self.depth -= 1;
@@ -192,7 +196,8 @@ impl<'de> MapAccess<'de> for RawValue<'de> {
         if self.text.is_none() {
             return Ok(None);
         }
-        seed.deserialize(BorrowedStrDeserializer::new(RAW_VALUE)).map(Some)
+        seed.deserialize(BorrowedStrDeserializer::new(RAW_VALUE))
+            .map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {

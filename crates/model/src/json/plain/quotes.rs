@@ -17,7 +17,11 @@ pub(super) struct Quotes<'t> {
 
 impl<'t> Quotes<'t> {
     pub(super) fn of(bytes: &'t [u8]) -> Self {
-        Self { bytes, end: 0, ahead: 0 }
+        Self {
+            bytes,
+            end: 0,
+            ahead: 0,
+        }
     }
 
     /// The positions of the next two quotes.
@@ -92,7 +96,11 @@ fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
         return Err(Unusual);
     }
 
-    let words = is_quote.as_chunks().0.iter().map(|marks| u64::from_le_bytes(*marks));
+    let words = is_quote
+        .as_chunks()
+        .0
+        .iter()
+        .map(|marks| u64::from_le_bytes(*marks));
     let bits = words.map(|marks| marks.wrapping_mul(GATHER) >> (u64::BITS - 8));
     Ok(bits.rev().fold(0, |quotes, bits| quotes << 8 | bits))
 }

@@ -8,7 +8,11 @@ use super::{Facts, Found};
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let mismatched = facts.open(&[Code::BlockSizeMismatch]).count();
     let of: Vec<_> = facts
-        .open(&[Code::BlockSizeMismatch, Code::OverlappingBlocks, Code::AddressInSeveralBlocks])
+        .open(&[
+            Code::BlockSizeMismatch,
+            Code::OverlappingBlocks,
+            Code::AddressInSeveralBlocks,
+        ])
         .collect();
     if mismatched == 0 || of.len() == mismatched {
         return Vec::new();

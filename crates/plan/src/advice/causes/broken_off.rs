@@ -17,7 +17,9 @@ const LEFT: [Code; 5] = [
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let left: Vec<_> = facts.open(&LEFT).collect();
     let handles = facts.open(&[Code::OrphanHandle]);
-    let handles: Vec<_> = handles.filter(|(_, finding)| finding.needed_by().is_none()).collect();
+    let handles: Vec<_> = handles
+        .filter(|(_, finding)| finding.needed_by().is_none())
+        .collect();
     let mut found = Vec::new();
     if !left.is_empty() {
         let says = format!(
@@ -34,8 +36,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         found.push(Found::with_own_remedies(says, handles));
     }
     let unknown = facts.open(&[Code::OrphanHandle]);
-    let unknown: Vec<_> =
-        unknown.filter(|(_, finding)| matches!(finding.needed_by(), Some(NeededBy::Unknown(_)))).collect();
+    let unknown: Vec<_> = unknown
+        .filter(|(_, finding)| matches!(finding.needed_by(), Some(NeededBy::Unknown(_))))
+        .collect();
     if !unknown.is_empty() {
         let says = format!(
             "a block was lost: {} its addresses, and it is not known whether pods still use them",

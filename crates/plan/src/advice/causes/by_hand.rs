@@ -15,8 +15,15 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         }
         _ => false,
     };
-    let codes = [Code::CorruptBlock, Code::UnexpectedBlockOwner, Code::UnexpectedAffinityType];
-    let of: Vec<_> = facts.open(&codes).filter(|(_, finding)| !is_of_clock(finding)).collect();
+    let codes = [
+        Code::CorruptBlock,
+        Code::UnexpectedBlockOwner,
+        Code::UnexpectedAffinityType,
+    ];
+    let of: Vec<_> = facts
+        .open(&codes)
+        .filter(|(_, finding)| !is_of_clock(finding))
+        .collect();
     if of.is_empty() {
         return Vec::new();
     }

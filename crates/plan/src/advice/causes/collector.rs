@@ -6,10 +6,15 @@ use calipam_model::words::thousands;
 use super::{Facts, Found};
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let period =
-        facts.snapshot.kube_controllers.as_ref().and_then(|controllers| controllers.leak_grace_period);
-    let of: Vec<_> =
-        facts.open(&[Code::LeakedAddress]).filter(|(_, finding)| !finding.is_owner_unknown()).collect();
+    let period = facts
+        .snapshot
+        .kube_controllers
+        .as_ref()
+        .and_then(|controllers| controllers.leak_grace_period);
+    let of: Vec<_> = facts
+        .open(&[Code::LeakedAddress])
+        .filter(|(_, finding)| !finding.is_owner_unknown())
+        .collect();
     if of.is_empty() || period.is_none_or(|period| period.is_positive()) {
         return Vec::new();
     }

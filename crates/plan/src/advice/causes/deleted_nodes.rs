@@ -19,7 +19,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         Code::LeakedAddress,
         Code::EndpointOfMissingNode,
     ];
-    let findings: Vec<_> = facts.open(&codes).filter(|(_, finding)| is_of_gone(finding)).collect();
+    let findings: Vec<_> = facts
+        .open(&codes)
+        .filter(|(_, finding)| is_of_gone(finding))
+        .collect();
     let each = || findings.iter().map(|(_, finding)| *finding);
     let mut nodes = nodes_of(each().filter(|finding| finding.code != Code::LeakedAddress));
     nodes.extend(each().flat_map(recorded));
@@ -29,13 +32,23 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
 
     let held = held(each().map(|finding| finding.code).collect());
     let says = if nodes.len() == 1 {
-        format!("node {} was deleted, and its records remain: {held}", list(&nodes))
+        format!(
+            "node {} was deleted, and its records remain: {held}",
+            list(&nodes)
+        )
     } else {
         let number = count(nodes.len(), "node", "nodes");
-        format!("{number} were deleted ({}), and their records remain: {held}", list(&nodes))
+        format!(
+            "{number} were deleted ({}), and their records remain: {held}",
+            list(&nodes)
+        )
     };
     let findings = findings.iter().map(|(position, _)| *position).collect();
-    vec![Found { says, findings, remedies: vec![Remedy::ReleaseNodes(nodes)] }]
+    vec![Found {
+        says,
+        findings,
+        remedies: vec![Remedy::ReleaseNodes(nodes)],
+    }]
 }
 
 /// Lists the records of the nodes, from the codes of the findings: addresses and blocks, which others could use. If

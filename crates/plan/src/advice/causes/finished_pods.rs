@@ -12,11 +12,20 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         _ => false,
     };
     let codes = [Code::LeakedAddress, Code::EndpointWithoutPod];
-    let of: Vec<_> = facts.open(&codes).filter(|(_, finding)| is_of_finished(finding)).collect();
-    let leaked = of.iter().filter(|(_, finding)| finding.code == Code::LeakedAddress).count();
+    let of: Vec<_> = facts
+        .open(&codes)
+        .filter(|(_, finding)| is_of_finished(finding))
+        .collect();
+    let leaked = of
+        .iter()
+        .filter(|(_, finding)| finding.code == Code::LeakedAddress)
+        .count();
     if leaked == 0 {
         return Vec::new();
     }
-    let says = format!("pods that have finished, as those of jobs, keep {}", addresses(thousands(leaked)));
+    let says = format!(
+        "pods that have finished, as those of jobs, keep {}",
+        addresses(thousands(leaked))
+    );
     vec![Found::with_own_remedies(says, of)]
 }

@@ -77,7 +77,11 @@ pub(super) struct Facts<'r> {
 
 impl<'r> Facts<'r> {
     pub(super) fn new(snapshot: &'r Snapshot, report: &'r Report) -> Self {
-        Self { snapshot, report, taken: vec![false; report.findings.len()] }
+        Self {
+            snapshot,
+            report,
+            taken: vec![false; report.findings.len()],
+        }
     }
 
     /// The findings with these codes that no cause has taken, by position.
@@ -88,12 +92,23 @@ impl<'r> Facts<'r> {
 
     /// Makes a cause of what was found, and takes its findings.
     pub(super) fn cause(&mut self, name: &'static str, found: Found) -> Cause {
-        let Found { says, findings, remedies } = found;
+        let Found {
+            says,
+            findings,
+            remedies,
+        } = found;
         let of = || findings.iter().map(|at| &self.report.findings[*at]);
         let severity = worst(of());
         let keys = of().map(Finding::key).collect();
         findings.iter().for_each(|at| self.taken[*at] = true);
-        Cause { name, severity, says, findings: keys, cures: Vec::new(), remedies }
+        Cause {
+            name,
+            severity,
+            says,
+            findings: keys,
+            cures: Vec::new(),
+            remedies,
+        }
     }
 }
 
@@ -101,7 +116,11 @@ impl Found {
     /// A cause whose remedies are those of its findings.
     fn with_own_remedies(says: String, of: Vec<(usize, &Finding)>) -> Self {
         let remedies = merged(of.iter().filter_map(|(_, finding)| finding.remedy()), false);
-        Self { says, findings: of.into_iter().map(|(at, _)| at).collect(), remedies }
+        Self {
+            says,
+            findings: of.into_iter().map(|(at, _)| at).collect(),
+            remedies,
+        }
     }
 }
 
@@ -120,7 +139,10 @@ impl Cause {
     /// Tries the remedies, and keeps those that help.
     pub(super) fn try_all(&mut self, trials: &mut Trials<'_, '_>) {
         let remedies = std::mem::take(&mut self.remedies);
-        self.cures = remedies.into_iter().filter_map(|remedy| trials.cure(remedy)).collect();
+        self.cures = remedies
+            .into_iter()
+            .filter_map(|remedy| trials.cure(remedy))
+            .collect();
         let own: HashSet<&FindingKey> = self.findings.iter().collect();
         let helps = |cure: &Cure| {
             let Some(effect) = &cure.effect else { return true };
@@ -130,29 +152,41 @@ impl Cause {
         };
         self.cures.retain(helps);
         self.cures.sort_by_key(|cure| {
-            cure.effect.as_ref().map_or((true, None), |effect| (false, Some(effect.delay())))
+            cure.effect
+                .as_ref()
+                .map_or((true, None), |effect| (false, Some(effect.delay())))
         });
     }
 
     /// Adds where to read what helps, if no remedy does.
     pub(super) fn add_next_step(&mut self) {
-        let Some((code, subject)) = self.findings.first().filter(|_| self.cures.is_empty()) else { return };
+        let Some((code, subject)) = self.findings.first().filter(|_| self.cures.is_empty()) else {
+            return;
+        };
         let topic = match (code, subject) {
             (Code::PodWithoutAddress, Subject::Endpoint(pod)) => Topic::Pod(pod.clone()),
             (Code::NodeWithoutAddresses, Subject::Node(node)) => Topic::Node(node.clone()),
             (code, _) => Topic::Rule(*code),
         };
-        self.cures.push(Cure { remedy: Remedy::Explain(topic), effect: None });
+        self.cures.push(Cure {
+            remedy: Remedy::Explain(topic),
+            effect: None,
+        });
     }
 
     /// Takes the nodes and pods that get an address with the first cure: they get none because of this cause.
     pub(super) fn gather_symptoms(&mut self, facts: &mut Facts<'_>) {
-        let Some(effect) = self.cures.first().and_then(|cure| cure.effect.as_ref()) else { return };
+        let Some(effect) = self.cures.first().and_then(|cure| cure.effect.as_ref()) else {
+            return;
+        };
         if effect.nodes.is_empty() && effect.pods.is_empty() {
             return;
         }
-        let gone: HashSet<(Code, &Subject)> =
-            effect.gone.iter().map(|(code, subject)| (*code, subject)).collect();
+        let gone: HashSet<(Code, &Subject)> = effect
+            .gone
+            .iter()
+            .map(|(code, subject)| (*code, subject))
+            .collect();
         let symptoms: Vec<(usize, &Finding)> = facts
             .open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress])
             .filter(|(_, finding)| gone.contains(&finding.key_ref()))
@@ -167,7 +201,10 @@ impl Cause {
 
 /// The names of the nodes that findings concern.
 fn nodes_of<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> BTreeSet<String> {
-    findings.into_iter().flat_map(|finding| finding.nodes.iter().cloned()).collect()
+    findings
+        .into_iter()
+        .flat_map(|finding| finding.nodes.iter().cloned())
+        .collect()
 }
 
 /// The reasons for which a finding's address counts as leaked.

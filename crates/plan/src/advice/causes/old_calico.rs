@@ -85,17 +85,27 @@ impl Known {
 }
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let version = facts.snapshot.cluster.as_ref().and_then(|cluster| cluster.version());
+    let version = facts
+        .snapshot
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.version());
     let known = KNOWN.iter().filter(|known| known.is_of(version));
     known.filter_map(|known| found(known, facts)).collect()
 }
 
 fn found(known: &Known, facts: &Facts<'_>) -> Option<Found> {
-    let of: Vec<_> = facts.open(&[known.code]).filter(|(_, finding)| (known.leaves)(finding)).collect();
+    let of: Vec<_> = facts
+        .open(&[known.code])
+        .filter(|(_, finding)| (known.leaves)(finding))
+        .collect();
     if of.is_empty() {
         return None;
     }
-    let ended = known.pull_request.map(|number| format!(" (ended by {number})")).unwrap_or_default();
+    let ended = known
+        .pull_request
+        .map(|number| format!(" (ended by {number})"))
+        .unwrap_or_default();
     let [one, several] = known.left;
     let says = format!("{}{ended}: {}", known.says, count(of.len(), one, several));
     Some(Found::with_own_remedies(says, of))

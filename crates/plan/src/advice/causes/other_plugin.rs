@@ -19,10 +19,15 @@ pub(super) fn plugin(facts: &Facts<'_>) -> Vec<Found> {
 /// Pods whose annotations name the addresses, even if Calico has given them to other pods already.
 pub(super) fn annotation(facts: &Facts<'_>) -> Vec<Found> {
     let is_annotated = |owner: &OwnerEvidence| owner.annotation.is_some();
-    find(facts, &[Code::DuplicateAddress, Code::UnrecordedAddress], is_annotated, |pods| {
-        let pods = count(pods, "pod names", "pods name");
-        format!("{pods} an address of an enabled pool in the annotation ipAddrsNoIpam or floatingIPs")
-    })
+    find(
+        facts,
+        &[Code::DuplicateAddress, Code::UnrecordedAddress],
+        is_annotated,
+        |pods| {
+            let pods = count(pods, "pod names", "pods name");
+            format!("{pods} an address of an enabled pool in the annotation ipAddrsNoIpam or floatingIPs")
+        },
+    )
 }
 
 /// Services of another load balancer.
@@ -44,7 +49,9 @@ fn find(
     let mut users = BTreeSet::new();
     let mut findings = Vec::new();
     for (at, finding) in facts.open(codes) {
-        let Evidence::Address(evidence) = &finding.evidence else { continue };
+        let Evidence::Address(evidence) = &finding.evidence else {
+            continue;
+        };
         let meant = evidence.owners.iter().filter(|owner| is_meant(owner));
         let names: Vec<&str> = meant.map(|owner| owner.name.as_str()).collect();
         if !names.is_empty() {
@@ -55,6 +62,14 @@ fn find(
     if users.is_empty() {
         return Vec::new();
     }
-    let says = format!("{}, which Calico can give to another pod: {}", event(users.len()), list(&users));
-    vec![Found { says, findings, remedies: Vec::new() }]
+    let says = format!(
+        "{}, which Calico can give to another pod: {}",
+        event(users.len()),
+        list(&users)
+    );
+    vec![Found {
+        says,
+        findings,
+        remedies: Vec::new(),
+    }]
 }

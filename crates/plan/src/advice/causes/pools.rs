@@ -16,9 +16,16 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
 
 /// A node selector that does not parse can be replaced by one that selects all nodes.
 fn remedy(finding: &Finding) -> Option<Remedy> {
-    let Evidence::Pool(evidence) = &finding.evidence else { return None };
-    let is_of_nodes =
-        evidence.invalid_selector.as_ref().is_some_and(|invalid| invalid.field == "nodeSelector");
+    let Evidence::Pool(evidence) = &finding.evidence else {
+        return None;
+    };
+    let is_of_nodes = evidence
+        .invalid_selector
+        .as_ref()
+        .is_some_and(|invalid| invalid.field == "nodeSelector");
     let change = PoolChange::SelectAllNodes;
-    is_of_nodes.then(|| Remedy::ChangePool { pool: evidence.name.clone(), change })
+    is_of_nodes.then(|| Remedy::ChangePool {
+        pool: evidence.name.clone(),
+        change,
+    })
 }

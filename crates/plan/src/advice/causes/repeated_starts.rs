@@ -23,7 +23,9 @@ struct Starts<'r> {
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let mut workloads: BTreeMap<(String, String), Starts<'_>> = BTreeMap::new();
     for (at, finding) in facts.open(&[Code::LeakedAddress]) {
-        let Some((workload, node, allocated)) = recorded(finding) else { continue };
+        let Some((workload, node, allocated)) = recorded(finding) else {
+            continue;
+        };
         let starts = workloads.entry((workload, node)).or_default();
         starts.of.push((at, finding));
         starts.first = starts.first.into_iter().chain(allocated).min();
@@ -48,9 +50,18 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
 
 /// The workload and the node that the record of an address names, and the time of the record.
 fn recorded(finding: &Finding) -> Option<(String, String, Option<Timestamp>)> {
-    let Evidence::Address(evidence) = &finding.evidence else { return None };
+    let Evidence::Address(evidence) = &finding.evidence else {
+        return None;
+    };
     let record = evidence.records.first()?.record.as_ref();
-    let Claim::Pod { namespace, pod, node: Some(node) } = Claim::of(&record) else { return None };
+    let Claim::Pod {
+        namespace,
+        pod,
+        node: Some(node),
+    } = Claim::of(&record)
+    else {
+        return None;
+    };
     let workload = format!("{namespace}/{}", controller_of(&pod.to_string()));
     Some((workload, node.to_string(), record.allocated_at()))
 }
@@ -61,8 +72,13 @@ const RANDOM: usize = 5;
 /// The name of the controller by the form of a pod's name: without the random end, and without the hash of a
 /// Deployment's template. A name of another form, as of a StatefulSet's pod, stays.
 fn controller_of(pod: &str) -> &str {
-    let is_random = |part: &str| part.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte));
-    let ended = pod.rsplit_once('-').filter(|(_, end)| end.len() == RANDOM && is_random(end));
+    let is_random = |part: &str| {
+        part.bytes()
+            .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
+    };
+    let ended = pod
+        .rsplit_once('-')
+        .filter(|(_, end)| end.len() == RANDOM && is_random(end));
     let Some((begin, _)) = ended else { return pod };
     match begin.rsplit_once('-') {
         Some((deployment, hash)) if (8..=10).contains(&hash.len()) && is_random(hash) => deployment,

@@ -13,9 +13,21 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         Code::OrphanHandle => finding.needed_by().is_some(),
         _ => true,
     };
-    let codes = [Code::UnallocatedInUse, Code::OwnerMismatch, Code::MissingHandle, Code::OrphanHandle];
-    let of: Vec<_> = facts.open(&codes).filter(|(_, finding)| is_lost(finding)).collect();
-    let with = |code| of.iter().filter(move |(_, finding)| finding.code == code).map(|(_, finding)| *finding);
+    let codes = [
+        Code::UnallocatedInUse,
+        Code::OwnerMismatch,
+        Code::MissingHandle,
+        Code::OrphanHandle,
+    ];
+    let of: Vec<_> = facts
+        .open(&codes)
+        .filter(|(_, finding)| is_lost(finding))
+        .collect();
+    let with = |code| {
+        of.iter()
+            .filter(move |(_, finding)| finding.code == code)
+            .map(|(_, finding)| *finding)
+    };
     let (unrecorded, mismatched) = (with(Code::UnallocatedInUse), with(Code::OwnerMismatch));
     let numbers = [unrecorded.clone().count(), mismatched.clone().count()];
     let nodes = nodes_of(unrecorded.chain(mismatched));
@@ -26,7 +38,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     }
     let others = match numbers[1] {
         0 => String::new(),
-        number => format!(", and {} for others", count(number, "is recorded", "are recorded")),
+        number => format!(
+            ", and {} for others",
+            count(number, "is recorded", "are recorded")
+        ),
     };
     let says = format!(
         "records were lost, or are older than the pods, as after the restore of a backup: {} on {} not recorded{others}",
@@ -34,5 +49,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         count(nodes.len(), "node is", "nodes are"),
     );
     let findings = of.iter().map(|(at, _)| *at).collect();
-    vec![Found { says, findings, remedies: vec![Remedy::Rebuild([].into())] }]
+    vec![Found {
+        says,
+        findings,
+        remedies: vec![Remedy::Rebuild([].into())],
+    }]
 }

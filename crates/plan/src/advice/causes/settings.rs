@@ -10,7 +10,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     of.map(|(at, finding)| {
         let allow = || Remedy::Configure(vec![IpamSetting::AutoAllocateBlocks(true)]);
         let remedies = (finding.code == Code::AutoAllocationOff).then(allow);
-        Found { says: finding.message(), findings: vec![at], remedies: remedies.into_iter().collect() }
+        Found {
+            says: finding.message(),
+            findings: vec![at],
+            remedies: remedies.into_iter().collect(),
+        }
     })
     .collect()
 }

@@ -32,12 +32,22 @@ impl SlotMapping {
         raw: &RawBlock,
         records: &[AttributeRef<'_>],
     ) -> Result<Self> {
-        let mut sorter = Sorter { basis, key, raw, records, slots: Vec::new(), open: BTreeSet::new() };
+        let mut sorter = Sorter {
+            basis,
+            key,
+            raw,
+            records,
+            slots: Vec::new(),
+            open: BTreeSet::new(),
+        };
         sorter.read()?;
         let unrecorded = sorter.by_usage();
         sorter.by_windows();
         sorter.match_unused()?;
-        Ok(Self { slots: sorter.slots, unrecorded })
+        Ok(Self {
+            slots: sorter.slots,
+            unrecorded,
+        })
     }
 }
 
@@ -54,7 +64,13 @@ struct Sorter<'m, 'b, 's> {
 impl Sorter<'_, '_, '_> {
     /// Reads the slots from the lists in the block.
     fn read(&mut self) -> Result<()> {
-        let RawBlock { size, allocations, free, attributes, .. } = self.raw;
+        let RawBlock {
+            size,
+            allocations,
+            free,
+            attributes,
+            ..
+        } = self.raw;
         let listed: BTreeSet<u32> = free.iter().copied().collect();
         let contradicts =
             |(ordinal, index): (u32, &Option<i64>)| index.is_some() == listed.contains(&ordinal);
@@ -96,7 +112,9 @@ impl Sorter<'_, '_, '_> {
                 _ => None,
             })
             .collect();
-        (0..self.records.len()).filter(|index| !used.contains(index)).collect()
+        (0..self.records.len())
+            .filter(|index| !used.contains(index))
+            .collect()
     }
 
     fn decide(&mut self, ordinal: u32, slot: Slot) {
@@ -134,18 +152,27 @@ impl Sorter<'_, '_, '_> {
         let index = &self.basis.context.index;
         let record = &self.records[record];
         let claim = Claim::of(record);
-        let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
-        index.uses_of(address).iter().any(|used| match (used.owner, &claim) {
-            (Owner::Tunnel(_, used), Claim::Tunnel { kind, .. }) => used == *kind,
-            (owner, _) => index.workload(owner).is_some_and(|workload| {
-                !workload.container_id.is_empty() && handle.ends_with(&workload.container_id.to_string())
-            }),
-        })
+        let handle = record
+            .clean_handle()
+            .map(|handle| handle.to_string())
+            .unwrap_or_default();
+        index
+            .uses_of(address)
+            .iter()
+            .any(|used| match (used.owner, &claim) {
+                (Owner::Tunnel(_, used), Claim::Tunnel { kind, .. }) => used == *kind,
+                (owner, _) => index.workload(owner).is_some_and(|workload| {
+                    !workload.container_id.is_empty() && handle.ends_with(&workload.container_id.to_string())
+                }),
+            })
     }
 
     /// Matches the ordinals that Windows reserves, which are always the same.
     fn by_windows(&mut self) {
-        let windows = self.unused().into_iter().find(|index| self.records[*index].is_windows_reserved());
+        let windows = self
+            .unused()
+            .into_iter()
+            .find(|index| self.records[*index].is_windows_reserved());
         let Some(windows) = windows else { return };
         let size = self.raw.size;
         let reserved = |o: &u32| *o < WINDOWS_RESERVED_FIRST || *o >= size - WINDOWS_RESERVED_LAST;
@@ -157,16 +184,22 @@ impl Sorter<'_, '_, '_> {
     /// Matches the remaining ordinals, which are not in use, with the remaining records.
     fn match_unused(&mut self) -> Result<()> {
         let unused = self.unused();
-        let cooling = unused.iter().rev().find(|index| self.records[**index].is_cooling()).copied();
-        let (cooled, named): (Vec<usize>, Vec<usize>) =
-            unused.into_iter().partition(|index| self.records[*index].is_cooling());
+        let cooling = unused
+            .iter()
+            .rev()
+            .find(|index| self.records[**index].is_cooling())
+            .copied();
+        let (cooled, named): (Vec<usize>, Vec<usize>) = unused
+            .into_iter()
+            .partition(|index| self.records[*index].is_cooling());
         let open: Vec<u32> = self.open.iter().copied().collect();
 
         match (open.as_slice(), named.as_slice()) {
             // The addresses cool down before they can be assigned.
             (_, []) if !cooled.is_empty() => {
                 if let Some(cooling) = cooling {
-                    open.into_iter().for_each(|ordinal| self.decide(ordinal, Slot::Held(cooling)));
+                    open.into_iter()
+                        .for_each(|ordinal| self.decide(ordinal, Slot::Held(cooling)));
                 }
                 Ok(())
             }
@@ -182,10 +215,12 @@ impl Sorter<'_, '_, '_> {
 
     fn undecided(&self, open: usize, named: &[usize]) -> Refusal {
         let key = self.key;
-        let tunnel = named.iter().find_map(|index| match Claim::of(&self.records[*index]) {
-            Claim::Tunnel { kind, node } => Some((kind, node)),
-            _ => None,
-        });
+        let tunnel = named
+            .iter()
+            .find_map(|index| match Claim::of(&self.records[*index]) {
+                Claim::Tunnel { kind, node } => Some((kind, node)),
+                _ => None,
+            });
 
         let Some((kind, node)) = tunnel else {
             let detail = format!(
@@ -196,9 +231,15 @@ impl Sorter<'_, '_, '_> {
             return beyond(detail);
         };
 
-        let tunnels = self.basis.context.index.node(&node).map(|node| node.tunnels.as_slice());
-        let address =
-            tunnels.and_then(|all| all.iter().find(|(k, _)| *k == kind)).map(|(_, address)| *address);
+        let tunnels = self
+            .basis
+            .context
+            .index
+            .node(&node)
+            .map(|node| node.tunnels.as_slice());
+        let address = tunnels
+            .and_then(|all| all.iter().find(|(k, _)| *k == kind))
+            .map(|(_, address)| *address);
         let field = kind.field();
 
         match address {

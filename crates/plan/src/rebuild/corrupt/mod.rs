@@ -45,20 +45,32 @@ impl CorruptBlocks {
     /// Repairs the corrupt blocks in scope.
     pub(super) fn new(basis: &Basis<'_>, request: &Request) -> Self {
         let mut corrupt = Self::default();
-        let broken = basis.context.index.blocks.iter().filter(|block| block.sound.is_none());
-        let broken: Vec<&IndexedBlock<'_>> =
-            broken.filter(|block| request.has_block(block.key, block.owner)).collect();
+        let broken = basis
+            .context
+            .index
+            .blocks
+            .iter()
+            .filter(|block| block.sound.is_none());
+        let broken: Vec<&IndexedBlock<'_>> = broken
+            .filter(|block| request.has_block(block.key, block.owner))
+            .collect();
         if broken.is_empty() {
             return corrupt;
         }
 
-        let stored = basis.snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
+        let stored = basis
+            .snapshot
+            .blocks
+            .iter()
+            .filter(|block| !block.value.content.is_deleted());
         let stored: HashMap<IpNet, &StoredBlock> =
             stored.map(|block| (block.value.key, &block.value)).collect();
         let hidden = hidden_blocks(basis.snapshot, |_| false);
 
         for block in broken {
-            let Some(content) = stored.get(&block.key) else { continue };
+            let Some(content) = stored.get(&block.key) else {
+                continue;
+            };
             // An address in two overlapping blocks would be recorded twice.
             let repaired = match overlapping(&basis.context.index, &hidden, block.key) {
                 None => repair(basis, block, &content.content),
@@ -69,12 +81,22 @@ impl CorruptBlocks {
             };
             match repaired {
                 Ok((repaired, unrecorded)) => {
-                    let first = block.problems.first().map(ToString::to_string).unwrap_or_default();
+                    let first = block
+                        .problems
+                        .first()
+                        .map(ToString::to_string)
+                        .unwrap_or_default();
                     let broken = first + &and_more(block.problems.len(), "problem", "problems");
                     let revision = block.revision.clone();
-                    corrupt
-                        .blocks
-                        .insert(block.key, Repaired { block: repaired, revision, broken, unrecorded });
+                    corrupt.blocks.insert(
+                        block.key,
+                        Repaired {
+                            block: repaired,
+                            revision,
+                            broken,
+                            unrecorded,
+                        },
+                    );
                 }
                 Err((reason, detail)) => {
                     let skipped = Skipped::new(Subject::Block(block.key), reason, detail);
@@ -89,7 +111,11 @@ impl CorruptBlocks {
     /// Returns the snapshot with the repaired blocks instead of the corrupt ones.
     pub(super) fn apply(&self, snapshot: &Snapshot) -> Snapshot {
         let mut repaired = snapshot.clone();
-        for stored in repaired.blocks.iter_mut().filter(|block| !block.value.content.is_deleted()) {
+        for stored in repaired
+            .blocks
+            .iter_mut()
+            .filter(|block| !block.value.content.is_deleted())
+        {
             if let Some(block) = self.blocks.get(&stored.value.key) {
                 stored.value.content = BlockContent::Sound(Box::new(block.block.clone()));
             }
@@ -105,9 +131,15 @@ fn beyond(detail: impl Into<String>) -> Refusal {
 /// Repairs a block. Also returns the ordinals whose records are lost although they are in use.
 fn repair(basis: &Basis<'_>, broken: &IndexedBlock<'_>, content: &BlockContent) -> Result<(Block, Vec<u32>)> {
     let key = broken.key;
-    let allowed = if is_v4(key) { BLOCK_PREFIXES_V4 } else { BLOCK_PREFIXES_V6 };
+    let allowed = if is_v4(key) {
+        BLOCK_PREFIXES_V4
+    } else {
+        BLOCK_PREFIXES_V6
+    };
     if !allowed.contains(&key.prefix_len()) {
-        return Err(beyond(format!("{key} has a size that Calico does not allow; delete it by hand")));
+        return Err(beyond(format!(
+            "{key} has a size that Calico does not allow; delete it by hand"
+        )));
     }
 
     let mut raw = RawBlock::new(key, content)?;

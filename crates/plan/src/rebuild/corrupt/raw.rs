@@ -44,7 +44,9 @@ impl RawBlock {
         };
 
         let Some(Value::Object(mut fields)) = value else {
-            return Err(beyond(format!("{key} is no longer a JSON object; delete it by hand")));
+            return Err(beyond(format!(
+                "{key} is no longer a JSON object; delete it by hand"
+            )));
         };
 
         let size = size(key).min(MOST as u128) as u32;
@@ -65,7 +67,14 @@ impl RawBlock {
             }
         }
 
-        Ok(Self { key, fields, size, allocations, free, attributes })
+        Ok(Self {
+            key,
+            fields,
+            size,
+            allocations,
+            free,
+            attributes,
+        })
     }
 
     /// Creates a block that contains only the owner records, in order to decode them. Refuses more records than the
@@ -78,14 +87,19 @@ impl RawBlock {
                 self.attributes.len()
             )));
         }
-        let slots: Vec<Option<usize>> = (0..MOST).map(|o| (o < self.attributes.len()).then_some(o)).collect();
+        let slots: Vec<Option<usize>> = (0..MOST)
+            .map(|o| (o < self.attributes.len()).then_some(o))
+            .collect();
         let free: Vec<usize> = (self.attributes.len()..MOST).collect();
         let scratch = json!({
             "cidr": "0.0.0.0/20", "allocations": slots, "unallocated": free, "attributes": self.attributes,
         });
         match BlockContent::parse(scratch.to_string().as_bytes()) {
             Ok(BlockContent::Sound(block)) => Ok(*block),
-            _ => Err(beyond(format!("the owner records of {} cannot be read", self.key))),
+            _ => Err(beyond(format!(
+                "the owner records of {} cannot be read",
+                self.key
+            ))),
         }
     }
 
@@ -116,7 +130,9 @@ impl RawBlock {
 
         let is_free = |ordinal: &u32| slots[*ordinal as usize] == Slot::Free;
         let listed = self.free.iter().copied().filter(is_free);
-        let others = (0..self.size).filter(is_free).filter(|ordinal| !self.free.contains(ordinal));
+        let others = (0..self.size)
+            .filter(is_free)
+            .filter(|ordinal| !self.free.contains(ordinal));
         let unallocated: Vec<u32> = listed.chain(others).collect();
         take(&mut self.fields, "cidr");
         let new = [
@@ -126,14 +142,19 @@ impl RawBlock {
             ("attributes", json!(kept)),
         ];
 
-        self.fields.extend(new.map(|(name, value)| (name.to_owned(), value)));
+        self.fields
+            .extend(new.map(|(name, value)| (name.to_owned(), value)));
     }
 }
 
 /// Removes the fields whose names equal `name` apart from case, since Go's decoder accepts all of them. Returns the
 /// last one.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
-    let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
+    let names: Vec<String> = fields
+        .keys()
+        .filter(|key| key.eq_ignore_ascii_case(name))
+        .cloned()
+        .collect();
     names.iter().filter_map(|key| fields.remove(key)).last()
 }
 
@@ -141,7 +162,10 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
 fn not_in_future(mut record: Value, now: Timestamp) -> Value {
     let limit = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     for (name, value) in record.as_object_mut().into_iter().flatten() {
-        let after_blocks = value.as_str().and_then(parse_time).is_some_and(|time| time > limit);
+        let after_blocks = value
+            .as_str()
+            .and_then(parse_time)
+            .is_some_and(|time| time > limit);
         if after_blocks && name.eq_ignore_ascii_case("releasedAt") {
             *value = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         }

@@ -22,17 +22,26 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
     let ids = findings.iter().filter_map(|finding| finding.subject.handle());
     let handles = HandleAllocations::new(planner.basis, &ids.map(str::to_owned).collect());
     for finding in findings {
-        let Subject::Handle(id) = &finding.subject else { continue };
+        let Subject::Handle(id) = &finding.subject else {
+            continue;
+        };
         if let Some((reason, why)) = planner.uncountable.refusal(id) {
             planner.skip(finding, reason, why);
             continue;
         }
-        let is_dirty =
-            |held: &&Allocated| held.held.record.as_ref().handle().is_some_and(TextRef::has_carriage_return);
+        let is_dirty = |held: &&Allocated| {
+            held.held
+                .record
+                .as_ref()
+                .handle()
+                .is_some_and(TextRef::has_carriage_return)
+        };
         let dirty: Vec<&Allocated> = handles.allocated(id).iter().filter(is_dirty).collect();
         if let Some(outside) = dirty.iter().find(|held| !planner.may_change_at(held.block)) {
-            let detail =
-                format!("{id} is also recorded in {}, which this plan does not rebuild", outside.block);
+            let detail = format!(
+                "{id} is also recorded in {}, which this plan does not rebuild",
+                outside.block
+            );
             planner.skip(finding, SkipReason::HandleHeld, detail);
             continue;
         }
@@ -50,12 +59,26 @@ fn rewrite(planner: &mut Planner<'_, '_>, id: &str, held: &Allocated) {
     if planned.contains_key(&held.held.ordinal) {
         return;
     }
-    let record = Attribute { handle: Some(id.to_owned()), ..held.held.record.as_ref().to_attribute() };
+    let record = Attribute {
+        handle: Some(id.to_owned()),
+        ..held.held.record.as_ref().to_attribute()
+    };
     let subject = Subject::Address(held.address);
-    let mut change =
-        Change::new(Verb::RewriteOwner, subject, "the same owner, without the carriage return", &[]);
-    change.repairs.push((Code::HandleCarriageReturn, Subject::Handle(id.to_owned())));
+    let mut change = Change::new(
+        Verb::RewriteOwner,
+        subject,
+        "the same owner, without the carriage return",
+        &[],
+    );
+    change
+        .repairs
+        .push((Code::HandleCarriageReturn, Subject::Handle(id.to_owned())));
     let edit = RecordEdit::Rewrite(held.held.clone(), record);
-    let rewritten = AddressPlan { address: held.address, edit, evidence: Vec::new(), change };
+    let rewritten = AddressPlan {
+        address: held.address,
+        edit,
+        evidence: Vec::new(),
+        change,
+    };
     planned.insert(held.held.ordinal, rewritten);
 }

@@ -35,11 +35,17 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
     let mut found: BTreeMap<String, Vec<(Code, Subject)>> = BTreeMap::new();
     for code in CODES {
         for finding in planner.basis.findings(code) {
-            let Subject::Handle(id) = &finding.subject else { continue };
+            let Subject::Handle(id) = &finding.subject else {
+                continue;
+            };
             let id = clean(id);
             // A handle of an address that changes, or of a block that is created, is corrected completely.
-            let is_new =
-                |cidr: &IpNet| planner.blocks.get(cidr).is_some_and(|planned| planned.created.is_some());
+            let is_new = |cidr: &IpNet| {
+                planner
+                    .blocks
+                    .get(cidr)
+                    .is_some_and(|planned| planned.created.is_some())
+            };
             let in_scope =
                 || planner.request.has(finding, planner.index()) || blocks_of(finding).iter().any(is_new);
             if moved.contains_key(id) || in_scope() {
@@ -58,9 +64,15 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
 
     let ids: BTreeSet<&String> = moved.keys().chain(found.keys()).collect();
     let handles = HandleAllocations::new(planner.basis, &ids.iter().map(|id| (*id).clone()).collect());
-    let marked = planner.basis.snapshot.handles.iter().filter(|handle| handle.value.is_deleted());
-    let marked: HashMap<String, &Revision> =
-        marked.map(|handle| (handle.value.id().to_string(), &handle.revision)).collect();
+    let marked = planner
+        .basis
+        .snapshot
+        .handles
+        .iter()
+        .filter(|handle| handle.value.is_deleted());
+    let marked: HashMap<String, &Revision> = marked
+        .map(|handle| (handle.value.id().to_string(), &handle.revision))
+        .collect();
     let none = BTreeMap::new();
     let mut countings = Countings::new();
     for id in ids {
@@ -72,8 +84,11 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
             continue;
         }
 
-        let (exact, strays): (Vec<_>, Vec<_>) =
-            handles.objects(id).iter().copied().partition(|object| object.value.id() == *id.as_str());
+        let (exact, strays): (Vec<_>, Vec<_>) = handles
+            .objects(id)
+            .iter()
+            .copied()
+            .partition(|object| object.value.id() == *id.as_str());
         let is_approved = approved.contains(id);
         let observed = match (exact.first(), marked.get(id), strays.first()) {
             (Some(object), ..) => Observed::Object(object),
@@ -96,7 +111,9 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
 
 fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: SkipReason, why: &str) {
     for (code, subject) in found {
-        planner.skipped.push(Skipped::new(subject.clone(), reason, why).with_code(*code));
+        planner
+            .skipped
+            .push(Skipped::new(subject.clone(), reason, why).with_code(*code));
     }
 }
 
@@ -137,6 +154,10 @@ fn repairs(found: &[(Code, Subject)], observed: &Observed<'_>, is_approved: bool
         _ if is_approved => found.to_vec(),
         // The object with the carriage return stays as it is.
         Observed::Stray(_) => Vec::new(),
-        _ => found.iter().filter(|(code, _)| *code != Code::HandleCarriageReturn).cloned().collect(),
+        _ => found
+            .iter()
+            .filter(|(code, _)| *code != Code::HandleCarriageReturn)
+            .cloned()
+            .collect(),
     }
 }

@@ -170,7 +170,11 @@ impl HandlePlan<'_, '_> {
                 recorded().for_each(|(block, count)| handle.set_count(block, count));
                 // A handle that only changing blocks record is created with the first of these blocks.
                 let is_empty = handle.blocks().next().is_none();
-                if is_empty { Decision::Keep } else { Decision::Create(handle) }
+                if is_empty {
+                    Decision::Keep
+                } else {
+                    Decision::Create(handle)
+                }
             }
         }
     }
@@ -192,7 +196,11 @@ impl HandlePlan<'_, '_> {
             (is_needless || (is_wrong && is_corrected)).then_some((block, is))
         };
 
-        blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
+        blocks
+            .into_iter()
+            .filter(is_untouched)
+            .filter_map(correction)
+            .collect()
     }
 
     /// Returns the edits to write before the blocks, with their preconditions. Under a deleted handle, blocks must
@@ -213,38 +221,58 @@ impl HandlePlan<'_, '_> {
             }
             Decision::Create(handle) => {
                 let evidence = handle.blocks().take(MOST_NAMED);
-                let evidence = evidence.map(|(block, _)| self.records(block, 1..=usize::MAX)).collect();
+                let evidence = evidence
+                    .map(|(block, _)| self.records(block, 1..=usize::MAX))
+                    .collect();
                 let key = Key::Handle(self.id.to_owned());
                 let handle = Box::new(Object::Handle(handle));
                 (vec![Edit::Create(key, handle)], evidence)
             }
             Decision::Revive(counts) => {
-                let edits = counts.into_iter().map(|(block, by)| self.edit(HandleEdit::Increment(block, by)));
+                let edits = counts
+                    .into_iter()
+                    .map(|(block, by)| self.edit(HandleEdit::Increment(block, by)));
                 (edits.collect(), Vec::new())
             }
         }
     }
 
     fn records(&self, block: IpNet, count: RangeInclusive<usize>) -> (Key, Precondition) {
-        (Key::Block(block), Precondition::Records(self.id.to_owned(), count))
+        (
+            Key::Block(block),
+            Precondition::Records(self.id.to_owned(), count),
+        )
     }
 
     /// Requires that the blocks of the handle's object record nothing under the handle.
     fn none_recorded(&self) -> Vec<(Key, Precondition)> {
-        self.claimed().into_keys().take(MOST_NAMED).map(|block| self.records(block, 0..=0)).collect()
+        self.claimed()
+            .into_keys()
+            .take(MOST_NAMED)
+            .map(|block| self.records(block, 0..=0))
+            .collect()
     }
 
     fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
         let (action, detail) = match self.observed {
-            Observed::Object(_) if only_strays => {
-                (Verb::DeleteHandle, "its object whose key has a carriage return, which Calico never finds")
-            }
+            Observed::Object(_) if only_strays => (
+                Verb::DeleteHandle,
+                "its object whose key has a carriage return, which Calico never finds",
+            ),
             _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
-            Observed::Object(_) => (Verb::SetHandleCounts, "its counts differ from what the blocks record"),
+            Observed::Object(_) => (
+                Verb::SetHandleCounts,
+                "its counts differ from what the blocks record",
+            ),
             _ => (Verb::CreateHandle, "the blocks record addresses under it"),
         };
         let subject = Subject::Handle(self.id.to_owned());
-        Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
+        Change {
+            action,
+            subject,
+            detail: detail.to_owned(),
+            repairs: self.repairs.clone(),
+        }
     }
 
     /// Adds the counts that are written with each changing block. Afterwards the object agrees with the blocks, or, if
@@ -260,23 +288,34 @@ impl HandlePlan<'_, '_> {
         for (block, moved) in self.moved {
             let recorded = self.recorded.get(block).copied().unwrap_or_default();
             // The counts of an object that is not corrected are treated as right, so they keep their difference.
-            let says = if is_corrected { claimed.get(block).copied().unwrap_or_default() } else { recorded };
+            let says = if is_corrected {
+                claimed.get(block).copied().unwrap_or_default()
+            } else {
+                recorded
+            };
             let by = recorded + moved - says;
             let is_needless = says == 0 && claimed.contains_key(block);
 
             let counting = countings.entry(*block).or_default();
             let edit = |edit: HandleEdit| Edit::Handle(target.clone(), edit);
             if by > 0 {
-                counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
+                counting
+                    .up
+                    .insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
             } else if by < 0 {
                 let most = usize::try_from(recorded).unwrap_or_default();
                 let rests_on = (says > recorded).then(|| self.records(*block, 0..=most));
-                let down = (edit(HandleEdit::Decrement(*block, -by)), rests_on.into_iter().collect());
+                let down = (
+                    edit(HandleEdit::Decrement(*block, -by)),
+                    rests_on.into_iter().collect(),
+                );
                 counting.down.insert(self.id.to_owned(), down);
             } else if is_needless {
                 // An increment by 0 removes a count of 0, which would keep the handle after the release of its last
                 // address.
-                counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
+                counting
+                    .up
+                    .insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
             } else {
                 continue;
             }

@@ -29,14 +29,24 @@ pub(super) struct UncountableHandles {
 impl UncountableHandles {
     pub(super) fn new(basis: &Basis<'_>) -> Self {
         let undecodable =
-            basis.snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
-                (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(clean(id).to_owned()),
-                _ => None,
-            });
+            basis
+                .snapshot
+                .defects
+                .iter()
+                .filter_map(|defect| match (&defect.key, &defect.kind) {
+                    (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(clean(id).to_owned()),
+                    _ => None,
+                });
         let colliding = basis.findings(Code::HandleCaseCollision);
-        let colliding = colliding.filter_map(|finding| finding.subject.handle()).map(str::to_owned);
+        let colliding = colliding
+            .filter_map(|finding| finding.subject.handle())
+            .map(str::to_owned);
         let datastore = basis.snapshot.datastore;
-        Self { undecodable: undecodable.collect(), colliding: colliding.collect(), datastore }
+        Self {
+            undecodable: undecodable.collect(),
+            colliding: colliding.collect(),
+            datastore,
+        }
     }
 
     /// Refuses a handle that must not be counted up or down. `id` is its clean ID.

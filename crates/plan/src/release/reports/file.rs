@@ -27,10 +27,18 @@ pub struct ReportFile {
 impl ReportFile {
     /// Keeps the allocations of an address that calicoctl would release.
     fn list(&mut self, address: &str, elements: &Value) {
-        let Some(address) = parse_address(address) else { return };
-        let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
-        let seen: Vec<Observation> =
-            elements.filter(|element| is_released(element)).filter_map(allocation).collect();
+        let Some(address) = parse_address(address) else {
+            return;
+        };
+        let elements = elements
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object);
+        let seen: Vec<Observation> = elements
+            .filter(|element| is_released(element))
+            .filter_map(allocation)
+            .collect();
         if !seen.is_empty() {
             self.listed.insert(address, seen);
         }
@@ -58,8 +66,12 @@ struct Recorded {
 /// Adds a finding about an unused address or handle to the observations, and ignores any other.
 fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport> {
     let undecodable = |error: &dyn fmt::Display| NoReport::Undecodable(error.to_string());
-    let EarlierFinding { code, subject, evidence, .. } =
-        Deserialize::deserialize(finding).map_err(|error: serde_json::Error| undecodable(&error))?;
+    let EarlierFinding {
+        code,
+        subject,
+        evidence,
+        ..
+    } = Deserialize::deserialize(finding).map_err(|error: serde_json::Error| undecodable(&error))?;
     if evidence.is_null() || !["leaked-address", "orphan-handle"].contains(&code.as_str()) {
         return Ok(());
     }
@@ -68,12 +80,26 @@ fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport>
         seen.handles.insert(subject.name, unused.revision);
     } else if let Some(address) = parse_address(&subject.name) {
         let all = seen.addresses.entry(address).or_default();
-        for Recorded { handle, attributes, sequence_number } in unused.records {
+        for Recorded {
+            handle,
+            attributes,
+            sequence_number,
+        } in unused.records
+        {
             let sequence = sequence_number.map(|digits| digits.parse::<u64>()).transpose();
             let sequence = sequence.map_err(|error| undecodable(&error))?;
             let has_owner = attributes.is_some();
-            let record = Attribute { handle, owner: attributes, ..Attribute::default() }.into();
-            all.push(Observation { record, has_owner, sequence });
+            let record = Attribute {
+                handle,
+                owner: attributes,
+                ..Attribute::default()
+            }
+            .into();
+            all.push(Observation {
+                record,
+                has_owner,
+                sequence,
+            });
         }
     }
     Ok(())
@@ -179,8 +205,9 @@ mod tests {
     #[test]
     fn only_unused_allocations_are_kept() {
         let allocation = |in_use: bool| json!([{"handle": "h", "sequenceNumber": 7, "inUse": in_use}]);
-        let mut allocations: Map<String, Value> =
-            (0..250).map(|last| (format!("10.0.0.{last}"), allocation(true))).collect();
+        let mut allocations: Map<String, Value> = (0..250)
+            .map(|last| (format!("10.0.0.{last}"), allocation(true)))
+            .collect();
         allocations.insert("10.0.1.1".into(), allocation(false));
         let leaked = |kind: &str| json!({"code": "leaked-address", "subject": {"kind": "ip", "name": kind}, "evidence": {"records": [{}]}});
         let text =

@@ -13,7 +13,11 @@ use super::steps::{assert_no_harm, carry_out, part_of};
 /// The keys of all IPAM data in the cluster.
 fn keys(cluster: &Cluster) -> Vec<String> {
     let text = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
-    cluster.keys().filter_map(text).filter(|key| key.starts_with("/calico/ipam/v2/")).collect()
+    cluster
+        .keys()
+        .filter_map(text)
+        .filter(|key| key.starts_with("/calico/ipam/v2/"))
+        .collect()
 }
 
 /// Changes one value: removes it, replaces it by another of its kind, or changes a part of it.
@@ -25,12 +29,17 @@ fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
     match rng.below(6) {
         0 => drop(cluster.remove(&key)),
         1 => {
-            let other = cluster.get(rng.pick::<&String>(&alike)).expect("the key was listed").value();
+            let other = cluster
+                .get(rng.pick::<&String>(&alike))
+                .expect("the key was listed")
+                .value();
             cluster.put_raw(key, other);
         }
         _ => {
             let stored = cluster.get(&key).expect("it is there").value();
-            let Ok(mut value) = serde_json::from_slice::<Value>(&stored) else { return };
+            let Ok(mut value) = serde_json::from_slice::<Value>(&stored) else {
+                return;
+            };
             let place = rng.pick(&pointers(&value)).clone();
             let strangers = json!([null, 0, 1, -1, 63, "host:node-1", "host:node-2", "pending", "pendingDeletion", true,
                 [], {}, "k8s-pod-network.x\r\neth0", {"handle_id": "default.web-0"},
@@ -47,9 +56,18 @@ fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
 fn request(cluster: &Cluster, rng: &mut Rng) -> Request {
     let node = &cluster.nodes()[rng.below(cluster.nodes().len() as u64) as usize];
     match rng.below(6) {
-        0 => Request { scope: Scope::of_nodes([node.name.clone()]), ..Request::default() },
-        1 => Request { blocks: node.blocks.clone(), ..Request::default() },
-        2 => Request { scope: Scope::of_networks([cluster.spec().pool_v4()]), ..Request::default() },
+        0 => Request {
+            scope: Scope::of_nodes([node.name.clone()]),
+            ..Request::default()
+        },
+        1 => Request {
+            blocks: node.blocks.clone(),
+            ..Request::default()
+        },
+        2 => Request {
+            scope: Scope::of_networks([cluster.spec().pool_v4()]),
+            ..Request::default()
+        },
         _ => Request::default(),
     }
 }
@@ -69,7 +87,11 @@ fn whatever_is_there_a_rebuild_keeps_its_promises() {
         let name = format!("round {round}, {wanted:?}");
         let Rebuilt { before, plan, .. } = rebuild(&name, cluster.snapshot(), &wanted);
         // The same plan, but with random steps left out or interrupted.
-        let kept = plan.actions.iter().filter(|_| rng.below(4) > 0).collect::<Vec<_>>();
+        let kept = plan
+            .actions
+            .iter()
+            .filter(|_| rng.below(4) > 0)
+            .collect::<Vec<_>>();
         let parts = kept.into_iter().map(|action| {
             let all = action.step.edits().count() as u64;
             part_of(&action.step, rng.below(all + 2) as usize)

@@ -19,13 +19,23 @@ use calipam_testkit::values;
 use super::judge::{at_first_sight, plain, rebuild, rebuild_all, words};
 
 fn record(snapshot: &Snapshot, address: IpAddr) -> Option<Attribute> {
-    let around = snapshot.blocks.iter().filter(|block| block.value.key.contains(&address));
+    let around = snapshot
+        .blocks
+        .iter()
+        .filter(|block| block.value.key.contains(&address));
     let mut records = around.filter_map(|block| block.value.content.sound()?.allocation_of(address));
-    records.next().map(|allocation| allocation.attribute.to_attribute())
+    records
+        .next()
+        .map(|allocation| allocation.attribute.to_attribute())
 }
 
 fn owner<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<BTreeMap<String, String>> {
-    Some(entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+    Some(
+        entries
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect(),
+    )
 }
 
 /// A healthy cluster in which the addresses of one pod are free.
@@ -38,7 +48,11 @@ fn with_freed_pod() -> (Cluster, Pod) {
 
 /// Removes the container from a pod's endpoint.
 fn remove_container(cluster: &mut Cluster, pod: &Pod) {
-    cluster.json_mut(&pod.endpoint)["spec"].as_object_mut().unwrap().remove("containerID").unwrap();
+    cluster.json_mut(&pod.endpoint)["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("containerID")
+        .unwrap();
 }
 
 #[test]
@@ -59,8 +73,10 @@ fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
     // The handle's count is raised before the block is written, and the endpoint must be the version that was read.
     for action in &rebuilt.plan.actions {
         let edits: Vec<&Edit> = action.step.edits().collect();
-        let [Edit::Handle(id, HandleEdit::Increment(_, 1)), Edit::Block(_, BlockEdit::Assign { .. })] =
-            edits[..]
+        let [
+            Edit::Handle(id, HandleEdit::Increment(_, 1)),
+            Edit::Block(_, BlockEdit::Assign { .. }),
+        ] = edits[..]
         else {
             panic!("{:?}", action.step);
         };
@@ -99,13 +115,19 @@ fn without_container_or_network_there_is_no_record() {
     remove_container(&mut cluster, &pod);
     let rebuilt = rebuild_all("no container", &cluster);
     assert!(rebuilt.plan.is_empty());
-    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
+    assert_eq!(
+        rebuilt.reason(Code::UnallocatedInUse, pod.address()),
+        Some(SkipReason::ContainerUnknown)
+    );
 
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 1, 0);
     let pod = cluster.add_pod_on(0);
     cluster.free_pod(&pod);
     let rebuilt = rebuild_all("no network", &cluster);
-    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
+    assert_eq!(
+        rebuilt.reason(Code::UnallocatedInUse, pod.address()),
+        Some(SkipReason::ContainerUnknown)
+    );
 }
 
 #[test]
@@ -114,7 +136,10 @@ fn a_handle_that_does_not_decode_is_never_counted() {
     cluster.put_raw(key::handle(&pod.handle), "[]");
     let rebuilt = rebuild_all("undecodable handle", &cluster);
     assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
-    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pod.address()), Some(SkipReason::Unchecked));
+    assert_eq!(
+        rebuilt.reason(Code::UnallocatedInUse, pod.address()),
+        Some(SkipReason::Unchecked)
+    );
 }
 
 #[test]
@@ -126,7 +151,10 @@ fn a_tunnel_gets_its_own_record() {
     let rebuilt = rebuild_all("tunnel", &cluster);
     let found = record(&rebuilt.after, address).unwrap();
     assert_eq!(found.handle, Some(Tunnel::Wireguard.handle(&info.name)));
-    assert_eq!(found.owner, owner([("node", info.name.as_str()), ("type", "wireguardTunnelAddress")]));
+    assert_eq!(
+        found.owner,
+        owner([("node", info.name.as_str()), ("type", "wireguardTunnelAddress")])
+    );
     let evidence: Vec<&(Key, Precondition)> = rebuilt.plan.actions[0].step.evidence().collect();
     assert!(matches!(&evidence[..], [(Key::Node(node), Precondition::At(_))] if *node == info.name));
 }
@@ -141,7 +169,12 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     let rebuilt = rebuild_all("gone", &cluster);
     let rewritten = record(&rebuilt.after, gone.address()).unwrap();
     assert_eq!(rewritten.handle.as_deref(), Some(user.handle.as_str()));
-    let rewrites = |action: &&Action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner);
+    let rewrites = |action: &&Action| {
+        action
+            .changes
+            .iter()
+            .any(|change| change.action == Verb::RewriteOwner)
+    };
     let action = rebuilt.plan.actions.iter().find(rewrites).unwrap();
     let evidence: Vec<&(Key, Precondition)> = action.step.evidence().collect();
     let absent = evidence.iter().filter(|(key, expect)| {
@@ -156,7 +189,10 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     cluster.set_addresses(&lives.endpoint, &[lives.addresses[1].0]);
     cluster.set_addresses(&user.endpoint, &[stolen, user.addresses[1].0]);
     let rebuilt = rebuild_all("lives", &cluster);
-    assert_eq!(rebuilt.reason(Code::OwnerMismatch, stolen), Some(SkipReason::OwnerMayLive));
+    assert_eq!(
+        rebuilt.reason(Code::OwnerMismatch, stolen),
+        Some(SkipReason::OwnerMayLive)
+    );
     assert_eq!(record(&rebuilt.after, stolen), record(&rebuilt.before, stolen));
 }
 
@@ -165,11 +201,19 @@ fn an_address_seen_unused_only_once_stays_unless_its_node_is_deleted() {
     let cluster = plain().with(Fault::LeakedNoOwner, 1);
     let plan = at_first_sight(cluster.snapshot());
     assert!(plan.is_empty(), "{}", words(&plan));
-    assert!(plan.skipped.iter().all(|skipped| skipped.reason == SkipReason::SeenOnce));
+    assert!(
+        plan.skipped
+            .iter()
+            .all(|skipped| skipped.reason == SkipReason::SeenOnce)
+    );
     assert_eq!(plan.skipped.len(), 2);
     let cluster = plain().with(Fault::NodeGone, 1);
     let plan = at_first_sight(cluster.snapshot());
-    assert!(plan.skipped.is_empty() && plan.totals().addresses > 3, "{}", words(&plan));
+    assert!(
+        plan.skipped.is_empty() && plan.totals().addresses > 3,
+        "{}",
+        words(&plan)
+    );
 }
 
 #[test]
@@ -180,13 +224,25 @@ fn a_block_of_another_size_is_in_the_way_of_a_lost_one() {
     let wide: IpNet = info.blocks[0].subnets(28).unwrap().last().unwrap();
     let value = values::block(&wide.to_string(), "host:node-1", []);
     cluster.put_raw(key::block(wide), value.to_string());
-    cluster.put_raw(key::affinity("host", "node-1", wide), r#"{"state":"confirmed","deleted":false}"#);
+    cluster.put_raw(
+        key::affinity("host", "node-1", wide),
+        r#"{"state":"confirmed","deleted":false}"#,
+    );
     let rebuilt = rebuild_all("overlap", &cluster);
     let first = info.blocks[0].network();
-    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, first), Some(SkipReason::Overlap));
-    let second = rebuilt.plan.changes().filter(|change| change.action == Verb::CreateBlock);
+    assert_eq!(
+        rebuilt.reason(Code::UnallocatedInUse, first),
+        Some(SkipReason::Overlap)
+    );
+    let second = rebuilt
+        .plan
+        .changes()
+        .filter(|change| change.action == Verb::CreateBlock);
     let expected = [Subject::Block(info.blocks[1])];
-    assert_eq!(second.map(|change| change.subject.clone()).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        second.map(|change| change.subject.clone()).collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[test]
@@ -197,19 +253,41 @@ fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
     let info = cluster.nodes()[node].clone();
     let lost = info.blocks[0];
     cluster.remove(&key::block(lost));
-    cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
+    cluster.put_raw(
+        key::affinity("host", &info.name, lost),
+        r#"{"state":"pending","deleted":false}"#,
+    );
     // One of the pods cannot get a record, but its address must not become free either.
     remove_container(&mut cluster, &pods[1]);
     let rebuilt = rebuild_all("lost", &cluster);
-    let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
+    let block = rebuilt
+        .after
+        .blocks
+        .iter()
+        .find(|block| block.value.key == lost)
+        .unwrap();
     let owner = block.value.content.owner().map(ToString::to_string);
     assert_eq!(owner, Some(format!("host:{}", info.name)));
-    let affinity = rebuilt.after.affinities.iter().find(|affinity| affinity.value.key.cidr == lost).unwrap();
+    let affinity = rebuilt
+        .after
+        .affinities
+        .iter()
+        .find(|affinity| affinity.value.key.cidr == lost)
+        .unwrap();
     assert_eq!(affinity.value.state, AffinityState::Confirmed);
-    assert_eq!(record(&rebuilt.after, pods[0].address()).unwrap().handle.as_ref(), Some(&pods[0].handle));
-    assert_eq!(record(&rebuilt.after, pods[1].address()), Some(Attribute::default()));
+    assert_eq!(
+        record(&rebuilt.after, pods[0].address()).unwrap().handle.as_ref(),
+        Some(&pods[0].handle)
+    );
+    assert_eq!(
+        record(&rebuilt.after, pods[1].address()),
+        Some(Attribute::default())
+    );
     let expected = Some(SkipReason::ContainerUnknown);
-    assert_eq!(rebuilt.reason(Code::UnallocatedInUse, pods[1].address()), expected);
+    assert_eq!(
+        rebuilt.reason(Code::UnallocatedInUse, pods[1].address()),
+        expected
+    );
 }
 
 #[test]
@@ -217,14 +295,20 @@ fn a_half_released_empty_block_is_deleted() {
     let mut cluster = plain().with(Fault::AffinityReleasing, 1);
     // The block is kept while a pod has an address in it. Once the pod is deleted, so is the block.
     let kept = rebuild_all("in use", &cluster);
-    let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
+    let [action] = kept.plan.actions.as_slice() else {
+        panic!("{}", words(&kept.plan))
+    };
     let edits: Vec<&Edit> = action.step.edits().collect();
     let [Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(_, _, state)] = edits[..] else {
         panic!("{:?}", action.step);
     };
     assert_eq!(*state, AffinityState::Confirmed);
     let cidr = *cidr;
-    let taken: Vec<IpAddr> = cluster.block_mut(cidr).records().map(|(address, _)| address).collect();
+    let taken: Vec<IpAddr> = cluster
+        .block_mut(cidr)
+        .records()
+        .map(|(address, _)| address)
+        .collect();
     taken.into_iter().for_each(|address| cluster.free(address, cidr));
     for endpoint in cluster.snapshot().endpoints {
         if endpoint.value.addresses().any(|address| cidr.contains(&address)) {
@@ -232,8 +316,17 @@ fn a_half_released_empty_block_is_deleted() {
         }
     }
     let gone = rebuild_all("empty", &cluster);
-    assert!(gone.after.blocks.iter().all(|block| block.value.key != cidr), "{}", words(&gone.plan));
-    assert!(gone.after.affinities.iter().all(|affinity| affinity.value.key.cidr != cidr));
+    assert!(
+        gone.after.blocks.iter().all(|block| block.value.key != cidr),
+        "{}",
+        words(&gone.plan)
+    );
+    assert!(
+        gone.after
+            .affinities
+            .iter()
+            .all(|affinity| affinity.value.key.cidr != cidr)
+    );
 }
 
 #[test]
@@ -246,11 +339,26 @@ fn a_corrupt_block_of_a_node_that_is_gone_is_rebuilt_and_given_up_at_once() {
     let of_block = |edit: &Edit| edit.key() == Key::Block(info.blocks[0]);
     let steps = rebuilt.plan.actions.iter().map(|action| &action.step);
     let written: Vec<_> = steps.filter(|step| step.edits().any(of_block)).collect();
-    let [step] = written.as_slice() else { panic!("{written:?}") };
-    assert!(step.block_part().is_some(), "one write, as it must not be free in between: {step:?}");
-    let owner = rebuilt.after.blocks.iter().find(|block| block.value.key == info.blocks[0]);
+    let [step] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert!(
+        step.block_part().is_some(),
+        "one write, as it must not be free in between: {step:?}"
+    );
+    let owner = rebuilt
+        .after
+        .blocks
+        .iter()
+        .find(|block| block.value.key == info.blocks[0]);
     assert!(owner.is_none_or(|block| block.value.content.owner().is_none()));
-    assert!(rebuilt.after.affinities.iter().all(|affinity| affinity.value.key.node != info.name));
+    assert!(
+        rebuilt
+            .after
+            .affinities
+            .iter()
+            .all(|affinity| affinity.value.key.node != info.name)
+    );
 }
 
 #[test]
@@ -263,13 +371,27 @@ fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
         cluster.set_tunnel(&info.name, tunnel, "");
     }
     let mut snapshot = cluster.snapshot();
-    for node in snapshot.nodes.iter_mut().filter(|node| node.value.name == info.name) {
-        node.value.labels.insert("kubernetes.io/os".to_owned(), "windows".to_owned());
+    for node in snapshot
+        .nodes
+        .iter_mut()
+        .filter(|node| node.value.name == info.name)
+    {
+        node.value
+            .labels
+            .insert("kubernetes.io/os".to_owned(), "windows".to_owned());
     }
     let rebuilt = rebuild("windows", snapshot, &Request::default());
-    let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
+    let block = rebuilt
+        .after
+        .blocks
+        .iter()
+        .find(|block| block.value.key == lost)
+        .unwrap();
     let sound = block.value.content.sound().unwrap();
-    let reserved = sound.allocations().filter(|a| a.attribute.is_windows_reserved()).map(|a| a.ordinal);
+    let reserved = sound
+        .allocations()
+        .filter(|a| a.attribute.is_windows_reserved())
+        .map(|a| a.ordinal);
     assert_eq!(reserved.collect::<Vec<_>>(), [0, 1, 2, 63]);
     assert_eq!(sound.allocated(), 6, "and two pods");
 }

@@ -24,9 +24,10 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
     match code {
-        Code::LeakedAddress => {
-            (Sometimes, &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce, Why::Unchecked])
-        }
+        Code::LeakedAddress => (
+            Sometimes,
+            &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce, Why::Unchecked],
+        ),
         Code::UnallocatedInUse => (
             Sometimes,
             &[
@@ -37,7 +38,10 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
                 Why::NeedsDecision,
             ],
         ),
-        Code::OwnerMismatch => (Sometimes, &[Why::OwnerMayLive, Why::WindowsReserved, Why::DuplicateOwners]),
+        Code::OwnerMismatch => (
+            Sometimes,
+            &[Why::OwnerMayLive, Why::WindowsReserved, Why::DuplicateOwners],
+        ),
         Code::WrongNodeRecorded => (Sometimes, &[Why::DuplicateOwners, Why::Overlap]),
         Code::CorruptBlock => (
             Sometimes,
@@ -109,22 +113,82 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
 /// Faults that leave a finding although the finding's code is sometimes repaired, with the reason.
 const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::LeakedHalf, Code::LeakedAddress, SkipReason::HandleHeld),
-    (Fault::LeakedAnonymous, Code::LeakedAddress, SkipReason::UnknownOwner),
-    (Fault::LeakedUnknownHandle, Code::LeakedAddress, SkipReason::UnknownOwner),
-    (Fault::LeakedForeign, Code::LeakedAddress, SkipReason::UnknownOwner),
-    (Fault::LeakedContainer, Code::LeakedAddress, SkipReason::UnknownOwner),
-    (Fault::NodeGonePodsLeft, Code::AffinityOfMissingNode, SkipReason::NodeMayLive),
-    (Fault::NodeGonePodsLeft, Code::BlockOfMissingNode, SkipReason::NodeMayLive),
-    (Fault::DuplicateUnrecorded, Code::UnallocatedInUse, SkipReason::DuplicateOwners),
-    (Fault::OwnerMismatchPodAsTunnel, Code::OwnerMismatch, SkipReason::OwnerMayLive),
-    (Fault::OwnerMismatchForeign, Code::OwnerMismatch, SkipReason::OwnerMayLive),
-    (Fault::OwnerMismatchReserved, Code::OwnerMismatch, SkipReason::WindowsReserved),
+    (
+        Fault::LeakedAnonymous,
+        Code::LeakedAddress,
+        SkipReason::UnknownOwner,
+    ),
+    (
+        Fault::LeakedUnknownHandle,
+        Code::LeakedAddress,
+        SkipReason::UnknownOwner,
+    ),
+    (
+        Fault::LeakedForeign,
+        Code::LeakedAddress,
+        SkipReason::UnknownOwner,
+    ),
+    (
+        Fault::LeakedContainer,
+        Code::LeakedAddress,
+        SkipReason::UnknownOwner,
+    ),
+    (
+        Fault::NodeGonePodsLeft,
+        Code::AffinityOfMissingNode,
+        SkipReason::NodeMayLive,
+    ),
+    (
+        Fault::NodeGonePodsLeft,
+        Code::BlockOfMissingNode,
+        SkipReason::NodeMayLive,
+    ),
+    (
+        Fault::DuplicateUnrecorded,
+        Code::UnallocatedInUse,
+        SkipReason::DuplicateOwners,
+    ),
+    (
+        Fault::OwnerMismatchPodAsTunnel,
+        Code::OwnerMismatch,
+        SkipReason::OwnerMayLive,
+    ),
+    (
+        Fault::OwnerMismatchForeign,
+        Code::OwnerMismatch,
+        SkipReason::OwnerMayLive,
+    ),
+    (
+        Fault::OwnerMismatchReserved,
+        Code::OwnerMismatch,
+        SkipReason::WindowsReserved,
+    ),
     // An ordinal that the block holds for an unknown owner stays held.
-    (Fault::CorruptIndexNegative, Code::LeakedAddress, SkipReason::UnknownOwner),
-    (Fault::CorruptIndexHuge, Code::LeakedAddress, SkipReason::UnknownOwner),
-    (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::NeedsDecision),
-    (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::DuplicateOwners),
-    (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::ContainerUnknown),
+    (
+        Fault::CorruptIndexNegative,
+        Code::LeakedAddress,
+        SkipReason::UnknownOwner,
+    ),
+    (
+        Fault::CorruptIndexHuge,
+        Code::LeakedAddress,
+        SkipReason::UnknownOwner,
+    ),
+    (
+        Fault::BlocksLost,
+        Code::UnallocatedInUse,
+        SkipReason::NeedsDecision,
+    ),
+    (
+        Fault::BlocksLost,
+        Code::UnallocatedInUse,
+        SkipReason::DuplicateOwners,
+    ),
+    (
+        Fault::BlocksLost,
+        Code::UnallocatedInUse,
+        SkipReason::ContainerUnknown,
+    ),
 ];
 
 /// Fails unless exactly the findings in the table remain. Returns the entries of [`LEFT`] that apply.
@@ -134,11 +198,19 @@ fn assert_table(fault: Fault, rebuilt: &Rebuilt) -> Vec<(Fault, Code, SkipReason
     for finding in &rebuilt.report.findings {
         let (repair, _) = expected(finding.code);
         let is_left = left.contains(&finding.key_ref());
-        let what = format!("{name}: {} {}\n{}", finding.code, finding.subject, words(&rebuilt.plan));
+        let what = format!(
+            "{name}: {} {}\n{}",
+            finding.code,
+            finding.subject,
+            words(&rebuilt.plan)
+        );
         match repair {
             Repair::Always => assert!(!is_left, "{what}"),
             Repair::Never if finding.severity < Severity::Info && is_left => {
-                assert!(skip_reason(&rebuilt.plan, finding.code, &finding.subject).is_some(), "{what}");
+                assert!(
+                    skip_reason(&rebuilt.plan, finding.code, &finding.subject).is_some(),
+                    "{what}"
+                );
             }
             Repair::Sometimes | Repair::Never => {}
         }
@@ -147,11 +219,19 @@ fn assert_table(fault: Fault, rebuilt: &Rebuilt) -> Vec<(Fault, Code, SkipReason
     for skipped in &rebuilt.plan.skipped {
         let Some(code) = skipped.code else { continue };
         let (repair, reasons) = expected(code);
-        assert!(reasons.contains(&skipped.reason), "{name}: {code} is skipped as {}", skipped.reason);
+        assert!(
+            reasons.contains(&skipped.reason),
+            "{name}: {code} is skipped as {}",
+            skipped.reason
+        );
         if repair == Repair::Sometimes {
             left.push((fault, code, skipped.reason));
             let listed = LEFT.contains(&left[left.len() - 1]);
-            assert!(listed, "{name}: {code} {} is skipped as {}", skipped.subject, skipped.reason);
+            assert!(
+                listed,
+                "{name}: {code} {} is skipped as {}",
+                skipped.subject, skipped.reason
+            );
         }
     }
     left
@@ -164,7 +244,11 @@ fn every_fault_is_repaired_or_skipped() {
         let rebuilt = rebuild_all(fault.name(), &cluster);
         assert_table(*fault, &rebuilt);
         let seen: BTreeSet<&str> = rebuilt.report.findings.iter().map(|f| f.code.name()).collect();
-        assert!(!seen.is_empty() || *fault == Fault::StrictAffinity, "{} gives no finding", fault.name());
+        assert!(
+            !seen.is_empty() || *fault == Fault::StrictAffinity,
+            "{} gives no finding",
+            fault.name()
+        );
     }
 }
 
@@ -182,8 +266,16 @@ fn every_fault_among_everything_else_that_occurs_leaves_the_listed_findings() {
 
 #[test]
 fn a_healthy_cluster_needs_nothing() {
-    for spec in [ClusterSpec::new(1), ClusterSpec::new(2).wide(), ClusterSpec::new(3).v4_only()] {
+    for spec in [
+        ClusterSpec::new(1),
+        ClusterSpec::new(2).wide(),
+        ClusterSpec::new(3).v4_only(),
+    ] {
         let rebuilt = rebuild_all("healthy", &Cluster::featured(spec));
-        assert!(rebuilt.plan.is_empty() && rebuilt.plan.skipped.is_empty(), "{}", words(&rebuilt.plan));
+        assert!(
+            rebuilt.plan.is_empty() && rebuilt.plan.skipped.is_empty(),
+            "{}",
+            words(&rebuilt.plan)
+        );
     }
 }

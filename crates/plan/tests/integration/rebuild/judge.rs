@@ -51,8 +51,21 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
     assert!(again.is_empty(), "{name}: a second rebuild does more:\n{texts}");
 
     assert_nothing_else_changed(name, &first.snapshot, &plan, &second.snapshot);
-    let (Checked { snapshot, report, .. }, Checked { snapshot: after, report: later, .. }) = (first, second);
-    let rebuilt = Rebuilt { before: snapshot, report, plan, after, later };
+    let (
+        Checked { snapshot, report, .. },
+        Checked {
+            snapshot: after,
+            report: later,
+            ..
+        },
+    ) = (first, second);
+    let rebuilt = Rebuilt {
+        before: snapshot,
+        report,
+        plan,
+        after,
+        later,
+    };
     rebuilt.assert_all_findings_are_repaired_or_skipped(name, request);
     rebuilt.assert_in_use_stays(name);
     rebuilt
@@ -65,11 +78,15 @@ pub(super) fn rebuild_all(name: &str, cluster: &Cluster) -> Rebuilt {
 
 /// Describes a plan's changes and skipped subjects, for the messages of failed tests.
 pub(super) fn words(plan: &Plan) -> String {
-    let changes =
-        plan.changes().map(|change| format!("{} {}: {}", change.action, change.subject, change.detail));
+    let changes = plan
+        .changes()
+        .map(|change| format!("{} {}: {}", change.action, change.subject, change.detail));
     let skipped = plan.skipped.iter().map(|skipped| {
         let code = skipped.code.map(|code| code.to_string()).unwrap_or_default();
-        format!("skip {code} {} ({}): {}", skipped.subject, skipped.reason, skipped.detail)
+        format!(
+            "skip {code} {} ({}): {}",
+            skipped.subject, skipped.reason, skipped.detail
+        )
     });
     changes.chain(skipped).collect::<Vec<_>>().join("\n")
 }
@@ -91,25 +108,39 @@ impl Rebuilt {
         }
         let known: BTreeSet<String> = self.report.findings.iter().map(line).collect();
         // Findings that count records appear only once the records exist.
-        let counting_codes = [Code::PoolNearlyFull, Code::NodeWithoutAddresses, Code::BorrowedTunnelAddress];
+        let counting_codes = [
+            Code::PoolNearlyFull,
+            Code::NodeWithoutAddresses,
+            Code::BorrowedTunnelAddress,
+        ];
         let counts_records = |f: &&Finding| counting_codes.contains(&f.code) && !known.contains(&line(f));
         let left = self.later.findings.iter();
         let left = left.filter(|finding| finding.severity < Severity::Info && !counts_records(finding));
-        let missed: Vec<String> =
-            left.filter(|f| skip_reason(&self.plan, f.code, &f.subject).is_none()).map(line).collect();
-        assert!(missed.is_empty(), "{name}: neither repaired nor skipped: {missed:?}\n{}", words(&self.plan));
+        let missed: Vec<String> = left
+            .filter(|f| skip_reason(&self.plan, f.code, &f.subject).is_none())
+            .map(line)
+            .collect();
+        assert!(
+            missed.is_empty(),
+            "{name}: neither repaired nor skipped: {missed:?}\n{}",
+            words(&self.plan)
+        );
     }
 
     /// Checks that no address in use is freed, and that records change only as the plan says.
     fn assert_in_use_stays(&self, name: &str) {
-        let (before, after) =
-            (Index::new(&self.before, self.before.taken_at), Index::new(&self.after, self.after.taken_at));
+        let (before, after) = (
+            Index::new(&self.before, self.before.taken_at),
+            Index::new(&self.after, self.after.taken_at),
+        );
         let planned: BTreeSet<Subject> = self.plan.changes().map(|change| change.subject.clone()).collect();
         for block in &before.blocks {
             let Some(sound) = block.sound else { continue };
             for allocation in sound.allocations() {
                 let address = allocation.address;
-                let kept = after.block(block.key).and_then(|block| block.sound?.allocation_of(address));
+                let kept = after
+                    .block(block.key)
+                    .and_then(|block| block.sound?.allocation_of(address));
                 let record = kept.map(|kept| kept.attribute.to_attribute());
                 let same = record == Some(allocation.attribute.to_attribute());
                 let reserved = allocation.attribute.is_windows_reserved();
@@ -117,7 +148,10 @@ impl Rebuilt {
                     || reserved && planned.contains(&Subject::Block(block.key));
                 assert!(same || told, "{name}: {address} has changed");
                 let used = !before.uses_of(address).is_empty();
-                assert!(!used || kept.is_some(), "{name}: {address} is in use and was freed");
+                assert!(
+                    !used || kept.is_some(),
+                    "{name}: {address} is in use and was freed"
+                );
             }
         }
     }

@@ -23,7 +23,11 @@ use crate::checked::edits;
 
 fn version(number: usize) -> Revision {
     let (resource_version, uid) = (number.to_string(), format!("uid-{number}"));
-    Revision::Kubernetes(Box::new(ObjectVersion { resource_version, uid, ..ObjectVersion::default() }))
+    Revision::Kubernetes(Box::new(ObjectVersion {
+        resource_version,
+        uid,
+        ..ObjectVersion::default()
+    }))
 }
 
 /// Makes pods from endpoints. The pods refer to nodes by their names in Kubernetes.
@@ -53,7 +57,10 @@ fn pods_of(snapshot: &Snapshot) -> Vec<Versioned<Pod>> {
             ..PodParts::default()
         };
         let value = Pod::new(&parts).0;
-        pods.push(Versioned { value, revision: version(100_000 + number) });
+        pods.push(Versioned {
+            value,
+            revision: version(100_000 + number),
+        });
     }
     pods
 }
@@ -69,10 +76,20 @@ fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
     let blocks = snapshot.blocks.iter_mut().map(|block| &mut block.revision);
     let handles = snapshot.handles.iter_mut().map(|handle| &mut handle.revision);
     let nodes = snapshot.nodes.iter_mut().map(|node| &mut node.revision);
-    blocks.chain(handles).chain(nodes).enumerate().for_each(|(number, revision)| *revision = version(number));
+    blocks
+        .chain(handles)
+        .chain(nodes)
+        .enumerate()
+        .for_each(|(number, revision)| *revision = version(number));
     for (number, affinity) in snapshot.affinities.iter_mut().enumerate() {
-        let labels = affinity.value.key.labels().map(|(name, value)| (name.to_owned(), value));
-        let Revision::Kubernetes(mut object) = version(20_000 + number) else { return snapshot };
+        let labels = affinity
+            .value
+            .key
+            .labels()
+            .map(|(name, value)| (name.to_owned(), value));
+        let Revision::Kubernetes(mut object) = version(20_000 + number) else {
+            return snapshot;
+        };
         object.labels = labels.into();
         affinity.revision = Revision::Kubernetes(object);
     }
@@ -88,7 +105,11 @@ fn every_fault_that_kubernetes_can_have() {
     let only_etcd = [Fault::CorruptKey, Fault::CarriageReturn, Fault::CarriageReturnKey];
     for fault in Fault::ALL.iter().filter(|fault| !only_etcd.contains(fault)) {
         let cluster = Cluster::plain(ClusterSpec::new(6), 2, 2).with(*fault, 1);
-        rebuild(fault.name(), on_kubernetes(cluster.snapshot()), &Request::default());
+        rebuild(
+            fault.name(),
+            on_kubernetes(cluster.snapshot()),
+            &Request::default(),
+        );
     }
 }
 
@@ -113,10 +134,23 @@ fn a_record_names_the_node_by_its_name_in_calico() {
     snapshot.pods = pods_of(&snapshot);
     snapshot.mark_read([Source::Pods]);
     // The pod no longer has an endpoint, so only its own object names its node.
-    snapshot.endpoints.retain(|endpoint| endpoint.value.pod() != *pod.name.pod.as_str());
+    snapshot
+        .endpoints
+        .retain(|endpoint| endpoint.value.pod() != *pod.name.pod.as_str());
     let rebuilt = rebuild("renamed", snapshot, &Request::default());
-    let block = rebuilt.after.blocks.iter().find(|b| b.value.key == pod.block()).unwrap();
-    let allocation = block.value.content.sound().unwrap().allocation_of(pod.address()).unwrap();
+    let block = rebuilt
+        .after
+        .blocks
+        .iter()
+        .find(|b| b.value.key == pod.block())
+        .unwrap();
+    let allocation = block
+        .value
+        .content
+        .sound()
+        .unwrap()
+        .allocation_of(pod.address())
+        .unwrap();
     let node = allocation.attribute.get("node").map(|node| node.to_string());
     assert_eq!(node, Some(pod.node));
 }
@@ -125,24 +159,44 @@ fn a_record_names_the_node_by_its_name_in_calico() {
 fn pods_that_were_read_need_no_consent() {
     let snapshot = plain();
     assert!(!needs_endpoints_only(&snapshot));
-    assert!(rebuild("healthy", snapshot, &Request::default()).plan.warnings.is_empty());
+    assert!(
+        rebuild("healthy", snapshot, &Request::default())
+            .plan
+            .warnings
+            .is_empty()
+    );
     let etcd = Cluster::plain(ClusterSpec::new(6), 2, 2).snapshot();
     assert!(needs_endpoints_only(&etcd));
-    assert_eq!(rebuild("etcd", etcd.clone(), &Request::default()).plan.warnings.len(), 1);
-    let agreed = Request { endpoints_only: true, ..Request::default() };
+    assert_eq!(
+        rebuild("etcd", etcd.clone(), &Request::default())
+            .plan
+            .warnings
+            .len(),
+        1
+    );
+    let agreed = Request {
+        endpoints_only: true,
+        ..Request::default()
+    };
     assert!(rebuild("etcd", etcd, &agreed).plan.warnings.is_empty());
 }
 
 #[test]
 fn lost_labels_are_written_again() {
     let mut snapshot = plain();
-    let Revision::Kubernetes(object) = &mut snapshot.affinities[0].revision else { panic!("no labels") };
+    let Revision::Kubernetes(object) = &mut snapshot.affinities[0].revision else {
+        panic!("no labels")
+    };
     object.labels.remove("projectcalico.org/hostname-hash");
     let key = snapshot.affinities[0].value.key.clone();
     let rebuilt = rebuild("labels", snapshot, &Request::default());
-    let [action] = rebuilt.plan.actions.as_slice() else { panic!("{}", words(&rebuilt.plan)) };
+    let [action] = rebuilt.plan.actions.as_slice() else {
+        panic!("{}", words(&rebuilt.plan))
+    };
     let edits: Vec<&Edit> = edits(&rebuilt.plan).collect();
-    let [Edit::Affinity(found, ..)] = edits[..] else { panic!("{edits:?}") };
+    let [Edit::Affinity(found, ..)] = edits[..] else {
+        panic!("{edits:?}")
+    };
     assert_eq!((&**found, action.changes[0].action), (&key, Verb::LabelAffinity));
     assert!(rebuilt.later.findings.is_empty());
 }
@@ -150,26 +204,50 @@ fn lost_labels_are_written_again() {
 #[test]
 fn handles_that_share_an_object_are_left_alone() {
     let mut snapshot = plain();
-    let id =
-        snapshot.handles.iter().map(|h| h.value.id().to_string()).find(|id| id.starts_with("k8s")).unwrap();
+    let id = snapshot
+        .handles
+        .iter()
+        .map(|h| h.value.id().to_string())
+        .find(|id| id.starts_with("k8s"))
+        .unwrap();
     let mut twin = Handle::new(&id.to_uppercase());
     twin.set_count(snapshot.blocks[0].value.key, 1);
-    snapshot.handles.push(Versioned { value: twin, revision: version(7) });
+    snapshot.handles.push(Versioned {
+        value: twin,
+        revision: version(7),
+    });
     // The addresses of one of the two colliding handles are leaked.
-    snapshot.pods.retain(|pod| !id.ends_with(&pod.value.container_id().to_string()));
+    snapshot
+        .pods
+        .retain(|pod| !id.ends_with(&pod.value.container_id().to_string()));
     let rebuilt = rebuild("collision", snapshot, &Request::default());
-    let reasons: Vec<SkipReason> = rebuilt.plan.skipped.iter().map(|skipped| skipped.reason).collect();
+    let reasons: Vec<SkipReason> = rebuilt
+        .plan
+        .skipped
+        .iter()
+        .map(|skipped| skipped.reason)
+        .collect();
     assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
     assert!(reasons.len() >= 3, "{reasons:?}");
-    assert!(reasons.iter().all(|reason| *reason == SkipReason::NeedsDecision), "{reasons:?}");
+    assert!(
+        reasons.iter().all(|reason| *reason == SkipReason::NeedsDecision),
+        "{reasons:?}"
+    );
     let mut skipped = rebuilt.plan.skipped.iter();
-    let of_collision = skipped.find(|skipped| skipped.code == Some(Code::HandleCaseCollision)).unwrap();
+    let of_collision = skipped
+        .find(|skipped| skipped.code == Some(Code::HandleCaseCollision))
+        .unwrap();
     let says = "recreate the pods of one of the handles";
     assert!(of_collision.detail.ends_with(says), "{}", of_collision.detail);
 }
 
 fn web(address: IpAddr) -> Service {
-    Service { namespace: "default".into(), name: "web".into(), ingress: vec![address], ..Service::default() }
+    Service {
+        namespace: "default".into(),
+        name: "web".into(),
+        ingress: vec![address],
+        ..Service::default()
+    }
 }
 
 #[test]
@@ -177,21 +255,55 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     let mut snapshot = plain();
     let address: IpAddr = "10.244.1.60".parse().unwrap();
     snapshot.pools[0].value.allowed_uses = vec![PoolUse::LoadBalancer];
-    let service = Service { uid: "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".into(), ..web(address) };
-    snapshot.services.push(Versioned { value: service.clone(), revision: version(9) });
-    let Revision::Kubernetes(read) = version(9) else { panic!() };
+    let service = Service {
+        uid: "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".into(),
+        ..web(address)
+    };
+    snapshot.services.push(Versioned {
+        value: service.clone(),
+        revision: version(9),
+    });
+    let Revision::Kubernetes(read) = version(9) else {
+        panic!()
+    };
     let rebuilt = rebuild("service", snapshot, &Request::default());
-    let block = rebuilt.after.blocks.iter().find(|b| b.value.key.contains(&address)).unwrap();
-    let record =
-        block.value.content.sound().unwrap().allocation_of(address).unwrap().attribute.to_attribute();
-    assert_eq!(record.handle.as_deref(), Some("lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk"));
+    let block = rebuilt
+        .after
+        .blocks
+        .iter()
+        .find(|b| b.value.key.contains(&address))
+        .unwrap();
+    let record = block
+        .value
+        .content
+        .sound()
+        .unwrap()
+        .allocation_of(address)
+        .unwrap()
+        .attribute
+        .to_attribute();
+    assert_eq!(
+        record.handle.as_deref(),
+        Some("lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk")
+    );
     let owner = record.owner.unwrap();
     let of = |key: &str| owner.get(key).map(String::as_str);
     let expected = (Some("LoadBalancer"), Some("web"), Some("default"));
     assert_eq!((of("type"), of("service"), of("namespace")), expected);
-    assert_eq!((of("timestamp"), of("node")), (Some("2026-06-01 08:00:00 +0000 UTC"), None));
-    let key = Key::Service { namespace: "default".into(), name: "web".into() };
-    let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
+    assert_eq!(
+        (of("timestamp"), of("node")),
+        (Some("2026-06-01 08:00:00 +0000 UTC"), None)
+    );
+    let key = Key::Service {
+        namespace: "default".into(),
+        name: "web".into(),
+    };
+    let evidence: Vec<_> = rebuilt
+        .plan
+        .actions
+        .iter()
+        .flat_map(|action| action.step.evidence())
+        .collect();
     let as_read = Condition::SameUser(read.uid, Arc::new(User::Service(service)));
     assert_eq!(evidence, [&(key, Precondition::Matches(as_read))]);
 
@@ -200,8 +312,16 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     later.taken_at += SignedDuration::from_hours(1);
     later.services[0].value.ingress = vec!["203.0.113.7".parse().unwrap()];
     let plan = rebuild("service with another address", later, &Request::default()).plan;
-    let extra = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::ServiceAddressExtra)).unwrap();
-    assert!(extra.detail.ends_with("release the address if nothing uses it"), "{}", extra.detail);
+    let extra = plan
+        .skipped
+        .iter()
+        .find(|skipped| skipped.code == Some(Code::ServiceAddressExtra))
+        .unwrap();
+    assert!(
+        extra.detail.ends_with("release the address if nothing uses it"),
+        "{}",
+        extra.detail
+    );
 }
 
 #[test]
@@ -209,7 +329,10 @@ fn a_service_without_uid_and_a_machine_get_no_record() {
     let mut snapshot = plain();
     let addresses: [IpAddr; 2] = ["10.244.1.60".parse().unwrap(), "10.244.1.61".parse().unwrap()];
     snapshot.pools[0].value.allowed_uses = vec![PoolUse::Workload, PoolUse::Tunnel, PoolUse::LoadBalancer];
-    snapshot.services.push(Versioned { value: web(addresses[0]), revision: version(9) });
+    snapshot.services.push(Versioned {
+        value: web(addresses[0]),
+        revision: version(9),
+    });
     let parts = PodParts {
         namespace: "vms",
         name: "runner",
@@ -220,10 +343,16 @@ fn a_service_without_uid_and_a_machine_get_no_record() {
         machine: Some("vm-1"),
         ..PodParts::default()
     };
-    snapshot.pods.push(Versioned { value: Pod::new(&parts).0, revision: version(10) });
+    snapshot.pods.push(Versioned {
+        value: Pod::new(&parts).0,
+        revision: version(10),
+    });
     let rebuilt = rebuild("no record", snapshot, &Request::default());
     let reason = |address| rebuilt.reason(Code::UnallocatedInUse, address);
-    assert_eq!(addresses.map(reason), [Some(SkipReason::OwnerNotFound), Some(SkipReason::NeedsDecision)]);
+    assert_eq!(
+        addresses.map(reason),
+        [Some(SkipReason::OwnerNotFound), Some(SkipReason::NeedsDecision)]
+    );
 }
 
 #[test]
@@ -232,7 +361,12 @@ fn the_version_of_a_kubernetes_node_is_no_evidence() {
     let evidence = |snapshot: Snapshot| -> usize {
         let rebuilt = rebuild("tunnel", snapshot, &Request::default());
         assert!(rebuilt.later.findings.is_empty());
-        rebuilt.plan.actions.iter().map(|action| action.step.evidence().count()).sum()
+        rebuilt
+            .plan
+            .actions
+            .iter()
+            .map(|action| action.step.evidence().count())
+            .sum()
     };
     assert_eq!(evidence(cluster.snapshot()), 1);
     assert_eq!(evidence(on_kubernetes(cluster.snapshot())), 0);
@@ -245,7 +379,11 @@ fn addresses_of_long_finished_pods_are_released_at_once() {
     let cluster = on_kubernetes(cluster.snapshot());
     let after = |finished: Option<SignedDuration>, again: bool| {
         let mut snapshot = cluster.clone();
-        let place = snapshot.pods.iter().position(|p| p.value.name() == *name.pod.as_str()).unwrap();
+        let place = snapshot
+            .pods
+            .iter()
+            .position(|p| p.value.name() == *name.pod.as_str())
+            .unwrap();
         let pod = &mut snapshot.pods[place].value;
         (pod.finished, pod.finished_at) = (true, finished.map(|ago| snapshot.taken_at - ago));
         if again {
@@ -254,7 +392,11 @@ fn addresses_of_long_finished_pods_are_released_at_once() {
             snapshot.pods.push(second);
         }
         let plan = at_first_sight(snapshot);
-        assert!(plan.skipped.iter().all(|s| s.reason == SkipReason::SeenOnce), "{:?}", plan.skipped);
+        assert!(
+            plan.skipped.iter().all(|s| s.reason == SkipReason::SeenOnce),
+            "{:?}",
+            plan.skipped
+        );
         (plan.totals().addresses, plan.skipped.len())
     };
     let grace = calipam_check::DEFAULT_GRACE;
@@ -271,12 +413,19 @@ fn an_object_that_the_plan_deletes_is_not_skipped_as_well() {
     let cluster = Cluster::plain(ClusterSpec::new(6), 2, 2).with(Fault::BlockOfMissingNode, 1);
     let mut snapshot = on_kubernetes(cluster.snapshot());
     for affinity in &mut snapshot.affinities {
-        let Revision::Kubernetes(object) = &mut affinity.revision else { panic!("no labels") };
+        let Revision::Kubernetes(object) = &mut affinity.revision else {
+            panic!("no labels")
+        };
         object.labels.remove("projectcalico.org/hostname-hash");
     }
     let plan = rebuild("unlabelled", snapshot, &Request::default()).plan;
-    let deleted = plan.changes().filter(|change| change.action == Verb::DeleteAffinity);
+    let deleted = plan
+        .changes()
+        .filter(|change| change.action == Verb::DeleteAffinity);
     let deleted: Vec<_> = deleted.map(|change| &change.subject).collect();
-    let skipped = plan.skipped.iter().find(|skipped| deleted.contains(&&skipped.subject));
+    let skipped = plan
+        .skipped
+        .iter()
+        .find(|skipped| deleted.contains(&&skipped.subject));
     assert!(!deleted.is_empty() && skipped.is_none(), "{}", words(&plan));
 }

@@ -20,8 +20,14 @@ use crate::checked::{Checked, created_block, edits};
 /// Plans a release of orphan handles and a rebuild, both with these observations.
 fn plans(checked: &Checked, observations: &[Observations]) -> [Plan; 2] {
     let basis = checked.basis().with(observations, 0);
-    let orphans = release::Request { orphan_handles: true, ..release::Request::default() };
-    [release::plan(&basis, &orphans), rebuild::plan(&basis, &Request::default())]
+    let orphans = release::Request {
+        orphan_handles: true,
+        ..release::Request::default()
+    };
+    [
+        release::plan(&basis, &orphans),
+        rebuild::plan(&basis, &Request::default()),
+    ]
 }
 
 /// The number of changes of a plan with this verb.
@@ -34,13 +40,24 @@ fn count(plan: &Plan, verb: Verb) -> usize {
 fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     let checked = Checked::new(plain().with(Fault::OrphanHandle, 1).snapshot());
     let mut other = checked.seen(60);
-    other.handles.values_mut().for_each(|revision| *revision = "1".into());
+    other
+        .handles
+        .values_mut()
+        .for_each(|revision| *revision = "1".into());
     for seen in [vec![], vec![checked.seen(1)], vec![other]] {
         for plan in plans(&checked, &seen) {
             assert!(plan.is_empty(), "{}", words(&plan));
-            let of_orphan = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::OrphanHandle));
+            let of_orphan = plan
+                .skipped
+                .iter()
+                .find(|skipped| skipped.code == Some(Code::OrphanHandle));
             let expected = Some(SkipReason::SeenOnce);
-            assert_eq!(of_orphan.map(|skipped| skipped.reason), expected, "{}", words(&plan));
+            assert_eq!(
+                of_orphan.map(|skipped| skipped.reason),
+                expected,
+                "{}",
+                words(&plan)
+            );
         }
     }
     for plan in plans(&checked, &[checked.seen(60)]) {
@@ -60,15 +77,27 @@ fn a_handle_of_a_missing_block_is_deleted_only_if_pods_were_read() {
     let snapshot = plain().with(Fault::OrphanHandleNoBlock, 1).snapshot();
     let release = |snapshot: Snapshot| {
         let checked = Checked::new(snapshot);
-        let remedy = checked.report.findings.iter().find(|finding| finding.code == Code::OrphanHandle);
+        let remedy = checked
+            .report
+            .findings
+            .iter()
+            .find(|finding| finding.code == Code::OrphanHandle);
         let remedy = remedy.and_then(|finding| finding.remedy());
         let [release, _] = plans(&checked, &[checked.seen(60)]);
         (release, remedy)
     };
     let (unread, remedy) = release(snapshot.clone());
     assert_eq!((unread.is_empty(), remedy), (true, None), "{}", words(&unread));
-    let skipped = unread.skipped.iter().find(|skipped| skipped.code == Some(Code::OrphanHandle));
-    assert_eq!(skipped.map(|skipped| skipped.reason), Some(SkipReason::NotRead), "{}", words(&unread));
+    let skipped = unread
+        .skipped
+        .iter()
+        .find(|skipped| skipped.code == Some(Code::OrphanHandle));
+    assert_eq!(
+        skipped.map(|skipped| skipped.reason),
+        Some(SkipReason::NotRead),
+        "{}",
+        words(&unread)
+    );
 
     let mut with_pods = snapshot;
     with_pods.mark_read([Source::Pods]);
@@ -86,13 +115,26 @@ fn a_count_that_is_too_high_has_to_be_seen_twice() {
             .with(Fault::HandleCountHigh, 2)
             .with(Fault::HandleCountGoneBlock, 1)
             .with(Fault::HandleCountBoth, 1);
-        let checked = Checked::new(Snapshot { datastore, ..cluster.snapshot() });
+        let checked = Checked::new(Snapshot {
+            datastore,
+            ..cluster.snapshot()
+        });
         let mut other = checked.seen(60);
-        other.unsettled.values_mut().for_each(|revision| *revision = "1".into());
+        other
+            .unsettled
+            .values_mut()
+            .for_each(|revision| *revision = "1".into());
         for seen in [vec![], vec![checked.seen(1)], vec![other]] {
             let [_, plan] = plans(&checked, &seen);
-            assert!(!edits(&plan).any(|edit| matches!(edit.key(), Key::Handle(_))), "{}", words(&plan));
-            let once = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce);
+            assert!(
+                !edits(&plan).any(|edit| matches!(edit.key(), Key::Handle(_))),
+                "{}",
+                words(&plan)
+            );
+            let once = plan
+                .skipped
+                .iter()
+                .filter(|skipped| skipped.reason == SkipReason::SeenOnce);
             assert_eq!(once.count(), 4, "{}", words(&plan));
         }
 
@@ -100,14 +142,26 @@ fn a_count_that_is_too_high_has_to_be_seen_twice() {
         let mut falls = 0;
         for action in &plan.actions {
             for edit in action.step.edits() {
-                let Edit::Handle(id, HandleEdit::Counts(_, counts)) = edit else { continue };
+                let Edit::Handle(id, HandleEdit::Counts(_, counts)) = edit else {
+                    continue;
+                };
                 let mut handles = checked.snapshot.handles.iter();
-                let handle = &handles.find(|handle| handle.value.id() == *id.as_str()).unwrap().value;
-                for (block, count) in counts.iter().filter(|(block, count)| handle.count(*block) > *count) {
+                let handle = &handles
+                    .find(|handle| handle.value.id() == *id.as_str())
+                    .unwrap()
+                    .value;
+                for (block, count) in counts
+                    .iter()
+                    .filter(|(block, count)| handle.count(*block) > *count)
+                {
                     falls += 1;
                     let most = usize::try_from(*count).unwrap();
                     let guard = (Key::Block(*block), Precondition::Records(id.clone(), 0..=most));
-                    assert!(action.step.evidence().any(|evidence| *evidence == guard), "{}", words(&plan));
+                    assert!(
+                        action.step.evidence().any(|evidence| *evidence == guard),
+                        "{}",
+                        words(&plan)
+                    );
                 }
             }
         }
@@ -136,16 +190,28 @@ fn an_affinity_between_two_steps_has_to_be_seen_twice() {
 
 #[test]
 fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
-    for (id, datastore) in [("team/a", DatastoreKind::Etcd), ("bad_id!", DatastoreKind::Kubernetes)] {
+    for (id, datastore) in [
+        ("team/a", DatastoreKind::Etcd),
+        ("bad_id!", DatastoreKind::Kubernetes),
+    ] {
         let mut cluster = plain();
         let pod = cluster.add_pod_on(1);
         for (address, block) in &pod.addresses {
             cluster.count(&pod.handle, *block, -1);
             cluster.record_mut(*address, *block).handle = Some(id.to_owned());
         }
-        let plan = at_first_sight(Snapshot { datastore, ..cluster.snapshot() });
-        assert!(!edits(&plan).any(|edit| edit.key() == Key::Handle(id.into())), "{plan:?}");
-        let why = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Handle(id.into()));
+        let plan = at_first_sight(Snapshot {
+            datastore,
+            ..cluster.snapshot()
+        });
+        assert!(
+            !edits(&plan).any(|edit| edit.key() == Key::Handle(id.into())),
+            "{plan:?}"
+        );
+        let why = plan
+            .skipped
+            .iter()
+            .find(|skipped| skipped.subject == Subject::Handle(id.into()));
         let expected = Some(SkipReason::HandleNotStorable);
         assert_eq!(why.map(|skipped| skipped.reason), expected, "{}", words(&plan));
     }
@@ -155,19 +221,37 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
 fn an_affinity_of_an_unknown_type_is_deleted_if_no_block_belongs_to_it() {
     let cluster = plain().with(Fault::AffinityUnexpected, 1);
     let rebuilt = rebuild_all("unexpected type", &cluster);
-    assert_eq!(count(&rebuilt.plan, Verb::DeleteAffinity), 1, "{}", words(&rebuilt.plan));
+    assert_eq!(
+        count(&rebuilt.plan, Verb::DeleteAffinity),
+        1,
+        "{}",
+        words(&rebuilt.plan)
+    );
     assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
 
     // A block that belongs to the affinity's holder.
     let mut snapshot = cluster.snapshot();
     let mut keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-    let key = keys.find(|key| matches!(key.kind, AffinityType::Other(_))).unwrap().clone();
-    let block = snapshot.blocks.iter_mut().find(|block| block.value.key == key.cidr).unwrap();
-    let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
+    let key = keys
+        .find(|key| matches!(key.kind, AffinityType::Other(_)))
+        .unwrap()
+        .clone();
+    let block = snapshot
+        .blocks
+        .iter_mut()
+        .find(|block| block.value.key == key.cidr)
+        .unwrap();
+    let BlockContent::Sound(sound) = &mut block.value.content else {
+        panic!()
+    };
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
     let plan = at_first_sight(snapshot);
     // The former node's affinity for the block has the same subject, but is deleted.
-    assert!(edits(&plan).all(|edit| edit.key() != Key::Affinity(key.clone())), "{}", words(&plan));
+    assert!(
+        edits(&plan).all(|edit| edit.key() != Key::Affinity(key.clone())),
+        "{}",
+        words(&plan)
+    );
 }
 
 #[test]
@@ -175,8 +259,14 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     let mut snapshot = plain().snapshot();
     snapshot.affinities[0].value.state = AffinityState::Other("odd".to_owned());
     let plan = at_first_sight(snapshot.clone());
-    let [skipped] = &plan.skipped[..] else { panic!("{:?}", plan.skipped) };
-    assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
+    let [skipped] = &plan.skipped[..] else {
+        panic!("{:?}", plan.skipped)
+    };
+    assert!(
+        plan.is_empty() && skipped.reason == SkipReason::NeedsDecision,
+        "{}",
+        words(&plan)
+    );
     assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
 
     // A request with a scope reports only the affinities in the scope as skipped.
@@ -184,15 +274,35 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
         affinity.value.state = AffinityState::Other("odd".to_owned());
     });
     let node = snapshot.affinities[0].value.key.node.clone();
-    let own = snapshot.affinities.iter().filter(|affinity| affinity.value.key.node == node).count();
+    let own = snapshot
+        .affinities
+        .iter()
+        .filter(|affinity| affinity.value.key.node == node)
+        .count();
     assert!(own > 0 && own < snapshot.affinities.len());
     let checked = Checked::new(snapshot.clone());
     let skipped = |request: Request| rebuild::plan(&checked.basis(), &request).skipped.len();
-    assert_eq!(skipped(Request { scope: Scope::of_nodes([node]), ..Request::default() }), own);
+    assert_eq!(
+        skipped(Request {
+            scope: Scope::of_nodes([node]),
+            ..Request::default()
+        }),
+        own
+    );
     let pool = snapshot.pools[0].value.cidr;
-    let inside = snapshot.affinities.iter().filter(|a| pool.contains(&a.value.key.cidr)).count();
+    let inside = snapshot
+        .affinities
+        .iter()
+        .filter(|a| pool.contains(&a.value.key.cidr))
+        .count();
     assert!(inside > 0);
-    assert_eq!(skipped(Request { scope: Scope::of_networks([pool]), ..Request::default() }), inside);
+    assert_eq!(
+        skipped(Request {
+            scope: Scope::of_networks([pool]),
+            ..Request::default()
+        }),
+        inside
+    );
 }
 
 #[test]
@@ -202,8 +312,13 @@ fn borrowed_tunnel_addresses_are_skipped_as_too_low_or_too_high() {
     let owners = [owner(0), owner(1)];
     let v4 = |block: &&mut Versioned<StoredBlock>| block.value.key.addr().is_ipv4();
     for block in snapshot.blocks.iter_mut().filter(v4) {
-        let BlockContent::Sound(block) = &mut block.value.content else { panic!() };
-        let other = owners.iter().position(|owner| block.owner() == Some(owner)).map(|index| 1 - index);
+        let BlockContent::Sound(block) = &mut block.value.content else {
+            panic!()
+        };
+        let other = owners
+            .iter()
+            .position(|owner| block.owner() == Some(owner))
+            .map(|index| 1 - index);
         if let Some(other) = other {
             block.update(|update| update.set_owner(owners[other].clone(), jiff::Timestamp::UNIX_EPOCH));
         }
@@ -214,21 +329,34 @@ fn borrowed_tunnel_addresses_are_skipped_as_too_low_or_too_high() {
     told.sort_by_key(|skipped| skipped.subject.clone());
     let mut reasons: Vec<SkipReason> = told.iter().map(|skipped| skipped.reason).collect();
     reasons.dedup();
-    assert_eq!(reasons, [SkipReason::TunnelAddressTooLow, SkipReason::TunnelAddressTooHigh], "{told:?}");
+    assert_eq!(
+        reasons,
+        [SkipReason::TunnelAddressTooLow, SkipReason::TunnelAddressTooHigh],
+        "{told:?}"
+    );
 }
 
 #[test]
 fn addresses_borrowed_under_strict_affinity_are_left_to_a_person() {
     let mut snapshot = plain().snapshot();
     let other = BlockOwner::Host(snapshot.nodes[1].value.name.clone());
-    let strict = IpamConfig { strict_affinity: true, ..IpamConfig::default() };
+    let strict = IpamConfig {
+        strict_affinity: true,
+        ..IpamConfig::default()
+    };
     snapshot.ipam_config = Some(strict);
-    let BlockContent::Sound(block) = &mut snapshot.blocks[0].value.content else { panic!() };
+    let BlockContent::Sound(block) = &mut snapshot.blocks[0].value.content else {
+        panic!()
+    };
     block.update(|update| update.set_owner(other, jiff::Timestamp::UNIX_EPOCH));
     let plan = at_first_sight(snapshot);
     let borrowed = |skipped: &&Skipped| skipped.code == Some(Code::BorrowedUnderStrictAffinity);
     let skipped = plan.skipped.iter().find(borrowed).unwrap();
-    assert!(skipped.detail.ends_with("or switch strict affinity off"), "{}", skipped.detail);
+    assert!(
+        skipped.detail.ends_with("or switch strict affinity off"),
+        "{}",
+        skipped.detail
+    );
 }
 
 #[test]
@@ -237,7 +365,11 @@ fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
     let pod = cluster.add_pod_on(1);
     cluster.json_mut(&key::block(pod.block()))["deleted"] = true.into();
     let plan = at_first_sight(cluster.snapshot());
-    let why = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::HalfDeleted)).unwrap();
+    let why = plan
+        .skipped
+        .iter()
+        .find(|skipped| skipped.code == Some(Code::HalfDeleted))
+        .unwrap();
     assert_eq!(why.reason, SkipReason::InUse, "{}", words(&plan));
     assert_eq!(count(&plan, Verb::DeleteBlock), 0, "{}", words(&plan));
 }
@@ -253,13 +385,19 @@ fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
         config.strict_affinity = true;
         snapshot.ipam_config = Some(config);
         for block in &mut snapshot.blocks {
-            let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
+            let BlockContent::Sound(sound) = &mut block.value.content else {
+                panic!()
+            };
             sound.set_own_strict_affinity(wanted);
         }
         let plan = at_first_sight(snapshot);
         let created = created_block(&plan).unwrap_or_else(|| panic!("{}", words(&plan)));
         assert_eq!(created.own_strict_affinity(), wanted, "{version}");
         let text = serde_json::to_string(created).unwrap();
-        assert_eq!(text.contains(r#""strictAffinity":true"#), wanted.is_some(), "{text}");
+        assert_eq!(
+            text.contains(r#""strictAffinity":true"#),
+            wanted.is_some(),
+            "{text}"
+        );
     }
 }

@@ -52,14 +52,23 @@ fn each_part_changes_its_own_blocks_and_all_parts_together_change_everything() {
     let all = blocks(&touched(&whole));
     assert!(all.len() > 8, "{all:?}");
     for block in &all {
-        let request = Request { blocks: vec![*block], ..Request::default() };
+        let request = Request {
+            blocks: vec![*block],
+            ..Request::default()
+        };
         let part = rebuild(&format!("--block {block}"), snapshot.clone(), &request);
         let changed = blocks(&touched(&part));
-        assert!(changed.is_subset(&[*block].into()), "--block {block} changes {changed:?}");
+        assert!(
+            changed.is_subset(&[*block].into()),
+            "--block {block} changes {changed:?}"
+        );
     }
     for number in [2, all.len()] {
         let named: Vec<IpNet> = all.iter().copied().take(number).collect();
-        let request = Request { blocks: named.clone(), ..Request::default() };
+        let request = Request {
+            blocks: named.clone(),
+            ..Request::default()
+        };
         let part = rebuild(&format!("{number} blocks"), snapshot.clone(), &request);
         assert_eq!(blocks(&touched(&part)), BTreeSet::from_iter(named));
     }
@@ -69,10 +78,18 @@ fn each_part_changes_its_own_blocks_and_all_parts_together_change_everything() {
 fn a_node_that_is_gone_can_be_named() {
     let cluster = Cluster::plain(ClusterSpec::new(8), 2, 2).with(Fault::NodeGone, 2);
     let gone = cluster.nodes()[2].name.clone();
-    let request = Request { scope: Scope::of_nodes([gone.clone()]), ..Request::default() };
+    let request = Request {
+        scope: Scope::of_nodes([gone.clone()]),
+        ..Request::default()
+    };
     let part = rebuild("gone", cluster.snapshot(), &request);
-    let left: BTreeSet<&str> =
-        part.later.findings.iter().flat_map(|f| &f.nodes).map(String::as_str).collect();
+    let left: BTreeSet<&str> = part
+        .later
+        .findings
+        .iter()
+        .flat_map(|f| &f.nodes)
+        .map(String::as_str)
+        .collect();
     assert!(!part.plan.is_empty() && !left.contains(gone.as_str()), "{left:?}");
     assert!(left.contains(cluster.nodes()[3].name.as_str()), "{left:?}");
 }
@@ -81,7 +98,10 @@ fn a_node_that_is_gone_can_be_named() {
 fn a_pool_changes_only_its_own_objects() {
     let snapshot = cluster().snapshot();
     for pool in &snapshot.pools {
-        let request = Request { scope: Scope::of_networks([pool.value.cidr]), ..Request::default() };
+        let request = Request {
+            scope: Scope::of_networks([pool.value.cidr]),
+            ..Request::default()
+        };
         let part = rebuild(&pool.value.name, snapshot.clone(), &request);
         let keys = touched(&part);
         for cidr in blocks(&keys) {
@@ -104,7 +124,10 @@ fn assert_only_own(node: &str, part: &Rebuilt) {
     assert!(blocks(&keys).is_subset(&owned), "--node {node} changes {keys:?}");
     for key in &keys {
         if let Key::Affinity(key) = key {
-            assert!(key.node == node || owned.contains(&key.cidr), "--node {node} changes {key}");
+            assert!(
+                key.node == node || owned.contains(&key.cidr),
+                "--node {node} changes {key}"
+            );
         }
     }
 }
@@ -117,22 +140,41 @@ fn a_node_changes_only_its_own_and_a_node_a_pool_and_blocks_narrow_each_other() 
     let (mut changed, mut narrowed) = (0, 0);
     for node in &snapshot.nodes {
         let name = &node.value.name;
-        let by_node = Request { scope: Scope::of_nodes([name.clone()]), ..Request::default() };
+        let by_node = Request {
+            scope: Scope::of_nodes([name.clone()]),
+            ..Request::default()
+        };
         let part = rebuild(&format!("--node {name}"), snapshot.clone(), &by_node);
         assert_only_own(name, &part);
         changed += usize::from(!part.plan.is_empty());
         let all = blocks(&touched(&part));
         for pool in &snapshot.pools {
             let cidr = pool.value.cidr;
-            let scope = Scope { networks: vec![cidr], ..by_node.scope.clone() };
-            let within = of(&Request { scope, ..by_node.clone() });
-            let expected: BTreeSet<IpNet> =
-                all.iter().filter(|block| cidr.contains(*block)).copied().collect();
+            let scope = Scope {
+                networks: vec![cidr],
+                ..by_node.scope.clone()
+            };
+            let within = of(&Request {
+                scope,
+                ..by_node.clone()
+            });
+            let expected: BTreeSet<IpNet> = all
+                .iter()
+                .filter(|block| cidr.contains(*block))
+                .copied()
+                .collect();
             assert_eq!(within, expected, "{name} in {}", pool.value.name);
             narrowed += usize::from(!expected.is_empty() && expected.len() < all.len());
         }
         for block in all {
-            assert_eq!(of(&Request { blocks: vec![block], ..by_node.clone() }), [block].into(), "{name}");
+            assert_eq!(
+                of(&Request {
+                    blocks: vec![block],
+                    ..by_node.clone()
+                }),
+                [block].into(),
+                "{name}"
+            );
         }
     }
     assert!(changed > 3 && narrowed > 0, "{changed} {narrowed}");

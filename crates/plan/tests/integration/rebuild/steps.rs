@@ -61,7 +61,12 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     // plan writes.
     let of_versions =
         |(_, expect): &&(Key, Precondition)| matches!(expect, Precondition::Absent | Precondition::At(_));
-    for (key, expect) in plan.actions.iter().flat_map(|action| action.step.evidence()).filter(of_versions) {
+    for (key, expect) in plan
+        .actions
+        .iter()
+        .flat_map(|action| action.step.evidence())
+        .filter(of_versions)
+    {
         assert!(!written.contains(key), "{key} is evidence, and written");
         let before = expected.entry(key.clone()).or_insert_with(|| expect.clone());
         assert_eq!(before, expect, "{key}");
@@ -71,9 +76,13 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let wanted = expected.keys().cloned().collect();
     let found = calipam_check::objects(&snapshot, &wanted);
     for (key, expect) in &expected {
-        let now =
-            found.get(key).map_or(Precondition::Absent, |object| Precondition::At(object.revision().clone()));
-        assert_eq!(*expect, now, "the evidence does not hold when it is planned: {key}");
+        let now = found.get(key).map_or(Precondition::Absent, |object| {
+            Precondition::At(object.revision().clone())
+        });
+        assert_eq!(
+            *expect, now,
+            "the evidence does not hold when it is planned: {key}"
+        );
     }
 }
 
@@ -86,12 +95,20 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
     let checked = Checked::new(cluster.snapshot());
     let plan = planned(&checked, &Request::default());
     assert_eq!(plan.totals().addresses, 118);
-    let parts: Vec<&Part> = plan.actions.iter().flat_map(|action| &action.step.parts).collect();
+    let parts: Vec<&Part> = plan
+        .actions
+        .iter()
+        .flat_map(|action| &action.step.parts)
+        .collect();
     assert_eq!(parts.len(), 118);
     for part in parts {
         // Each part edits a block and a handle, and depends on an endpoint.
         let keys: BTreeSet<Key> = part.edits.iter().map(Edit::key).collect();
-        assert_eq!((keys.len(), part.evidence.len(), part.addresses().len()), (2, 1, 1), "{part:?}");
+        assert_eq!(
+            (keys.len(), part.evidence.len(), part.addresses().len()),
+            (2, 1, 1),
+            "{part:?}"
+        );
     }
     let after = apply_plan(checked.snapshot, &plan, cluster.spec().now).unwrap();
     assert_eq!(check(&after, &Options::default()).findings, []);
@@ -99,8 +116,17 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
 
 /// The plan, reduced to these steps.
 fn of_steps(plan: &Plan, steps: Vec<Step>) -> Plan {
-    let actions = steps.into_iter().map(|step| Action { step, changes: Vec::new() }).collect();
-    Plan { actions, ..plan.clone() }
+    let actions = steps
+        .into_iter()
+        .map(|step| Action {
+            step,
+            changes: Vec::new(),
+        })
+        .collect();
+    Plan {
+        actions,
+        ..plan.clone()
+    }
 }
 
 /// Carries out the steps, part by part, on the snapshot. Like the executor, it abandons a step whose guards do not
@@ -127,7 +153,9 @@ pub(super) fn carry_out(
 /// Fails if an address in use was freed, or there is a new finding worse than a warning.
 pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
     let findings = |snapshot: &Snapshot| check(snapshot, &Options::default()).findings;
-    let known = findings(before).into_iter().map(|finding| (finding.code, finding.subject));
+    let known = findings(before)
+        .into_iter()
+        .map(|finding| (finding.code, finding.subject));
     let known: HashSet<(Code, Subject)> = known.chain(plan.revealed.iter().cloned()).collect();
     // An address that is now recorded may be in another node's block. Calico itself can leave a block without an owner
     // while the block's affinity still exists (facts 3.15).
@@ -135,14 +163,25 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
     let is_new =
         |f: &Finding| f.severity < Severity::Warning && !told.contains(&f.code) && !known.contains(&f.key());
     let new = findings(after).into_iter().filter(is_new);
-    let new: Vec<_> = new.map(|f| format!("{} {}: {}", f.code, f.subject, f.message())).collect();
+    let new: Vec<_> = new
+        .map(|f| format!("{} {}: {}", f.code, f.subject, f.message()))
+        .collect();
     assert!(new.is_empty(), "{name}: {new:#?}");
-    let (earlier, later) = (Index::new(before, before.taken_at), Index::new(after, after.taken_at));
+    let (earlier, later) = (
+        Index::new(before, before.taken_at),
+        Index::new(after, after.taken_at),
+    );
     for block in &earlier.blocks {
         for allocation in block.sound.into_iter().flat_map(|sound| sound.allocations()) {
             let used = !earlier.uses_of(allocation.address).is_empty();
-            let held = later.block(block.key).and_then(|b| b.sound?.allocation_of(allocation.address));
-            assert!(!used || held.is_some(), "{name}: {} is in use and was freed", allocation.address);
+            let held = later
+                .block(block.key)
+                .and_then(|b| b.sound?.allocation_of(allocation.address));
+            assert!(
+                !used || held.is_some(),
+                "{name}: {} is in use and was freed",
+                allocation.address
+            );
         }
     }
 }
@@ -154,7 +193,10 @@ fn steps_that_are_abandoned_do_no_harm() {
         let (snapshot, plan) = all_faults(seed);
         for round in 0..4 {
             let steps: Vec<Step> = plan.actions.iter().map(|action| action.step.clone()).collect();
-            let kept = steps.into_iter().filter(|_| rng.below(3) > 0).map(|step| vec![step]);
+            let kept = steps
+                .into_iter()
+                .filter(|_| rng.below(3) > 0)
+                .map(|step| vec![step]);
             let after = carry_out(&snapshot, &plan, kept);
             assert_no_harm(&snapshot, &plan, &after, &format!("seed {seed}, round {round}"));
         }
@@ -166,7 +208,10 @@ fn steps_that_are_abandoned_do_no_harm() {
 pub(super) fn part_of(step: &Step, count: usize) -> Vec<Step> {
     let object = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut one = Step::new(&*step.reason);
-        one.whole().edits = edits.iter().map(|(part, edit)| step.parts[*part].edits[*edit].clone()).collect();
+        one.whole().edits = edits
+            .iter()
+            .map(|(part, edit)| step.parts[*part].edits[*edit].clone())
+            .collect();
         one
     };
     step.by_object().into_iter().take(count).map(object).collect()

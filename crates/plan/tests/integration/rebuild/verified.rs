@@ -28,7 +28,10 @@ fn tried(checked: &Checked, plan: &Plan) -> Result<(), Refusal> {
 fn a_repair_that_a_plan_claims_must_happen() {
     let (checked, mut plan) = of(&[Fault::OrphanHandle, Fault::MissingHandle]);
     assert_eq!(tried(&checked, &plan), Ok(()));
-    let place = plan.actions.iter().position(|action| action.changes[0].action == Verb::DeleteHandle);
+    let place = plan
+        .actions
+        .iter()
+        .position(|action| action.changes[0].action == Verb::DeleteHandle);
     plan.actions[place.unwrap()].step.parts.clear();
     let refusal = tried(&checked, &plan).unwrap_err();
     assert_eq!((refusal.remaining.len(), refusal.new.len()), (1, 0));
@@ -43,8 +46,14 @@ fn findings_that_a_plan_causes_fail_its_trial() {
         action.step.parts[0].edits.remove(0);
     }
     let refusal = tried(&checked, &plan).unwrap_err();
-    assert_eq!(refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::MissingHandle]);
-    assert!(refusal.to_string().starts_with("it would create missing-handle "), "{refusal}");
+    assert_eq!(
+        refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(),
+        [Code::MissingHandle]
+    );
+    assert!(
+        refusal.to_string().starts_with("it would create missing-handle "),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -59,7 +68,10 @@ fn findings_that_a_corrupt_block_hid_are_not_new_after_its_repair() {
         change.repairs.clear();
     }
     let refusal = tried(&checked, &plan).unwrap_err();
-    assert_eq!(refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::LeakedAddress]);
+    assert_eq!(
+        refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(),
+        [Code::LeakedAddress]
+    );
 }
 
 #[test]
@@ -67,38 +79,79 @@ fn a_finding_about_a_full_pool_may_appear_after_recording() {
     let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3).with(Fault::PoolNearlyFull, 1);
     // Three addresses of the pool have no record, so the pool looks less full than it is.
     let full = Checked::new(cluster.snapshot()).report.findings.remove(0).subject;
-    let Subject::Pool(pool) = full else { panic!("{full}") };
-    let taken: Vec<_> = cluster.block_mut(pool).records().map(|(address, _)| address).collect();
-    taken.into_iter().take(3).for_each(|address| cluster.free(address, pool));
+    let Subject::Pool(pool) = full else {
+        panic!("{full}")
+    };
+    let taken: Vec<_> = cluster
+        .block_mut(pool)
+        .records()
+        .map(|(address, _)| address)
+        .collect();
+    taken
+        .into_iter()
+        .take(3)
+        .for_each(|address| cluster.free(address, pool));
     let checked = Checked::new(cluster.snapshot());
-    assert!(checked.report.findings.iter().all(|finding| finding.code == Code::UnallocatedInUse));
+    assert!(
+        checked
+            .report
+            .findings
+            .iter()
+            .all(|finding| finding.code == Code::UnallocatedInUse)
+    );
     let plan = planned(&checked, &Request::default());
     assert_eq!(tried(&checked, &plan), Ok(()));
 }
 
 #[test]
 fn a_plan_that_fails_its_trial_is_reduced_to_the_steps_that_succeed() {
-    let (checked, mut plan) = of(&[Fault::OrphanHandle, Fault::UnallocatedFreed, Fault::AffinityPending]);
+    let (checked, mut plan) = of(&[
+        Fault::OrphanHandle,
+        Fault::UnallocatedFreed,
+        Fault::AffinityPending,
+    ]);
     let all = plan.actions.len();
-    let broken: Vec<_> =
-        (0..all).filter(|i| plan.actions[*i].changes[0].action == Verb::AssignAddress).collect();
+    let broken: Vec<_> = (0..all)
+        .filter(|i| plan.actions[*i].changes[0].action == Verb::AssignAddress)
+        .collect();
     // The addresses are recorded, but the handle's count is not raised.
-    broken.iter().for_each(|index| drop(plan.actions[*index].step.parts[0].edits.remove(0)));
+    broken
+        .iter()
+        .for_each(|index| drop(plan.actions[*index].step.parts[0].edits.remove(0)));
     let rest = all - broken.len();
     assert!(tried(&checked, &plan).is_err() && rest >= 2 && !broken.is_empty());
 
-    let cut =
-        try_plan(checked.snapshot.clone(), checked.report.clone(), plan.clone(), &checked.options).unwrap();
+    let cut = try_plan(
+        checked.snapshot.clone(),
+        checked.report.clone(),
+        plan.clone(),
+        &checked.options,
+    )
+    .unwrap();
     assert_eq!((cut.actions.len(), tried(&checked, &cut)), (rest, Ok(())));
-    let left_out: Vec<_> =
-        cut.skipped.iter().filter(|skipped| skipped.reason == SkipReason::TrialFailed).collect();
-    assert!(left_out.iter().all(|skipped| skipped.code == Some(Code::UnallocatedInUse)));
+    let left_out: Vec<_> = cut
+        .skipped
+        .iter()
+        .filter(|skipped| skipped.reason == SkipReason::TrialFailed)
+        .collect();
+    assert!(
+        left_out
+            .iter()
+            .all(|skipped| skipped.code == Some(Code::UnallocatedInUse))
+    );
     assert!(left_out.len() >= broken.len() && left_out[0].detail.contains("it would create missing-handle"));
 
     // One step cannot be applied at all.
-    let step = &mut plan.actions.iter_mut().find(|a| a.changes[0].action == Verb::DeleteHandle).unwrap().step;
+    let step = &mut plan
+        .actions
+        .iter_mut()
+        .find(|a| a.changes[0].action == Verb::DeleteHandle)
+        .unwrap()
+        .step;
     for edit in step.parts.iter_mut().flat_map(|part| &mut part.edits) {
-        let Edit::Delete(Key::Handle(id), _) = edit else { continue };
+        let Edit::Delete(Key::Handle(id), _) = edit else {
+            continue;
+        };
         id.push('x');
     }
     let cut = try_plan(checked.snapshot, checked.report, plan, &checked.options).unwrap();

@@ -19,7 +19,11 @@ async fn rebuild_and_compare(name: &str, etcd: &Etcd, cluster: &Cluster) -> Rebu
     judge(name, &rebuilt);
     let after = dump(etcd);
     let named: Vec<String> = touched(&rebuilt.plan).iter().map(ToString::to_string).collect();
-    for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
+    for key in before
+        .keys()
+        .chain(after.keys())
+        .filter(|key| !named.contains(key))
+    {
         assert_eq!(before.get(key), after.get(key), "{name}: {key} has changed");
     }
     rebuilt
@@ -35,5 +39,9 @@ async fn each_fault_that_can_be_repaired_is_and_nothing_else_changes() {
         let done = rebuild_and_compare(fault.name(), &etcd, &cluster).await;
         rebuilt += usize::from(!done.plan.is_empty());
     }
-    assert!(rebuilt > 90, "only {rebuilt} of {} plans did anything", Fault::ALL.len());
+    assert!(
+        rebuilt > 90,
+        "only {rebuilt} of {} plans did anything",
+        Fault::ALL.len()
+    );
 }

@@ -25,13 +25,23 @@ async fn with(fault: Fault) -> Planned {
 fn affinity_and_block(subject: &str) -> (Key, Key) {
     let (node, cidr) = subject.split_once('/').unwrap();
     let cidr = cidr.parse().unwrap();
-    let affinity = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr };
+    let affinity = AffinityKey {
+        kind: AffinityType::Host,
+        node: node.to_owned(),
+        cidr,
+    };
     (Key::Affinity(affinity), Key::Block(cidr))
 }
 
 /// Assigns the last free address of a block under a handle.
 fn give_out(block: &mut Value, handle: &str) {
-    let ordinal = block["unallocated"].as_array_mut().unwrap().pop().unwrap().as_u64().unwrap();
+    let ordinal = block["unallocated"]
+        .as_array_mut()
+        .unwrap()
+        .pop()
+        .unwrap()
+        .as_u64()
+        .unwrap();
     let record =
         json!({"handle_id": handle, "secondary": {"namespace": "default", "pod": "new", "node": "node-1"}});
     let records = block["attributes"].as_array_mut().unwrap();
@@ -44,14 +54,18 @@ fn give_out(block: &mut Value, handle: &str) {
 async fn an_affinity_is_confirmed_while_addresses_of_its_block_come_and_go() {
     let planned = with(Fault::AffinityPending).await;
     let (affinity, block) = affinity_and_block(&planned.subject(Verb::ConfirmAffinity));
-    planned.world.edit(&block, |block| give_out(block, "k8s-pod-network.new"));
+    planned
+        .world
+        .edit(&block, |block| give_out(block, "k8s-pod-network.new"));
     let execution = planned.run().await;
     assert!(execution.is_complete(), "{execution:?}");
     assert_eq!(planned.world.get(&affinity).unwrap()["state"], "confirmed");
 
     // The block was claimed again.
     let planned = with(Fault::AffinityPending).await;
-    planned.world.edit(&block, |block| block["affinity_claim_time"] = "2030-01-01T00:00:00Z".into());
+    planned.world.edit(&block, |block| {
+        block["affinity_claim_time"] = "2030-01-01T00:00:00Z".into()
+    });
     let execution = planned.run().await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
     assert_ne!(planned.world.get(&affinity).unwrap()["state"], "confirmed");
@@ -64,7 +78,9 @@ async fn an_affinity_stays_where_its_node_has_created_the_block_meanwhile() {
     let (affinity, key) = affinity_and_block(&subject);
     assert_eq!(planned.world.get(&key), None);
     let (node, cidr) = subject.split_once('/').unwrap();
-    planned.world.create(&key, &block(cidr, format!("host:{node}"), []));
+    planned
+        .world
+        .create(&key, &block(cidr, format!("host:{node}"), []));
     let execution = planned.run().await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
     assert!(planned.world.get(&affinity).is_some());
@@ -78,7 +94,9 @@ async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
     let key = Key::Handle(id.clone());
     let named = planned.world.get(&key).unwrap();
     let cidr = named["block"].as_object().unwrap().keys().next().unwrap();
-    planned.world.edit(&Key::Block(cidr.parse().unwrap()), |block| give_out(block, &id));
+    planned
+        .world
+        .edit(&Key::Block(cidr.parse().unwrap()), |block| give_out(block, &id));
     let execution = planned.run().await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
     assert_eq!(planned.world.get(&key), Some(named));
@@ -93,7 +111,9 @@ async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
     for found in sound(&planned.site.observe().await).filter(|block| !held(block).is_empty()) {
         let mut freed = found.clone();
         freed.update(|edit| edit.release(&held(found)));
-        planned.world.edit(&Key::Block(found.cidr()), |block| *block = json!(freed));
+        planned
+            .world
+            .edit(&Key::Block(found.cidr()), |block| *block = json!(freed));
     }
     let execution = planned.run().await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
@@ -110,7 +130,8 @@ async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block()
         let users = |cidr: IpNet| {
             let endpoints = before.endpoints.iter().map(|endpoint| &endpoint.value);
             let all = endpoints.flat_map(|endpoint| endpoint.addresses().map(move |a| (endpoint, a)));
-            all.filter(|(_, address)| cidr.contains(address)).collect::<Vec<_>>()
+            all.filter(|(_, address)| cidr.contains(address))
+                .collect::<Vec<_>>()
         };
         let blocks = before.blocks.iter().map(|block| block.value.key);
         let cidr = blocks.max_by_key(|cidr| users(*cidr).len()).unwrap();
@@ -120,9 +141,16 @@ async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block()
         lose(&world, cidr, is_corrupt);
         let planned = Planned::of(world).await;
 
-        planned.world.delete(&Key::Endpoint { namespace: gone.namespace().to_string(), name: gone.name() });
+        planned.world.delete(&Key::Endpoint {
+            namespace: gone.namespace().to_string(),
+            name: gone.name(),
+        });
         let execution = planned.run().await;
-        let left: Vec<_> = execution.conflicts.iter().flat_map(|c| c.addresses.clone()).collect();
+        let left: Vec<_> = execution
+            .conflicts
+            .iter()
+            .flat_map(|c| c.addresses.clone())
+            .collect();
         assert_eq!(left, [address], "{execution:?}");
         let pods = users(cidr).into_iter().map(|(_, used)| used);
         assert_recorded_except(&planned.site.observe().await, cidr, pods, address);
@@ -134,16 +162,26 @@ fn make_old(server: &KubeApiserver, version: &str) {
     let flavour = Flavour::Classic;
     let change = |plural: &str, change: &dyn Fn(&mut Value)| {
         for item in read(server, &flavour.path(plural))["items"].as_array().unwrap() {
-            let path = format!("{}/{}", flavour.path(plural), item["metadata"]["name"].as_str().unwrap());
+            let path = format!(
+                "{}/{}",
+                flavour.path(plural),
+                item["metadata"]["name"].as_str().unwrap()
+            );
             edit(server, &path, change);
         }
     };
     change("blockaffinities", &|affinity| {
         drop(affinity["metadata"].as_object_mut().unwrap().remove("labels"))
     });
-    change("clusterinformations", &|information| information["spec"]["calicoVersion"] = version.into());
+    change("clusterinformations", &|information| {
+        information["spec"]["calicoVersion"] = version.into()
+    });
     change("ipamblocks", &|block| {
-        for field in ["sequenceNumber", "sequenceNumberForAllocation", "affinityClaimTime"] {
+        for field in [
+            "sequenceNumber",
+            "sequenceNumberForAllocation",
+            "affinityClaimTime",
+        ] {
             block["spec"].as_object_mut().unwrap().remove(field);
         }
     });
@@ -152,14 +190,30 @@ fn make_old(server: &KubeApiserver, version: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn affinities_get_no_labels_before_calico_3_31() {
     for version in ["v3.13.5", "v3.21.6"] {
-        let cluster = cluster().with(Fault::BlockWithoutAffinity, 1).with(Fault::AffinityPending, 1);
+        let cluster = cluster()
+            .with(Fault::BlockWithoutAffinity, 1)
+            .with(Fault::AffinityPending, 1);
         let world = World::kubernetes_of(&cluster.kubernetes(Flavour::Classic));
         make_old(world.server(), version);
         let rebuilt = rebuild_all(&Site::open(world.overrides()).await).await;
-        let done = |verb: Verb| rebuilt.plan.changes().filter(|change| change.action == verb).count();
-        assert_eq!((done(Verb::CreateAffinity), done(Verb::ConfirmAffinity)), (1, 1), "{version}");
+        let done = |verb: Verb| {
+            rebuilt
+                .plan
+                .changes()
+                .filter(|change| change.action == verb)
+                .count()
+        };
+        assert_eq!(
+            (done(Verb::CreateAffinity), done(Verb::ConfirmAffinity)),
+            (1, 1),
+            "{version}"
+        );
         let list = read(world.server(), &Flavour::Classic.path("blockaffinities"));
         let labelled = |item: &&Value| item["metadata"]["labels"].is_object();
-        assert_eq!(list["items"].as_array().unwrap().iter().filter(labelled).count(), 0, "{version}");
+        assert_eq!(
+            list["items"].as_array().unwrap().iter().filter(labelled).count(),
+            0,
+            "{version}"
+        );
     }
 }

@@ -18,27 +18,41 @@ fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
     let blocks = snapshot.blocks.iter().map(|b| {
         let value = match b.value.content.sound() {
             Some(block) => {
-                let held = block.allocations().map(|a| (a.ordinal, a.attribute.to_attribute()));
-                format!("{:?} {:?} {:?}", block.owner(), block.free(), held.collect::<Vec<_>>())
+                let held = block
+                    .allocations()
+                    .map(|a| (a.ordinal, a.attribute.to_attribute()));
+                format!(
+                    "{:?} {:?} {:?}",
+                    block.owner(),
+                    block.free(),
+                    held.collect::<Vec<_>>()
+                )
             }
             None => format!("{:?}", b.value.content),
         };
         (Key::Block(b.value.key), (value, version(&b.revision)))
     });
-    let handles = snapshot
-        .handles
-        .iter()
-        .map(|h| (Key::Handle(h.value.id().to_string()), (format!("{:?}", h.value), version(&h.revision))));
-    let affinities = snapshot
-        .affinities
-        .iter()
-        .map(|a| (Key::Affinity(a.value.key.clone()), (format!("{:?}", a.value), version(&a.revision))));
+    let handles = snapshot.handles.iter().map(|h| {
+        (
+            Key::Handle(h.value.id().to_string()),
+            (format!("{:?}", h.value), version(&h.revision)),
+        )
+    });
+    let affinities = snapshot.affinities.iter().map(|a| {
+        (
+            Key::Affinity(a.value.key.clone()),
+            (format!("{:?}", a.value), version(&a.revision)),
+        )
+    });
     blocks.chain(handles).chain(affinities).collect()
 }
 
 async fn rebuild_and_revert(flavour: Flavour) {
-    let cluster =
-        Cluster::all_faults_of(ClusterSpec::new(9).at(Timestamp::now()).wide(), Form::of(flavour), 1);
+    let cluster = Cluster::all_faults_of(
+        ClusterSpec::new(9).at(Timestamp::now()).wide(),
+        Form::of(flavour),
+        1,
+    );
     let world = World::kubernetes_of(&cluster.kubernetes(flavour));
     let site = Site::open(world.overrides()).await;
     let before = records(&site.observe().await);
@@ -47,14 +61,21 @@ async fn rebuild_and_revert(flavour: Flavour) {
     judge("all faults", &rebuilt);
     let after = records(&site.observe().await);
     let named = touched(&rebuilt.plan);
-    for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
+    for key in before
+        .keys()
+        .chain(after.keys())
+        .filter(|key| !named.contains(key))
+    {
         assert_eq!(before.get(key), after.get(key), "{key} has changed");
     }
     assert_ne!(before, after);
     revert(&site).await;
     let back = records(&site.observe().await);
     let values = |records: &BTreeMap<Key, (String, String)>| -> BTreeMap<Key, String> {
-        records.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()
+        records
+            .iter()
+            .map(|(key, (value, _))| (key.clone(), value.clone()))
+            .collect()
     };
     assert_eq!(values(&back), values(&before));
 }

@@ -42,13 +42,21 @@ impl Planned {
         let site = Site::open(world.overrides()).await;
         let snapshot = site.observe().await;
         let plan = plan_all(&snapshot, &check(&snapshot, &judgement()));
-        Self { world, site, snapshot, plan }
+        Self {
+            world,
+            site,
+            snapshot,
+            plan,
+        }
     }
 
     /// The subject of the first change with this verb in the plan.
     pub(super) fn subject(&self, verb: Verb) -> String {
         let change = self.plan.changes().find(|change| change.action == verb);
-        change.unwrap_or_else(|| panic!("{:?}", self.plan.actions)).subject.to_string()
+        change
+            .unwrap_or_else(|| panic!("{:?}", self.plan.actions))
+            .subject
+            .to_string()
     }
 
     pub(super) async fn run(&self) -> Execution {
@@ -70,7 +78,9 @@ pub(super) async fn rebuild_all(site: &Site) -> Rebuilt {
     let plan = plan_all(&snapshot, &before);
     let now = snapshot.taken_at;
     let tried = check(&apply_plan(snapshot, &plan, now).unwrap(), &judgement());
-    FindingSet::from(&before).verify(&plan, &tried).unwrap_or_else(|refusal| panic!("{refusal}"));
+    FindingSet::from(&before)
+        .verify(&plan, &tried)
+        .unwrap_or_else(|refusal| panic!("{refusal}"));
 
     let steps: Vec<_> = plan.actions.iter().map(|action| action.step.clone()).collect();
     let execution = site.run_as("run", steps).await;
@@ -84,7 +94,9 @@ pub(super) async fn revert(site: &Site) {
     let plan = site.undo_plan("run");
     assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());
     let consent = Consent::from_option(plan.question("a test"), true).unwrap();
-    let execution = undo(&site.store, &plan, consent, &site.options("undo")).await.unwrap();
+    let execution = undo(&site.store, &plan, consent, &site.options("undo"))
+        .await
+        .unwrap();
     assert!(execution.is_complete(), "{execution:?}");
 }
 
@@ -129,14 +141,33 @@ pub(super) fn judge(name: &str, rebuilt: &Rebuilt) {
     let hidden = before.iter().any(|(code, _)| *code == Code::CorruptBlock);
     let new: Vec<_> = after.difference(&before).collect();
     assert!(new.is_empty() || hidden, "{name}: new are {new:?}");
-    let skipped: BTreeSet<&Subject> = rebuilt.plan.skipped.iter().map(|skipped| &skipped.subject).collect();
-    let left = rebuilt.after.findings.iter().filter(|f| f.severity != calipam_check::Severity::Info);
+    let skipped: BTreeSet<&Subject> = rebuilt
+        .plan
+        .skipped
+        .iter()
+        .map(|skipped| &skipped.subject)
+        .collect();
+    let left = rebuilt
+        .after
+        .findings
+        .iter()
+        .filter(|f| f.severity != calipam_check::Severity::Info);
     let left = left.filter(|f| before.contains(&f.key()));
-    let silent: Vec<_> = left.filter(|f| !skipped.contains(&f.subject)).map(|f| f.key_ref()).collect();
-    assert!(silent.is_empty(), "{name}: these stay without a word about them: {silent:?}");
+    let silent: Vec<_> = left
+        .filter(|f| !skipped.contains(&f.subject))
+        .map(|f| f.key_ref())
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "{name}: these stay without a word about them: {silent:?}"
+    );
 }
 
 /// The objects that the plan changes.
 pub(super) fn touched(plan: &Plan) -> BTreeSet<Key> {
-    plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
+    plan.actions
+        .iter()
+        .flat_map(|action| action.step.edits())
+        .map(Edit::key)
+        .collect()
 }

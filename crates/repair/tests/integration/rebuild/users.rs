@@ -25,7 +25,11 @@ fn with(faults: &[Fault]) -> World {
 async fn planned(world: World) -> Planned {
     let planned = Planned::of(world).await;
     let Planned { snapshot, plan, .. } = &planned;
-    assert!(plan.changes().any(|change| change.action == Verb::AssignAddress), "{:?}", plan.skipped);
+    assert!(
+        plan.changes().any(|change| change.action == Verb::AssignAddress),
+        "{:?}",
+        plan.skipped
+    );
     let tried = apply_plan(snapshot.clone(), plan, snapshot.taken_at);
     assert!(tried.is_ok(), "{:?}", tried.err());
     planned
@@ -37,15 +41,27 @@ fn path(pod: &Pod) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn annotations_of_pods_and_nodes_abandon_nothing() {
-    let faults =
-        [Fault::UnallocatedFreed, Fault::UnallocatedNoBlock, Fault::OwnerMismatchPod, Fault::LeakedMoved];
+    let faults = [
+        Fault::UnallocatedFreed,
+        Fault::UnallocatedNoBlock,
+        Fault::OwnerMismatchPod,
+        Fault::LeakedMoved,
+    ];
     let planned = planned(with(&faults)).await;
     let server = planned.world.server();
     let patch = r#"{"metadata":{"annotations":{"example.com/note":"written meanwhile"}}}"#;
     let pods = planned.snapshot.pods.iter().map(|pod| path(&pod.value));
-    let nodes = planned.snapshot.nodes.iter().map(|node| format!("/api/v1/nodes/{}", node.value.name));
+    let nodes = planned
+        .snapshot
+        .nodes
+        .iter()
+        .map(|node| format!("/api/v1/nodes/{}", node.value.name));
     for path in pods.chain(nodes) {
-        assert_eq!(server.request("PATCH", &path, patch).unwrap().status, 200, "{path}");
+        assert_eq!(
+            server.request("PATCH", &path, patch).unwrap().status,
+            200,
+            "{path}"
+        );
     }
     let execution = planned.run().await;
     assert!(execution.is_complete(), "{execution:?}");
@@ -61,18 +77,28 @@ async fn only_the_addresses_of_a_deleted_pod_are_omitted() {
     let planned = planned(with(&[Fault::UnallocatedFreed, Fault::UnallocatedFreed])).await;
     // The first pod with an address that no block records.
     let mut pods = planned.snapshot.pods.iter().map(|pod| &pod.value);
-    let pod =
-        pods.find(|pod| pod.addresses().any(|address| !is_recorded(&planned.snapshot, address))).unwrap();
+    let pod = pods
+        .find(|pod| {
+            pod.addresses()
+                .any(|address| !is_recorded(&planned.snapshot, address))
+        })
+        .unwrap();
     let mut gone: Vec<IpAddr> = pod.addresses().collect();
     delete(planned.world.server(), &path(pod));
 
     let execution = planned.run().await;
-    let mut left: Vec<_> =
-        execution.conflicts.iter().flat_map(|conflict| conflict.addresses.clone()).collect();
+    let mut left: Vec<_> = execution
+        .conflicts
+        .iter()
+        .flat_map(|conflict| conflict.addresses.clone())
+        .collect();
     left.sort();
     gone.sort();
     assert_eq!(left, gone, "{execution:?}");
-    assert!(execution.failure.is_none() && execution.written > 0, "{execution:?}");
+    assert!(
+        execution.failure.is_none() && execution.written > 0,
+        "{execution:?}"
+    );
 
     // The addresses of the other pod are recorded.
     let snapshot = planned.site.observe().await;
@@ -89,7 +115,10 @@ fn fullest(snapshot: &Snapshot) -> (IpNet, Vec<(String, IpAddr)>) {
         let all = pods.flat_map(|pod| pod.addresses().map(move |address| (path(pod), address)));
         all.filter(|(_, address)| cidr.contains(address)).collect()
     };
-    let blocks = snapshot.blocks.iter().map(|block| (block.value.key, of_block(block.value.key)));
+    let blocks = snapshot
+        .blocks
+        .iter()
+        .map(|block| (block.value.key, of_block(block.value.key)));
     blocks.max_by_key(|(_, pods)| pods.len()).unwrap()
 }
 
@@ -109,9 +138,16 @@ async fn a_pod_that_has_gone_is_not_recorded_in_a_block_that_is_created_or_rebui
             pod["status"]["phase"] = "Failed".into();
         });
         let execution = planned.run().await;
-        let left: Vec<_> = execution.conflicts.iter().flat_map(|c| c.addresses.clone()).collect();
+        let left: Vec<_> = execution
+            .conflicts
+            .iter()
+            .flat_map(|c| c.addresses.clone())
+            .collect();
         assert_eq!(left, [*address], "{is_corrupt}: {execution:?}");
-        assert!(execution.failure.is_none() && execution.written > 0, "{is_corrupt}: {execution:?}");
+        assert!(
+            execution.failure.is_none() && execution.written > 0,
+            "{is_corrupt}: {execution:?}"
+        );
         let used = pods.iter().map(|(_, used)| *used);
         assert_recorded_except(&planned.site.observe().await, block, used, *address);
     }

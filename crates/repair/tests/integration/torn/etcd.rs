@@ -37,15 +37,25 @@ impl OnEtcd {
     async fn new() -> Self {
         let (etcd, sound) = start(300).await;
         let snapshot = sound.observe().await;
-        let owned = snapshot.affinities.iter().find(|a| a.value.key.kind == AffinityType::Host).unwrap();
+        let owned = snapshot
+            .affinities
+            .iter()
+            .find(|a| a.value.key.kind == AffinityType::Host)
+            .unwrap();
         let pending = r#"{"state":"pending","deleted":false}"#;
-        etcd.put(&Key::Affinity(owned.value.key.clone()).to_string(), pending).unwrap();
+        etcd.put(&Key::Affinity(owned.value.key.clone()).to_string(), pending)
+            .unwrap();
         let cidr = owned.value.key.cidr;
         let orphan = format!(r#"{{"block":{{"{cidr}":1}},"deleted":false}}"#);
         etcd.put(&Key::Handle(ORPHAN.into()).to_string(), orphan).unwrap();
         let torn = Tearing::etcd(&etcd).unwrap();
         let store = datastore::etcd(torn.url());
-        Self { base: dump(&etcd), etcd, site: TornSite::new(torn, store, sound).await, cidr }
+        Self {
+            base: dump(&etcd),
+            etcd,
+            site: TornSite::new(torn, store, sound).await,
+            cidr,
+        }
     }
 }
 
@@ -74,7 +84,9 @@ impl Cluster for OnEtcd {
         let has_changed =
             |(key, (value, _)): &(&String, &(Vec<u8>, i64))| now.get(*key).is_none_or(|now| now.0 != *value);
         let changed = self.base.iter().filter(has_changed);
-        let changed: Vec<_> = changed.map(|(key, (value, _))| (key.clone(), value.clone())).collect();
+        let changed: Vec<_> = changed
+            .map(|(key, (value, _))| (key.clone(), value.clone()))
+            .collect();
         self.etcd.put_all(&changed).unwrap();
         for key in now.keys().filter(|key| !self.base.contains_key(*key)) {
             self.etcd.delete(key).unwrap();
@@ -90,7 +102,9 @@ impl Cluster for OnEtcd {
 /// One pod address in each of three blocks.
 fn targets(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
     let of_pod = |block: &Block| {
-        let mut pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
+        let mut pods = block
+            .allocations()
+            .filter(|a| a.attribute.owner().get("pod").is_some());
         pods.next().map(|a| a.address)
     };
     sound(snapshot).filter_map(of_pod).take(3).collect()
@@ -126,10 +140,16 @@ async fn run_until_closed(proxies: &[&Tearing], site: &Site, when: fn(&Event) ->
             close();
         }
     });
-    let options = Options { lock: true, events, ..site.options("run") };
+    let options = Options {
+        lock: true,
+        events,
+        ..site.options("run")
+    };
     let snapshot = site.observe().await;
     let plan = releases(&snapshot, &targets(&snapshot));
-    execute(&store, &site.cluster, plan, site.consent(), &options).await.unwrap()
+    execute(&store, &site.cluster, plan, site.consent(), &options)
+        .await
+        .unwrap()
 }
 
 /// The member that a run talks to dies, while another one is healthy.
@@ -152,9 +172,22 @@ async fn a_lock_that_cannot_be_restored_is_named() {
     let torn = Tearing::etcd(&etcd).unwrap();
     let is_intended = |event: &Event| matches!(event, Event::Intended { .. });
     let execution = run_until_closed(&[&torn], &site, is_intended).await;
-    let error = execution.lock_left.as_ref().expect("it is still locked").to_string();
-    assert!(error.starts_with("cannot restore the datastore lock: "), "{error}");
-    assert!(execution.failure.is_some() && !execution.is_complete(), "{execution:?}");
+    let error = execution
+        .lock_left
+        .as_ref()
+        .expect("it is still locked")
+        .to_string();
+    assert!(
+        error.starts_with("cannot restore the datastore lock: "),
+        "{error}"
+    );
+    assert!(
+        execution.failure.is_some() && !execution.is_complete(),
+        "{execution:?}"
+    );
     let lock = site.recorded("run").lock;
-    assert!(matches!(lock, Some(LockMark::Taking(_) | LockMark::Taken(_))), "{lock:?}");
+    assert!(
+        matches!(lock, Some(LockMark::Taking(_) | LockMark::Taken(_))),
+        "{lock:?}"
+    );
 }

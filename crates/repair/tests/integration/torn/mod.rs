@@ -38,7 +38,12 @@ struct TornSite {
 
 impl TornSite {
     async fn new(torn: Tearing, store: Overrides, sound: Site) -> Self {
-        Self { torn, store: datastore::open(store).await, sound, runs: 0 }
+        Self {
+            torn,
+            store: datastore::open(store).await,
+            sound,
+            runs: 0,
+        }
     }
 
     async fn snapshot(&self) -> Snapshot {
@@ -47,7 +52,10 @@ impl TornSite {
 
     fn options(&mut self) -> Options {
         self.runs += 1;
-        Options { lock: true, ..self.sound.options(&self.runs.to_string()) }
+        Options {
+            lock: true,
+            ..self.sound.options(&self.runs.to_string())
+        }
     }
 
     /// Carries out steps. Returns the result, which is `None` if the run could not begin, and the journal.
@@ -59,9 +67,14 @@ impl TornSite {
 
     async fn undo(&mut self, journal: &Path) -> Option<Execution> {
         let options = self.options();
-        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound.store).await.unwrap().0;
+        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound.store)
+            .await
+            .unwrap()
+            .0;
         let plan = UndoPlan::new(&recorded).unwrap();
-        undo(&self.store, &plan, self.sound.consent(), &options).await.ok()
+        undo(&self.store, &plan, self.sound.consent(), &options)
+            .await
+            .ok()
     }
 }
 
@@ -96,15 +109,28 @@ fn rebuild(snapshot: &Snapshot, cidr: IpNet) -> Vec<Step> {
         if !snapshot.handles.iter().any(|handle| handle.value.id() == *NEW) {
             step.whole().edits = vec![Edit::Handle(NEW.into(), HandleEdit::Increment(cidr, 1))];
         }
-        let record = Attribute { handle: Some(NEW.into()), ..Attribute::default() };
-        let assign = BlockEdit::Assign { records: vec![(block.free()[0], record)] };
+        let record = Attribute {
+            handle: Some(NEW.into()),
+            ..Attribute::default()
+        };
+        let assign = BlockEdit::Assign {
+            records: vec![(block.free()[0], record)],
+        };
         step.whole().edits.push(Edit::Block(cidr, assign));
         steps.push(step);
     }
     let owner = block.host().unwrap().to_owned();
-    let key = AffinityKey { kind: AffinityType::Host, node: owner, cidr };
+    let key = AffinityKey {
+        kind: AffinityType::Host,
+        node: owner,
+        cidr,
+    };
     let state = AffinityState::Confirmed;
-    let settle = match snapshot.affinities.iter().find(|affinity| affinity.value.key == key) {
+    let settle = match snapshot
+        .affinities
+        .iter()
+        .find(|affinity| affinity.value.key == key)
+    {
         Some(known) if known.value.state == state => None,
         Some(known) => Some(Edit::Affinity(key.into(), known.revision.clone(), state)),
         None => {
@@ -127,8 +153,9 @@ fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
     let mut step = Step::new("orphan-handle");
     step.whole().edits = vec![Edit::Delete(Key::Handle(id.into()), handle.revision.clone())];
     let blocks = handle.value.blocks();
-    step.whole().evidence =
-        blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), 0..=0))).collect();
+    step.whole().evidence = blocks
+        .map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), 0..=0)))
+        .collect();
     Some(step)
 }
 
@@ -178,7 +205,10 @@ async fn tear_every_request<C: Cluster>(
         // A torn undo converges as well.
         let steps = plan(&cluster.site().snapshot().await);
         let (whole, journal) = cluster.site().run(steps).await;
-        assert!(whole.as_ref().is_some_and(Execution::is_complete), "{what}: {whole:?}");
+        assert!(
+            whole.as_ref().is_some_and(Execution::is_complete),
+            "{what}: {whole:?}"
+        );
         assert_eq!(cluster.values().await, wanted, "{what}: {torn:?}\n{whole:?}");
         cluster.site().torn.tear_at(number, tear);
         let torn = cluster.site().undo(&journal).await;
@@ -207,9 +237,17 @@ async fn is_settled(
 
     let (before, recorded) = (recorded(before), recorded(&now));
     for (address, handle) in before.iter().filter(|(address, _)| !targets.contains(address)) {
-        assert_eq!(recorded.get(address), Some(handle), "{what}: {address} {execution:?}");
+        assert_eq!(
+            recorded.get(address),
+            Some(handle),
+            "{what}: {address} {execution:?}"
+        );
     }
-    let handles: BTreeSet<String> = now.handles.iter().map(|handle| handle.value.id().to_string()).collect();
+    let handles: BTreeSet<String> = now
+        .handles
+        .iter()
+        .map(|handle| handle.value.id().to_string())
+        .collect();
     for (address, handle) in recorded {
         assert!(
             handle.is_none_or(|id| handles.contains(&id)),
@@ -221,5 +259,6 @@ async fn is_settled(
 /// The handles of all recorded addresses.
 fn recorded(snapshot: &Snapshot) -> BTreeMap<IpAddr, Option<String>> {
     let all = sound(snapshot).flat_map(Block::allocations);
-    all.map(|a| (a.address, a.attribute.clean_handle().map(|id| id.to_string()))).collect()
+    all.map(|a| (a.address, a.attribute.clean_handle().map(|id| id.to_string())))
+        .collect()
 }

@@ -45,7 +45,11 @@ const COMMANDS: [(&str, &[&str], &str); 4] = [
         &[BLOCKS, AFFINITIES, NODES, POOLS, CLUSTER],
         "nodes ipamblocks blockaffinities ippools ipreservations ipamconfigs clusterinformations",
     ),
-    ("show --blocks", &[BLOCKS, POOLS, CLUSTER], "ipamblocks ippools ipreservations clusterinformations"),
+    (
+        "show --blocks",
+        &[BLOCKS, POOLS, CLUSTER],
+        "ipamblocks ippools ipreservations clusterinformations",
+    ),
     (
         "show --nodes",
         &[BLOCKS, AFFINITIES, NODES, POOLS, CLUSTER],
@@ -61,8 +65,12 @@ type ReadFile = fn(BufReader<File>) -> io::Result<()>;
 
 /// Files, each with its floor.
 const FILES: [(&str, ReadFile); 3] = [
-    ("export.jsonl", |mut file| io::copy(&mut file, &mut sink()).map(drop)),
-    ("export.jsonl.zst", |file| io::copy(&mut zstd::Decoder::with_buffer(file)?, &mut sink()).map(drop)),
+    ("export.jsonl", |mut file| {
+        io::copy(&mut file, &mut sink()).map(drop)
+    }),
+    ("export.jsonl.zst", |file| {
+        io::copy(&mut zstd::Decoder::with_buffer(file)?, &mut sink()).map(drop)
+    }),
     ("snapshot.db", |mut file| {
         let mut hasher = Sha256::new();
         io::copy(&mut file, &mut hasher)?;
@@ -115,7 +123,10 @@ fn undisturbed(cluster: &Cluster, work: impl FnOnce() -> Result<Measured>) -> Re
     let used = cluster.processor_seconds();
     let measured = work()?;
     let processor = cluster.processor_seconds() - used;
-    eprintln!("{:.2} s (servers: {processor:.2} s of processor time)", measured.seconds);
+    eprintln!(
+        "{:.2} s (servers: {processor:.2} s of processor time)",
+        measured.seconds
+    );
     Ok(measured)
 }
 
@@ -127,14 +138,19 @@ fn phases(cluster: &cluster::Cluster, allocations: u64) -> Result<String> {
     let mut decoding = Vec::new();
     let mut rules = Vec::new();
     for _ in 0..RUNS {
-        let mut snapshot = Snapshot { taken_at: jiff::Timestamp::now(), ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            taken_at: jiff::Timestamp::now(),
+            ..Snapshot::default()
+        };
         snapshot.mark_read(ETCD_SOURCES);
         let mut decode = |(key, value): &(Vec<u8>, Vec<u8>)| {
             snapshot.add_entry(key, value, 1);
             Ok(())
         };
         decoding.push(Measured::of(|| entries.iter().try_for_each(&mut decode))?);
-        rules.push(Measured::of(|| Ok(black_box(check(&snapshot, &Options::default()))))?);
+        rules.push(Measured::of(|| {
+            Ok(black_box(check(&snapshot, &Options::default())))
+        })?);
     }
     let each = |runs| anyhow::Ok(Measured::best(runs)?.seconds * 1e6 / allocations as f64);
     let [decoding, rules] = [each(decoding)?, each(rules)?];
@@ -151,7 +167,12 @@ fn files(bench: &mut Bench<'_>, cluster: &Cluster) -> Result<()> {
         let text = path.display().to_string();
         match name {
             "snapshot.db" => cluster.etcd().save_snapshot(&path)?,
-            _ => drop(calipam(program, &format!("export {text}"), &cluster.connection(), 0)?),
+            _ => drop(calipam(
+                program,
+                &format!("export {text}"),
+                &cluster.connection(),
+                0,
+            )?),
         }
         let bytes = path.metadata()?.len();
         let floor = || {
@@ -177,13 +198,20 @@ fn keys(cluster: &cluster::Cluster) -> Vec<Vec<u8>> {
 fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Measured> {
     let runtime = Runtime::new()?;
     let pull = |split| {
-        let ranges: Vec<_> = prefixes.iter().flat_map(|prefix| ranges(prefix, keys, split)).collect();
+        let ranges: Vec<_> = prefixes
+            .iter()
+            .flat_map(|prefix| ranges(prefix, keys, split))
+            .collect();
         let start = Instant::now();
         let ranges = Arc::new(Mutex::new(ranges.into_iter()));
         let pulls = (0..IN_FLIGHT).map(|_| pull_some(endpoint.to_owned(), Arc::clone(&ranges)));
         let pulled = runtime.block_on(async { pulls.collect::<JoinSet<_>>().join_all().await });
         let bytes = pulled.into_iter().sum::<Result<u64, _>>()?;
-        Ok(Measured { seconds: start.elapsed().as_secs_f64(), bytes, ..Measured::default() })
+        Ok(Measured {
+            seconds: start.elapsed().as_secs_f64(),
+            bytes,
+            ..Measured::default()
+        })
     };
     Measured::best(SPLITS.into_iter().map(pull).collect::<Result<_>>()?)
 }
@@ -195,7 +223,10 @@ fn ranges(prefix: &str, keys: &[Vec<u8>], split: usize) -> Vec<(Vec<u8>, Vec<u8>
     // Prefixes end with a slash, and `0` follows it.
     let end = format!("{}0", prefix.trim_end_matches('/')).into_bytes();
     let borders: Vec<_> = iter::once(prefix.into()).chain(inner).chain([end]).collect();
-    borders.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    borders
+        .windows(2)
+        .map(|pair| (pair[0].clone(), pair[1].clone()))
+        .collect()
 }
 
 /// Reads one range after another until none is left. Returns the number of bytes.
@@ -205,7 +236,11 @@ async fn pull_some(endpoint: String, ranges: Arc<Mutex<Ranges>>) -> Result<u64, 
     let mut bytes = 0;
     while let Some((from, to)) = { lock(&ranges).next() } {
         let answer = client.get(from, Some(GetOptions::new().with_range(to))).await?;
-        bytes += answer.kvs().iter().map(|kv| kv.key().len() + kv.value().len()).sum::<usize>() as u64;
+        bytes += answer
+            .kvs()
+            .iter()
+            .map(|kv| kv.key().len() + kv.value().len())
+            .sum::<usize>() as u64;
     }
     Ok(bytes)
 }

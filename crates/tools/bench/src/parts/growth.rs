@@ -53,7 +53,13 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
             let once = once?.seconds;
             let twice = twice?.seconds;
             let short = command.split(" --settle").next().unwrap_or_default();
-            bench.row(0, &format!("{what} | `{short}` | {once:.2} s | {twice:.2} s | {:.1}", twice / once));
+            bench.row(
+                0,
+                &format!(
+                    "{what} | `{short}` | {once:.2} s | {twice:.2} s | {:.1}",
+                    twice / once
+                ),
+            );
         }
     }
     Ok(())
@@ -65,7 +71,10 @@ fn fastest(program: &str, command: &str, cluster: &Path) -> Result<Measured> {
         calipam.args(command.split(' ')).arg("--datastore").arg(cluster);
         calipam.stdout(Stdio::null()).stderr(Stdio::null());
         let (measured, ended, _) = run(&mut calipam, "", None)?;
-        ensure!(matches!(ended.code(), Some(0 | 1)), "{calipam:?} ended with {ended}");
+        ensure!(
+            matches!(ended.code(), Some(0 | 1)),
+            "{calipam:?} ended with {ended}"
+        );
         Ok(measured)
     };
     Measured::best((0..RUNS).map(|_| once()).collect::<Result<_>>()?)
@@ -92,11 +101,16 @@ impl Export {
             "pools",
             "reservations",
         ];
-        let coverage: serde_json::Map<String, Value> =
-            sources.map(|source| (source.to_owned(), "read".into())).into_iter().collect();
+        let coverage: serde_json::Map<String, Value> = sources
+            .map(|source| (source.to_owned(), "read".into()))
+            .into_iter()
+            .collect();
         let head = json!({"format": "calipam-export", "version": 1, "datastore": "etcd", "location": "none",
             "guid": "growth", "revision": "9", "takenAt": "2026-06-01T08:00:00Z", "coverage": coverage});
-        let mut export = Self { text: format!("{head}\n"), entries: 0 };
+        let mut export = Self {
+            text: format!("{head}\n"),
+            entries: 0,
+        };
         let resource =
             |kind: &str, name: &str| format!("/calico/resources/v3/projectcalico.org/{kind}/{name}");
         let pool = json!({"metadata": {"name": "pool"},
@@ -149,8 +163,10 @@ impl Export {
     }
 
     fn handle(&mut self, id: &str, blocks: impl IntoIterator<Item = u32>) {
-        let counts: serde_json::Map<String, Value> =
-            blocks.into_iter().map(|number| (block(number), 1.into())).collect();
+        let counts: serde_json::Map<String, Value> = blocks
+            .into_iter()
+            .map(|number| (block(number), 1.into()))
+            .collect();
         let value = json!({"handleID": id, "block": counts, "deleted": false});
         self.put(&format!("/calico/ipam/v2/handle/{id}"), value);
     }

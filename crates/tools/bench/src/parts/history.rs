@@ -38,7 +38,14 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let past = cluster.revision()?;
     let blocks: Vec<_> = etcd.entries_below(BLOCK_PREFIX)?.into_iter().collect();
     let emptied_block = |(key, (value, _)): &(String, (Vec<u8>, i64))| (key.clone(), emptied(value));
-    etcd.put_all(&blocks.iter().skip(1).step_by(EMPTIED).map(emptied_block).collect::<Vec<_>>())?;
+    etcd.put_all(
+        &blocks
+            .iter()
+            .skip(1)
+            .step_by(EMPTIED)
+            .map(emptied_block)
+            .collect::<Vec<_>>(),
+    )?;
     cluster.leak_every_tenth()?;
     run(&format!("export {} --quiet", after.display()), 0)?;
 
@@ -57,10 +64,19 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let [old, new] = [&before, &after].map(|path| path.display().to_string());
     bench.compare("diff of two exports", COMPARISONS, files, || diff(&old, &new))?;
     let of_past = || diff(&format!("etcd@{past}"), "etcd");
-    bench.compare("diff of a past revision and what is live", COMPARISONS, states, of_past)?;
+    bench.compare(
+        "diff of a past revision and what is live",
+        COMPARISONS,
+        states,
+        of_past,
+    )?;
 
     let (key, (block, _)) = blocks.first().context("there is no block")?;
-    let address = key.rsplit('/').next().and_then(|cidr| cidr.split('-').next()).unwrap_or_default();
+    let address = key
+        .rsplit('/')
+        .next()
+        .and_then(|cidr| cidr.split('-').next())
+        .unwrap_or_default();
     let mut ask_both = |revisions| {
         for (command, quick) in [("history", ""), ("show", " --quick")] {
             let line = format!("{command} --quiet --ip {address}{quick}");
@@ -74,7 +90,14 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         anyhow::Ok(())
     };
     for turn in 0..CHURN {
-        etcd.put(key, if turn % 2 == 0 { emptied(block) } else { block.clone() })?;
+        etcd.put(
+            key,
+            if turn % 2 == 0 {
+                emptied(block)
+            } else {
+                block.clone()
+            },
+        )?;
     }
     ask_both(cluster.revision()?)?;
     // kube-controllers compact all but the newest revisions every ten minutes.
@@ -86,5 +109,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
 fn emptied(stored: &[u8]) -> Vec<u8> {
     let block: Value = serde_json::from_slice(stored).unwrap_or_default();
     let cidr = block["cidr"].as_str().unwrap_or_default();
-    values::block(cidr, block["affinity"].clone(), []).to_string().into_bytes()
+    values::block(cidr, block["affinity"].clone(), [])
+        .to_string()
+        .into_bytes()
 }

@@ -45,8 +45,11 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         thread::sleep(REST);
         Ok(())
     })?;
-    let churn =
-        Churn { operations: usize::MAX, pause: cluster.pick(PAUSE, Duration::ZERO), ..Churn::default() };
+    let churn = Churn {
+        operations: usize::MAX,
+        pause: cluster.pick(PAUSE, Duration::ZERO),
+        ..Churn::default()
+    };
     let activity = churn.activity.clone();
     let begin = Instant::now();
     let (busy, log) = thread::scope(|scope| {
@@ -82,7 +85,12 @@ impl Server {
         command.args(["serve", "--listen", "127.0.0.1:0", "--interval", "1h"]);
         command.args(["--settle", &format!("{SETTLE}s")]).args(connection);
         let (running, line) = Running::start(&mut command, "http://")?;
-        let address = line.rsplit("http://").next().unwrap_or_default().trim_end_matches('/').to_owned();
+        let address = line
+            .rsplit("http://")
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('/')
+            .to_owned();
         Ok(Self { running, address })
     }
 
@@ -104,7 +112,10 @@ impl Server {
         let begin = Instant::now();
         let before = self.running.processor_seconds();
         let result = work()?;
-        Ok(((self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64(), result))
+        Ok((
+            (self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64(),
+            result,
+        ))
     }
 
     /// Removes handles of tunnels, which the pods do not need, for a while. Returns the times until their findings
@@ -120,7 +131,9 @@ impl Server {
             }
             cluster.etcd().delete(key)?;
             let written = Instant::now();
-            self.wait_until("a finding does not appear", |_, report| report.contains(&key[prefix.len()..]))?;
+            self.wait_until("a finding does not appear", |_, report| {
+                report.contains(&key[prefix.len()..])
+            })?;
             latencies.push(written.elapsed().as_secs_f64() - SETTLE);
             cluster.etcd().put(key, value.clone())?;
         }

@@ -23,13 +23,20 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let cluster = bench.cluster()?;
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(bench.program);
-    command.arg("record").arg(folder.path()).args(cluster.connection());
+    command
+        .arg("record")
+        .arg(folder.path())
+        .args(cluster.connection());
     let (recorder, _) = Running::start(&mut command, "recording")?;
 
     let before = recorder.processor_seconds();
     let begin = quiet_length(folder.path())?;
     let first = cluster.revision()?;
-    cluster.churn(Churn { operations: OPERATIONS, pause: Duration::ZERO, ..Churn::default() })?;
+    cluster.churn(Churn {
+        operations: OPERATIONS,
+        pause: Duration::ZERO,
+        ..Churn::default()
+    })?;
     let bytes = quiet_length(folder.path())? - begin;
     let seconds = recorder.processor_seconds() - before;
     // Each write is a revision of its own.
@@ -50,8 +57,12 @@ fn quiet_length(folder: &Path) -> Result<u64> {
     let mut last = None;
     loop {
         let files = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
-        let changes = files.iter().filter(|file| file.path().extension().is_some_and(|end| end == "changes"));
-        let length = changes.map(|file| Ok(file.metadata()?.len())).sum::<Result<u64>>()?;
+        let changes = files
+            .iter()
+            .filter(|file| file.path().extension().is_some_and(|end| end == "changes"));
+        let length = changes
+            .map(|file| Ok(file.metadata()?.len()))
+            .sum::<Result<u64>>()?;
         if last.replace(length) == Some(length) {
             return Ok(length);
         }

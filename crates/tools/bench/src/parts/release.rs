@@ -41,8 +41,13 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let leaked = cluster.leak_every_tenth()?;
     if let Some(server) = cluster.api_server() {
         kubernetes::wait_for_caches(server)?;
-        let pods = read(server, "/api/v1/pods")["items"].as_array().map_or(0, Vec::len);
-        ensure!(pods == size - leaked, "{pods} pods are left of {size}, and {leaked} were deleted");
+        let pods = read(server, "/api/v1/pods")["items"]
+            .as_array()
+            .map_or(0, Vec::len);
+        ensure!(
+            pods == size - leaked,
+            "{pods} pods are left of {size}, and {leaked} were deleted"
+        );
     }
 
     let program = bench.program;
@@ -88,9 +93,21 @@ fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
         let mut compares = Vec::new();
         let mut puts = Vec::new();
         for (change, revision) in intent.changes.iter().zip(revisions) {
-            let revision = change.after.as_ref().and(revision.as_ref()).map_or(Ok(0), |r| r.parse())?;
-            compares.push(Compare::mod_revision(change.key.as_str(), CompareOp::Equal, revision));
-            let before = change.before.as_ref().and_then(|b| b.value.bytes()).unwrap_or_default();
+            let revision = change
+                .after
+                .as_ref()
+                .and(revision.as_ref())
+                .map_or(Ok(0), |r| r.parse())?;
+            compares.push(Compare::mod_revision(
+                change.key.as_str(),
+                CompareOp::Equal,
+                revision,
+            ));
+            let before = change
+                .before
+                .as_ref()
+                .and_then(|b| b.value.bytes())
+                .unwrap_or_default();
             puts.push(TxnOp::put(change.key.as_str(), before.to_vec(), None));
         }
         transactions.push(Txn::new().when(compares).and_then(puts));
@@ -147,7 +164,9 @@ fn floor_on_kubernetes(server: &KubeApiserver, undo: impl FnOnce() -> Result<()>
                 Ok(())
             })
         };
-        parallel::map(CONNECTIONS, work.len(), send).into_iter().collect::<Result<()>>()
+        parallel::map(CONNECTIONS, work.len(), send)
+            .into_iter()
+            .collect::<Result<()>>()
     })?;
     Ok(sent.seconds)
 }
@@ -155,8 +174,14 @@ fn floor_on_kubernetes(server: &KubeApiserver, undo: impl FnOnce() -> Result<()>
 /// All objects of a kind, by their paths.
 fn list(server: &KubeApiserver, plural: &str) -> BTreeMap<String, Value> {
     let path = Flavour::Classic.path(plural);
-    let Value::Array(items) = read(server, &path)["items"].take() else { return BTreeMap::new() };
-    let named =
-        |item: Value| (format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default()), item);
+    let Value::Array(items) = read(server, &path)["items"].take() else {
+        return BTreeMap::new();
+    };
+    let named = |item: Value| {
+        (
+            format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default()),
+            item,
+        )
+    };
     items.into_iter().map(named).collect()
 }

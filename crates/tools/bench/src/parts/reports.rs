@@ -13,18 +13,32 @@ use crate::measured::Measured;
 use crate::process::calipam;
 
 /// The formats in the order in which they are written. The metrics, which contain the time of the verdict, are last.
-const FORMATS: [&str; 9] = ["json", "yaml", "table", "wide", "name", "ignore", "junit", "html", "prometheus"];
+const FORMATS: [&str; 9] = [
+    "json",
+    "yaml",
+    "table",
+    "wide",
+    "name",
+    "ignore",
+    "junit",
+    "html",
+    "prometheus",
+];
 
-pub(super) const TITLES: [&str; 2] =
-    ["allocations | more memory | page opened in | complaints", "allocations | <format | size | time"];
+pub(super) const TITLES: [&str; 2] = [
+    "allocations | more memory | page opened in | complaints",
+    "allocations | <format | size | time",
+];
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let cluster = bench.cluster()?;
     cluster.leak_every_tenth()?;
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
-    let (program, command) =
-        (bench.program, "check --quiet --settle 0 --grace 0 --fail-on never --output name");
+    let (program, command) = (
+        bench.program,
+        "check --quiet --settle 0 --grace 0 --fail-on never --output name",
+    );
     let run = |reports| calipam(program, command, &[cluster.connection(), reports].concat(), 0);
     let check = run(Vec::new())?;
     // A browser derives the type of a file from its name.
@@ -40,7 +54,10 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         // Files are written one after another, so modification times show how long each took.
         let written = file.modified()?;
         let seconds = written.duration_since(before).unwrap_or_default().as_secs_f64();
-        bench.row(1, &format!("{format} | {:.2} MB | {seconds:.2} s", file.len() as f64 / 1e6));
+        bench.row(
+            1,
+            &format!("{format} | {:.2} MB | {seconds:.2} s", file.len() as f64 / 1e6),
+        );
         before = written;
     }
     let more = all.peak_mib - check.peak_mib;
@@ -64,7 +81,9 @@ fn opened(file: &Path) -> Result<String> {
 /// Reads the time that the check took until its verdict from its metrics.
 fn verdict(metrics: &Path) -> Result<f64> {
     let metrics = fs::read_to_string(metrics)?;
-    let value = metrics.lines().find_map(|line| line.strip_prefix("calipam_last_run_duration_seconds "));
+    let value = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("calipam_last_run_duration_seconds "));
     let seconds = value.and_then(|value| value.parse().ok());
     seconds.context("the metrics do not say how long the check took")
 }

@@ -53,9 +53,17 @@ struct Package {
 fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
     for package in packages.iter().filter(|package| package.source.is_some()) {
-        let Package { name, version, license, source } = package;
+        let Package {
+            name,
+            version,
+            license,
+            source,
+        } = package;
         if source.as_deref() != Some(CRATES_IO) {
-            problems.push(format!("{name} {version} comes from {}", source.as_deref().unwrap_or_default()));
+            problems.push(format!(
+                "{name} {version} comes from {}",
+                source.as_deref().unwrap_or_default()
+            ));
         }
         if rules.bans.deny.iter().any(|banned| banned.is(package)) {
             problems.push(format!("{name} {version} is banned"));
@@ -74,7 +82,9 @@ fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
 
 /// True if the allowed licenses satisfy an SPDX expression. Older crates write `/` instead of `OR`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
-    let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else { return false };
+    let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else {
+        return false;
+    };
     expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
 }
 
@@ -83,20 +93,34 @@ fn versions(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let is_skipped = |package: &Package| rules.bans.skip.iter().any(|skip| skip.is(package));
     for package in packages.iter().filter(|package| !is_skipped(package)) {
-        versions.entry(&package.name).or_default().insert(&package.version);
+        versions
+            .entry(&package.name)
+            .or_default()
+            .insert(&package.version);
     }
 
     let several = versions.into_iter().filter(|(_, versions)| versions.len() > 1);
     let several = several.map(|(name, versions)| {
-        format!("{name} has several versions: {}", versions.into_iter().collect::<Vec<_>>().join(", "))
+        format!(
+            "{name} has several versions: {}",
+            versions.into_iter().collect::<Vec<_>>().join(", ")
+        )
     });
-    let stale = rules.bans.skip.iter().filter(|skip| !packages.iter().any(|package| skip.is(package)));
-    several.chain(stale.map(|skip| format!("{} is skipped, but is no dependency", skip.name))).collect()
+    let stale = rules
+        .bans
+        .skip
+        .iter()
+        .filter(|skip| !packages.iter().any(|package| skip.is(package)));
+    several
+        .chain(stale.map(|skip| format!("{} is skipped, but is no dependency", skip.name)))
+        .collect()
 }
 
 impl CrateSpec {
     fn is(&self, package: &Package) -> bool {
-        let Some((name, version)) = self.name.split_once('@') else { return self.name == package.name };
+        let Some((name, version)) = self.name.split_once('@') else {
+            return self.name == package.name;
+        };
         let rest = package.version.strip_prefix(version);
         name == package.name && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
@@ -108,7 +132,10 @@ fn the_dependencies_are_what_the_rules_allow() {
     let mut metadata = sbom::metadata(&root(), TARGET).unwrap();
     let packages: Vec<Package> = serde_json::from_value(metadata["packages"].take()).unwrap();
     let problems = problems(&rules, &packages);
-    assert_eq!(problems, [""; 0], "remove the dependency, or change {RULES} and say why there");
+    assert_eq!(
+        problems, [""; 0],
+        "remove the dependency, or change {RULES} and say why there"
+    );
 }
 
 fn rules() -> Rules {
@@ -126,7 +153,12 @@ fn rules() -> Rules {
 
 fn package(name: &str, version: &str, license: Option<&str>, source: &str) -> Package {
     let license = license.map(str::to_owned);
-    Package { name: name.into(), version: version.into(), license, source: Some(source.into()) }
+    Package {
+        name: name.into(),
+        version: version.into(),
+        license,
+        source: Some(source.into()),
+    }
 }
 
 fn good(name: &str, version: &str) -> Package {
@@ -135,8 +167,16 @@ fn good(name: &str, version: &str) -> Package {
 
 #[test]
 fn allowed_packages_have_no_problems() {
-    let own = Package { source: None, ..good("calipam", "0.1.0") };
-    let packages = [good("serde", "1.0.1"), good("syn", "2.0.1"), good("syn", "3.0.1"), own];
+    let own = Package {
+        source: None,
+        ..good("calipam", "0.1.0")
+    };
+    let packages = [
+        good("serde", "1.0.1"),
+        good("syn", "2.0.1"),
+        good("syn", "3.0.1"),
+        own,
+    ];
     assert_eq!(problems(&rules(), &packages), [""; 0]);
 }
 
@@ -166,9 +206,11 @@ fn each_broken_rule_is_named() {
 #[test]
 fn licences_are_read_as_expressions() {
     let allowed = rules().licenses.allow;
-    for expression in
-        ["MIT OR GPL-3.0-only", "Apache-2.0/MIT", "(MIT OR Zlib) AND Apache-2.0 WITH LLVM-exception"]
-    {
+    for expression in [
+        "MIT OR GPL-3.0-only",
+        "Apache-2.0/MIT",
+        "(MIT OR Zlib) AND Apache-2.0 WITH LLVM-exception",
+    ] {
         assert!(is_allowed(expression, &allowed), "{expression}");
     }
     for expression in ["Apache-2.0", "MIT AND Zlib", "no licence at all"] {

@@ -22,11 +22,15 @@ fn documents() -> [Value; 2] {
 #[test]
 fn lists_the_dependencies_of_a_program() {
     let [calipam, cni] = documents();
-    assert_eq!((&calipam["bomFormat"], &calipam["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
+    assert_eq!(
+        (&calipam["bomFormat"], &calipam["specVersion"]),
+        (&"CycloneDX".into(), &"1.5".into())
+    );
     assert_eq!(calipam["metadata"]["component"]["name"], "calipam");
     let names = |document: &Value| -> Vec<String> {
         let all = document["components"].as_array().unwrap().iter();
-        all.map(|component| component["name"].as_str().unwrap().to_owned()).collect()
+        all.map(|component| component["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     for name in ["clap", "kube", "calipam-model", "mimalloc"] {
         assert!(names(&calipam).iter().any(|found| found == name), "{name}");
@@ -40,7 +44,10 @@ fn lists_the_dependencies_of_a_program() {
     let components = calipam["components"].as_array().unwrap();
     let mut known = BTreeSet::from([calipam["metadata"]["component"]["bom-ref"].to_string()]);
     for component in components {
-        assert!(known.insert(component["bom-ref"].to_string()), "{component} stands twice");
+        assert!(
+            known.insert(component["bom-ref"].to_string()),
+            "{component} stands twice"
+        );
         assert!(component["licenses"][0]["expression"].is_string(), "{component}");
         let is_ours = component["name"].as_str().unwrap().starts_with("calipam");
         let sum = component["hashes"][0]["content"].as_str().map(str::len);
@@ -49,7 +56,10 @@ fn lists_the_dependencies_of_a_program() {
     for dependency in calipam["dependencies"].as_array().unwrap() {
         assert!(known.contains(&dependency["ref"].to_string()), "{dependency}");
         let on = dependency["dependsOn"].as_array().unwrap();
-        assert!(on.iter().all(|reference| known.contains(&reference.to_string())), "{dependency}");
+        assert!(
+            on.iter().all(|reference| known.contains(&reference.to_string())),
+            "{dependency}"
+        );
     }
 }
 
@@ -78,8 +88,11 @@ fn it_is_valid_against_the_schema_of_cyclonedx() {
     let complaints = |document: &Value| {
         fs::write(folder.path().join("document.json"), document.to_string()).unwrap();
         let mut validator = Command::new(find(Tool::Jv).unwrap());
-        let output =
-            validator.args(["schema.json", "document.json"]).current_dir(folder.path()).output().unwrap();
+        let output = validator
+            .args(["schema.json", "document.json"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (!output.status.success()).then_some(text)
     };

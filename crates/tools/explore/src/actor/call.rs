@@ -46,21 +46,40 @@ impl From<&str> for Call {
     /// Creates a call for a pod that wants any IPv4 address. The text is the node and the pod, such as `a5/p`.
     fn from(text: &str) -> Self {
         let (node, pod) = text.split_once('/').expect("a node and a pod");
-        let wanted = Wanted::Any { v4: true, v6: false, max_blocks_per_host: 0 };
+        let wanted = Wanted::Any {
+            v4: true,
+            v6: false,
+            max_blocks_per_host: 0,
+        };
         let node = node.to_owned();
         let pod = pod.to_owned();
         let network = NETWORK;
         let program = Program::Calipam;
         let is_watched = false;
         let keeps_notes = false;
-        Self { node, pod, network, wanted, program, is_watched, keeps_notes }
+        Self {
+            node,
+            pod,
+            network,
+            wanted,
+            program,
+            is_watched,
+            keeps_notes,
+        }
     }
 }
 
 impl Call {
     /// Creates a call for a pod that wants an address of each family.
     pub fn of_both(pod: &str) -> Self {
-        Self { wanted: Wanted::Any { v4: true, v6: true, max_blocks_per_host: 0 }, ..pod.into() }
+        Self {
+            wanted: Wanted::Any {
+                v4: true,
+                v6: true,
+                max_blocks_per_host: 0,
+            },
+            ..pod.into()
+        }
     }
 
     pub fn handle(&self) -> String {
@@ -76,11 +95,19 @@ impl Call {
     }
 
     pub(super) fn container(&self) -> Container {
-        Container { node: self.node.clone(), handle: self.handle(), machine: None }
+        Container {
+            node: self.node.clone(),
+            handle: self.handle(),
+            machine: None,
+        }
     }
 
     pub(super) fn to_add(&self, now: Timestamp) -> Add {
-        Add { container: self.container(), attributes: self.attributes(now), wanted: self.wanted.clone() }
+        Add {
+            container: self.container(),
+            attributes: self.attributes(now),
+            wanted: self.wanted.clone(),
+        }
     }
 
     /// The handle that the oldest plugins used.
@@ -91,9 +118,15 @@ impl Call {
     /// The attributes to record with the pod's address.
     pub(crate) fn attributes(&self, now: Timestamp) -> BTreeMap<String, String> {
         let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
-        let entries =
-            [("node", &*self.node), ("pod", &self.pod), ("namespace", "default"), ("timestamp", &timestamp)];
-        entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+        let entries = [
+            ("node", &*self.node),
+            ("pod", &self.pod),
+            ("namespace", "default"),
+            ("timestamp", &timestamp),
+        ];
+        entries
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into()
     }
 
     /// The footprint of assigning or releasing a pod's addresses, without the IPAM objects.
@@ -106,16 +139,24 @@ impl Call {
 
     pub(crate) fn endpoint(&self) -> String {
         let name = format!("{}-k8s-{}-eth0", self.node, self.pod.replace('-', "--"));
-        format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
+        format!(
+            "{}workloadendpoints/default/{name}",
+            calipam_model::key::RESOURCE_PREFIX
+        )
     }
 
     /// Publishes the pod's addresses in the cluster: in the pod's object on Kubernetes, otherwise in its endpoint. If
     /// there are no addresses, the pod still waits for one.
     pub(super) fn show(&self, world: &World, addresses: &[IpAddr]) {
         if world.is_kubernetes() {
-            world.data.put(&object_path(&self.pod), pod_object(&self.pod, &self.node, addresses).to_string());
+            world.data.put(
+                &object_path(&self.pod),
+                pod_object(&self.pod, &self.node, addresses).to_string(),
+            );
         } else if !addresses.is_empty() {
-            world.data.put(&self.endpoint(), self.endpoint_object(addresses).to_string());
+            world
+                .data
+                .put(&self.endpoint(), self.endpoint_object(addresses).to_string());
         }
         world.touch(&self.touched());
     }
@@ -129,7 +170,10 @@ impl Call {
 }
 
 fn networks(addresses: &[IpAddr]) -> Vec<String> {
-    addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
+    addresses
+        .iter()
+        .map(|address| IpNet::from(*address).to_string())
+        .collect()
 }
 
 /// A pod's object as an API server returns it.

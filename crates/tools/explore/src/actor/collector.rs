@@ -33,7 +33,9 @@ pub fn operate<F: Future<Output = Result<(), Error>> + 'static>(
             if let Err(error) = done.await
                 && world.audit().is_undisturbed()
             {
-                world.truth.violated(format!("{name} was not disturbed, but fails: {error}"));
+                world
+                    .truth
+                    .violated(format!("{name} was not disturbed, but fails: {error}"));
             }
         }
     })
@@ -45,34 +47,50 @@ pub(crate) fn cidr(text: &str) -> IpNet {
 
 /// Releases an empty block of a node.
 pub fn release_empty(block: &'static str, node: &'static str) -> Actor {
-    operate(format!("gives up {block} of {node} if it is empty"), move |_, allocator| async move {
-        allocator.store().be_careful();
-        allocator.release_affinity(cidr(block), node, InUse::Refuse).await
-    })
+    operate(
+        format!("gives up {block} of {node} if it is empty"),
+        move |_, allocator| async move {
+            allocator.store().be_careful();
+            allocator.release_affinity(cidr(block), node, InUse::Refuse).await
+        },
+    )
 }
 
 /// Removes a node's affinity for a block, even if the block is in use.
 pub fn disown(block: &'static str, node: &'static str) -> Actor {
-    operate(format!("gives up {block} of {node}"), move |_, allocator| async move {
-        allocator.release_affinity(cidr(block), node, InUse::Release).await
-    })
+    operate(
+        format!("gives up {block} of {node}"),
+        move |_, allocator| async move {
+            allocator
+                .release_affinity(cidr(block), node, InUse::Release)
+                .await
+        },
+    )
 }
 
 /// Claims all blocks of a network for a node.
 pub fn claim(network: &'static str, node: &'static str) -> Actor {
-    operate(format!("{node} claims {network}"), move |_, allocator| async move {
-        let claimed = claim_affinity(&allocator, cidr(network), AffinityType::Host, node).await;
-        claimed.map(drop).map_err(|partly| partly.error)
-    })
+    operate(
+        format!("{node} claims {network}"),
+        move |_, allocator| async move {
+            let claimed = claim_affinity(&allocator, cidr(network), AffinityType::Host, node).await;
+            claimed.map(drop).map_err(|partly| partly.error)
+        },
+    )
 }
 
 /// Makes a node release its empty block and claim it again.
 pub fn claim_again(block: &'static str, node: &'static str) -> Actor {
-    operate(format!("{node} gives up {block} and claims it"), move |_, allocator| async move {
-        allocator.release_affinity(cidr(block), node, InUse::Refuse).await?;
-        let claimed = claim_affinity(&allocator, cidr(block), AffinityType::Host, node).await;
-        claimed.map(drop).map_err(|partly| partly.error)
-    })
+    operate(
+        format!("{node} gives up {block} and claims it"),
+        move |_, allocator| async move {
+            allocator
+                .release_affinity(cidr(block), node, InUse::Refuse)
+                .await?;
+            let claimed = claim_affinity(&allocator, cidr(block), AffinityType::Host, node).await;
+            claimed.map(drop).map_err(|partly| partly.error)
+        },
+    )
 }
 
 /// Creates an actor that reads a value and then replaces it only if its version is still the same, like `calicoctl
@@ -80,7 +98,9 @@ pub fn claim_again(block: &'static str, node: &'static str) -> Actor {
 pub fn edit(name: &'static str, path: &'static str, edit: fn(&str) -> String) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
         let read = world.turn(actor, format!("read {path}"), Footprint::default().read(path));
-        let (Ok(()), Some(found)) = (read.answered().await, world.data.value_at(path)) else { return };
+        let (Ok(()), Some(found)) = (read.answered().await, world.data.value_at(path)) else {
+            return;
+        };
         world.record_answer(actor, &found);
         let (value, revision) = found;
         let after = edit(&String::from_utf8_lossy(&value));

@@ -53,12 +53,19 @@ pub fn calipam(locks: bool, commands: &[Command], after_kill: &[Command]) -> Act
     let person = Actor::going_on(name, move |world, actor, is_killed| {
         Session { world, actor, locks }.run(commands[usize::from(is_killed)].clone())
     });
-    Actor { is_process: true, ..person }
+    Actor {
+        is_process: true,
+        ..person
+    }
 }
 
 /// Creates a person who runs a command, and runs it again after a kill.
 pub fn again(command: Command) -> Actor {
-    calipam(false, std::slice::from_ref(&command), std::slice::from_ref(&command))
+    calipam(
+        false,
+        std::slice::from_ref(&command),
+        std::slice::from_ref(&command),
+    )
 }
 
 /// Creates a person who runs a command and undoes it, also after a kill.
@@ -108,7 +115,13 @@ impl Session {
             journals: Some(folder),
             disk: Some(Arc::new(OneDisk::new(&self.world, self.actor))),
         };
-        (journal, Intent { writing: Some(writing), max_changes: None })
+        (
+            journal,
+            Intent {
+                writing: Some(writing),
+                max_changes: None,
+            },
+        )
     }
 
     /// Carries out a command, which `is_repeated` if an earlier one may have done everything.
@@ -116,7 +129,10 @@ impl Session {
         let (journal, intent) = self.begin(Phase::Repairs);
         self.world.audit().journals.insert(self.actor, journal);
         // If the run is incomplete, the next command has to complete it.
-        let why = match self.carry_out(Access::new(datastore, self), command, intent).await {
+        let why = match self
+            .carry_out(Access::new(datastore, self), command, intent)
+            .await
+        {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
             // A migration can proceed only after the users of the pool have moved.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
@@ -126,7 +142,9 @@ impl Session {
             Err(error) => error.to_string(),
         };
         if self.world.audit().is_undisturbed() {
-            self.world.truth.violated(format!("{command:?} was not disturbed, but is incomplete: {why}"));
+            self.world
+                .truth
+                .violated(format!("{command:?} was not disturbed, but is incomplete: {why}"));
         }
     }
 
@@ -134,7 +152,9 @@ impl Session {
     async fn undo(&self, datastore: &Datastore) {
         let journal = self.world.audit().journals.get(&self.actor).cloned();
         let Some(journal) = journal else { return };
-        let Ok(recorded) = Recorded::read(&journal) else { return };
+        let Ok(recorded) = Recorded::read(&journal) else {
+            return;
+        };
         let (_, intent) = self.begin(Phase::Undoes);
         let Ok(undone) = undo(Access::new(datastore, self), &journal, recorded, None, &intent).await else {
             return;
@@ -151,11 +171,19 @@ impl Session {
 
     async fn others(&self, (key, value): (&'static str, &'static str), delete: Option<&'static str>) {
         let Self { world, actor, .. } = self;
-        let footprint = delete.into_iter().fold(Footprint::default().write(key), Footprint::write);
-        let is_done = world.turn(*actor, format!("others create {key}"), footprint).answered().await;
+        let footprint = delete
+            .into_iter()
+            .fold(Footprint::default().write(key), Footprint::write);
+        let is_done = world
+            .turn(*actor, format!("others create {key}"), footprint)
+            .answered()
+            .await;
         if is_done.is_ok() && delete.is_none_or(|other| world.data.remove(other)) {
             world.data.put(key, value);
-            world.audit().of_others.extend(delete.into_iter().chain([key]).map(str::to_owned));
+            world
+                .audit()
+                .of_others
+                .extend(delete.into_iter().chain([key]).map(str::to_owned));
         }
     }
 
@@ -166,25 +194,52 @@ impl Session {
         intent: Intent,
     ) -> Result<Repaired, Failure> {
         // The command reads the cluster twice in quick succession.
-        let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
-        let criteria = Criteria { options, recheck_after: SignedDuration::ZERO };
+        let options = Options {
+            grace: Some(SignedDuration::from_nanos(1)),
+            ..Options::default()
+        };
+        let criteria = Criteria {
+            options,
+            recheck_after: SignedDuration::ZERO,
+        };
         let names = Names::default();
         match command {
             Command::Release | Command::ReleaseAddress(_) => {
                 let targets = match command {
-                    Command::ReleaseAddress(address) => {
-                        plan_release::Request { addresses: vec![*address], ..Default::default() }
-                    }
-                    _ => plan_release::Request { leaked: true, orphan_handles: true, ..Default::default() },
+                    Command::ReleaseAddress(address) => plan_release::Request {
+                        addresses: vec![*address],
+                        ..Default::default()
+                    },
+                    _ => plan_release::Request {
+                        leaked: true,
+                        orphan_handles: true,
+                        ..Default::default()
+                    },
                 };
                 let reports = Vec::new();
                 let lock = self.locks;
-                let request = ReleaseRequest { targets, names, reports, criteria, lock, intent };
+                let request = ReleaseRequest {
+                    targets,
+                    names,
+                    reports,
+                    criteria,
+                    lock,
+                    intent,
+                };
                 release(access, &request).await
             }
             Command::Rebuild => {
-                let wanted = plan_rebuild::Request { endpoints_only: true, ..Default::default() };
-                let request = RebuildRequest { wanted, names, output_dir: None, criteria, intent };
+                let wanted = plan_rebuild::Request {
+                    endpoints_only: true,
+                    ..Default::default()
+                };
+                let request = RebuildRequest {
+                    wanted,
+                    names,
+                    output_dir: None,
+                    criteria,
+                    intent,
+                };
                 rebuild(access, &request).await
             }
             Command::Assign(address, node, handle) => {
@@ -194,7 +249,12 @@ impl Session {
                     handle: Some((*handle).to_owned()),
                     ..Default::default()
                 };
-                let request = AssignRequest { wanted, pools: Vec::new(), criteria, intent };
+                let request = AssignRequest {
+                    wanted,
+                    pools: Vec::new(),
+                    criteria,
+                    intent,
+                };
                 assign(access, &request).await
             }
             Command::Split(pool) => {
@@ -202,23 +262,47 @@ impl Session {
                 let parts = 2;
                 let needs_lock = false;
                 let disables_first = false;
-                let request = SplitRequest { pool, parts, needs_lock, disables_first, intent };
+                let request = SplitRequest {
+                    pool,
+                    parts,
+                    needs_lock,
+                    disables_first,
+                    intent,
+                };
                 split(access, &request).await
             }
             Command::Configure(setting) => {
-                let request = ConfigureRequest { settings: vec![*setting], predicts_effects: false, intent };
+                let request = ConfigureRequest {
+                    settings: vec![*setting],
+                    predicts_effects: false,
+                    intent,
+                };
                 configure(access, &request).await
             }
             Command::Migrate(cidr, size) => {
                 let cidr = cidr.parse().map_err(|_| Failure::declined())?;
                 let target = match *size {
-                    Some(block_size) => Target::SameNetwork { block_size, via: Some(cidr) },
-                    None => Target::Network { cidr, block_size: None, name: None },
+                    Some(block_size) => Target::SameNetwork {
+                        block_size,
+                        via: Some(cidr),
+                    },
+                    None => Target::Network {
+                        cidr,
+                        block_size: None,
+                        name: None,
+                    },
                 };
                 let from = Some("pool".to_owned());
                 let force = false;
                 let eviction = None;
-                let request = MigrateRequest { from, target, force, eviction, criteria, intent };
+                let request = MigrateRequest {
+                    from,
+                    target,
+                    force,
+                    eviction,
+                    criteria,
+                    intent,
+                };
                 migrate(access, &request).await.map(|migrated| migrated.repaired)
             }
             Command::Undo | Command::Others { .. } => Err(Failure::declined()),
@@ -232,7 +316,11 @@ impl Session {
 /// Returns an error if the rebuild fails or is incomplete.
 pub(crate) fn rebuild_all(world: &Arc<World>) -> Result<(), String> {
     world.audit().is_alone = true;
-    let session = Session { world: Arc::clone(world), actor: 0, locks: false };
+    let session = Session {
+        world: Arc::clone(world),
+        actor: 0,
+        locks: false,
+    };
     let has_ended = Task::new(Box::pin(session.run(vec![Command::Rebuild])), true).resume();
     match world.truth.take_violations().pop() {
         Some(violation) => Err(violation),

@@ -51,13 +51,21 @@ impl Actor {
         begin: impl Fn(Arc<World>, usize, bool) -> F + 'static,
     ) -> Self {
         let begin: Begin = Box::new(move |world, actor, is_again| Box::pin(begin(world, actor, is_again)));
-        Self { name: name.into(), is_process: false, begin, goes_on: true }
+        Self {
+            name: name.into(),
+            is_process: false,
+            begin,
+            goes_on: true,
+        }
     }
 
     /// Removes the work that follows a kill.
     #[must_use]
     pub fn abandoned(self) -> Self {
-        Self { goes_on: false, ..self }
+        Self {
+            goes_on: false,
+            ..self
+        }
     }
 }
 
@@ -75,15 +83,26 @@ const LONGER: Duration = Duration::from_secs(3_600);
 
 impl Task {
     pub(crate) fn new(work: Work, is_process: bool) -> Self {
-        let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build();
-        Self { work: Some(work), runtime: is_process.then(|| runtime().expect("a runtime")) }
+        let runtime = || {
+            Builder::new_current_thread()
+                .enable_all()
+                .start_paused(true)
+                .build()
+        };
+        Self {
+            work: Some(work),
+            runtime: is_process.then(|| runtime().expect("a runtime")),
+        }
     }
 
     /// Continues until the work waits for the explorer. Returns true if it has ended.
     pub(crate) fn resume(&mut self) -> bool {
         let Some(work) = &mut self.work else { return true };
         let Some(runtime) = &self.runtime else {
-            return work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            return work
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_ready();
         };
         runtime.block_on(async {
             tokio::select! {
@@ -98,7 +117,9 @@ impl Task {
 impl Task {
     /// Continues a process until `event`. Returns true if the work has ended.
     pub(crate) fn resume_until(&mut self, event: impl Future<Output = ()>) -> bool {
-        let (Some(work), Some(runtime)) = (&mut self.work, &self.runtime) else { return false };
+        let (Some(work), Some(runtime)) = (&mut self.work, &self.runtime) else {
+            return false;
+        };
         runtime.block_on(async {
             tokio::select! {
                 biased;

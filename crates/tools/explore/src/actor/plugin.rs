@@ -44,33 +44,56 @@ pub fn del(call: impl Into<Call>) -> Actor {
 
 /// Creates an actor that stops a pod, and releases its addresses one by one under its handle before DEL.
 pub fn del_by_address(call: impl Into<Call>) -> Actor {
-    kubelet("releases the addresses of", call.into(), async |kubelet| kubelet.release_addresses().await)
-        .abandoned()
+    kubelet("releases the addresses of", call.into(), async |kubelet| {
+        kubelet.release_addresses().await
+    })
+    .abandoned()
 }
 
 /// Creates an actor that writes a pod's endpoint late. The pod was believed to be deleted, but still uses its recorded
 /// address.
 pub fn writes_endpoint_late(call: impl Into<Call>, address: IpAddr) -> Actor {
-    kubelet("writes the endpoint of", call.into(), async move |Kubelet { world, actor, call }| {
-        let footprint = call.touched().read_range(crate::world::ALL);
-        let _ = world.turn(*actor, "write the endpoint".into(), footprint).answered().await;
-        if is_recorded(world, address, &call.handle()) {
-            world.truth.update(&call.handle(), |pod| pod.exists = true);
-            give(world, call, &[address]);
-        }
-    })
+    kubelet(
+        "writes the endpoint of",
+        call.into(),
+        async move |Kubelet { world, actor, call }| {
+            let footprint = call.touched().read_range(crate::world::ALL);
+            let _ = world
+                .turn(*actor, "write the endpoint".into(), footprint)
+                .answered()
+                .await;
+            if is_recorded(world, address, &call.handle()) {
+                world.truth.update(&call.handle(), |pod| pod.exists = true);
+                give(world, call, &[address]);
+            }
+        },
+    )
     .abandoned()
 }
 
 /// Creates an actor for a call, which is followed by DEL after a kill.
 fn kubelet(verb: &str, call: Call, work: impl AsyncFn(&Kubelet) + Clone + 'static) -> Actor {
-    let of = if call.program == Program::Calico { "Calico's " } else { "" };
+    let of = if call.program == Program::Calico {
+        "Calico's "
+    } else {
+        ""
+    };
     let name = format!("{of}{verb} {} on {}", call.pod, call.node);
     let is_process = call.program == Program::OnKubernetes;
     let actor = Actor::going_on(name, move |world, actor, is_killed| {
-        let kubelet = Kubelet { world, actor, call: call.clone() };
+        let kubelet = Kubelet {
+            world,
+            actor,
+            call: call.clone(),
+        };
         let work = work.clone();
-        async move { if is_killed { kubelet.stop().await } else { work(&kubelet).await } }
+        async move {
+            if is_killed {
+                kubelet.stop().await
+            } else {
+                work(&kubelet).await
+            }
+        }
     });
     Actor { is_process, ..actor }
 }
@@ -85,7 +108,11 @@ struct Kubelet {
 impl Kubelet {
     /// Waits for a step of the kubelet, which changes the pod.
     async fn step(&self, what: &'static str) {
-        let _ = self.world.turn(self.actor, what.into(), self.call.touched()).answered().await;
+        let _ = self
+            .world
+            .turn(self.actor, what.into(), self.call.touched())
+            .answered()
+            .await;
         self.world.record_answer(self.actor, what);
     }
 
@@ -101,7 +128,11 @@ impl Kubelet {
     /// The allocator of the plugin.
     fn allocator(&self) -> Allocator<Client> {
         let allocator = Allocator::new(self.client());
-        if self.call.keeps_notes { allocator.with_notes(Arc::new(self.host())) } else { allocator }
+        if self.call.keeps_notes {
+            allocator.with_notes(Arc::new(self.host()))
+        } else {
+            allocator
+        }
     }
 
     fn host(&self) -> Node {
@@ -113,16 +144,24 @@ impl Kubelet {
         world.truth.begin(&call.handle(), &call.node);
         world.audit().adds.insert(*actor, call.node.clone());
         world.begin_add(*actor);
-        world.truth.update(&call.handle(), |pod| pod.is_of_calico |= call.program == Program::Calico);
+        world.truth.update(&call.handle(), |pod| {
+            pod.is_of_calico |= call.program == Program::Calico
+        });
         call.show(world, &[]);
-        let now = if call.is_watched { Timestamp::now() + AHEAD } else { world.now() };
+        let now = if call.is_watched {
+            Timestamp::now() + AHEAD
+        } else {
+            world.now()
+        };
         let added = match call.program {
             Program::Calico => self.calico_add(now).await,
             _ => self.own_add(now).await,
         };
         if let Some(addresses) = &added {
             if addresses.len() != call.wants() {
-                world.truth.violated(format!("ADD of {} gives {addresses:?}", call.pod));
+                world
+                    .truth
+                    .violated(format!("ADD of {} gives {addresses:?}", call.pod));
             }
             if call.is_watched {
                 self.step("write the endpoint").await;
@@ -137,7 +176,10 @@ impl Kubelet {
     }
 
     async fn own_add(&self, now: Timestamp) -> Option<Vec<IpAddr>> {
-        let plugin = Plugin { allocator: &self.allocator(), host: &self.host() };
+        let plugin = Plugin {
+            allocator: &self.allocator(),
+            host: &self.host(),
+        };
         let added = plugin.add(&self.call.to_add(now)).await.ok()?;
         Some(added.addresses.iter().map(IpNet::addr).collect())
     }
@@ -147,8 +189,16 @@ impl Kubelet {
         let calico = Calico::new(self.client());
         let handle = self.call.handle();
         let owner = Some(self.call.attributes(now));
-        let record = Attribute { handle: Some(handle.clone()), owner, ..Attribute::default() };
-        let wanted = ByCalico { host: self.call.node.clone(), handle, record };
+        let record = Attribute {
+            handle: Some(handle.clone()),
+            owner,
+            ..Attribute::default()
+        };
+        let wanted = ByCalico {
+            host: self.call.node.clone(),
+            handle,
+            record,
+        };
         let added = match self.call.wanted {
             Wanted::Address(address) => calico.assign_ip(&wanted, address).await.ok().map(|()| address),
             Wanted::Any { .. } => calico.auto_assign(&wanted).await.ok().flatten(),
@@ -167,13 +217,19 @@ impl Kubelet {
     }
 
     async fn release_addresses(&self) {
-        let release = |address| Release { address, handle: Some(self.call.handle()), sequence: None };
+        let release = |address| Release {
+            address,
+            handle: Some(self.call.handle()),
+            sequence: None,
+        };
         let requests: Vec<Release> = self.remove_pod().into_iter().map(release).collect();
         let released = Allocator::new(self.client()).release_ips(&requests).await;
         if let Err(partly) = released
             && self.world.audit().is_undisturbed()
         {
-            self.world.truth.violated(format!("{requests:?} fail: {}", partly.error));
+            self.world
+                .truth
+                .violated(format!("{requests:?} fail: {}", partly.error));
         }
     }
 
@@ -182,7 +238,9 @@ impl Kubelet {
         let Self { world, call, .. } = self;
         let handle = call.handle();
         let previous = self.remove_pod();
-        world.truth.update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
+        world
+            .truth
+            .update(&handle, |pod| pod.is_of_calico |= call.program == Program::Calico);
         for _ in 0..ATTEMPTS {
             let deleted = match call.program {
                 Program::Calico => self.calico_del().await,
@@ -202,10 +260,20 @@ impl Kubelet {
 
     /// Runs DEL once. Returns false if a request gets no answer.
     async fn own_del(&self, previous: &[IpAddr]) -> Result<bool, String> {
-        let plugin = Plugin { allocator: &self.allocator(), host: &self.host() };
+        let plugin = Plugin {
+            allocator: &self.allocator(),
+            host: &self.host(),
+        };
         let container = self.call.container();
         let old_handle = self.call.old_handle();
-        match plugin.del(&Del { container, old_handle, previous: previous.to_owned() }).await {
+        match plugin
+            .del(&Del {
+                container,
+                old_handle,
+                previous: previous.to_owned(),
+            })
+            .await
+        {
             Ok(()) => Ok(true),
             Err(Failure::Allocator(error)) if error.is_unavailable() => Ok(false),
             Err(failure) => Err(failure.to_string()),
@@ -227,7 +295,10 @@ impl Kubelet {
 
 /// Returns the addresses that an ADD is assigned on a datastore that no other actor uses.
 pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
-    let plugin = Plugin { allocator: &Allocator::new(store), host: &Node::alone() };
+    let plugin = Plugin {
+        allocator: &Allocator::new(store),
+        host: &Node::alone(),
+    };
     match plugin.add(&call.to_add(store.now())).now_or_never() {
         Some(Ok(added)) => added.addresses.iter().map(IpNet::addr).collect(),
         _ => Vec::new(),
@@ -238,11 +309,20 @@ pub(crate) fn served(store: &MemoryStore, call: &Call) -> Vec<IpAddr> {
 /// found a free address, or room for a block.
 pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
     let kept = MemoryNotes::default();
-    notes.into_iter().for_each(|full| kept.keep_full_blocks(Family::V4, full));
+    notes
+        .into_iter()
+        .for_each(|full| kept.keep_full_blocks(Family::V4, full));
     let store = world.data.copy(world.now() + LATER);
     let allocator = Allocator::new(&store).with_notes(Arc::new(kept));
     let add = call.to_add(world.now());
-    drop(Plugin { allocator: &allocator, host: &Node::alone() }.add(&add).now_or_never());
+    drop(
+        Plugin {
+            allocator: &allocator,
+            host: &Node::alone(),
+        }
+        .add(&add)
+        .now_or_never(),
+    );
     !store.take_changes().is_empty()
 }
 
@@ -259,7 +339,10 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
     let gc = Gc {
         node: node.to_owned(),
         network: NETWORK.to_owned(),
-        valid: valid.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<String>>(),
+        valid: valid
+            .iter()
+            .map(|id| (*id).to_owned())
+            .collect::<BTreeSet<String>>(),
     };
     Actor::new(format!("GC on {node}"), move |world, actor| {
         let gc = gc.clone();
@@ -268,7 +351,14 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
             let allocator = Allocator::new(Client::new(&world, actor));
             let host = Node::new(&world, actor, &gc.node);
             // The runtime ignores errors, since it calls GC again later.
-            drop(Plugin { allocator: &allocator, host: &host }.gc(&gc).await);
+            drop(
+                Plugin {
+                    allocator: &allocator,
+                    host: &host,
+                }
+                .gc(&gc)
+                .await,
+            );
         }
     })
 }
@@ -278,9 +368,23 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
 /// # Errors Returns an error if DEL fails or does not end at once.
 pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), String> {
     let allocator = Allocator::new(store);
-    let container = Container { node: node.to_owned(), handle: handle.to_owned(), machine: None };
-    let del = Del { container, old_handle: format!("{handle}.old"), previous: Vec::new() };
-    match (Plugin { allocator: &allocator, host: &Node::alone() }).del(&del).now_or_never() {
+    let container = Container {
+        node: node.to_owned(),
+        handle: handle.to_owned(),
+        machine: None,
+    };
+    let del = Del {
+        container,
+        old_handle: format!("{handle}.old"),
+        previous: Vec::new(),
+    };
+    match (Plugin {
+        allocator: &allocator,
+        host: &Node::alone(),
+    })
+    .del(&del)
+    .now_or_never()
+    {
         Some(Ok(()) | Err(Failure::Allocator(Error::NoHandle(_)))) => Ok(()),
         Some(Err(failure)) => Err(failure.to_string()),
         None => Err(format!("waits at {:?}", allocator.store().now())),

@@ -16,7 +16,12 @@ impl Calico {
     pub(super) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store.create(&Record::Affinity(pending.clone())).await {
-            Ok(revision) => return Ok(Versioned { value: pending, revision }),
+            Ok(revision) => {
+                return Ok(Versioned {
+                    value: pending,
+                    revision,
+                });
+            }
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -33,12 +38,16 @@ impl Calico {
         state: AffinityState,
     ) -> Result<Versioned<Affinity>> {
         let value = Affinity { state, ..found.value };
-        let revision = self.store.update(&Record::Affinity(value.clone()), &found.revision).await?;
+        let revision = self
+            .store
+            .update(&Record::Affinity(value.clone()), &found.revision)
+            .await?;
         Ok(Versioned { value, revision })
     }
 
     async fn delete_affinity(&self, affinity: Versioned<Affinity>) -> Result<()> {
-        self.delete(Record::Affinity(affinity.value), affinity.revision).await
+        self.delete(Record::Affinity(affinity.value), affinity.revision)
+            .await
     }
 
     /// Returns the block of an affinity. Creates the block if it is missing, and confirms the affinity if necessary.
@@ -69,7 +78,10 @@ impl Calico {
         match self.store.create(&Record::Block(Arc::new(block.clone()))).await {
             Ok(revision) => {
                 self.confirm(affinity).await?;
-                return Ok(Versioned { value: block, revision });
+                return Ok(Versioned {
+                    value: block,
+                    revision,
+                });
             }
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
@@ -86,7 +98,9 @@ impl Calico {
 
     async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
         let key = affinity.value.key.clone();
-        let Err(stop) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
+        let Err(stop) = self.set_state(affinity, AffinityState::Confirmed).await else {
+            return Ok(());
+        };
         match self.affinity(&key).await {
             Ok(found) if found.value.state == AffinityState::Confirmed => Ok(()),
             _ => Err(stop),
@@ -114,7 +128,10 @@ impl Calico {
         }
 
         let marked = self.set_state(affinity, AffinityState::PendingDeletion).await?;
-        found(self.delete(Record::Block(Arc::new(block.value)), block.revision).await)?;
+        found(
+            self.delete(Record::Block(Arc::new(block.value)), block.revision)
+                .await,
+        )?;
         found(self.delete_affinity(marked).await).map(drop)
     }
 

@@ -42,7 +42,12 @@ impl Calico {
         let mut own: VecDeque<IpNet> = self.affinities(&wanted.host).await?.into();
         own.retain(|block| pools.iter().any(|pool| pool.cidr.contains(block)));
 
-        let search = Search { calico: self, wanted, config, pools };
+        let search = Search {
+            calico: self,
+            wanted,
+            config,
+            pools,
+        };
         loop {
             let block = match search.find_or_claim(&mut own).await {
                 Err(Stop::NoFreeBlock) => return search.borrow().await,
@@ -69,9 +74,17 @@ impl Calico {
             update.collect_cooled(now, config.cooldown());
             update.auto_assign(1, &wanted.record, |_| false)
         });
-        let Some(ordinal) = taken.first() else { return Ok(None) };
+        let Some(ordinal) = taken.first() else {
+            return Ok(None);
+        };
         self.increment(&wanted.handle, cidr).await?;
-        if let Err(stop) = self.update_block(Versioned { value: after, ..block }).await {
+        if let Err(stop) = self
+            .update_block(Versioned {
+                value: after,
+                ..block
+            })
+            .await
+        {
             let _ = self.decrement(&wanted.handle, cidr, 1).await;
             return Err(stop);
         }
@@ -81,15 +94,23 @@ impl Calico {
     /// Assigns a given address. A lost race leaves a surplus count in the handle.
     pub(crate) async fn assign_ip(&self, wanted: &Wanted, address: IpAddr) -> Result<()> {
         let pools = self.pools().await?;
-        let pool = pools.iter().filter(|pool| pool.is_enabled()).find(|pool| pool.cidr.contains(&address));
-        let cidr = pool.and_then(|pool| cidr::block_around(address, pool.block_size)).ok_or(Stop::Refused)?;
+        let pool = pools
+            .iter()
+            .filter(|pool| pool.is_enabled())
+            .find(|pool| pool.cidr.contains(&address));
+        let cidr = pool
+            .and_then(|pool| cidr::block_around(address, pool.block_size))
+            .ok_or(Stop::Refused)?;
         let ordinal = cidr::ordinal_of(cidr, address).ok_or(Stop::Refused)?;
         let config = self.config().await?;
         retried(async || {
             let block = match found(self.block(cidr).await)? {
                 Some(block) => block,
                 // Calico treats a block that another host has claimed in the meantime like any other error.
-                None => self.claim(self.pending_affinity(&key_of(&wanted.host, cidr)).await?).await?,
+                None => {
+                    self.claim(self.pending_affinity(&key_of(&wanted.host, cidr)).await?)
+                        .await?
+                }
             };
             let mut after = block.value.clone();
             let now = self.store.now();
@@ -99,7 +120,12 @@ impl Calico {
             });
             assigned.map_err(|_| Stop::Refused)?;
             self.increment(&wanted.handle, cidr).await?;
-            let written = self.update_block(Versioned { value: after, ..block }).await;
+            let written = self
+                .update_block(Versioned {
+                    value: after,
+                    ..block
+                })
+                .await;
             if written.as_ref().is_err_and(|stop| *stop != Stop::Conflict) {
                 let _ = self.decrement(&wanted.handle, cidr, 1).await;
             }
@@ -146,7 +172,10 @@ impl Search<'_> {
         let now = self.calico.store.now();
         let mut empty = Vec::new();
         for cidr in self.walk() {
-            let Some(block) = blocks.iter().map(|found| &found.value).find(|block| block.cidr() == cidr)
+            let Some(block) = blocks
+                .iter()
+                .map(|found| &found.value)
+                .find(|block| block.cidr() == cidr)
             else {
                 return Ok(cidr);
             };
@@ -160,9 +189,16 @@ impl Search<'_> {
         for block in empty {
             let age = block.claimed_at().map(|claimed| now.duration_since(claimed));
             let is_young = age.is_some_and(|age| age < MIN_RECLAIM_AGE);
-            let Some(owner) = block.host().filter(|_| !is_young) else { continue };
+            let Some(owner) = block.host().filter(|_| !is_young) else {
+                continue;
+            };
             let key = key_of(owner, block.cidr());
-            if self.calico.release(&key, &self.config, Some(block.sequence())).await.is_ok() {
+            if self
+                .calico
+                .release(&key, &self.config, Some(block.sequence()))
+                .await
+                .is_ok()
+            {
                 return Ok(block.cidr());
             }
         }
@@ -185,7 +221,12 @@ impl Search<'_> {
     }
 
     async fn borrow(&self) -> Result<Option<IpAddr>> {
-        let Self { calico, wanted, config, .. } = self;
+        let Self {
+            calico,
+            wanted,
+            config,
+            ..
+        } = self;
         for cidr in self.walk() {
             let take = async || calico.take(calico.block(cidr).await?, wanted, config).await;
             if let Ok(Some(address)) = retried(take).await {

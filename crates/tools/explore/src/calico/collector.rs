@@ -53,28 +53,46 @@ impl Assignment {
 
 impl Look {
     fn held(&self) -> impl Iterator<Item = Assignment> {
-        self.blocks.iter().flat_map(Block::allocations).filter_map(Assignment::of)
+        self.blocks
+            .iter()
+            .flat_map(Block::allocations)
+            .filter_map(Assignment::of)
     }
 
     fn leaks(&self) -> BTreeSet<Assignment> {
-        self.held().filter(|held| !held.is_used_by(self.pods.get(&held.handle))).collect()
+        self.held()
+            .filter(|held| !held.is_used_by(self.pods.get(&held.handle)))
+            .collect()
     }
 
     /// The empty blocks of nodes with more than one block.
     fn empty(&self) -> BTreeMap<IpNet, String> {
         let host = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
-        let has_more =
-            |node: &String| self.blocks.iter().filter(|block| host(block).as_ref() == Some(node)).count() > 1;
-        let empty = self.blocks.iter().filter(|block| block.allocations().next().is_none());
+        let has_more = |node: &String| {
+            self.blocks
+                .iter()
+                .filter(|block| host(block).as_ref() == Some(node))
+                .count()
+                > 1
+        };
+        let empty = self
+            .blocks
+            .iter()
+            .filter(|block| block.allocations().next().is_none());
         let owned = empty.filter_map(|block| Some((block.cidr(), host(block).filter(has_more)?)));
         owned.collect()
     }
 
     /// Deleted nodes that still have addresses or blocks.
     fn gone_nodes(&self) -> BTreeSet<String> {
-        let owners = self.blocks.iter().filter_map(|block| block.owner().and_then(BlockOwner::host));
+        let owners = self
+            .blocks
+            .iter()
+            .filter_map(|block| block.owner().and_then(BlockOwner::host));
         let nodes = owners.map(str::to_owned).chain(self.held().map(|held| held.node));
-        nodes.filter(|node| !node.is_empty() && !self.nodes.contains(node)).collect()
+        nodes
+            .filter(|node| !node.is_empty() && !self.nodes.contains(node))
+            .collect()
     }
 }
 
@@ -93,22 +111,31 @@ impl Calico {
         let confirmed = self.confirmed(&first, &second).await?;
         // The collector releases the addresses of a handle only if all of them have leaked.
         let is_whole = |handle: &String| {
-            second.held().filter(|held| held.handle == *handle).all(|held| confirmed.contains(&held))
+            second
+                .held()
+                .filter(|held| held.handle == *handle)
+                .all(|held| confirmed.contains(&held))
         };
         let request = |held: &Assignment| Release {
             address: held.address,
             handle: Some(held.handle.clone()),
             sequence: Some(held.sequence),
         };
-        let leaks: Vec<Release> =
-            confirmed.iter().filter(|held| is_whole(&held.handle)).map(request).collect();
+        let leaks: Vec<Release> = confirmed
+            .iter()
+            .filter(|held| is_whole(&held.handle))
+            .map(request)
+            .collect();
         if !leaks.is_empty() {
             self.release_ips(&leaks).await?;
         }
 
         let before = first.empty();
         // Releases only one block at a time, so that the node keeps one.
-        if let Some((block, node)) = second.empty().into_iter().find(|(block, _)| before.contains_key(block))
+        if let Some((block, node)) = second
+            .empty()
+            .into_iter()
+            .find(|(block, _)| before.contains_key(block))
         {
             let _ = self.release_empty(block, &node).await;
         }
@@ -141,8 +168,18 @@ impl Calico {
 
     async fn look(&self) -> Result<Look> {
         let (pods, nodes) = self.store.cluster().await?;
-        let blocks = self.blocks().await?.into_iter().map(|block| block.value).collect();
+        let blocks = self
+            .blocks()
+            .await?
+            .into_iter()
+            .map(|block| block.value)
+            .collect();
         let is_ready = self.store.is_ready().await?;
-        Ok(Look { pods, nodes, blocks, is_ready })
+        Ok(Look {
+            pods,
+            nodes,
+            blocks,
+            is_ready,
+        })
     }
 }

@@ -69,7 +69,9 @@ type Result<T> = std::result::Result<T, Stop>;
 
 impl Calico {
     pub(crate) fn new(client: Client) -> Self {
-        Self { store: client.one_by_one() }
+        Self {
+            store: client.one_by_one(),
+        }
     }
 
     async fn read(&self, query: Query) -> Result<Vec<Entry>> {
@@ -81,7 +83,12 @@ impl Calico {
     where
         Option<T>: From<Record>,
     {
-        let found = self.read(Query::Get(key)).await?.into_iter().next().ok_or(Stop::Gone)?;
+        let found = self
+            .read(Query::Get(key))
+            .await?
+            .into_iter()
+            .next()
+            .ok_or(Stop::Gone)?;
         into_versioned(found).ok_or(Stop::Refused)
     }
 
@@ -115,7 +122,14 @@ impl Calico {
     async fn affinities(&self, host: &str) -> Result<Vec<IpNet>> {
         let kind = AffinityType::Host;
         let holder = host.to_owned();
-        let found = self.read(Query::Affinities { kind, holder, family: Family::V4 }).await?.into_iter();
+        let found = self
+            .read(Query::Affinities {
+                kind,
+                holder,
+                family: Family::V4,
+            })
+            .await?
+            .into_iter();
         let cidr = |entry: Entry| match entry.record.key() {
             Key::Affinity(key) => Some(key.cidr),
             _ => None,
@@ -127,14 +141,19 @@ impl Calico {
     async fn update_block(&self, block: Versioned<Block>) -> Result<Versioned<Block>> {
         let record = Record::Block(Arc::new(block.value.clone()));
         let revision = self.store.update(&record, &block.revision).await?;
-        Ok(Versioned { value: block.value, revision })
+        Ok(Versioned {
+            value: block.value,
+            revision,
+        })
     }
 
     /// Counts one more address in a handle (facts 3.8). Retries the write after any error.
     async fn increment(&self, id: &str, block: IpNet) -> Result<()> {
         retried(async || {
             let stored = found(self.handle(id).await)?;
-            let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
+            let mut handle = stored
+                .as_ref()
+                .map_or_else(|| Handle::new(id), |stored| stored.value.clone());
             handle.set_count(block, handle.count(block) + 1);
             let written = match &stored {
                 Some(stored) => self.store.update(&Record::Handle(handle), &stored.revision).await,
@@ -158,7 +177,11 @@ impl Calico {
             if handle.blocks().next().is_none() {
                 return found(self.delete(Record::Handle(stored.value), stored.revision).await).map(drop);
             }
-            Ok(self.store.update(&Record::Handle(handle), &stored.revision).await.map(drop)?)
+            Ok(self
+                .store
+                .update(&Record::Handle(handle), &stored.revision)
+                .await
+                .map(drop)?)
         })
         .await
     }
@@ -198,10 +221,17 @@ fn into_versioned<T>(entry: Entry) -> Option<Versioned<T>>
 where
     Option<T>: From<Record>,
 {
-    Option::from(entry.record).map(|value| Versioned { value, revision: entry.revision })
+    Option::from(entry.record).map(|value| Versioned {
+        value,
+        revision: entry.revision,
+    })
 }
 
 /// The affinity of a host for a block.
 fn key_of(host: &str, cidr: IpNet) -> AffinityKey {
-    AffinityKey { kind: AffinityType::Host, node: host.to_owned(), cidr }
+    AffinityKey {
+        kind: AffinityType::Host,
+        node: host.to_owned(),
+        cidr,
+    }
 }

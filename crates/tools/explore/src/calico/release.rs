@@ -27,7 +27,9 @@ impl Calico {
 
     async fn release_handle_in(&self, id: &str, cidr: IpNet, config: &IpamConfig) -> Result<()> {
         retried(async || {
-            let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
+            let Some(block) = found(self.block(cidr).await)? else {
+                return Ok(());
+            };
             let own = block.value.handles().filter(|(_, handle)| *handle == *id);
             let ordinals: Vec<u32> = own.map(|(ordinal, _)| ordinal).collect();
             if ordinals.is_empty() {
@@ -54,10 +56,16 @@ impl Calico {
         let mut after = block.value.clone();
         after.update(|update| {
             update.collect_cooled(now, cooldown);
-            if cooldown.is_positive() { cool(update, now) } else { update.release(ordinals) }
+            if cooldown.is_positive() {
+                cool(update, now)
+            } else {
+                update.release(ordinals)
+            }
         });
         if after.is_empty() && after.owner().is_none() {
-            return self.delete(Record::Block(Arc::new(block.value)), block.revision).await;
+            return self
+                .delete(Record::Block(Arc::new(block.value)), block.revision)
+                .await;
         }
         block.value = after;
         self.update_block(block).await.map(drop)
@@ -75,8 +83,10 @@ impl Calico {
         let blocks: BTreeSet<IpNet> = requests.iter().filter_map(block_of).collect();
         let mut result = Ok(());
         for block in blocks {
-            let of_block: Vec<&Release> =
-                requests.iter().filter(|request| block.contains(&request.address)).collect();
+            let of_block: Vec<&Release> = requests
+                .iter()
+                .filter(|request| block.contains(&request.address))
+                .collect();
             result = result.and(self.release_in(block, &of_block, &config).await);
         }
         result
@@ -84,7 +94,9 @@ impl Calico {
 
     async fn release_in(&self, cidr: IpNet, requests: &[&Release], config: &IpamConfig) -> Result<()> {
         retried(async || {
-            let Some(block) = found(self.block(cidr).await)? else { return Ok(()) };
+            let Some(block) = found(self.block(cidr).await)? else {
+                return Ok(());
+            };
             let losses = losses(&self.current(&block.value, config), requests)?;
             if losses.is_empty() {
                 return Ok(());
@@ -93,7 +105,9 @@ impl Calico {
             let cool = |update: &mut BlockUpdate<'_>, now| update.cool(&ordinals, now);
             self.write_without(block, &ordinals, config, cool).await?;
             let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
-            losses.values().for_each(|handle| *counts.entry(handle).or_default() += 1);
+            losses
+                .values()
+                .for_each(|handle| *counts.entry(handle).or_default() += 1);
             for (handle, count) in counts {
                 let _ = self.decrement(handle, cidr, count).await;
             }
@@ -108,10 +122,16 @@ fn losses(block: &Block, requests: &[&Release]) -> Result<BTreeMap<u32, String>>
     let mut losses = BTreeMap::new();
     for request in requests {
         let ordinal = cidr::ordinal_of(block.cidr(), request.address).ok_or(Stop::Refused)?;
-        if request.sequence.is_some_and(|sequence| sequence != block.sequence_of(ordinal)) {
+        if request
+            .sequence
+            .is_some_and(|sequence| sequence != block.sequence_of(ordinal))
+        {
             return Err(Stop::Refused);
         }
-        let Some(held) = block.allocation(ordinal).filter(|held| !held.attribute.is_cooling()) else {
+        let Some(held) = block
+            .allocation(ordinal)
+            .filter(|held| !held.attribute.is_cooling())
+        else {
             continue;
         };
         let handle = held.attribute.to_attribute().handle.unwrap_or_default();

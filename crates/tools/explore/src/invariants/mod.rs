@@ -69,7 +69,11 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
 /// and an affinity may be unsettled until the next claim. A block whose creation takes effect after its node gave the
 /// block up has no affinity (`docs/safety.md`).
 pub(crate) fn at_the_end_of_claims(world: &World) -> Result<(), String> {
-    let late: &[Code] = if world.audit().has_lost_answers { &[Code::BlockWithoutAffinity] } else { &[] };
+    let late: &[Code] = if world.audit().has_lost_answers {
+        &[Code::BlockWithoutAffinity]
+    } else {
+        &[]
+    };
     nothing_is_leaked(world, &[&[Code::BorrowedUnderStrictAffinity], late].concat())
 }
 
@@ -83,7 +87,8 @@ pub(crate) fn next_pod_starts(world: &World) -> Result<(), String> {
     if addresses.len() != call.wants() {
         return Err(format!("the next pod gets {addresses:?}"));
     }
-    copy.data.put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
+    copy.data
+        .put(&call.endpoint(), call.endpoint_object(&addresses).to_string());
     let mut recorded = Objects::of(&copy.values())?.recorded()?;
     for address in addresses {
         if let Some(user) = world.truth.users().get(&address) {
@@ -119,7 +124,9 @@ fn nothing_is_leaked(world: &World, also: &[Code]) -> Result<(), String> {
     if !world.audit().has_lost_answers {
         objects.handles_count_exactly(world)?;
     }
-    objects.are_only_of(&users).map_err(|what| format!("{what} after DEL was repeated"))?;
+    objects
+        .are_only_of(&users)
+        .map_err(|what| format!("{what} after DEL was repeated"))?;
     explained(world, &copy.values(), &[OF_QUIET, also].concat())?;
 
     stop(world, &copy.data, Pod::is_served)?;
@@ -149,12 +156,17 @@ fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code])
     (snapshot.taken_at, snapshot.rechecked) = (world.now(), true);
     if values.iter().any(|(path, ..)| path.starts_with(kubernetes::ALL)) {
         snapshot.datastore = DatastoreKind::Kubernetes;
-        let own = ETCD_SOURCES.into_iter().filter(|source| *source != Source::Endpoints);
+        let own = ETCD_SOURCES
+            .into_iter()
+            .filter(|source| *source != Source::Endpoints);
         snapshot.mark_read(own.chain([Source::Pods, Source::Services]));
     } else {
         snapshot.mark_read(ETCD_SOURCES);
     }
-    let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+    let options = Options {
+        grace: Some(SignedDuration::ZERO),
+        ..Options::default()
+    };
     let is_of_clock = |finding: &Finding| {
         !world.jumped().is_zero()
             && finding.code == Code::CorruptBlock
@@ -162,5 +174,7 @@ fn explained(world: &World, values: &[(String, Vec<u8>, i64)], allowed: &[Code])
     };
     let mut findings = check(&snapshot, &options).findings.into_iter();
     let other = findings.find(|finding| !allowed.contains(&finding.code) && !is_of_clock(finding));
-    other.map_or(Ok(()), |other| Err(format!("check finds {}: {}", other.code, other.message())))
+    other.map_or(Ok(()), |other| {
+        Err(format!("check finds {}: {}", other.code, other.message()))
+    })
 }

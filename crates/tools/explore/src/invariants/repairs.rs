@@ -27,7 +27,11 @@ pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
 pub(crate) const CLUSTER: &str = "explored";
 
 /// Findings that may remain after a rebuild: findings that a node's next claim settles, and findings about capacity.
-const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddresses, Code::PoolNearlyFull];
+const OF_REBUILT: &[Code] = &[
+    Code::AffinityWithoutBlock,
+    Code::NodeWithoutAddresses,
+    Code::PoolNearlyFull,
+];
 
 /// Checks each write: strict affinity is kept, a block in use is not given up as empty, DEL and GC create nothing, a
 /// command releases only leaks, and an undo restores the previous state. If nothing goes wrong, a command that locks
@@ -62,7 +66,9 @@ pub(super) fn written(
             audit.locking.contains(&actor) && !audit.has_faults
         };
         if is_of_command && by.is_some_and(is_locking) && !is_lock && !is_locked(world) {
-            return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
+            return Err(format!(
+                "{path} is written by a run that locks the datastore, which is not locked"
+            ));
         }
         match (phase, by) {
             (Some(Phase::Releases), _) if write.before.is_none() => {
@@ -78,7 +84,9 @@ pub(super) fn written(
                 let is_marked =
                     is_marked(write.after()) || (write.after.is_none() && is_marked(write.before()));
                 if !world.audit().restores(actor, &write) && !is_marked && !is_lock {
-                    return Err(format!("an undo does not restore {path} to its value before the run"));
+                    return Err(format!(
+                        "an undo does not restore {path} to its value before the run"
+                    ));
                 }
             }
             _ => {}
@@ -98,13 +106,22 @@ fn overlaps_no_pool(world: &World, write: &NotedWrite) -> Result<(), String> {
     let cidr = |path: &str, value: &[u8]| Some(Pool::parse(path, value).ok()?.value.cidr);
     const POOLS: &str = "/ippools/";
     let path = &write.path;
-    let Some(own) = write.after().filter(|_| path.contains(POOLS)).and_then(|value| cidr(path, value)) else {
+    let Some(own) = write
+        .after()
+        .filter(|_| path.contains(POOLS))
+        .and_then(|value| cidr(path, value))
+    else {
         return Ok(());
     };
-    let others = world.values().into_iter().filter(|(other, ..)| other.contains(POOLS) && other != path);
+    let others = world
+        .values()
+        .into_iter()
+        .filter(|(other, ..)| other.contains(POOLS) && other != path);
     let mut others = others.filter_map(|(other, value, _)| cidr(&other, &value));
     let other = others.find(|other| overlap(*other, own));
-    other.map_or(Ok(()), |other| Err(format!("the pool {own} is written, which overlaps {other}")))
+    other.map_or(Ok(()), |other| {
+        Err(format!("the pool {own} is written, which overlaps {other}"))
+    })
 }
 
 /// Checks that a node assigns addresses only from its own blocks if affinity is strict.
@@ -115,13 +132,21 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
         return Ok(());
     }
     let was = recorded(&write.path, write.before());
-    let Some(block) = block(&write.path, write.after()) else { return Ok(()) };
-    for held in block.allocations().filter(|held| !was.iter().any(|(address, _)| *address == held.address)) {
+    let Some(block) = block(&write.path, write.after()) else {
+        return Ok(());
+    };
+    for held in block
+        .allocations()
+        .filter(|held| !was.iter().any(|(address, _)| *address == held.address))
+    {
         let owner = held.attribute.to_attribute().owner.unwrap_or_default();
         let node = owner.get("node");
         let host = block.host();
         if node.is_some_and(|node| host != Some(node.as_str())) {
-            return Err(format!("{} is assigned on {node:?} in the block of {host:?}", held.address));
+            return Err(format!(
+                "{} is assigned on {node:?} in the block of {host:?}",
+                held.address
+            ));
         }
     }
     Ok(())
@@ -130,12 +155,23 @@ fn keeps_strict_affinity(world: &World, write: &NotedWrite) -> Result<(), String
 /// Checks that an ADD does not take a block from another node if the block is in use or was claimed less than a minute
 /// ago. Otherwise, two nodes could take the block from each other again and again.
 fn takes_no_block(world: &World, write: &NotedWrite, node: &str) -> Result<(), String> {
-    let Some(before) = block(&write.path, write.before()) else { return Ok(()) };
+    let Some(before) = block(&write.path, write.before()) else {
+        return Ok(());
+    };
     let is_taken = block(&write.path, write.after()).is_none_or(|after| after.owner() != before.owner());
-    let age = before.claimed_at().map(|claimed| world.now().duration_since(claimed));
+    let age = before
+        .claimed_at()
+        .map(|claimed| world.now().duration_since(claimed));
     let is_needed = !before.is_empty() || age.is_some_and(|age| age < SignedDuration::from_mins(1));
-    let owner = before.host().filter(|owner| *owner != node && is_taken && is_needed);
-    let taken = |owner| Err(format!("{node} takes {} from {owner}, which needs it", before.cidr()));
+    let owner = before
+        .host()
+        .filter(|owner| *owner != node && is_taken && is_needed);
+    let taken = |owner| {
+        Err(format!(
+            "{node} takes {} from {owner}, which needs it",
+            before.cidr()
+        ))
+    };
     owner.map_or(Ok(()), taken)
 }
 
@@ -159,7 +195,9 @@ fn released_was_leaked(world: &World, write: &NotedWrite) -> Result<(), String> 
 
 /// Checks that no command makes a handle count fewer addresses than it has. DEL would leave such addresses behind.
 fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
-    let Some(before) = handle(&write.path, write.before()) else { return Ok(()) };
+    let Some(before) = handle(&write.path, write.before()) else {
+        return Ok(());
+    };
     let id = before.id().to_string();
     let after = handle(&write.path, write.after());
     let recorded = Objects::of(&world.values())?.counts();
@@ -167,7 +205,9 @@ fn takes_no_count(world: &World, write: &NotedWrite) -> Result<(), String> {
         let left = after.as_ref().map_or(0, |after| after.count(block));
         let has = recorded.get(&(id.clone(), block)).copied().unwrap_or_default();
         if left < counted.min(has) {
-            return Err(format!("a command makes {id} count {left} of {has} addresses in {block}"));
+            return Err(format!(
+                "a command makes {id} count {left} of {has} addresses in {block}"
+            ));
         }
     }
     Ok(())
@@ -194,7 +234,9 @@ fn keeps_other_settings(write: &NotedWrite) -> Result<(), String> {
 
 /// The addresses of a block, with their handles.
 fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
-    let recorded = objects(path, value).and_then(|objects| objects.recorded().ok()).unwrap_or_default();
+    let recorded = objects(path, value)
+        .and_then(|objects| objects.recorded().ok())
+        .unwrap_or_default();
     recorded.into_iter().collect()
 }
 
@@ -222,7 +264,11 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     // The leftovers of a split are removed by an undo, not by a rebuild. Objects that others have created stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
-    explained(world, &copy.values(), &[OF_QUIET, OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
+    explained(
+        world,
+        &copy.values(),
+        &[OF_QUIET, OF_CRASHES, DAMAGED, one_by_one, locked].concat(),
+    )?;
 
     if !world.is_kubernetes() {
         // The kubelet repeats DEL for deleted pods, and the collector releases unused addresses.
@@ -239,9 +285,17 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     // the collector has released the address.
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit().has_faults && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
-    let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
-    explained(world, &copy.values(), &[OF_REBUILT, half_split, locked, second].concat())
-        .map_err(|what| format!("after a rebuild {what}"))?;
+    let second: &[Code] = if pods.keys().any(stays) {
+        &[Code::LeakedAddress]
+    } else {
+        &[]
+    };
+    explained(
+        world,
+        &copy.values(),
+        &[OF_REBUILT, half_split, locked, second].concat(),
+    )
+    .map_err(|what| format!("after a rebuild {what}"))?;
     let mut recorded = Objects::of(&copy.values())?.recorded()?.into_iter();
     let left = recorded.find(|(address, handle)| users.get(address) != Some(handle) && !stays(handle));
     left.map_or(Ok(()), |(address, handle)| {
@@ -256,8 +310,12 @@ fn is_locked(world: &World) -> bool {
 
 /// Findings about damage that exists at the start of a scenario or that others cause. The damage stays if the commands
 /// that repair it are killed.
-const DAMAGED: &[Code] =
-    &[Code::MissingHandle, Code::OverlappingPools, Code::BlockOfMissingNode, Code::AffinityOfMissingNode];
+const DAMAGED: &[Code] = &[
+    Code::MissingHandle,
+    Code::OverlappingPools,
+    Code::BlockOfMissingNode,
+    Code::AffinityOfMissingNode,
+];
 
 /// Findings that may remain with the Kubernetes datastore, where objects are written one by one.
 const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];

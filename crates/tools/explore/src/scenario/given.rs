@@ -68,7 +68,10 @@ impl Given {
                 truth.remove_pod(handle);
             }
             Self::NoHandle(pod) => {
-                damage(pod, &format!("/calico/ipam/v2/handle/{}", Call::from(pod).handle()));
+                damage(
+                    pod,
+                    &format!("/calico/ipam/v2/handle/{}", Call::from(pod).handle()),
+                );
             }
             Self::NoValue(pod, path) => damage(pod, path),
             Self::NoNode(node) => drop(data.remove(&format!("{RESOURCE_PREFIX}nodes/{node}"))),
@@ -76,12 +79,20 @@ impl Given {
                 drop(claim_affinity(&allocator, cidr(block), AffinityType::Host, node).now_or_never());
             }
             Self::Pending(block, node) => {
-                let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
+                let key = AffinityKey {
+                    kind: AffinityType::Host,
+                    node: node.to_owned(),
+                    cidr: cidr(block),
+                };
                 let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
                 data.put(&record.key().to_string(), record.encode().unwrap_or_default());
             }
             Self::Unowned(block, node) => {
-                drop(allocator.release_affinity(cidr(block), node, InUse::Release).now_or_never());
+                drop(
+                    allocator
+                        .release_affinity(cidr(block), node, InUse::Release)
+                        .now_or_never(),
+                );
             }
         }
     }

@@ -82,12 +82,28 @@ struct Cluster {
 }
 
 /// A cluster with room for two blocks of four addresses.
-const TWO: Cluster =
-    Cluster { pool: "10.0.0.0/29", pool_v6: None, strict_affinity: false, cooldown: 0, page: None };
-const ONE: Cluster = Cluster { pool: "10.0.0.0/30", ..TWO };
-const FOUR: Cluster = Cluster { pool: "10.0.0.0/28", ..TWO };
+const TWO: Cluster = Cluster {
+    pool: "10.0.0.0/29",
+    pool_v6: None,
+    strict_affinity: false,
+    cooldown: 0,
+    page: None,
+};
+const ONE: Cluster = Cluster {
+    pool: "10.0.0.0/30",
+    ..TWO
+};
+const FOUR: Cluster = Cluster {
+    pool: "10.0.0.0/28",
+    ..TWO
+};
 /// Lost answers, late writes and kills.
-const ANY: Faults = Faults { failures: true, jumps: &[], notes: false, silence: None };
+const ANY: Faults = Faults {
+    failures: true,
+    jumps: &[],
+    notes: false,
+    silence: None,
+};
 
 const FIRST: &str = "10.0.0.0/30";
 /// The first address that is assigned.
@@ -102,19 +118,29 @@ const LEAKED: &[Given] = &[Given::Leak("a5/gone")];
 const POD_AND_LEAK: &[Given] = &[Given::Pod("a5/p"), Given::Leak("a5/gone")];
 /// An address that is recorded, but not counted.
 const UNCOUNTED: &[Given] = &[Given::Leak("a5/gone"), Given::NoHandle("a5/gone")];
-const POD_AND_UNCOUNTED: &[Given] = &[Given::Pod("a5/p"), Given::Leak("a5/gone"), Given::NoHandle("a5/gone")];
+const POD_AND_UNCOUNTED: &[Given] = &[
+    Given::Pod("a5/p"),
+    Given::Leak("a5/gone"),
+    Given::NoHandle("a5/gone"),
+];
 /// The handle of addresses that a person assigns.
 const BY_HAND_ONLY: &[Given] = &[Given::Gone(BY_HAND)];
 const BLOCK_AND_BY_HAND: &[Given] = &[Given::Block(FIRST, "a5"), Given::Gone(BY_HAND)];
 
 /// A call beside which commands run.
 fn slow(pod: &str) -> Call {
-    Call { is_watched: true, ..pod.into() }
+    Call {
+        is_watched: true,
+        ..pod.into()
+    }
 }
 
 /// Makes a pod want the address 10.0.0.`last`.
 fn wanting(last: u8, call: impl Into<Call>) -> Call {
-    Call { wanted: Wanted::Address([10, 0, 0, last].into()), ..call.into() }
+    Call {
+        wanted: Wanted::Address([10, 0, 0, last].into()),
+        ..call.into()
+    }
 }
 
 /// Assigns the leaked address manually.
@@ -141,7 +167,10 @@ fn plain(name: &'static str, cluster: Cluster, before: &'static [Given], actors:
 
 /// A world that cannot be explored completely in a few seconds.
 fn large(name: &'static str, cluster: Cluster, before: &'static [Given], actors: Actors) -> Scenario {
-    Scenario { is_small: false, ..plain(name, cluster, before, actors) }
+    Scenario {
+        is_small: false,
+        ..plain(name, cluster, before, actors)
+    }
 }
 
 impl Scenario {
@@ -149,17 +178,36 @@ impl Scenario {
     /// empty block stays with its owner. A jump back is smaller than the allowed difference between clocks. Commands
     /// and nodes have different clocks, so a new record may look old.
     fn with_jumps(self) -> Self {
-        Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
+        Self {
+            kinds: Faults {
+                jumps: &[90, -15],
+                ..self.kinds
+            },
+            ..self
+        }
     }
 
     /// Replaces all faults with a datastore that stops answering.
     fn with_silence(self, silence: Event) -> Self {
-        Self { kinds: Faults { failures: false, silence: Some(silence), ..ANY }, ..self }
+        Self {
+            kinds: Faults {
+                failures: false,
+                silence: Some(silence),
+                ..ANY
+            },
+            ..self
+        }
     }
 
     /// Removes lost answers and kills, since a DEL after such a fault would release addresses of the other call.
     fn without_faults(self) -> Self {
-        Self { kinds: Faults { failures: false, ..ANY }, ..self }
+        Self {
+            kinds: Faults {
+                failures: false,
+                ..ANY
+            },
+            ..self
+        }
     }
 
     /// Sets the number of faults.
@@ -176,7 +224,10 @@ impl Scenario {
     /// Leaves out an actor, which then never begins.
     #[must_use]
     pub fn without(&self, actor: usize) -> Self {
-        Self { left_out: self.left_out | 1 << actor, ..*self }
+        Self {
+            left_out: self.left_out | 1 << actor,
+            ..*self
+        }
     }
 
     pub(crate) fn leaves_out(&self, actor: usize) -> bool {
@@ -198,13 +249,19 @@ impl Scenario {
         let now = jiff::Timestamp::constant(1_577_836_800, 0);
         let world = Arc::new(World::new(now));
         let put = |path: &str, value: serde_json::Value| world.data.put(path, value.to_string());
-        let pools = [("pool", Some(self.cluster.pool), 30), ("pool-v6", self.cluster.pool_v6, 126)];
+        let pools = [
+            ("pool", Some(self.cluster.pool), 30),
+            ("pool-v6", self.cluster.pool_v6, 126),
+        ];
         for (name, cidr, size) in pools.into_iter().filter(|(_, cidr, _)| cidr.is_some()) {
             let spec = json!({"cidr": cidr, "blockSize": size, "nodeSelector": "all()"});
             put(&format!("{RESOURCE_PREFIX}ippools/{name}"), json!({"spec": spec}));
         }
         for node in NODES {
-            put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"name": node}, "spec": {}}));
+            put(
+                &format!("{RESOURCE_PREFIX}nodes/{node}"),
+                json!({"metadata": {"name": node}, "spec": {}}),
+            );
         }
         put(
             "/calico/ipam/v2/config",
@@ -232,11 +289,19 @@ impl Scenario {
 fn pods(world: &World) -> Vec<serde_json::Value> {
     let pods = world.truth.pods().into_iter().filter(|(_, pod)| pod.exists);
     let name = |handle: &str| handle.rsplit('.').next().unwrap_or_default().to_owned();
-    pods.map(|(handle, pod)| pod_object(&name(&handle), &pod.node, &pod.addresses)).collect()
+    pods.map(|(handle, pod)| pod_object(&name(&handle), &pod.node, &pod.addresses))
+        .collect()
 }
 
 /// All scenarios, those of the plugin first.
 pub fn all() -> Vec<Scenario> {
-    [plugin::all(), operations::all(), calico::all(), repairs::all(), migrate::all(), kubernetes::all()]
-        .concat()
+    [
+        plugin::all(),
+        operations::all(),
+        calico::all(),
+        repairs::all(),
+        migrate::all(),
+        kubernetes::all(),
+    ]
+    .concat()
 }

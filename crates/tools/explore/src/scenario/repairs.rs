@@ -18,7 +18,10 @@ const OTHER: &str = r#"{"metadata": {"name": "other"}, "spec": {"cidr": "10.0.0.
 
 /// Splits a pool and undoes it. In between, someone creates another pool, and may delete a part of the split one.
 fn split_beside_others(delete: Option<&'static str>) -> Vec<Actor> {
-    let others = Others { create: (OTHER_POOL, OTHER), delete };
+    let others = Others {
+        create: (OTHER_POOL, OTHER),
+        delete,
+    };
     vec![calipam(false, &[Split("pool"), others, Undo], &[Undo])]
 }
 
@@ -46,13 +49,21 @@ pub(super) fn all() -> Vec<Scenario> {
         // A leaked address is released.
         plain("release", ONE, LEAKED, || vec![again(Release)]),
         // The same with the datastore locked.
-        plain("release-locked", ONE, LEAKED, || vec![calipam(true, &[Release], &[Release])]).with_jumps(),
+        plain("release-locked", ONE, LEAKED, || {
+            vec![calipam(true, &[Release], &[Release])]
+        })
+        .with_jumps(),
         // A leaked address is released, and that is undone.
         plain("release-and-undo", ONE, LEAKED, || vec![undone(Release)]).with_jumps(),
         // A leaked address is released while a pod wants one.
-        plain("release-beside-add", ONE, LEAKED, || vec![again(Release), add(slow("a5/p"))]).with_jumps(),
+        plain("release-beside-add", ONE, LEAKED, || {
+            vec![again(Release), add(slow("a5/p"))]
+        })
+        .with_jumps(),
         // An address is released by its name while its pod stops.
-        plain("release-beside-del", ONE, POD, || vec![again(ReleaseAddress(LEAK)), del(slow("a5/p"))]),
+        plain("release-beside-del", ONE, POD, || {
+            vec![again(ReleaseAddress(LEAK)), del(slow("a5/p"))]
+        }),
         // A leaked address is released by two at once while a pod wants it.
         large("release-beside-collector", ONE, LEAKED, || {
             vec![again(Release), collect(), add(wanting(0, slow("a5/p")))]
@@ -67,20 +78,33 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![release(), release()]
         }),
         // Two people release an address each, with the datastore locked.
-        large("two-releases-of-two", ONE, &[Leak("a5/gone"), Leak("a5/gone-too")], || {
-            let commands = [0, 1].map(|last| [ReleaseAddress([10, 0, 0, last].into())]);
-            commands.map(|release| calipam(true, &release, &release)).into()
-        }),
+        large(
+            "two-releases-of-two",
+            ONE,
+            &[Leak("a5/gone"), Leak("a5/gone-too")],
+            || {
+                let commands = [0, 1].map(|last| [ReleaseAddress([10, 0, 0, last].into())]);
+                commands.map(|release| calipam(true, &release, &release)).into()
+            },
+        ),
         // A release is undone while a pod gets the address.
-        plain("undo-beside-add", ONE, LEAKED, || vec![undone(Release), add(wanting(0, slow("a5/p")))]),
+        plain("undo-beside-add", ONE, LEAKED, || {
+            vec![undone(Release), add(wanting(0, slow("a5/p")))]
+        }),
         // A pool is split, and that is undone.
         plain("split-and-undo", TWO, POD, || vec![undone(Split("pool"))]),
         // A pool is split and made whole while a pod wants an address.
-        large("split-beside-add", TWO, &[], || vec![undone(Split("pool")), add(slow("a5/p"))]),
+        large("split-beside-add", TWO, &[], || {
+            vec![undone(Split("pool")), add(slow("a5/p"))]
+        }),
         // A pool is split, someone replaces one of its parts, and the split is undone.
-        plain("split-replaced-and-undo", TWO, &[], || split_beside_others(Some(PART))),
+        plain("split-replaced-and-undo", TWO, &[], || {
+            split_beside_others(Some(PART))
+        }),
         // A pool is split, someone lays another one over the parts, and the split is undone.
-        plain("split-overlapped-and-undo", TWO, &[], || split_beside_others(None)),
+        plain("split-overlapped-and-undo", TWO, &[], || {
+            split_beside_others(None)
+        }),
         // A setting is changed and changed back while someone changes another one.
         plain("configure-and-undo", ONE, &[], || {
             let other = edit("changes a setting", CONFIG, |found| {
@@ -91,7 +115,10 @@ pub(super) fn all() -> Vec<Scenario> {
         // The handle of a pod is gone, and one counts too much.
         plain("rebuild", ONE, POD_AND_UNCOUNTED, || vec![again(Rebuild)]),
         // A block without its handles is repaired while a pod wants an address.
-        plain("rebuild-beside-add", ONE, UNCOUNTED, || vec![again(Rebuild), add(slow("a5/p"))]).with_jumps(),
+        plain("rebuild-beside-add", ONE, UNCOUNTED, || {
+            vec![again(Rebuild), add(slow("a5/p"))]
+        })
+        .with_jumps(),
         // The handle of a pod is missing, and is made by a rebuild and by an ADD for another interface of the pod. A
         // DEL after a kill would leave the first address behind, since the handle does not count it yet.
         large(
@@ -105,16 +132,24 @@ pub(super) fn all() -> Vec<Scenario> {
         plain(
             "rebuild-missing-block",
             ONE,
-            &[Pod("a5/p"), NoValue("a5/p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30")],
+            &[
+                Pod("a5/p"),
+                NoValue("a5/p", "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30"),
+            ],
             || vec![again(Rebuild), del(slow("a5/p"))],
         ),
         // An address is assigned that a pod asks for.
         plain("assign-beside-add", ONE, BLOCK_AND_BY_HAND, || {
-            vec![calipam(false, &[assign()], &[Undo]), add(wanting(0, slow("a5/p")))]
+            vec![
+                calipam(false, &[assign()], &[Undo]),
+                add(wanting(0, slow("a5/p"))),
+            ]
         })
         .with_jumps(),
         // An address is assigned and taken back while a pod wants any.
-        large("assign-and-undo", TWO, BY_HAND_ONLY, || vec![undone(assign()), add(slow("a5/p"))]),
+        large("assign-and-undo", TWO, BY_HAND_ONLY, || {
+            vec![undone(assign()), add(slow("a5/p"))]
+        }),
     ];
     [commands, unanswered()].concat()
 }

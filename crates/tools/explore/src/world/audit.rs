@@ -83,13 +83,23 @@ impl Audit {
     pub(crate) fn note(&mut self, by: Option<&PendingRequest>, changes: Vec<Change>) -> Vec<NotedWrite> {
         let others = std::mem::take(&mut self.of_others);
         let begin = self.writes.len();
-        for Change { path, value: after, .. } in changes {
+        for Change {
+            path, value: after, ..
+        } in changes
+        {
             let by = by.filter(|_| !others.contains(&path));
             let before = self.last(&path).and_then(|last| last.after.clone());
             let writer = by.map(|by| by.id.actor);
             let phase = by.and_then(|by| by.phase);
             let is_orphan = by.is_some_and(|by| by.is_orphan);
-            self.writes.push(NotedWrite { path, before, after, writer, phase, is_orphan });
+            self.writes.push(NotedWrite {
+                path,
+                before,
+                after,
+                writer,
+                phase,
+                is_orphan,
+            });
         }
         self.writes[begin..].to_vec()
     }
@@ -110,8 +120,14 @@ impl Audit {
 
     /// The writes of an actor's run.
     fn of_run(&self, actor: usize) -> impl Iterator<Item = &NotedWrite> {
-        let writes = self.runs.get(&actor).map(|begin| &self.writes[*begin..]).unwrap_or_default();
-        writes.iter().filter(move |write| write.writer == Some(actor) && write.phase == Some(Phase::Repairs))
+        let writes = self
+            .runs
+            .get(&actor)
+            .map(|begin| &self.writes[*begin..])
+            .unwrap_or_default();
+        writes
+            .iter()
+            .filter(move |write| write.writer == Some(actor) && write.phase == Some(Phase::Repairs))
     }
 
     /// The first write of a key by an actor's run. It has the value that an undo restores.
@@ -148,7 +164,9 @@ impl Audit {
     pub(crate) fn first_unrestored(&self, actor: usize) -> Option<&str> {
         let is_unrestored = |write: &&NotedWrite| {
             let replaced = self.replaced(actor, &write.path).and_then(NotedWrite::before);
-            let last = self.last(&write.path).filter(|last| last.writer == Some(actor) && !last.is_orphan);
+            let last = self
+                .last(&write.path)
+                .filter(|last| last.writer == Some(actor) && !last.is_orphan);
             // The lock of the datastore is checked elsewhere.
             !write.path.contains("/clusterinformations/")
                 && last.is_some_and(|last| !is_same(&write.path, last.after(), replaced))
@@ -160,15 +178,20 @@ impl Audit {
 impl Hash for Audit {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         // Values follow from the answers to the actors, so they need not be hashed.
-        let last: BTreeMap<_, _> =
-            self.writes.iter().map(|write| (&write.path, (write.writer, write.is_orphan))).collect();
+        let last: BTreeMap<_, _> = self
+            .writes
+            .iter()
+            .map(|write| (&write.path, (write.writer, write.is_orphan)))
+            .collect();
         last.hash(hasher);
     }
 }
 
 /// True if two values of a key are equal, except for sequence numbers of blocks, which only rise.
 fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
-    let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
+    let (Some(one), Some(other)) = (one, other) else {
+        return one.is_none() && other.is_none();
+    };
     // An API server changes the metadata.
     let json = |raw: &[u8]| {
         let mut value = serde_json::from_slice::<Value>(raw).ok()?;
@@ -180,7 +203,9 @@ fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     if one == other || json(one).is_some_and(|value| json(other) == Some(value)) {
         return true;
     }
-    block(path, one).zip(block(path, other)).is_some_and(|(one, other)| one.differs_only_in_sequences(&other))
+    block(path, one)
+        .zip(block(path, other))
+        .is_some_and(|(one, other)| one.differs_only_in_sequences(&other))
 }
 
 /// The block with a key; `None` if it cannot be decoded, or if the key is not that of a block.

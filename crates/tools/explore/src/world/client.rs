@@ -38,18 +38,28 @@ enum Server {
 impl Client {
     /// Creates a connection to etcd.
     pub fn new(world: &Arc<World>, actor: usize) -> Self {
-        Self { world: Arc::clone(world), actor, server: Server::Etcd }
+        Self {
+            world: Arc::clone(world),
+            actor,
+            server: Server::Etcd,
+        }
     }
 
     /// Makes the server answer each query of a read separately.
     pub fn one_by_one(self) -> Self {
-        Self { server: Server::OneByOne, ..self }
+        Self {
+            server: Server::OneByOne,
+            ..self
+        }
     }
 
     /// Turns the connection into one of calipam's own client to an API server.
     pub(crate) fn on_kubernetes(self) -> Self {
         let store = kubernetes::open(&self.world, self.actor).allocator(Consent::from_runtime("kubernetes"));
-        Self { server: Server::Api(Rc::new(store.expect("an allocator's store"))), ..self }
+        Self {
+            server: Server::Api(Rc::new(store.expect("an allocator's store"))),
+            ..self
+        }
     }
 
     /// Declares that the actor gives up only empty blocks.
@@ -65,13 +75,19 @@ impl Client {
         let pods = self.world.truth.pods();
         self.world.record_answer(self.actor, &pods);
         let names = self.world.data.values(&nodes).into_iter();
-        Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
+        Ok((
+            pods,
+            names
+                .filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned))
+                .collect(),
+        ))
     }
 
     /// Reads the current state of a pod from Kubernetes.
     pub(crate) async fn pod(&self, handle: &str) -> Result<Option<Pod>, StoreError> {
         let footprint = Footprint::default().read(format!("{PODS}{handle}"));
-        self.may_read(format!("get the pod of {handle}"), footprint).await?;
+        self.may_read(format!("get the pod of {handle}"), footprint)
+            .await?;
         let pod = self.world.truth.pods().remove(handle);
         self.world.record_answer(self.actor, &pod);
         Ok(pod)
@@ -80,8 +96,11 @@ impl Client {
     /// Returns false while the datastore is locked.
     pub(crate) async fn is_ready(&self) -> Result<bool, StoreError> {
         let path = format!("{RESOURCE_PREFIX}clusterinformations/default");
-        self.may_read("read whether the datastore is ready".into(), Footprint::default().read(path.clone()))
-            .await?;
+        self.may_read(
+            "read whether the datastore is ready".into(),
+            Footprint::default().read(path.clone()),
+        )
+        .await?;
         let value = self.world.data.value(&path).unwrap_or_default();
         let value: serde_json::Value = serde_json::from_slice(&value).unwrap_or_default();
         Ok(value["spec"]["datastoreReady"] != false)
@@ -89,7 +108,10 @@ impl Client {
 
     /// Waits until the explorer decides on a read, and records the values that it returns.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
-        self.world.turn(self.actor, what, footprint.clone()).answered().await?;
+        self.world
+            .turn(self.actor, what, footprint.clone())
+            .answered()
+            .await?;
         let read = |(path, is_range): (&str, bool)| {
             let mut found = self.world.data.values(path);
             found.retain(|(other, ..)| is_range || other == path);
@@ -103,7 +125,8 @@ impl Client {
     async fn ask(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let what: Vec<String> = queries.iter().map(describe).collect();
         let footprint = queries.iter().fold(Footprint::default(), add);
-        self.may_read(format!("read {}", what.join(", ")), footprint).await?;
+        self.may_read(format!("read {}", what.join(", ")), footprint)
+            .await?;
         self.world.data.read(queries).await
     }
 }
@@ -138,14 +161,20 @@ impl Store for Client {
             (Some(_), true) => "delete",
         };
         let footprint = Footprint::default().write(path.clone());
-        let turn = self.world.turn(self.actor, format!("{verb} {}", short(&path)), footprint);
+        let turn = self
+            .world
+            .turn(self.actor, format!("{verb} {}", short(&path)), footprint);
         let swap = swap.clone();
-        let swapped = turn.executed(move |store| store.swap(&swap).now_or_never()).await?;
+        let swapped = turn
+            .executed(move |store| store.swap(&swap).now_or_never())
+            .await?;
         let result = swapped.expect("a datastore in memory never waits");
-        self.world.record_answer(self.actor, result.as_ref().err().map(ToString::to_string));
+        self.world
+            .record_answer(self.actor, result.as_ref().err().map(ToString::to_string));
         if result.is_ok() {
             // The actor also learns the revision of its write.
-            self.world.record_answer(self.actor, self.world.data.value_at(&path));
+            self.world
+                .record_answer(self.actor, self.world.data.value_at(&path));
         }
         result
     }

@@ -35,7 +35,10 @@ impl Files {
     pub(crate) fn next_journal(&self, actor: usize) -> (PathBuf, PathBuf) {
         let mut folders = lock(&self.0);
         let folder = folders.entry(actor).or_insert_with(Folder::new);
-        let path = folder.folder.path().join(format!("{}.journal", folder.journals.len()));
+        let path = folder
+            .folder
+            .path()
+            .join(format!("{}.journal", folder.journals.len()));
         folder.journals.push(path.clone());
         folder.durable = 0;
         (path, folder.folder.path().to_owned())
@@ -43,7 +46,10 @@ impl Files {
 
     /// The folders of all actors.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        lock(&self.0).values().map(|folder| folder.folder.path().to_owned()).collect()
+        lock(&self.0)
+            .values()
+            .map(|folder| folder.folder.path().to_owned())
+            .collect()
     }
 
     /// Ends a step of an actor, which makes admitted lines durable.
@@ -56,13 +62,17 @@ impl Files {
 
     /// True if a power failure would truncate the last journal of an actor.
     pub(crate) fn can_tear(&self, actor: usize) -> bool {
-        lock(&self.0).get(&actor).is_some_and(|folder| folder.durable < folder.length())
+        lock(&self.0)
+            .get(&actor)
+            .is_some_and(|folder| folder.durable < folder.length())
     }
 
     /// Simulates a power failure: half of the bytes that are not durable are lost.
     pub(crate) fn tear(&self, actor: usize) {
         let mut folders = lock(&self.0);
-        let Some(folder) = folders.get_mut(&actor) else { return };
+        let Some(folder) = folders.get_mut(&actor) else {
+            return;
+        };
         folder.torn += 1;
         let left = folder.durable + (folder.length() - folder.durable) / 2;
         if let Some(path) = folder.journals.last()
@@ -77,9 +87,19 @@ impl Folder {
     /// Creates a folder, in memory if possible.
     fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+        let folder = if memory.is_dir() {
+            TempDir::new_in(memory)
+        } else {
+            TempDir::new()
+        };
         let folder = folder.expect("a temporary folder");
-        Self { folder, journals: Vec::new(), durable: 0, is_admitted: false, torn: 0 }
+        Self {
+            folder,
+            journals: Vec::new(),
+            durable: 0,
+            is_admitted: false,
+            torn: 0,
+        }
     }
 
     /// The length of the last journal.
@@ -109,15 +129,25 @@ pub(crate) struct OneDisk {
 
 impl OneDisk {
     pub(crate) fn new(world: &Arc<World>, actor: usize) -> Self {
-        Self { world: Arc::clone(world), actor, is_full: AtomicBool::new(false) }
+        Self {
+            world: Arc::clone(world),
+            actor,
+            is_full: AtomicBool::new(false),
+        }
     }
 }
 
 impl Disk for OneDisk {
     fn turn(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            let Self { world, actor, is_full } = self;
-            let turn = world.turn(*actor, "write the journal".into(), Footprint::default()).on_disk();
+            let Self {
+                world,
+                actor,
+                is_full,
+            } = self;
+            let turn = world
+                .turn(*actor, "write the journal".into(), Footprint::default())
+                .on_disk();
             let has_room = turn.answered().await.is_ok();
             is_full.store(!has_room, Ordering::Relaxed);
             if !has_room {

@@ -16,25 +16,41 @@ struct Access {
 impl Footprint {
     /// Adds a read of a path.
     pub fn read(mut self, path: impl Into<String>) -> Self {
-        self.0.push(Access { path: path.into(), is_range: false, writes: false });
+        self.0.push(Access {
+            path: path.into(),
+            is_range: false,
+            writes: false,
+        });
         self
     }
 
     /// Adds a read of all paths with a prefix.
     pub fn read_range(mut self, prefix: impl Into<String>) -> Self {
-        self.0.push(Access { path: prefix.into(), is_range: true, writes: false });
+        self.0.push(Access {
+            path: prefix.into(),
+            is_range: true,
+            writes: false,
+        });
         self
     }
 
     /// Adds a write of a path.
     pub fn write(mut self, path: impl Into<String>) -> Self {
-        self.0.push(Access { path: path.into(), is_range: false, writes: true });
+        self.0.push(Access {
+            path: path.into(),
+            is_range: false,
+            writes: true,
+        });
         self
     }
 
     /// Adds a write of any path with a prefix.
     pub fn write_range(mut self, prefix: impl Into<String>) -> Self {
-        self.0.push(Access { path: prefix.into(), is_range: true, writes: true });
+        self.0.push(Access {
+            path: prefix.into(),
+            is_range: true,
+            writes: true,
+        });
         self
     }
 
@@ -46,12 +62,17 @@ impl Footprint {
 
     /// True if the order of the two steps matters.
     pub fn conflicts(&self, other: &Self) -> bool {
-        self.0.iter().any(|a| other.0.iter().any(|b| (a.writes || b.writes) && a.meets(b)))
+        self.0
+            .iter()
+            .any(|a| other.0.iter().any(|b| (a.writes || b.writes) && a.meets(b)))
     }
 
     /// The paths that are read, each with a flag that is true if the path is a prefix.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.0.iter().filter(|access| !access.writes).map(|access| (&*access.path, access.is_range))
+        self.0
+            .iter()
+            .filter(|access| !access.writes)
+            .map(|access| (&*access.path, access.is_range))
     }
 }
 

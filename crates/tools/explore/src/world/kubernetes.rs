@@ -39,12 +39,19 @@ struct Server {
 
 /// Opens the datastore for an actor's process.
 pub fn open(world: &Arc<World>, actor: usize) -> Datastore {
-    let server = Arc::new(Server { world: Arc::clone(world), actor, lists: Mutex::default() });
+    let server = Arc::new(Server {
+        world: Arc::clone(world),
+        actor,
+        lists: Mutex::default(),
+    });
     let answer = tower::service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&server);
         async move { server.answer(request).await }
     });
-    let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
+    let timeouts = Timeouts {
+        connect: PATIENCE,
+        request: PATIENCE,
+    };
     Datastore::of_kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
 }
 
@@ -55,7 +62,11 @@ impl Server {
     async fn answer(&self, request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body)? };
+        let body: Value = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&body)?
+        };
         let path = head.uri.path().to_owned();
         let answered = match head.method {
             _ if path == REVIEWS => Ok((StatusCode::CREATED, json!({"status": {"allowed": true}}))),
@@ -70,7 +81,9 @@ impl Server {
         };
         let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
         if status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         *response.status_mut() = status;
         Ok(response)
@@ -82,14 +95,19 @@ impl Server {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
         if !is_list(path) {
-            self.turn("get", path, Footprint::default().read(path)).answered().await?;
+            self.turn("get", path, Footprint::default().read(path))
+                .answered()
+                .await?;
             return Ok(self.recorded(get(&self.world.data, path)));
         }
         let mut page = Page::of(query);
         let is_continued = page.list != NEWEST;
         // A later page is read at the revision of the first page.
-        let footprint =
-            if is_continued { Footprint::default() } else { Footprint::default().read_range(folder(path)) };
+        let footprint = if is_continued {
+            Footprint::default()
+        } else {
+            Footprint::default().read_range(folder(path))
+        };
         let mut turn = self.turn("list", path, footprint);
         turn.asked.is_continued = is_continued;
         turn.answered().await?;
@@ -112,18 +130,26 @@ impl Server {
 
     async fn write(&self, method: Method, path: String, body: Value) -> Result<Answer, Event> {
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
-        let target = if method == Method::POST { format!("{path}/{name}") } else { path };
+        let target = if method == Method::POST {
+            format!("{path}/{name}")
+        } else {
+            path
+        };
         let after = (method != Method::DELETE).then(|| body.to_string().into_bytes());
         let verb = method.as_str().to_lowercase();
         let turn = self.turn(&verb, &target, Footprint::default().write(target.clone()));
         let turn = turn.intends(&[(target.clone(), after)]);
-        let answer = turn.executed(move |store| change(store, &method, &target, body.clone())).await?;
+        let answer = turn
+            .executed(move |store| change(store, &method, &target, body.clone()))
+            .await?;
         Ok(self.recorded(answer))
     }
 
     /// Creates a request, which the server may put off.
     fn turn(&self, verb: &str, path: &str, footprint: Footprint) -> Turn<'_> {
-        let mut turn = self.world.turn(self.actor, format!("{verb} {}", short(path)), footprint);
+        let mut turn = self
+            .world
+            .turn(self.actor, format!("{verb} {}", short(path)), footprint);
         turn.asked.can_be_put_off = true;
         turn
     }
@@ -138,7 +164,10 @@ impl Server {
 
 /// True for a path that lists all objects of a kind.
 fn is_list(path: &str) -> bool {
-    let rest = path.strip_prefix(CALICO).or_else(|| path.strip_prefix("/api/v1")).unwrap_or_default();
+    let rest = path
+        .strip_prefix(CALICO)
+        .or_else(|| path.strip_prefix("/api/v1"))
+        .unwrap_or_default();
     !rest.trim_start_matches('/').contains('/')
 }
 
@@ -151,7 +180,10 @@ fn folder(path: &str) -> String {
 }
 
 fn failure(status: StatusCode) -> Answer {
-    (status, json!({"kind": "Status", "message": status.to_string(), "code": status.as_u16()}))
+    (
+        status,
+        json!({"kind": "Status", "message": status.to_string(), "code": status.as_u16()}),
+    )
 }
 
 /// An object as the server returns it.
@@ -185,7 +217,12 @@ struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { label: String::new(), most: usize::MAX, start: String::new(), list: NEWEST }
+        Self {
+            label: String::new(),
+            most: usize::MAX,
+            start: String::new(),
+            list: NEWEST,
+        }
     }
 }
 
@@ -211,11 +248,21 @@ impl Page {
 
 /// A page of a list.
 fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
-    let Page { label, most, start, list } = page;
+    let Page {
+        label,
+        most,
+        start,
+        list,
+    } = page;
     let has_label = |object: &Value| label.is_empty() || !object["metadata"]["labels"][label].is_null();
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let objects = found.iter().map(|(_, value, revision)| object((value.clone(), *revision)));
-    let mut items: Vec<Value> = objects.filter(has_label).filter(|object| name(object) >= *start).collect();
+    let objects = found
+        .iter()
+        .map(|(_, value, revision)| object((value.clone(), *revision)));
+    let mut items: Vec<Value> = objects
+        .filter(has_label)
+        .filter(|object| name(object) >= *start)
+        .collect();
     let mut metadata = json!({"resourceVersion": "1"});
     if let Some(next) = items.get(*most) {
         let token = json!({"v": "meta.k8s.io/v1", "rv": list, "start": name(next)}).to_string();
@@ -229,7 +276,11 @@ fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
 /// Creates, replaces or deletes an object if it matches the version and the UID in the request.
 fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> Answer {
     let found = store.value_at(path);
-    let named = if *method == Method::DELETE { &body["preconditions"] } else { &body["metadata"] };
+    let named = if *method == Method::DELETE {
+        &body["preconditions"]
+    } else {
+        &body["metadata"]
+    };
     if let Some((value, revision)) = &found {
         let stored: Value = serde_json::from_slice(value).unwrap_or_default();
         let is_other = |name: &str, now: &str| named[name].as_str().is_some_and(|named| named != now);
@@ -248,7 +299,9 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
         return (StatusCode::OK, json!({"kind": "Status", "status": "Success"}));
     }
 
-    let Some(metadata) = body["metadata"].as_object_mut() else { return failure(StatusCode::BAD_REQUEST) };
+    let Some(metadata) = body["metadata"].as_object_mut() else {
+        return failure(StatusCode::BAD_REQUEST);
+    };
     metadata.remove("resourceVersion");
     let status = match *method {
         Method::POST => {
@@ -273,7 +326,9 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
 /// Adds an object to a snapshot. Returns false if calipam does not read its kind.
 pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision: i64) -> bool {
     let plural = path.rsplit('/').nth(1).unwrap_or_default();
-    let Some(kind) = by_plural(plural) else { return false };
+    let Some(kind) = by_plural(plural) else {
+        return false;
+    };
     let object = object((value.to_vec(), revision)).to_string();
     kind.add(snapshot, object.as_bytes(), Encoding::Json);
     true
@@ -284,7 +339,9 @@ pub(super) fn convert(store: &MemoryStore, pods: Vec<Value>) {
     let create = |path: &str, object| drop(change(store, &Method::POST, path, object));
     for (path, value, _) in store.values(super::ALL) {
         store.remove(&path);
-        let Ok(Some(key)) = Key::parse(&path) else { continue };
+        let Ok(Some(key)) = Key::parse(&path) else {
+            continue;
+        };
         if !matches!(key, Key::Endpoint { .. }) {
             // Two settings of the allocator have other names in objects.
             let text = String::from_utf8_lossy(&value).replace("\"strict_affinity\"", "\"strictAffinity\"");
@@ -295,7 +352,10 @@ pub(super) fn convert(store: &MemoryStore, pods: Vec<Value>) {
         }
     }
     for pod in pods {
-        create(&object_path(pod["metadata"]["name"].as_str().unwrap_or_default()), pod);
+        create(
+            &object_path(pod["metadata"]["name"].as_str().unwrap_or_default()),
+            pod,
+        );
     }
 }
 
@@ -306,9 +366,16 @@ pub(crate) fn object_path(pod: &str) -> String {
 
 /// A path without the common prefixes.
 pub(super) fn short(path: &str) -> &str {
-    ["/calico/ipam/v2/", "assignment/", RESOURCE_PREFIX, CALICO, "/api/v1", "/"]
-        .into_iter()
-        .fold(path, |path, prefix| path.strip_prefix(prefix).unwrap_or(path))
+    [
+        "/calico/ipam/v2/",
+        "assignment/",
+        RESOURCE_PREFIX,
+        CALICO,
+        "/api/v1",
+        "/",
+    ]
+    .into_iter()
+    .fold(path, |path, prefix| path.strip_prefix(prefix).unwrap_or(path))
 }
 
 #[cfg(test)]
@@ -324,16 +391,32 @@ mod tests {
         let found = [stored("a5"), stored("b55"), stored("c8")];
         let names = |list: &Value| -> Vec<String> {
             let items = list["items"].as_array().unwrap();
-            items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+            items
+                .iter()
+                .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+                .collect()
         };
-        let first = list(&found, &Page { most: 2, list: 7, ..Page::default() });
+        let first = list(
+            &found,
+            &Page {
+                most: 2,
+                list: 7,
+                ..Page::default()
+            },
+        );
         assert_eq!(
             (names(&first), &first["metadata"]["remainingItemCount"]),
             (vec!["a5".into(), "b55".into()], &json!(1))
         );
-        let next = Page::of(&format!("limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap()));
+        let next = Page::of(&format!(
+            "limit=2&continue={}",
+            first["metadata"]["continue"].as_str().unwrap()
+        ));
         assert_eq!((next.list, next.most), (7, 2));
         let last = list(&found, &next);
-        assert_eq!((names(&last), &last["metadata"]["continue"]), (vec!["c8".into()], &Value::Null));
+        assert_eq!(
+            (names(&last), &last["metadata"]["continue"]),
+            (vec!["c8".into()], &Value::Null)
+        );
     }
 }

@@ -83,7 +83,10 @@ pub enum Event {
 impl Event {
     /// True if the event is about a request, rather than about an actor, a node or the clock.
     pub(crate) fn has_request(self) -> bool {
-        matches!(self, Self::Go | Self::Fail | Self::PutOff | Self::Expire | Self::Land)
+        matches!(
+            self,
+            Self::Go | Self::Fail | Self::PutOff | Self::Expire | Self::Land
+        )
     }
 }
 
@@ -179,15 +182,26 @@ impl fmt::Debug for World {
 impl World {
     /// Creates an empty cluster.
     pub fn new(now: Timestamp) -> Self {
-        let state = Mutex::new(State { now, ..State::default() });
+        let state = Mutex::new(State {
+            now,
+            ..State::default()
+        });
         // Values that exist before the actors start are an hour old.
         let data = MemoryStore::new(now - SignedDuration::from_hours(1));
-        Self { data, state, ..Self::default() }
+        Self {
+            data,
+            state,
+            ..Self::default()
+        }
     }
 
     /// Creates a world whose requests are answered at once.
     pub fn free(data: MemoryStore) -> Self {
-        Self { is_free: true, data, ..Self::default() }
+        Self {
+            is_free: true,
+            data,
+            ..Self::default()
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -201,12 +215,19 @@ impl World {
 
     /// Copies the values to a world without other actors.
     pub fn copy(&self) -> Arc<Self> {
-        Arc::new(Self { page: self.page.clone(), ..Self::free(self.data.copy(self.now())) })
+        Arc::new(Self {
+            page: self.page.clone(),
+            ..Self::free(self.data.copy(self.now()))
+        })
     }
 
     /// All stored values.
     pub(crate) fn values(&self) -> Values {
-        self.data.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
+        self.data.values(if self.is_kubernetes() {
+            kubernetes::ALL
+        } else {
+            ALL
+        })
     }
 
     pub(crate) fn is_kubernetes(&self) -> bool {
@@ -246,11 +267,19 @@ impl World {
         let state = self.state();
         let free = |Pending { asked, .. }: &Pending| {
             let grace = state.waits.get(&asked.id.actor);
-            let is_free = asked.lock.as_ref().is_none_or(|lock| !state.locks.contains_key(lock))
+            let is_free = asked
+                .lock
+                .as_ref()
+                .is_none_or(|lock| !state.locks.contains_key(lock))
                 && grace.is_none_or(|grace| grace.adding.is_disjoint(&state.adding));
             let late = grace.into_iter().flat_map(|grace| &grace.late_writes);
-            let footprint = late.fold(asked.footprint.clone(), |all, id| all.write(format!("late/{id:?}")));
-            is_free.then(|| PendingRequest { footprint, ..asked.clone() })
+            let footprint = late.fold(asked.footprint.clone(), |all, id| {
+                all.write(format!("late/{id:?}"))
+            });
+            is_free.then(|| PendingRequest {
+                footprint,
+                ..asked.clone()
+            })
         };
         state.pending.values().filter_map(free).collect()
     }
@@ -284,14 +313,19 @@ impl World {
 
     /// True if an actor has a pending request to the datastore.
     pub(crate) fn waits_for_datastore(&self, actor: usize) -> bool {
-        self.state().pending.iter().any(|(id, pending)| id.actor == actor && !pending.asked.is_local)
+        self.state()
+            .pending
+            .iter()
+            .any(|(id, pending)| id.actor == actor && !pending.asked.is_local)
     }
 
     /// The first pending write of an actor to its disk.
     pub(crate) fn pending_on_disk(&self, actor: usize) -> Option<RequestId> {
         let state = self.state();
-        let mut own =
-            state.pending.iter().filter(|(id, pending)| id.actor == actor && pending.asked.is_local);
+        let mut own = state
+            .pending
+            .iter()
+            .filter(|(id, pending)| id.actor == actor && pending.asked.is_local);
         own.next().map(|(id, _)| *id)
     }
 
@@ -302,7 +336,9 @@ impl World {
         state.waits.remove(&actor);
         let hangs = |id: &RequestId, pending: &mut Pending| id.actor == actor && !pending.asked.is_local;
         let pending: Vec<Pending> = state.pending.extract_if(.., hangs).map(|(_, own)| own).collect();
-        pending.iter().for_each(|pending| state.add_late_write(pending.asked.clone()));
+        pending
+            .iter()
+            .for_each(|pending| state.add_late_write(pending.asked.clone()));
         state.hung.extend(pending);
     }
 
@@ -314,7 +350,10 @@ impl World {
 
         let has_given_up = || {
             let state = self.state();
-            let mut own = state.hung.iter().filter(|pending| pending.asked.id.actor == actor);
+            let mut own = state
+                .hung
+                .iter()
+                .filter(|pending| pending.asked.id.actor == actor);
             own.any(|pending| pending.decision.is_closed())
         };
         while !has_given_up() {
@@ -358,9 +397,19 @@ impl World {
         self.notes.hash(&mut hasher);
         self.audit().hash(&mut hasher);
         let state = self.state();
-        (state.now, &state.answers, &state.locks, &state.adding, &state.waits).hash(&mut hasher);
+        (
+            state.now,
+            &state.answers,
+            &state.locks,
+            &state.adding,
+            &state.waits,
+        )
+            .hash(&mut hasher);
         state.pending.keys().for_each(|id| id.hash(&mut hasher));
-        state.late_writes.iter().for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
+        state
+            .late_writes
+            .iter()
+            .for_each(|(id, write)| (id, &write.what, write.is_orphan).hash(&mut hasher));
         hasher.finish()
     }
 }
@@ -373,13 +422,21 @@ fn no_answer() -> io::Error {
 /// Removes the values of fields that depend on the machine's clock. All other fields are equal in two runs of a
 /// schedule.
 fn timeless(value: &[u8]) -> Vec<u8> {
-    const FIELDS: [&str; 5] =
-        ["timestamp", "creationTimestamp", "uid", "affinity_claim_time", "affinityClaimTime"];
+    const FIELDS: [&str; 5] = [
+        "timestamp",
+        "creationTimestamp",
+        "uid",
+        "affinity_claim_time",
+        "affinityClaimTime",
+    ];
     let mut text = String::from_utf8_lossy(value).into_owned();
     for field in FIELDS {
         let begin = format!("\"{field}\":\"");
         let mut parts: Vec<&str> = text.split(&begin).collect();
-        parts.iter_mut().skip(1).for_each(|part| *part = part.trim_start_matches(|c| c != '"'));
+        parts
+            .iter_mut()
+            .skip(1)
+            .for_each(|part| *part = part.trim_start_matches(|c| c != '"'));
         text = parts.join(&begin);
     }
     text.into_bytes()

@@ -39,7 +39,9 @@ impl AllNotes {
 
     /// Reverts the last write, which was not durable at a power failure.
     pub(crate) fn revert(&self, node: &str) {
-        lock(&self.0).entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
+        lock(&self.0)
+            .entry(node.to_owned())
+            .and_modify(|kept| kept.now = kept.before.take());
     }
 
     fn write(&self, node: &str, change: impl FnOnce(&mut Option<FullBlocks>)) {
@@ -53,15 +55,23 @@ impl AllNotes {
 impl Hash for AllNotes {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         for (node, kept) in &*lock(&self.0) {
-            (node, kept.now.as_ref().map(in_order), kept.before.as_ref().map(in_order)).hash(hasher);
+            (
+                node,
+                kept.now.as_ref().map(in_order),
+                kept.before.as_ref().map(in_order),
+            )
+                .hash(hasher);
         }
     }
 }
 
 /// The contents of notes in a fixed order.
 fn in_order(full: &FullBlocks) -> impl Hash {
-    let blocks: BTreeMap<String, String> =
-        full.blocks.iter().map(|(cidr, revision)| (cidr.to_string(), revision.clone())).collect();
+    let blocks: BTreeMap<String, String> = full
+        .blocks
+        .iter()
+        .map(|(cidr, revision)| (cidr.to_string(), revision.clone()))
+        .collect();
     (full.inputs_hash, full.exhausted_at, blocks)
 }
 
@@ -83,7 +93,11 @@ pub struct LockGuard(Node);
 
 impl Node {
     pub fn new(world: &Arc<World>, actor: usize, name: &str) -> Self {
-        Self { world: Arc::clone(world), actor, name: name.to_owned() }
+        Self {
+            world: Arc::clone(world),
+            actor,
+            name: name.to_owned(),
+        }
     }
 
     /// A node on which nothing else runs.
@@ -105,7 +119,11 @@ impl Host for Node {
     async fn lock(&self) -> LockGuard {
         let (Self { world, actor, .. }, path) = (self, self.lock_path());
         let footprint = Footprint::default().write(path.clone());
-        let _ = world.turn(*actor, format!("take {path}"), footprint).locking(&path).answered().await;
+        let _ = world
+            .turn(*actor, format!("take {path}"), footprint)
+            .locking(&path)
+            .answered()
+            .await;
         world.state().locks.insert(path, *actor);
         world.record_answer(*actor, "locked");
         LockGuard(self.clone())
@@ -126,19 +144,26 @@ impl Drop for LockGuard {
 
 impl Notes for Node {
     fn full_blocks(&self, _: Family) -> Option<FullBlocks> {
-        self.world.touch(&Footprint::default().read(notes_path(&self.name)));
+        self.world
+            .touch(&Footprint::default().read(notes_path(&self.name)));
         let found = self.world.notes.of(&self.name);
         self.world.record_answer(self.actor, found.as_ref().map(in_order));
         found
     }
 
     fn keep_full_blocks(&self, _: Family, full: &FullBlocks) {
-        self.world.touch(&Footprint::default().write(notes_path(&self.name)));
-        self.world.notes.write(&self.name, |now| *now = Some(full.clone()));
+        self.world
+            .touch(&Footprint::default().write(notes_path(&self.name)));
+        self.world
+            .notes
+            .write(&self.name, |now| *now = Some(full.clone()));
     }
 
     fn forget_exhaustion(&self) {
-        self.world.touch(&Footprint::default().write(notes_path(&self.name)));
-        self.world.notes.write(&self.name, |now| now.iter_mut().for_each(|full| full.exhausted_at = None));
+        self.world
+            .touch(&Footprint::default().write(notes_path(&self.name)));
+        self.world.notes.write(&self.name, |now| {
+            now.iter_mut().for_each(|full| full.exhausted_at = None)
+        });
     }
 }

@@ -70,9 +70,18 @@ impl World {
         let mut state = self.state();
         let number = state.numbers.entry(actor).or_default();
         *number += 1;
-        let id = RequestId { actor, number: *number };
+        let id = RequestId {
+            actor,
+            number: *number,
+        };
         let phase = self.audit().phases.get(&actor).copied();
-        let asked = PendingRequest { id, what, footprint, phase, ..PendingRequest::default() };
+        let asked = PendingRequest {
+            id,
+            what,
+            footprint,
+            phase,
+            ..PendingRequest::default()
+        };
         Turn { world: self, asked }
     }
 
@@ -86,10 +95,18 @@ impl World {
         let mut state = self.state();
         state.adding.remove(&actor);
         state.waits.remove(&actor);
-        let pending: Vec<Pending> =
-            state.pending.extract_if(.., |id, _| id.actor == actor).map(|(_, own)| own).collect();
-        pending.into_iter().for_each(|pending| state.add_late_write(pending.asked));
-        let own = state.late_writes.values_mut().filter(|write| write.id.actor == actor);
+        let pending: Vec<Pending> = state
+            .pending
+            .extract_if(.., |id, _| id.actor == actor)
+            .map(|(_, own)| own)
+            .collect();
+        pending
+            .into_iter()
+            .for_each(|pending| state.add_late_write(pending.asked));
+        let own = state
+            .late_writes
+            .values_mut()
+            .filter(|write| write.id.actor == actor);
         own.for_each(|write| write.is_orphan = true);
     }
 
@@ -108,7 +125,12 @@ impl World {
         let mut state = self.state();
         let has_begun = |actor: &&usize| state.answers.contains_key(*actor);
         let adding = state.adding.iter().filter(has_begun).copied().collect();
-        let late_writes = state.late_writes.keys().filter(|id| id.actor != actor).copied().collect();
+        let late_writes = state
+            .late_writes
+            .keys()
+            .filter(|id| id.actor != actor)
+            .copied()
+            .collect();
         state.waits.insert(actor, Grace { adding, late_writes });
         // The end of the grace period depends on which actors have begun, and on the late writes.
         let touched = Footprint::default().read_range("actor/").read_range("late/");
@@ -142,7 +164,9 @@ impl Future for Waiting<'_> {
     type Output = Event;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Event> {
-        Pin::new(&mut self.decision).poll(context).map(|decided| decided.unwrap_or(Event::Fail))
+        Pin::new(&mut self.decision)
+            .poll(context)
+            .map(|decided| decided.unwrap_or(Event::Fail))
     }
 }
 
@@ -160,7 +184,9 @@ impl Turn<'_> {
         if self.asked.phase == Some(Phase::Repairs) {
             let mut audit = self.world.audit();
             for (path, after) in writes {
-                audit.intended.insert((self.asked.id.actor, path.clone()), after.clone());
+                audit
+                    .intended
+                    .insert((self.asked.id.actor, path.clone()), after.clone());
             }
         }
         self
@@ -185,7 +211,13 @@ impl Turn<'_> {
             return Ok(());
         }
         let (id, (sender, decision)) = (asked.id, oneshot::channel());
-        world.state().pending.insert(id, Pending { asked, decision: sender });
+        world.state().pending.insert(
+            id,
+            Pending {
+                asked,
+                decision: sender,
+            },
+        );
         let waiting = Waiting { world, decision };
         match waiting.await {
             Event::Go => Ok(()),

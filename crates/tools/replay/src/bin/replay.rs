@@ -31,7 +31,11 @@ async fn main() -> Result<ExitCode> {
         steps += its_steps;
     }
     println!("{} traces, {steps} steps: {differences} differences", files.len());
-    Ok(if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if differences == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Replays a file and prints the result. Returns the number of differences and of steps.
@@ -42,10 +46,16 @@ async fn replay_file(file: &Path, environment: &Environment) -> Result<(usize, u
         println!("{} step {step} differs on purpose: {reason}", file.display());
     }
     for step in &outcome.other_choices {
-        println!("{} step {step}: another choice than Calico's, which is as good", file.display());
+        println!(
+            "{} step {step}: another choice than Calico's, which is as good",
+            file.display()
+        );
     }
     for (step, difference) in &outcome.differences {
-        println!("{} step {step} ({}): {difference}", trace.scenario, trace.steps[*step].op);
+        println!(
+            "{} step {step} ({}): {difference}",
+            trace.scenario, trace.steps[*step].op
+        );
     }
     Ok((outcome.differences.len(), trace.steps.len()))
 }

@@ -141,7 +141,10 @@ impl Activity {
 
     pub(super) fn begin(&self, worker: usize, now: Instant) -> Operation<'_> {
         lock(&self.begun).insert(worker, now);
-        Operation { activity: self, worker }
+        Operation {
+            activity: self,
+            worker,
+        }
     }
 }
 

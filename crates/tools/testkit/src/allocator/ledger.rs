@@ -59,7 +59,11 @@ impl fmt::Debug for Ledger {
         let live = self.live.len();
         let leaked = self.leaked.len();
         let mut shown = f.debug_struct("Ledger");
-        shown.field("live", &live).field("leaked", &leaked).field("violations", &self.violations).finish()
+        shown
+            .field("live", &live)
+            .field("leaked", &leaked)
+            .field("violations", &self.violations)
+            .finish()
     }
 }
 
@@ -131,8 +135,13 @@ impl Ledger {
 pub(super) async fn inspect(store: &impl Store, tenant: &Tenant) -> Result<Vec<Violation>, StoreError> {
     let mut found = Vec::new();
     let block: Option<Block> = find(store, Key::Block(tenant.block)).await?;
-    let allocation = block.as_ref().and_then(|block| block.allocation_of(tenant.address));
-    if allocation.and_then(|allocation| allocation.attribute.handle()).is_none_or(|id| id != *tenant.handle) {
+    let allocation = block
+        .as_ref()
+        .and_then(|block| block.allocation_of(tenant.address));
+    if allocation
+        .and_then(|allocation| allocation.attribute.handle())
+        .is_none_or(|id| id != *tenant.handle)
+    {
         found.push(Violation::Freed(tenant.clone()));
     }
     let handle: Option<Handle> = find(store, Key::Handle(tenant.handle.clone())).await?;

@@ -45,8 +45,15 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     let ordinal = ordinal_of(freed.block, freed.address).unwrap();
     let broken = block_on(async || {
         let store = target.connect().await?;
-        let [mut block, handle] = store.read(&keys.map(Query::Get)).await?.concat().try_into().unwrap();
-        let Record::Block(content) = &mut block.record else { panic!("{block:?}") };
+        let [mut block, handle] = store
+            .read(&keys.map(Query::Get))
+            .await?
+            .concat()
+            .try_into()
+            .unwrap();
+        let Record::Block(content) = &mut block.record else {
+            panic!("{block:?}")
+        };
         Arc::make_mut(content).update(|edit| edit.release(&[ordinal]));
         store.update(&block.record, &block.revision).await?;
         anyhow::Ok(store.delete(&handle).await?)
@@ -60,7 +67,11 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
 fn violations_are_found(target: Target<'_>, nodes: &[String]) {
     let log = churn().run(target, &spec(), nodes).unwrap();
     assert!(is_enough(&log), "{log:?}");
-    assert_eq!(log.ledger.leaked().len() as u64, log.lost, "nothing frees what has leaked");
+    assert_eq!(
+        log.ledger.leaked().len() as u64,
+        log.lost,
+        "nothing frees what has leaked"
+    );
     assert_eq!(log.ledger.verify(target).unwrap(), []);
     let [freed, uncounted] = break_two(target, &log.ledger);
     let found = log.ledger.verify(target).unwrap();
@@ -94,7 +105,11 @@ fn an_address_that_is_given_twice_is_a_violation() {
         address: address.parse().unwrap(),
         block: "10.0.0.0/26".parse().unwrap(),
     };
-    let (a, b, c) = (tenant("a", "10.0.0.1"), tenant("b", "10.0.0.1"), tenant("c", "10.0.0.1"));
+    let (a, b, c) = (
+        tenant("a", "10.0.0.1"),
+        tenant("b", "10.0.0.1"),
+        tenant("c", "10.0.0.1"),
+    );
     let mut ledger = Ledger::default();
     ledger.give(a.clone());
     ledger.end(&a.handle);
@@ -103,10 +118,17 @@ fn an_address_that_is_given_twice_is_a_violation() {
     ledger.leak(&b.handle);
     assert_eq!(ledger.leaked().len(), 1);
     ledger.give(c.clone());
-    assert_eq!((ledger.violations(), ledger.leaked().len()), (&[][..], 0), "what had leaked was freed");
+    assert_eq!(
+        (ledger.violations(), ledger.leaked().len()),
+        (&[][..], 0),
+        "what had leaked was freed"
+    );
     ledger.give(tenant("d", "10.0.0.2"));
     ledger.give(a.clone());
-    let twice = Violation::GivenTwice { first: c.clone(), second: a.clone() };
+    let twice = Violation::GivenTwice {
+        first: c.clone(),
+        second: a.clone(),
+    };
     assert_eq!(ledger.violations(), std::slice::from_ref(&twice));
     // The second owner ends. The first one still has the address, so no other pod may get it.
     ledger.end(&a.handle);

@@ -21,12 +21,16 @@ impl Churn {
             let shared = &shared;
             let work = |number| {
                 let work = move || self.work(target, shared, number);
-                thread::Builder::new().name(format!("allocator {number}")).spawn_scoped(scope, work)
+                thread::Builder::new()
+                    .name(format!("allocator {number}"))
+                    .spawn_scoped(scope, work)
             };
             let workers: Vec<_> = (0..self.workers).map(work).collect();
             let ended = workers.into_iter().map(|worker| {
                 let worker = worker.expect("a test may start threads");
-                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             // If one worker fails, the scope waits for the others.
             ended.collect::<Result<()>>()

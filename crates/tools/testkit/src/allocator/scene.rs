@@ -40,12 +40,18 @@ impl Scene {
 
     fn of(world: World, cluster: &Cluster) -> Self {
         let nodes = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-        Self { world, spec: *cluster.spec(), nodes }
+        Self {
+            world,
+            spec: *cluster.spec(),
+            nodes,
+        }
     }
 
     /// Lets allocators work. Returns when they have ended.
     pub fn churn(&self, churn: &Churn) -> ChurnLog {
-        churn.run(self.world.target(), &self.spec, &self.nodes).expect("the servers answer")
+        churn
+            .run(self.world.target(), &self.spec, &self.nodes)
+            .expect("the servers answer")
     }
 
     /// The live pods that have lost their addresses.

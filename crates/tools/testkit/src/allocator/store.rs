@@ -61,7 +61,12 @@ pub(super) struct PausingStore {
 
 impl PausingStore {
     pub(super) fn new(store: AllocatorStore, rng: Rng, pause: Duration) -> Self {
-        Self { store, rng: RefCell::new(rng), pause, writes: Cell::default() }
+        Self {
+            store,
+            rng: RefCell::new(rng),
+            pause,
+            writes: Cell::default(),
+        }
     }
 }
 

@@ -44,7 +44,10 @@ pub(super) struct Users<'t> {
 }
 
 fn path_of(holder: &Holder) -> String {
-    format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
+    format!(
+        "/api/v1/namespaces/{}/pods/{}",
+        holder.name.namespace, holder.name.pod
+    )
 }
 
 /// True if the kubelet reports the end of a finished pod first, and then removes the sandbox. False for the opposite
@@ -60,7 +63,12 @@ impl<'t> Users<'t> {
             Target::Kubernetes(server, _) => (None, Some(server)),
             Target::EtcdAndKubernetes(etcd, server) => (Some(etcd.client().await?), Some(server)),
         };
-        Ok(Self { etcd, server, ended: VecDeque::new(), spec })
+        Ok(Self {
+            etcd,
+            server,
+            ended: VecDeque::new(),
+            spec,
+        })
     }
 
     /// Creates the pod, already bound to a node.
@@ -79,8 +87,13 @@ impl<'t> Users<'t> {
             let endpoint = endpoint_of(&self.spec, holder, &[address]);
             let key = holder.endpoint_key();
             let absent = Compare::version(key.as_str(), CompareOp::Equal, 0);
-            let creation = Txn::new().when([absent]).and_then([TxnOp::put(key, go_json(&endpoint), None)]);
-            assert!(etcd.txn(creation).await?.succeeded(), "no two pods of a test have one name");
+            let creation = Txn::new()
+                .when([absent])
+                .and_then([TxnOp::put(key, go_json(&endpoint), None)]);
+            assert!(
+                etcd.txn(creation).await?.succeeded(),
+                "no two pods of a test have one name"
+            );
         } else {
             self.annotate(holder, Some(address))?;
         }
@@ -127,18 +140,35 @@ impl<'t> Users<'t> {
 
     /// Writes the address to the pod, or blanks it, as the CNI plugin does on the Kubernetes datastore.
     fn annotate(&self, holder: &Holder, address: Option<IpAddr>) -> Result<()> {
-        let network = address.map(|address| IpNet::from(address).to_string()).unwrap_or_default();
+        let network = address
+            .map(|address| IpNet::from(address).to_string())
+            .unwrap_or_default();
         let annotations = json!({"cni.projectcalico.org/containerID": holder.container,
             "cni.projectcalico.org/podIP": network, "cni.projectcalico.org/podIPs": network});
-        self.ask("PATCH", &path_of(holder), &json!({"metadata": {"annotations": annotations}}), &[200])
+        self.ask(
+            "PATCH",
+            &path_of(holder),
+            &json!({"metadata": {"annotations": annotations}}),
+            &[200],
+        )
     }
 
     fn set_status(&self, holder: &Holder, status: &Value) -> Result<()> {
-        self.ask("PATCH", &format!("{}/status", path_of(holder)), &json!({"status": status}), &[200])
+        self.ask(
+            "PATCH",
+            &format!("{}/status", path_of(holder)),
+            &json!({"status": status}),
+            &[200],
+        )
     }
 
     fn delete(&self, path: &str, grace: u32) -> Result<()> {
-        self.ask("DELETE", path, &json!({"gracePeriodSeconds": grace}), &[200, 202, 404])
+        self.ask(
+            "DELETE",
+            path,
+            &json!({"gracePeriodSeconds": grace}),
+            &[200, 202, 404],
+        )
     }
 
     /// Sends a request. Any status but one of `statuses` is an error.

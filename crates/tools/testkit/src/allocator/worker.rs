@@ -62,8 +62,16 @@ struct Node {
 
 impl Shared {
     pub(super) fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
-        let nodes = nodes.iter().map(|name| Node { name: name.clone(), plugin: Mutex::default() });
-        Self { spec, nodes: nodes.collect(), giving_up: Mutex::default(), log: Mutex::default() }
+        let nodes = nodes.iter().map(|name| Node {
+            name: name.clone(),
+            plugin: Mutex::default(),
+        });
+        Self {
+            spec,
+            nodes: nodes.collect(),
+            giving_up: Mutex::default(),
+            log: Mutex::default(),
+        }
     }
 
     fn node(&self, name: &str) -> Option<&Node> {
@@ -99,7 +107,17 @@ impl<'w> Worker<'w> {
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
         let allocator = Allocator::new(store);
         let pods = Vec::new();
-        Ok(Self { allocator, users, rng, churn, shared, number, node, next_pod, pods })
+        Ok(Self {
+            allocator,
+            users,
+            rng,
+            churn,
+            shared,
+            number,
+            node,
+            next_pod,
+            pods,
+        })
     }
 
     /// Works until this worker has done its share and all workers have done enough, or until `end`.
@@ -159,7 +177,12 @@ impl<'w> Worker<'w> {
             return self.users.clean_up(&holder, Ending::Lost);
         };
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
-        self.log().ledger.give(Tenant { pod, handle: holder.handle(), address, block });
+        self.log().ledger.give(Tenant {
+            pod,
+            handle: holder.handle(),
+            address,
+            block,
+        });
         RUNTIME.block_on(self.users.publish(&holder, address))?;
         self.pods.push(holder);
         self.log().started += 1;
@@ -195,8 +218,12 @@ impl<'w> Worker<'w> {
         others.retain(|key| key.node != self.node.name);
         for _ in 0..ATTEMPTS.min(others.len()) {
             let net = self.rng.pick(&others).cidr;
-            let Some(block) = self.find::<Block>(Key::Block(net))? else { continue };
-            let Some(free) = block.free().first() else { continue };
+            let Some(block) = self.find::<Block>(Key::Block(net))? else {
+                continue;
+            };
+            let Some(free) = block.free().first() else {
+                continue;
+            };
             let address = address_at(net, *free);
             let request = AssignIp {
                 handle: Some(holder.handle()),
@@ -217,10 +244,13 @@ impl<'w> Worker<'w> {
     /// The affinities of all nodes for IPv4 blocks.
     fn affinities(&self) -> Result<Vec<AffinityKey>> {
         let found = RUNTIME.block_on(self.allocator.store().read(&[Query::HostAffinities]))?;
-        let keys = found.into_iter().flatten().filter_map(|entry| match entry.record.key() {
-            Key::Affinity(key) if key.cidr.addr().is_ipv4() => Some(key),
-            _ => None,
-        });
+        let keys = found
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| match entry.record.key() {
+                Key::Affinity(key) if key.cidr.addr().is_ipv4() => Some(key),
+                _ => None,
+            });
         Ok(keys.collect())
     }
 
@@ -235,7 +265,12 @@ impl<'w> Worker<'w> {
         let age = MIN_AGE + self.rng.below(MIN_AGE);
         let container = self.rng.hex(64);
         let since = Timestamp::now() - SignedDuration::from_secs(age as i64);
-        Holder { name, node: self.node.name.clone(), container, since }
+        Holder {
+            name,
+            node: self.node.name.clone(),
+            container,
+            since,
+        }
     }
 
     /// Ends a pod in a random way.
@@ -244,7 +279,11 @@ impl<'w> Worker<'w> {
             return Ok(());
         }
         // If the worker has a target number of pods, the oldest one ends, as in a rollout.
-        let number = if self.churn.pods > 0 { 1 } else { self.pods.len() as u64 };
+        let number = if self.churn.pods > 0 {
+            1
+        } else {
+            self.pods.len() as u64
+        };
         let place = self.rng.below(number) as usize;
         let holder = self.pods.remove(place);
         let lost = self.rng.below(1000) < self.churn.leaks;
@@ -292,7 +331,10 @@ impl<'w> Worker<'w> {
     /// Claims an unused block, as an operator does.
     fn claim(&mut self) -> Result<()> {
         let _plugin = lock(&self.node.plugin);
-        let own = self.affinities()?.into_iter().filter(|key| key.node == self.node.name);
+        let own = self
+            .affinities()?
+            .into_iter()
+            .filter(|key| key.node == self.node.name);
         if own.count() >= BLOCKS_PER_NODE {
             return Ok(());
         }
@@ -329,7 +371,9 @@ impl<'w> Worker<'w> {
         let begin = self.rng.below(affinities.len() as u64) as usize;
         affinities.rotate_left(begin);
         for key in affinities {
-            let Some(owner) = self.shared.node(&key.node) else { continue };
+            let Some(owner) = self.shared.node(&key.node) else {
+                continue;
+            };
             let block: Option<Block> = self.find(Key::Block(key.cidr))?;
             if block.is_some_and(|block| block.is_empty()) {
                 return self.release_block(owner, key);
@@ -340,7 +384,10 @@ impl<'w> Worker<'w> {
 
     fn release_block(&mut self, owner: &Node, key: AffinityKey) -> Result<()> {
         let _giving_up = lock(&self.shared.giving_up);
-        match RUNTIME.block_on(self.allocator.release_affinity(key.cidr, &owner.name, InUse::Refuse)) {
+        match RUNTIME.block_on(
+            self.allocator
+                .release_affinity(key.cidr, &owner.name, InUse::Refuse),
+        ) {
             Ok(()) => self.log().released += 1,
             Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {

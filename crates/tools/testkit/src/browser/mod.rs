@@ -86,7 +86,10 @@ impl Browser {
             .args(["-c", HAND_OVER])
             .arg(&program)
             .args(ARGUMENTS)
-            .arg(format!("--user-data-dir={}", home.path().join("profile").display()))
+            .arg(format!(
+                "--user-data-dir={}",
+                home.path().join("profile").display()
+            ))
             .env("HOME", home.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -100,9 +103,19 @@ impl Browser {
         thread::spawn(move || {
             let parts = output.split(0).map_while(Result::ok);
             let sent = |message| sender.send(message).is_ok();
-            parts.filter_map(|part| serde_json::from_slice(&part).ok()).all(sent)
+            parts
+                .filter_map(|part| serde_json::from_slice(&part).ok())
+                .all(sent)
         });
-        Ok(Self { child, input, messages, events: Vec::new(), last: 0, log, _home: home })
+        Ok(Self {
+            child,
+            input,
+            messages,
+            events: Vec::new(),
+            last: 0,
+            log,
+            _home: home,
+        })
     }
 
     /// Opens an empty page of 1280 by 900 pixels.
@@ -126,7 +139,9 @@ impl Browser {
 
     /// Sends a request and returns its answer.
     fn call(&mut self, method: &str, parameters: &Value, session: Option<&str>) -> Result<Value> {
-        let number = self.send(method, parameters, session).with_context(|| method.to_owned())?;
+        let number = self
+            .send(method, parameters, session)
+            .with_context(|| method.to_owned())?;
         loop {
             let mut message = self.receive(method)?;
             if message["id"] == number {
@@ -160,7 +175,10 @@ impl Browser {
         let wanted = move |message: &&Value| {
             message["sessionId"] == session && names.iter().any(|name| message["method"] == *name)
         };
-        self.events.iter().filter(wanted).map(|message| &message["params"])
+        self.events
+            .iter()
+            .filter(wanted)
+            .map(|message| &message["params"])
     }
 
     fn receive(&mut self, what: &str) -> Result<Value> {
@@ -192,8 +210,16 @@ impl Drop for Browser {
 
 /// The browser of this machine, if it has one.
 pub fn program() -> Result<PathBuf> {
-    let missing = || format!("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing());
-    Tool::Chromium.find_installed().map_err(Error::msg).with_context(missing)
+    let missing = || {
+        format!(
+            "{}; CALIPAM_TEST_CHROMIUM names another one",
+            Tool::Chromium.missing()
+        )
+    };
+    Tool::Chromium
+        .find_installed()
+        .map_err(Error::msg)
+        .with_context(missing)
 }
 
 #[cfg(test)]
@@ -220,9 +246,21 @@ mod tests {
         assert!(page.evaluate("no.such.thing").is_err());
 
         let complaints = page.complaints().unwrap();
-        assert!(complaints.iter().any(|complaint| complaint.contains("it complains")), "{complaints:?}");
-        assert_eq!(page.requests().unwrap().last().map(String::as_str), Some("http://127.0.0.1:9/"));
-        assert!(page.screenshot_of([0.0, 0.0, 64.0, 64.0]).unwrap().starts_with(b"\x89PNG"));
+        assert!(
+            complaints
+                .iter()
+                .any(|complaint| complaint.contains("it complains")),
+            "{complaints:?}"
+        );
+        assert_eq!(
+            page.requests().unwrap().last().map(String::as_str),
+            Some("http://127.0.0.1:9/")
+        );
+        assert!(
+            page.screenshot_of([0.0, 0.0, 64.0, 64.0])
+                .unwrap()
+                .starts_with(b"\x89PNG")
+        );
         assert!(page.pdf().unwrap().starts_with(b"%PDF-"));
 
         page.scripts(false).unwrap();

@@ -21,7 +21,10 @@ impl<'b> Page<'b> {
             browser.call("Target.createTarget", &json!({"url": "about:blank"}), None)?["targetId"].take();
         let attach = json!({"targetId": target, "flatten": true});
         let session = browser.call("Target.attachToTarget", &attach, None)?["sessionId"].take();
-        let mut page = Self { browser, session: session.as_str().unwrap_or_default().to_owned() };
+        let mut page = Self {
+            browser,
+            session: session.as_str().unwrap_or_default().to_owned(),
+        };
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.call(&format!("{domain}.enable"), &json!({}))?;
         }
@@ -37,7 +40,9 @@ impl<'b> Page<'b> {
 
     /// Opens a file and waits until it is loaded.
     pub fn open(&mut self, file: &Path) -> Result<()> {
-        let file = file.canonicalize().with_context(|| format!("cannot open {}", file.display()))?;
+        let file = file
+            .canonicalize()
+            .with_context(|| format!("cannot open {}", file.display()))?;
         self.open_url(&format!("file://{}", file.display()))
     }
 
@@ -52,13 +57,18 @@ impl<'b> Page<'b> {
 
     /// Enables or disables the scripts of pages that are opened from now on.
     pub fn scripts(&mut self, run: bool) -> Result<()> {
-        self.call("Emulation.setScriptExecutionDisabled", &json!({"value": !run})).map(drop)
+        self.call("Emulation.setScriptExecutionDisabled", &json!({"value": !run}))
+            .map(drop)
     }
 
     /// Sets the preferred color scheme, `light` or `dark`, and the medium, `screen` or `print`.
     pub fn appearance(&mut self, scheme: &str, medium: &str) -> Result<()> {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
-        self.call("Emulation.setEmulatedMedia", &json!({"media": medium, "features": [feature]})).map(drop)
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({"media": medium, "features": [feature]}),
+        )
+        .map(drop)
     }
 
     /// Evaluates a JavaScript expression, and returns its value as JSON.
@@ -132,18 +142,29 @@ impl<'b> Page<'b> {
     pub fn requests(&mut self) -> Result<Vec<String>> {
         self.catch_up()?;
         let requests = self.browser.events(&["Network.requestWillBeSent"], &self.session);
-        Ok(requests.map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned()).collect())
+        Ok(requests
+            .map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned())
+            .collect())
     }
 
     /// Returns the errors and warnings of the page's scripts, of its console and of the browser.
     pub fn complaints(&mut self) -> Result<Vec<String>> {
         self.catch_up()?;
-        let names = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+        let names = [
+            "Runtime.exceptionThrown",
+            "Runtime.consoleAPICalled",
+            "Log.entryAdded",
+        ];
         let bad = |event: &&Value| {
             let kind = event["type"].as_str().or(event["entry"]["level"].as_str());
             matches!(kind, None | Some("error" | "warning" | "assert"))
         };
-        Ok(self.browser.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
+        Ok(self
+            .browser
+            .events(&names, &self.session)
+            .filter(bad)
+            .map(Value::to_string)
+            .collect())
     }
 
     /// Waits until all earlier events have arrived. They precede the answer to the request that this function sends.

@@ -27,18 +27,27 @@ impl Cluster {
     /// [`blocks`](Self::blocks) and [`nodes`](Self::nodes), see only the part in memory.
     pub fn filled(self, allocations: u64) -> Self {
         assert!(self.spec.wide, "a cluster that grows needs a wide specification");
-        Self { size: allocations, ..self }
+        Self {
+            size: allocations,
+            ..self
+        }
     }
 
     /// Number of addresses that intact blocks in memory record.
     pub fn allocations(&self) -> u64 {
-        self.blocks().map(|b| b.allocations.iter().flatten().count() as u64).sum()
+        self.blocks()
+            .map(|b| b.allocations.iter().flatten().count() as u64)
+            .sum()
     }
 
     /// Visits every key and value: first those in memory, ascending by key, then those of each node that
     /// [fills](Self::filled) the cluster.
     pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
-        self.for_each_part(|part| part.entries.iter().for_each(|(key, object)| visit(key, &object.value())));
+        self.for_each_part(|part| {
+            part.entries
+                .iter()
+                .for_each(|(key, object)| visit(key, &object.value()))
+        });
     }
 
     /// Visits the part in memory, then each generated node.
@@ -46,7 +55,10 @@ impl Cluster {
         if self.size == 0 {
             return visit(self);
         }
-        visit(&Self { size: 0, ..self.clone() });
+        visit(&Self {
+            size: 0,
+            ..self.clone()
+        });
 
         let mut missing = self.size.saturating_sub(self.allocations());
         let first = self.next_node;
@@ -90,7 +102,11 @@ mod tests {
         });
         assert_eq!(handles, 1_000);
         assert_eq!(endpoints, 1_000 - 17 * 3);
-        assert!((700..1000).contains(&(bytes / endpoints)), "{} bytes an endpoint", bytes / endpoints);
+        assert!(
+            (700..1000).contains(&(bytes / endpoints)),
+            "{} bytes an endpoint",
+            bytes / endpoints
+        );
     }
 
     #[test]

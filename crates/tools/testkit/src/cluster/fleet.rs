@@ -47,8 +47,9 @@ impl FleetFault {
 impl Fleet {
     /// Creates healthy clusters. Each has its own pools, and disabled pools for the IPv4 pools of all other clusters.
     pub fn healthy(number: u8) -> Self {
-        let specs: Vec<ClusterSpec> =
-            (1..=number).map(|place| ClusterSpec::new(place.into()).in_place(place)).collect();
+        let specs: Vec<ClusterSpec> = (1..=number)
+            .map(|place| ClusterSpec::new(place.into()).in_place(place))
+            .collect();
         let cluster = |spec: &ClusterSpec| {
             let mut cluster = Cluster::plain(*spec, 3, 4);
             for other in specs.iter().filter(|other| other.place != spec.place) {
@@ -56,10 +57,17 @@ impl Fleet {
                 cluster.put_pool(&name, other.pool_v4(), 26, &json!({"disabled": true}));
             }
             let letter = char::from(b'a' + (spec.place - 1) % 26);
-            let number = if spec.place > 26 { spec.place.to_string() } else { String::new() };
+            let number = if spec.place > 26 {
+                spec.place.to_string()
+            } else {
+                String::new()
+            };
             (format!("{letter}{number}"), cluster)
         };
-        Self { clusters: specs.iter().map(cluster).collect(), expected: BTreeSet::new() }
+        Self {
+            clusters: specs.iter().map(cluster).collect(),
+            expected: BTreeSet::new(),
+        }
     }
 
     /// Adds a fault to a healthy fleet of three clusters or more.
@@ -74,8 +82,9 @@ impl Fleet {
                 let cluster = &mut self.clusters[1].1;
                 let node = cluster.nodes[0].name.clone();
                 cluster.claim(block, &node);
-                let theirs: Vec<IpAddr> =
-                    (0..3).map(|_| cluster.add_pod(&node, &[block]).address()).collect();
+                let theirs: Vec<IpAddr> = (0..3)
+                    .map(|_| cluster.add_pod(&node, &[block]).address())
+                    .collect();
                 let ours = self.clusters[0].1.block_mut(block).clone();
                 let held = |address: &&IpAddr| ours.allocations[ours.ordinal(**address)].is_some();
                 for address in theirs.iter().filter(held) {
@@ -95,7 +104,9 @@ impl Fleet {
                 self.expect(0, "disabled-pool-mismatch", half);
             }
             FleetFault::StrictAffinity => {
-                self.clusters[0].1.change_settings(&json!({"strictAffinity": true}));
+                self.clusters[0]
+                    .1
+                    .change_settings(&json!({"strictAffinity": true}));
                 self.expect(0, "cluster-settings-differ", "a");
             }
         }

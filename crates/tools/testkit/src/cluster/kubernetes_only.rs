@@ -28,7 +28,9 @@ pub(super) struct KubernetesOnly {
 impl KubernetesOnly {
     /// Yields the plural and the object of all objects that are not made from an etcd key.
     pub(super) fn objects(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.objects.iter().filter_map(|(path, object)| Some((kind_at(path)?.0, object)))
+        self.objects
+            .iter()
+            .filter_map(|(path, object)| Some((kind_at(path)?.0, object)))
     }
 
     /// Applies the patch for a key to its object, if there is one.
@@ -64,8 +66,15 @@ impl Cluster {
 
     /// Stores a service of type LoadBalancer with its addresses.
     pub(super) fn put_service(&mut self, namespace: &str, name: &str, addresses: &[IpAddr]) {
-        let ingress: Vec<Value> = addresses.iter().map(|a| json!({"ip": a, "ipMode": "VIP"})).collect();
-        let balancer = if ingress.is_empty() { json!({}) } else { json!({"ingress": ingress}) };
+        let ingress: Vec<Value> = addresses
+            .iter()
+            .map(|a| json!({"ip": a, "ipMode": "VIP"}))
+            .collect();
+        let balancer = if ingress.is_empty() {
+            json!({})
+        } else {
+            json!({"ingress": ingress})
+        };
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         let service = json!({"spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
             "status": {"loadBalancer": balancer}});
@@ -74,9 +83,21 @@ impl Cluster {
 
     /// Returns the ingress addresses of all services.
     pub(super) fn service_addresses(&self) -> Vec<String> {
-        let ingress = |object: &Value| object.pointer("/status/loadBalancer/ingress")?.as_array().cloned();
-        let entries = self.kubernetes_only.objects.values().filter_map(ingress).flatten();
-        entries.filter_map(|entry| entry["ip"].as_str().map(str::to_owned)).collect()
+        let ingress = |object: &Value| {
+            object
+                .pointer("/status/loadBalancer/ingress")?
+                .as_array()
+                .cloned()
+        };
+        let entries = self
+            .kubernetes_only
+            .objects
+            .values()
+            .filter_map(ingress)
+            .flatten();
+        entries
+            .filter_map(|entry| entry["ip"].as_str().map(str::to_owned))
+            .collect()
     }
 
     /// Stores a virtual machine. If `runs` is true, also stores its running instance.

@@ -39,17 +39,31 @@ impl ClusterSpec {
     /// Creates the specification of a dual-stack cluster at a fixed time in 2026.
     pub fn new(seed: u64) -> Self {
         let now = "2026-06-01T08:00:00Z".parse().expect("a valid time");
-        Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30, place: ALONE }
+        Self {
+            seed,
+            now,
+            dual_stack: true,
+            wide: false,
+            cooldown_seconds: 30,
+            place: ALONE,
+        }
     }
 
     /// Sets the time. Also extends the cooldown, since checks may run minutes later.
     pub fn at(self, now: Timestamp) -> Self {
-        Self { now, cooldown_seconds: 1200, ..self }
+        Self {
+            now,
+            cooldown_seconds: 1200,
+            ..self
+        }
     }
 
     /// Removes IPv6.
     pub fn v4_only(self) -> Self {
-        Self { dual_stack: false, ..self }
+        Self {
+            dual_stack: false,
+            ..self
+        }
     }
 
     /// Sets other pools and another GUID. A wide cluster keeps its pool.
@@ -68,7 +82,11 @@ impl ClusterSpec {
     }
 
     fn base_v4(&self) -> u32 {
-        u32::from(if self.wide { Ipv4Addr::new(10, 128, 0, 0) } else { Ipv4Addr::new(10, self.place, 0, 0) })
+        u32::from(if self.wide {
+            Ipv4Addr::new(10, 128, 0, 0)
+        } else {
+            Ipv4Addr::new(10, self.place, 0, 0)
+        })
     }
 
     /// The IPv4 pool of all nodes.
@@ -103,19 +121,30 @@ impl ClusterSpec {
     /// A block of the pool that belongs to no node.
     pub fn spare_block_v4(&self, number: u32) -> IpNet {
         let room = if self.wide { 2700 * 4 } else { 56 * 4 };
-        assert!(number < room, "the pool has no more spare blocks; ask for a wide cluster");
+        assert!(
+            number < room,
+            "the pool has no more spare blocks; ask for a wide cluster"
+        );
         self.block_v4(self.max_nodes() + 1, number)
     }
 
     /// The CIDR of an extra pool, which is a /24 in 172.16.0.0/12.
     pub fn extra_pool(&self, number: u32) -> IpNet {
         assert!(number < 4096, "there is no more room for extra pools");
-        Ipv4Net::new_assert((u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(), 24).into()
+        Ipv4Net::new_assert(
+            (u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(),
+            24,
+        )
+        .into()
     }
 
     /// The time this many seconds ago, as Calico writes it: in whole seconds.
     pub fn seconds_ago(&self, seconds: i64) -> String {
-        whole_seconds(self.now.checked_sub(SignedDuration::from_secs(seconds)).expect("a time in this era"))
+        whole_seconds(
+            self.now
+                .checked_sub(SignedDuration::from_secs(seconds))
+                .expect("a time in this era"),
+        )
     }
 
     /// Random numbers for one object of the cluster.
@@ -139,7 +168,9 @@ pub(super) fn part(cidr: IpNet, prefix: u8, number: usize) -> IpNet {
 
 /// A number for the random numbers of a named thing.
 pub(super) fn hash(seed: u64, name: &str) -> u64 {
-    name.bytes().fold(seed, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)))
+    name.bytes().fold(seed, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u64::from(byte))
+    })
 }
 
 /// Formats a time as RFC 3339 in UTC, in whole seconds.
@@ -187,7 +218,12 @@ pub(crate) fn pod_name(serial: u64) -> PodName {
     let (namespace, app, stateful) = APPS[(serial % APPS.len() as u64) as usize];
     if stateful {
         let pod = format!("{app}-{serial}");
-        return PodName { namespace, pod, generate: String::new(), app };
+        return PodName {
+            namespace,
+            pod,
+            generate: String::new(),
+            app,
+        };
     }
     let words = LETTERS.len().pow(5) as u64;
     assert!(serial < words, "there are no more names for pods");
@@ -199,7 +235,12 @@ pub(crate) fn pod_name(serial: u64) -> PodName {
         rest /= 27;
     }
     let generate = format!("{app}-6799fc88d8-");
-    PodName { namespace, pod: format!("{generate}{suffix}"), generate, app }
+    PodName {
+        namespace,
+        pod: format!("{generate}{suffix}"),
+        generate,
+        app,
+    }
 }
 
 #[cfg(test)]
@@ -214,7 +255,11 @@ mod tests {
         assert_eq!(spec.block_v4(7, 0).to_string(), "10.244.7.0/26");
         assert_eq!(spec.block_v6(7, 0).to_string(), "fd00:10:244::7:0/122");
         assert!(spec.pool_v4().contains(&spec.spare_block_v4(223)));
-        assert!(spec.wide().pool_v4().contains(&spec.wide().spare_block_v4(10_799)));
+        assert!(
+            spec.wide()
+                .pool_v4()
+                .contains(&spec.wide().spare_block_v4(10_799))
+        );
         assert_eq!(spec.seconds_ago(60), "2026-06-01T07:59:00Z");
     }
 
@@ -229,7 +274,10 @@ mod tests {
     fn times_read_like_those_of_go() {
         let time: Timestamp = "2026-05-01T10:12:00.12345Z".parse().unwrap();
         assert_eq!(go_time(time), "2026-05-01 10:12:00.12345 +0000 UTC");
-        assert_eq!(go_time("2026-05-01T10:12:00Z".parse().unwrap()), "2026-05-01 10:12:00 +0000 UTC");
+        assert_eq!(
+            go_time("2026-05-01T10:12:00Z".parse().unwrap()),
+            "2026-05-01 10:12:00 +0000 UTC"
+        );
         assert_eq!(whole_seconds(time), "2026-05-01T10:12:00Z");
     }
 }

@@ -101,7 +101,9 @@ impl Pod {
 
     /// The subject of findings about the endpoint: `<namespace>/<name>`.
     pub fn subject(&self) -> &str {
-        self.endpoint.strip_prefix(key::ENDPOINTS).expect("the key of an endpoint")
+        self.endpoint
+            .strip_prefix(key::ENDPOINTS)
+            .expect("the key of an endpoint")
     }
 }
 
@@ -119,7 +121,10 @@ pub struct NodeInfo {
 impl NodeInfo {
     /// The node's block of the family of a tunnel, if it has one.
     fn block_for(&self, tunnel: Tunnel) -> Option<IpNet> {
-        self.blocks.iter().copied().find(|block| block.addr().is_ipv6() == tunnel.is_v6())
+        self.blocks
+            .iter()
+            .copied()
+            .find(|block| block.addr().is_ipv6() == tunnel.is_v6())
     }
 }
 
@@ -171,7 +176,12 @@ impl Cluster {
 
     /// The first blocks of a node, one of each family. The node must be among [`nodes`](Self::nodes).
     fn blocks_of(&self, node: &str) -> Vec<IpNet> {
-        self.nodes.iter().find(|known| known.name == node).expect("the node is known").blocks.clone()
+        self.nodes
+            .iter()
+            .find(|known| known.name == node)
+            .expect("the node is known")
+            .blocks
+            .clone()
     }
 
     /// The value under a key.
@@ -191,16 +201,23 @@ impl Cluster {
 
     /// The JSON under a key, which must exist.
     pub fn json(&self, key: &str) -> Value {
-        self.get(key).unwrap_or_else(|| panic!("there is no {key}")).json()
+        self.get(key)
+            .unwrap_or_else(|| panic!("there is no {key}"))
+            .json()
     }
 
     /// The JSON under a key, to be changed. A block is no longer an intact one.
     pub fn json_mut(&mut self, key: &str) -> &mut Value {
-        let object = self.entries.get_mut(key.as_bytes()).unwrap_or_else(|| panic!("there is no {key}"));
+        let object = self
+            .entries
+            .get_mut(key.as_bytes())
+            .unwrap_or_else(|| panic!("there is no {key}"));
         if !matches!(object, Object::Json(_)) {
             *object = Object::Json(object.json());
         }
-        let Object::Json(value) = object else { unreachable!("it is JSON now") };
+        let Object::Json(value) = object else {
+            unreachable!("it is JSON now")
+        };
         value
     }
 
@@ -211,7 +228,9 @@ impl Cluster {
 
     /// Removes a key, which must exist.
     pub fn remove(&mut self, key: &str) -> Object {
-        self.entries.remove(key.as_bytes()).unwrap_or_else(|| panic!("there is no {key}"))
+        self.entries
+            .remove(key.as_bytes())
+            .unwrap_or_else(|| panic!("there is no {key}"))
     }
 
     /// Removes all keys below a prefix.
@@ -243,12 +262,22 @@ impl Cluster {
     /// The address of a tunnel on a node; `None` if the node lacks the tunnel. The node must exist.
     pub fn tunnel(&self, node: &str, tunnel: Tunnel) -> Option<IpAddr> {
         let stored = self.json(&key::node(node));
-        stored.pointer(&tunnel.field())?.as_str()?.split('/').next()?.parse().ok()
+        stored
+            .pointer(&tunnel.field())?
+            .as_str()?
+            .split('/')
+            .next()?
+            .parse()
+            .ok()
     }
 
     /// Writes a tunnel's address to a node; an empty text removes it.
     pub fn set_tunnel(&mut self, node: &str, tunnel: Tunnel, address: &str) {
-        let value = if address.is_empty() { Value::Null } else { address.into() };
+        let value = if address.is_empty() {
+            Value::Null
+        } else {
+            address.into()
+        };
         let field = tunnel.field();
         let names = field.rsplit('/').filter(|name| !name.is_empty());
         let patch = names.fold(value, |inner, name| json!({name: inner}));
@@ -266,7 +295,9 @@ impl Cluster {
 
     /// Adds an address to an endpoint, given by its key.
     pub fn add_address(&mut self, endpoint: &str, address: IpAddr) {
-        let list = self.json_mut(endpoint)["spec"]["ipNetworks"].as_array_mut().expect("a list");
+        let list = self.json_mut(endpoint)["spec"]["ipNetworks"]
+            .as_array_mut()
+            .expect("a list");
         list.push(networks(&[address])[0].take());
     }
 
@@ -281,7 +312,9 @@ impl Cluster {
         let block = block.to_string();
         let new = || Object::Json(json!({"block": {}, "deleted": false}));
         self.entries.entry(key.clone().into_bytes()).or_insert_with(new);
-        let counts = self.json_mut(&key)["block"].as_object_mut().expect("counts by block");
+        let counts = self.json_mut(&key)["block"]
+            .as_object_mut()
+            .expect("counts by block");
         let count = counts.get(&block).and_then(Value::as_i64).unwrap_or_default() + by;
         counts.insert(block, count.into());
         counts.retain(|_, count| *count != 0);
@@ -292,7 +325,9 @@ impl Cluster {
 
     /// Frees all addresses of a pod.
     pub fn free_pod(&mut self, pod: &Pod) {
-        pod.addresses.iter().for_each(|(address, block)| self.free(*address, *block));
+        pod.addresses
+            .iter()
+            .for_each(|(address, block)| self.free(*address, *block));
     }
 
     /// Frees an address as Calico does: the block first, then the handle.

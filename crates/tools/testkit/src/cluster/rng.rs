@@ -55,6 +55,13 @@ impl Rng {
     /// A random UUID in the form of `metadata.uid`.
     pub fn uuid(&mut self) -> String {
         let hex = self.hex(32);
-        format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+        format!(
+            "{}-{}-4{}-8{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[13..16],
+            &hex[17..20],
+            &hex[20..]
+        )
     }
 }

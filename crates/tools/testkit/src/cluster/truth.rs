@@ -75,7 +75,10 @@ impl Found {
     /// Panics if the finding lacks a text.
     pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
         let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
-        let found = Self { finding, usual_severity: usual_severity.to_string() };
+        let found = Self {
+            finding,
+            usual_severity: usual_severity.to_string(),
+        };
         for pointer in ["/code", "/subject/name", "/severity", "/message"] {
             found.text(pointer);
         }
@@ -83,7 +86,10 @@ impl Found {
     }
 
     fn text(&self, pointer: &str) -> &str {
-        self.finding.pointer(pointer).and_then(Value::as_str).expect("a finding has texts")
+        self.finding
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .expect("a finding has texts")
     }
 
     fn line(&self) -> String {
@@ -93,13 +99,20 @@ impl Found {
     fn describe(&self) -> String {
         let severity = self.text("/severity");
         let message = self.text("/message");
-        format!("{severity} {}: {message} {}", self.line(), self.finding["evidence"])
+        format!(
+            "{severity} {}: {message} {}",
+            self.line(),
+            self.finding["evidence"]
+        )
     }
 
     fn differs(&self, expected: &Expected) -> Option<String> {
         let severity = expected.severity.unwrap_or(&self.usual_severity);
         let evidence = self.finding["evidence"].to_string();
-        let lacking = expected.details.iter().find(|detail| !evidence.contains(&format!("\"{detail}\"")));
+        let lacking = expected
+            .details
+            .iter()
+            .find(|detail| !evidence.contains(&format!("\"{detail}\"")));
         let what = match lacking {
             Some(detail) => format!("no {detail}"),
             None if self.text("/severity") != severity => format!("should be {severity}"),
@@ -113,8 +126,15 @@ impl GroundTruth {
     /// Expects a finding, if it is not yet expected. Returns it, to be changed.
     pub(super) fn entry(&mut self, code: &'static str, subject: &impl ToString) -> &mut Expected {
         let subject = subject.to_string();
-        let new = Expected { code, subject, severity: None, details: Vec::new() };
-        self.findings.entry(format!("{code} {}", new.subject)).or_insert(new)
+        let new = Expected {
+            code,
+            subject,
+            severity: None,
+            details: Vec::new(),
+        };
+        self.findings
+            .entry(format!("{code} {}", new.subject))
+            .or_insert(new)
     }
 
     /// Returns the same findings with renamed subjects.
@@ -129,8 +149,13 @@ impl GroundTruth {
 
     /// Replaces a detail in all findings.
     pub(super) fn rename_detail(&mut self, from: &str, to: &'static str) {
-        let details = self.findings.values_mut().flat_map(|expected| &mut expected.details);
-        details.filter(|detail| **detail == from).for_each(|detail| *detail = to);
+        let details = self
+            .findings
+            .values_mut()
+            .flat_map(|expected| &mut expected.details);
+        details
+            .filter(|detail| **detail == from)
+            .for_each(|detail| *detail = to);
     }
 
     pub fn len(&self) -> usize {
@@ -164,7 +189,9 @@ impl GroundTruth {
         if by_line.len() != found.len() {
             complaints.push("one subject and code gave several findings".to_owned());
         }
-        let both = expected.iter().filter_map(|(line, expected)| Some((expected, *by_line.get(line)?)));
+        let both = expected
+            .iter()
+            .filter_map(|(line, expected)| Some((expected, *by_line.get(line)?)));
         complaints.extend(both.filter_map(|(expected, found)| found.differs(expected)));
         complaints
     }
@@ -199,7 +226,10 @@ impl Cluster {
         detail: Text,
     ) {
         for form in forms {
-            self.truths[*form as usize].entry(code, &subject).details.push(detail);
+            self.truths[*form as usize]
+                .entry(code, &subject)
+                .details
+                .push(detail);
         }
     }
 

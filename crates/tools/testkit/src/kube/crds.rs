@@ -66,14 +66,21 @@ impl Flavour {
             ("ippools", "IPPool", pool),
             ("ipreservations", "IPReservation", reservation),
             ("clusterinformations", "ClusterInformation", |_| open()),
-            ("kubecontrollersconfigurations", "KubeControllersConfiguration", |_| open()),
+            (
+                "kubecontrollersconfigurations",
+                "KubeControllersConfiguration",
+                |_| open(),
+            ),
         ]
     }
 
     /// All kinds of objects that a cluster has: plural, kind and API version.
     pub(crate) fn kinds(self) -> impl Iterator<Item = Kind<String>> {
-        let own = self.own_kinds().map(|(plural, kind, _)| (plural, kind, self.api_version()));
-        own.into_iter().chain(FOREIGN.map(|(plural, kind, version)| (plural, kind, version.to_owned())))
+        let own = self
+            .own_kinds()
+            .map(|(plural, kind, _)| (plural, kind, self.api_version()));
+        own.into_iter()
+            .chain(FOREIGN.map(|(plural, kind, version)| (plural, kind, version.to_owned())))
     }
 
     /// The kind with this plural, as [`kinds`](Self::kinds) has it.
@@ -104,7 +111,11 @@ const FOREIGN: [Kind<&str>; 5] = [
     ("pods", "Pod", "v1"),
     ("services", "Service", "v1"),
     ("virtualmachines", "VirtualMachine", "kubevirt.io/v1"),
-    ("virtualmachineinstances", "VirtualMachineInstance", "kubevirt.io/v1"),
+    (
+        "virtualmachineinstances",
+        "VirtualMachineInstance",
+        "kubevirt.io/v1",
+    ),
 ];
 
 /// The row of a kind that is not Calico's.
@@ -117,7 +128,9 @@ pub(crate) fn foreign_kind(plural: &str) -> Option<Kind<&'static str>> {
 /// # Errors
 /// Returns an error if the server does not answer, refuses a definition, or does not serve a kind in time.
 pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<Vec<String>> {
-    let kinds = flavour.own_kinds().map(|(plural, kind, schema)| (plural, kind, schema(flavour)));
+    let kinds = flavour
+        .own_kinds()
+        .map(|(plural, kind, schema)| (plural, kind, schema(flavour)));
     define(server, &flavour.api_version(), "Cluster", &kinds)
 }
 
@@ -126,7 +139,11 @@ pub fn install_kubevirt(server: &KubeApiserver) -> Result<Vec<String>> {
     let kinds = [
         ("virtualmachines", "VirtualMachine", open()),
         ("virtualmachineinstances", "VirtualMachineInstance", open()),
-        ("virtualmachineinstancemigrations", "VirtualMachineInstanceMigration", open()),
+        (
+            "virtualmachineinstancemigrations",
+            "VirtualMachineInstanceMigration",
+            open(),
+        ),
     ];
     define(server, "kubevirt.io/v1", "Namespaced", &kinds)
 }
@@ -139,7 +156,11 @@ fn define(
     kinds: &[(&str, &str, Value)],
 ) -> Result<Vec<String>> {
     let (group, version) = api_version.split_once('/').expect("a group and a version");
-    let required: &[&str] = if version == "v3" { &["metadata", "spec"] } else { &[] };
+    let required: &[&str] = if version == "v3" {
+        &["metadata", "spec"]
+    } else {
+        &[]
+    };
     for (plural, kind, spec) in kinds {
         let schema = object(required, json!({"spec": spec, "status": open()}));
         let version =
@@ -151,7 +172,9 @@ fn define(
         let definition = named(json!({"spec": spec}), version, "CustomResourceDefinition", &name);
         create(server, DEFINITIONS, &[definition])?;
     }
-    let lists = kinds.iter().map(|(plural, ..)| format!("/apis/{api_version}/{plural}"));
+    let lists = kinds
+        .iter()
+        .map(|(plural, ..)| format!("/apis/{api_version}/{plural}"));
     let (lists, begin) = (lists.collect::<Vec<_>>(), Instant::now());
     for path in &lists {
         loop {
@@ -159,7 +182,11 @@ fn define(
             if response.status == 200 {
                 break;
             }
-            assert!(begin.elapsed() < SERVED, "{path} is not served: {}", response.body);
+            assert!(
+                begin.elapsed() < SERVED,
+                "{path} is not served: {}",
+                response.body
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -204,7 +231,10 @@ fn pool(flavour: Flavour) -> Value {
 }
 
 fn reservation(flavour: Flavour) -> Value {
-    object(&[], json!({"reservedCIDRs": {"type": "array", "items": cidr(flavour)}}))
+    object(
+        &[],
+        json!({"reservedCIDRs": {"type": "array", "items": cidr(flavour)}}),
+    )
 }
 
 fn block(flavour: Flavour) -> Value {
@@ -229,7 +259,16 @@ fn block(flavour: Flavour) -> Value {
         "strictAffinity": {"type": "boolean"},
         "unallocated": {"type": "array", "items": {"type": "integer"}},
     });
-    object(&["allocations", "attributes", "cidr", "strictAffinity", "unallocated"], fields)
+    object(
+        &[
+            "allocations",
+            "attributes",
+            "cidr",
+            "strictAffinity",
+            "unallocated",
+        ],
+        fields,
+    )
 }
 
 fn handle() -> Value {

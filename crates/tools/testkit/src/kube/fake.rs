@@ -56,12 +56,20 @@ impl Fake {
                 }
             }
         }));
-        Self { url: format!("http://127.0.0.1:{port}"), asked }
+        Self {
+            url: format!("http://127.0.0.1:{port}"),
+            asked,
+        }
     }
 
     /// The number of requests whose path begins with `path`.
     pub fn count(&self, path: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|asked| asked.starts_with(path)).count()
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|asked| asked.starts_with(path))
+            .count()
     }
 }
 
@@ -107,7 +115,14 @@ fn response(
     parts: impl Stream<Item = String> + Send + 'static,
 ) -> Response<Body> {
     let body = StreamBody::new(parts.map(|part| Ok(Frame::data(part.into())))).boxed_unsync();
-    let response = Response::builder().status(status).header("content-type", "application/json");
-    let response = response.header("content-length", length).header("connection", "close");
-    response.header("date", "Fri, 01 May 2026 12:00:00 GMT").body(body).expect("a valid response")
+    let response = Response::builder()
+        .status(status)
+        .header("content-type", "application/json");
+    let response = response
+        .header("content-length", length)
+        .header("connection", "close");
+    response
+        .header("date", "Fri, 01 May 2026 12:00:00 GMT")
+        .body(body)
+        .expect("a valid response")
 }

@@ -46,14 +46,19 @@ pub(crate) struct Parts {
 
 /// The plural and the parts of the object for an etcd key and its value.
 pub(crate) fn of(flavour: Flavour, key: &str, value: &Value) -> Option<(&'static str, Parts)> {
-    match key.strip_prefix("/calico/ipam/v2/")?.split('/').collect::<Vec<_>>()[..] {
+    match key
+        .strip_prefix("/calico/ipam/v2/")?
+        .split('/')
+        .collect::<Vec<_>>()[..]
+    {
         ["handle", id] => Some(("ipamhandles", handle(id, value)?)),
         ["assignment", family, "block", dashed] => {
             Some(("ipamblocks", block(flavour, net(family, dashed)?, value)?))
         }
-        [kind @ ("host" | "virtual"), holder, family, "block", dashed] => {
-            Some(("blockaffinities", affinity(flavour, kind, holder, net(family, dashed)?, value)?))
-        }
+        [kind @ ("host" | "virtual"), holder, family, "block", dashed] => Some((
+            "blockaffinities",
+            affinity(flavour, kind, holder, net(family, dashed)?, value)?,
+        )),
         // The name of an affinity does not contain any other type.
         _ => None,
     }
@@ -99,7 +104,11 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Option<Parts
             spec[to] = kept.clone();
         }
     }
-    Some(Parts { name: block_name(net), labels: None, spec })
+    Some(Parts {
+        name: block_name(net),
+        labels: None,
+        spec,
+    })
 }
 
 /// Converts an affinity, and adds the three labels by which Calico has selected affinities since 3.31.
@@ -120,7 +129,11 @@ fn affinity(flavour: Flavour, kind: &str, holder: &str, net: IpNet, value: &Valu
         "projectcalico.org/ip-version": if net.addr().is_ipv4() { "4" } else { "6" },
     });
     let spec = json!({"cidr": net, "deleted": deleted, "node": holder, "state": state, "type": kind});
-    Some(Parts { name: affinity_name(holder, net), labels: Some(labels), spec })
+    Some(Parts {
+        name: affinity_name(holder, net),
+        labels: Some(labels),
+        spec,
+    })
 }
 
 /// Converts a handle. The object's name is the ID in lower case.
@@ -132,7 +145,11 @@ fn handle(id: &str, value: &Value) -> Option<Parts> {
     };
     let deleted = value["deleted"].as_bool().unwrap_or_default();
     let spec = json!({"handleID": id, "block": block, "deleted": deleted});
-    Some(Parts { name: id.to_lowercase(), labels: None, spec })
+    Some(Parts {
+        name: id.to_lowercase(),
+        labels: None,
+        spec,
+    })
 }
 
 /// True for the format `cidr` of schemas.
@@ -146,8 +163,15 @@ fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Opt
 
 /// Removes `null` values, which early versions of Calico wrote for absent fields and the API server drops.
 fn without_null(attribute: &Value) -> Value {
-    let fields = attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
+    let fields = attribute
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
+    fields
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// SHA3-256 of a node's name in base 32 without padding.
@@ -162,10 +186,19 @@ mod tests {
 
     #[test]
     fn the_check_values_of_the_facts() {
-        assert_eq!(hostname_hash("node-1"), "A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA");
-        assert_eq!(hostname_hash("load-balancer"), "TAU2RK2F2FG7MIS72DPZYC6FJ3U3BIWIDZAMUTQY7ZXMSKQZ5GSQ");
+        assert_eq!(
+            hostname_hash("node-1"),
+            "A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA"
+        );
+        assert_eq!(
+            hostname_hash("load-balancer"),
+            "TAU2RK2F2FG7MIS72DPZYC6FJ3U3BIWIDZAMUTQY7ZXMSKQZ5GSQ"
+        );
         assert_eq!(block_name("10.244.1.0/26".parse().unwrap()), "10-244-1-0-26");
-        assert_eq!(block_name("fd00:10:244::/122".parse().unwrap()), "fd00-10-244---122");
+        assert_eq!(
+            block_name("fd00:10:244::/122".parse().unwrap()),
+            "fd00-10-244---122"
+        );
     }
 
     #[test]
@@ -179,10 +212,16 @@ mod tests {
     fn blocks_keep_their_claim_time_and_their_owner_if_any() {
         let net = "10.0.0.0/30".parse().unwrap();
         for affinity in [None, Some("host:a".to_owned())] {
-            let mut block =
-                Block::new(net, affinity.clone(), Some("2026-05-01T10:11:12Z".into()), u64::MAX - 1);
+            let mut block = Block::new(
+                net,
+                affinity.clone(),
+                Some("2026-05-01T10:11:12Z".into()),
+                u64::MAX - 1,
+            );
             block.take(2, Attribute::new("h", [("pod", "p")]));
-            let spec = super::block(Flavour::Classic, net, &object(&block.value())).unwrap().spec;
+            let spec = super::block(Flavour::Classic, net, &object(&block.value()))
+                .unwrap()
+                .spec;
             assert_eq!(spec["affinityClaimTime"], "2026-05-01T10:11:12Z");
             assert_eq!(spec.get("affinity").is_some(), affinity.is_some());
         }
@@ -194,9 +233,15 @@ mod tests {
         let pending = object(&wire::affinity("pending"));
         let deleted =
             |flavour| affinity(flavour, "host", "a", net, &pending).unwrap().spec["deleted"].clone();
-        assert_eq!((deleted(Flavour::Classic), deleted(Flavour::Native)), (json!("false"), json!(false)));
+        assert_eq!(
+            (deleted(Flavour::Classic), deleted(Flavour::Native)),
+            (json!("false"), json!(false))
+        );
         let made = handle("A.b", &json!({"block": {"10.0.0.0/30": 1}, "deleted": false})).unwrap();
         assert_eq!(made.name, "a.b");
-        assert_eq!(made.spec, json!({"handleID": "A.b", "block": {"10.0.0.0/30": 1}, "deleted": false}));
+        assert_eq!(
+            made.spec,
+            json!({"handleID": "A.b", "block": {"10.0.0.0/30": 1}, "deleted": false})
+        );
     }
 }

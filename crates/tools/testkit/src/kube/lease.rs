@@ -24,7 +24,11 @@ const MOST_IDLE: usize = 3;
 const EVERYTHING: &str = "/";
 
 /// Prefixes of keys that the server itself renews.
-const RENEWED: [&str; 3] = ["/registry/leases/", "/registry/masterleases/", "/registry/configmaps/kube-"];
+const RENEWED: [&str; 3] = [
+    "/registry/leases/",
+    "/registry/masterleases/",
+    "/registry/configmaps/kube-",
+];
 
 /// The prefix of the definitions of kinds. A server whose definitions have changed is not reused.
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/";
@@ -116,7 +120,12 @@ impl Server {
             thread::sleep(SETTLED);
             let now = server.etcd().entries_below(EVERYTHING)?;
             if now == at_first {
-                return Ok(Self { server, kinds, lists, at_first });
+                return Ok(Self {
+                    server,
+                    kinds,
+                    lists,
+                    at_first,
+                });
             }
             at_first = now;
         }
@@ -149,7 +158,9 @@ impl Server {
             Some(value) => TxnOp::put(key.as_str(), value, None),
             None => TxnOp::delete(key.as_str(), None),
         };
-        self.server.etcd().write(&changed.into_iter().map(restore).collect::<Vec<_>>())?;
+        self.server
+            .etcd()
+            .write(&changed.into_iter().map(restore).collect::<Vec<_>>())?;
         self.has_caught_up()
     }
 

@@ -51,7 +51,9 @@ pub fn read(server: &KubeApiserver, path: &str) -> Value {
 pub fn edit(server: &KubeApiserver, path: &str, edit: impl FnOnce(&mut Value)) {
     let mut object = read(server, path);
     edit(&mut object);
-    let response = server.request("PUT", path, &object.to_string()).expect("an answer");
+    let response = server
+        .request("PUT", path, &object.to_string())
+        .expect("an answer");
     assert_eq!(response.status, 200, "{path}: {}", response.body);
 }
 
@@ -60,7 +62,9 @@ pub fn edit(server: &KubeApiserver, path: &str, edit: impl FnOnce(&mut Value)) {
 /// # Panics
 /// Panics if there is none.
 pub fn delete(server: &KubeApiserver, path: &str) {
-    let response = server.request("DELETE", path, r#"{"gracePeriodSeconds":0}"#).expect("an answer");
+    let response = server
+        .request("DELETE", path, r#"{"gracePeriodSeconds":0}"#)
+        .expect("an answer");
     assert_eq!(response.status, 200, "{path}: {}", response.body);
 }
 
@@ -93,6 +97,8 @@ pub fn service_account_token(server: &KubeApiserver, name: &str) -> Result<Strin
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let response = server.request("POST", &format!("{path}/{name}/token"), &request.to_string())?;
     let answer: Value = serde_json::from_str(&response.body)?;
-    let token = answer["status"]["token"].as_str().with_context(|| format!("no token: {}", response.body))?;
+    let token = answer["status"]["token"]
+        .as_str()
+        .with_context(|| format!("no token: {}", response.body))?;
     Ok(token.to_owned())
 }

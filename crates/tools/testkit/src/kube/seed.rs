@@ -28,7 +28,11 @@ pub fn seed(
     let resources = [
         ("clusterinformations", "default", cluster),
         ("ippools", "default-ipv4-ippool", pool),
-        (flavour.ipam_config().0, "default", json!({"strictAffinity": false, "autoAllocateBlocks": true})),
+        (
+            flavour.ipam_config().0,
+            "default",
+            json!({"strictAffinity": false, "autoAllocateBlocks": true}),
+        ),
     ];
     for (plural, name, spec) in resources {
         let object = flavour.named(json!({ "spec": spec }), plural, name);
@@ -46,6 +50,9 @@ pub fn seed(
 pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<()> {
     let namespaces = NAMESPACES.map(|name| named(json!({}), "v1", "Namespace", name));
     create(server, "/api/v1/namespaces", &namespaces)?;
-    let nodes: Vec<Value> = names.iter().map(|name| named(json!({}), "v1", "Node", name)).collect();
+    let nodes: Vec<Value> = names
+        .iter()
+        .map(|name| named(json!({}), "v1", "Node", name))
+        .collect();
     create(server, "/api/v1/nodes", &nodes)
 }

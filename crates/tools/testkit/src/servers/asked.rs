@@ -19,8 +19,12 @@ pub struct AskedRange {
 }
 
 /// Folders of the v3 API with few and small objects, whatever the size of the cluster.
-const SMALL_FOLDERS: [&str; 4] =
-    ["clusterinformations/", "ipamconfigurations/", "ippools/", "ipreservations/"];
+const SMALL_FOLDERS: [&str; 4] = [
+    "clusterinformations/",
+    "ipamconfigurations/",
+    "ippools/",
+    "ipreservations/",
+];
 
 /// The separators between the numbers of an address.
 const SEPARATORS: [char; 2] = ['.', ':'];
@@ -44,7 +48,10 @@ impl AskedRange {
         let blocks =
             ["ipv4", "ipv6"].map(|family| of(&format!("/calico/ipam/v2/assignment/{family}/block/")));
         let is_of_network = |block: &str| block.matches(SEPARATORS).count() >= 2;
-        let network = self.start.trim_end_matches(|c| !SEPARATORS.contains(&c)).trim_end_matches(SEPARATORS);
+        let network = self
+            .start
+            .trim_end_matches(|c| !SEPARATORS.contains(&c))
+            .trim_end_matches(SEPARATORS);
         blocks.into_iter().flatten().any(is_of_network) && self.end.starts_with(network)
     }
 
@@ -67,7 +74,10 @@ pub struct Asked {
 impl Asked {
     /// Starts a proxy in front of an etcd without TLS.
     pub fn of(etcd: &Etcd) -> Result<Self> {
-        let asked = Self { proxy: Tearing::etcd(etcd)?, ranges: Arc::default() };
+        let asked = Self {
+            proxy: Tearing::etcd(etcd)?,
+            ranges: Arc::default(),
+        };
         let ranges = Arc::clone(&asked.ranges);
         asked.proxy.plan(move |seen| {
             lock(&ranges).extend(ranges_of(seen));
@@ -105,7 +115,11 @@ fn ranges_of(seen: Seen<'_>) -> Vec<AskedRange> {
 
 /// Decodes `RangeRequest`.
 fn range(message: &[u8]) -> AskedRange {
-    let mut range = AskedRange { start: String::new(), end: String::new(), limit: 0 };
+    let mut range = AskedRange {
+        start: String::new(),
+        end: String::new(),
+        limit: 0,
+    };
     each_field(message, |field, value| match field {
         1 => range.start = String::from_utf8_lossy(value.bytes()).into_owned(),
         2 => range.end = String::from_utf8_lossy(value.bytes()).into_owned(),

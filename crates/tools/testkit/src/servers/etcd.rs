@@ -171,7 +171,10 @@ pub struct Login {
 
 impl Login {
     fn new(name: &str, password: &str) -> Self {
-        Self { name: name.to_owned(), password: password.to_owned() }
+        Self {
+            name: name.to_owned(),
+            password: password.to_owned(),
+        }
     }
 }
 
@@ -226,7 +229,14 @@ impl EtcdOptions {
             EtcdTls::Off => None,
             EtcdTls::Server | EtcdTls::ClientCertificates => Some(Pki::create(home.path())?),
         };
-        let mut etcd = Etcd { process: None, home, program, port: 0, options: self, pki };
+        let mut etcd = Etcd {
+            process: None,
+            home,
+            program,
+            port: 0,
+            options: self,
+            pki,
+        };
         port::on_free_port(|port| etcd.launch_at(port))?;
         etcd.set_up_login()?;
         Ok(etcd)
@@ -246,7 +256,11 @@ pub enum EtcdVersion {
 impl EtcdVersion {
     /// Both versions; only the current one if the older one is [left out](left_out).
     pub fn all() -> Vec<Self> {
-        if left_out(&[Tool::OldEtcd]) { vec![Self::V3_6] } else { vec![Self::V3_6, Self::V3_4] }
+        if left_out(&[Tool::OldEtcd]) {
+            vec![Self::V3_6]
+        } else {
+            vec![Self::V3_6, Self::V3_4]
+        }
     }
 
     fn tool(self) -> Tool {
@@ -268,6 +282,9 @@ fn healthy(socket: &Path) -> Result<(), String> {
     match ask() {
         Ok(answer) if answer.contains(r#""health":"true""#) => Ok(()),
         Ok(answer) => Err(format!("its health: {}", answer.trim())),
-        Err(error) => Err(format!("cannot ask for its health at {}: {error}", socket.display())),
+        Err(error) => Err(format!(
+            "cannot ask for its health at {}: {error}",
+            socket.display()
+        )),
     }
 }

@@ -79,7 +79,9 @@ impl Etcd {
 
     /// Deletes a key, and returns the number of deleted ones.
     pub fn delete(&self, key: &str) -> Result<i64> {
-        Ok(self.with_client(async |mut client| client.delete(key, None).await)?.deleted())
+        Ok(self
+            .with_client(async |mut client| client.delete(key, None).await)?
+            .deleted())
     }
 
     /// Deletes all keys below a prefix.
@@ -106,7 +108,9 @@ impl Etcd {
             client.get(prefix, Some(GetOptions::new().with_prefix())).await
         })?;
         let entry = |kv: &KeyValue| {
-            let key = kv.key_str().map_or_else(|_| kv.key().escape_ascii().to_string(), str::to_owned);
+            let key = kv
+                .key_str()
+                .map_or_else(|_| kv.key().escape_ascii().to_string(), str::to_owned);
             (key, (kv.value().to_vec(), kv.mod_revision()))
         };
         Ok(answer.kvs().iter().map(entry).collect())
@@ -123,25 +127,40 @@ impl Etcd {
             Ok(())
         })?;
         let length = fs::metadata(path)?.len();
-        ensure!(length % SNAPSHOT_UNIT == CHECKSUM, "{length} bytes are not whole pages and a checksum");
+        ensure!(
+            length % SNAPSHOT_UNIT == CHECKSUM,
+            "{length} bytes are not whole pages and a checksum"
+        );
         Ok(())
     }
 
     /// Creates the users that the options name, with a role of the same name for each reader, and turns authentication
     /// on.
     pub(super) fn set_up_login(&self) -> Result<()> {
-        let Some(user) = self.options.login.as_ref() else { return Ok(()) };
+        let Some(user) = self.options.login.as_ref() else {
+            return Ok(());
+        };
         block_on(async || {
             let mut client = self.connect(None).await?;
             client.role_add(ROOT).await?;
-            add_user(&mut client, &Login { name: ROOT.to_owned(), ..user.clone() }, ROOT).await?;
+            add_user(
+                &mut client,
+                &Login {
+                    name: ROOT.to_owned(),
+                    ..user.clone()
+                },
+                ROOT,
+            )
+            .await?;
             if user.name != ROOT {
                 add_user(&mut client, user, ROOT).await?;
             }
             for (reader, prefix) in &self.options.readers {
                 client.role_add(reader.name.as_str()).await?;
                 let permission = Permission::read(prefix.as_str()).with_prefix();
-                client.role_grant_permission(reader.name.as_str(), permission).await?;
+                client
+                    .role_grant_permission(reader.name.as_str(), permission)
+                    .await?;
                 add_user(&mut client, reader, &reader.name).await?;
             }
             client.auth_enable().await?;
@@ -164,7 +183,9 @@ impl Etcd {
 }
 
 async fn add_user(client: &mut Client, login: &Login, role: &str) -> Result<(), etcd_client::Error> {
-    client.user_add(login.name.as_str(), login.password.as_str(), None).await?;
+    client
+        .user_add(login.name.as_str(), login.password.as_str(), None)
+        .await?;
     client.user_grant_role(login.name.as_str(), role).await?;
     Ok(())
 }

@@ -18,19 +18,28 @@ fn started(options: EtcdOptions) -> Etcd {
 }
 
 fn put(etcd: &Etcd, key: &str, value: &str) {
-    etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
+    etcd.with_client(async |mut client| client.put(key, value, None).await)
+        .unwrap();
 }
 
 fn get(etcd: &Etcd, key: &str) -> Option<String> {
-    let response = etcd.with_client(async |mut client| client.get(key, None).await).unwrap();
-    response.kvs().first().map(|pair| pair.value_str().unwrap().to_owned())
+    let response = etcd
+        .with_client(async |mut client| client.get(key, None).await)
+        .unwrap();
+    response
+        .kvs()
+        .first()
+        .map(|pair| pair.value_str().unwrap().to_owned())
 }
 
 /// Reads a key with a client that the test creates itself.
 fn read_as(etcd: &Etcd, options: ConnectOptions, key: &str) -> Result<usize, Error> {
     let endpoint = etcd.endpoint();
     let options = options.with_timeout(Duration::from_secs(5));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut client = Client::connect([endpoint], Some(options)).await?;
         Ok(client.get(key, None).await?.kvs().len())
@@ -42,7 +51,10 @@ fn trusting(ca: &Path) -> TlsOptions {
 }
 
 fn showing(tls: TlsOptions, identity: &Identity) -> ConnectOptions {
-    let (certificate, key) = (fs::read(&identity.certificate).unwrap(), fs::read(&identity.key).unwrap());
+    let (certificate, key) = (
+        fs::read(&identity.certificate).unwrap(),
+        fs::read(&identity.key).unwrap(),
+    );
     ConnectOptions::new().with_tls(tls.identity(TlsIdentity::from_pem(certificate, key)))
 }
 
@@ -68,9 +80,14 @@ fn both_versions_are_what_they_say() {
             EtcdVersion::V3_4 => ["3.4.", "3.5."],
         };
         let etcd = Etcd::start_version(version).unwrap();
-        let status = etcd.with_client(async |mut client| client.status().await).unwrap();
+        let status = etcd
+            .with_client(async |mut client| client.status().await)
+            .unwrap();
         let found = status.version();
-        assert!(expected.iter().any(|start| found.starts_with(start)), "{version:?} is {found}");
+        assert!(
+            expected.iter().any(|start| found.starts_with(start)),
+            "{version:?} is {found}"
+        );
     }
 }
 
@@ -95,9 +112,12 @@ fn many_start_at_the_same_time_and_do_not_meet() {
 fn big_values_are_taken() {
     let etcd = Etcd::start().unwrap();
     let value = "x".repeat(20 << 20);
-    etcd.with_client(async |mut client| client.put("/big", value.as_str(), None).await).unwrap();
+    etcd.with_client(async |mut client| client.put("/big", value.as_str(), None).await)
+        .unwrap();
     let options = GetOptions::new().with_count_only();
-    let found = etcd.with_client(async |mut client| client.get("/big", Some(options)).await).unwrap();
+    let found = etcd
+        .with_client(async |mut client| client.get("/big", Some(options)).await)
+        .unwrap();
     assert_eq!(found.count(), 1);
 }
 
@@ -107,7 +127,10 @@ fn a_server_with_tls_takes_clients_that_trust_it() {
     assert!(etcd.endpoint().starts_with("https://"));
     put(&etcd, "/a", "b");
     let pki = etcd.pki.as_ref().unwrap();
-    assert_eq!(read_as(&etcd, ConnectOptions::new().with_tls(trusting(&pki.ca)), "/a").unwrap(), 1);
+    assert_eq!(
+        read_as(&etcd, ConnectOptions::new().with_tls(trusting(&pki.ca)), "/a").unwrap(),
+        1
+    );
     let wary = ConnectOptions::new().with_tls(trusting(&pki.stranger_ca));
     assert!(read_as(&etcd, wary, "/a").is_err());
 }
@@ -115,10 +138,17 @@ fn a_server_with_tls_takes_clients_that_trust_it() {
 #[test]
 fn a_server_with_client_certificates_refuses_strangers() {
     for version in EtcdVersion::all() {
-        let etcd = started(EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates));
+        let etcd = started(
+            EtcdOptions::new()
+                .version(version)
+                .tls(EtcdTls::ClientCertificates),
+        );
         put(&etcd, "/a", "b");
         let pki = etcd.pki.as_ref().unwrap();
-        assert_eq!(read_as(&etcd, showing(trusting(&pki.ca), &pki.client), "/a").unwrap(), 1);
+        assert_eq!(
+            read_as(&etcd, showing(trusting(&pki.ca), &pki.client), "/a").unwrap(),
+            1
+        );
         assert!(read_as(&etcd, ConnectOptions::new().with_tls(trusting(&pki.ca)), "/a").is_err());
         assert!(read_as(&etcd, showing(trusting(&pki.ca), &pki.stranger), "/a").is_err());
     }
@@ -144,7 +174,9 @@ fn a_server_with_users_wants_the_password_and_keeps_readers_to_their_prefix() {
 
 #[test]
 fn users_and_client_certificates_go_together() {
-    let options = EtcdOptions::new().tls(EtcdTls::ClientCertificates).login("root", "correct");
+    let options = EtcdOptions::new()
+        .tls(EtcdTls::ClientCertificates)
+        .login("root", "correct");
     let etcd = started(options);
     put(&etcd, "/a", "b");
     assert_eq!(get(&etcd, "/a").as_deref(), Some("b"));
@@ -156,13 +188,19 @@ fn a_paused_server_answers_nothing_until_it_is_resumed() {
     put(&etcd, "/a", "b");
     etcd.pause().unwrap();
     let impatient = ConnectOptions::new().with_timeout(Duration::from_millis(300));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let answer = runtime.block_on(async {
         let mut client = Client::connect([etcd.endpoint()], Some(impatient)).await?;
         client.get("/a", None).await
     });
     assert!(answer.is_err());
-    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, etcd.port)).is_ok(), "connections are still accepted");
+    assert!(
+        TcpStream::connect((Ipv4Addr::LOCALHOST, etcd.port)).is_ok(),
+        "connections are still accepted"
+    );
     etcd.resume().unwrap();
     assert_eq!(get(&etcd, "/a").as_deref(), Some("b"));
 }
@@ -191,8 +229,16 @@ fn a_snapshot_is_a_database_with_its_checksum() {
         let bytes = fs::read(&path).unwrap();
         let (database, checksum) = bytes.split_at(bytes.len() - 32);
         assert_eq!(Sha256::digest(database).as_slice(), checksum);
-        assert_eq!(database[16..20], 0xED0C_DAED_u32.to_le_bytes(), "the first page is bbolt's");
-        assert!(database.windows(21).any(|window| window == b"found in the snapshot"));
+        assert_eq!(
+            database[16..20],
+            0xED0C_DAED_u32.to_le_bytes(),
+            "the first page is bbolt's"
+        );
+        assert!(
+            database
+                .windows(21)
+                .any(|window| window == b"found in the snapshot")
+        );
     }
 }
 
@@ -201,14 +247,22 @@ fn a_taken_port_is_recognised() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let argument = format!("--listen-client-urls=http://{}", taken.local_addr().unwrap());
     for version in EtcdVersion::all() {
-        let error = EtcdOptions::new().version(version).argument(&argument).start().unwrap_err();
+        let error = EtcdOptions::new()
+            .version(version)
+            .argument(&argument)
+            .start()
+            .unwrap_err();
         assert!(port::is_taken(&error), "{error}");
     }
 }
 
 #[test]
 fn the_error_contains_the_log_if_etcd_refuses_its_arguments() {
-    let error = EtcdOptions::new().argument("--no-such-flag").start().unwrap_err().to_string();
+    let error = EtcdOptions::new()
+        .argument("--no-such-flag")
+        .start()
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("etcd exited unexpectedly"), "{error}");
     assert!(error.contains("no-such-flag"), "{error}");
 }

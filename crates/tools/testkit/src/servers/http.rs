@@ -57,7 +57,10 @@ pub(crate) fn client(ca: Option<&Path>, http2: bool) -> Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
-    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1();
     let connector = connector.wrap_connector(tcp);
     // A server may close a connection that is idle for longer.
     let idle = Duration::from_secs(30);
@@ -72,13 +75,18 @@ pub(crate) fn exchange(client: &Client, request: Request<String>, limit: Duratio
         let answer = client.request(request.map(body)).await?;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await?.to_bytes();
-        Ok(Response { status, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(Response {
+            status,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
     };
     block_on(async || timeout(limit, work()).await?).context(what)
 }
 
 pub(crate) fn body(text: impl Into<Bytes>) -> Body {
-    Full::from(text.into()).map_err(|never: Infallible| match never {}).boxed_unsync()
+    Full::from(text.into())
+        .map_err(|never: Infallible| match never {})
+        .boxed_unsync()
 }
 
 /// Listens at a free port on 127.0.0.1. Also returns the port.

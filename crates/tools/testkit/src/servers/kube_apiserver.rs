@@ -59,10 +59,21 @@ impl KubeApiserver {
         let etcd = Etcd::start()?;
         let home = folder("calipam-kube-")?;
         let pki = Pki::create(home.path())?;
-        pki::write(home.path(), TOKENS, &format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
+        pki::write(
+            home.path(),
+            TOKENS,
+            &format!("{TOKEN},admin,admin,\"system:masters\"\n"),
+        )?;
         let ca = format!(", certificate-authority: \"{}\"", pki.ca.display());
         let client = http::client(Some(&pki.ca), false)?;
-        let mut server = Self { process: None, etcd, home, pki, client, port: 0 };
+        let mut server = Self {
+            process: None,
+            etcd,
+            home,
+            pki,
+            client,
+            port: 0,
+        };
         port::on_free_port(|port| {
             server.port = port;
             server.launch()
@@ -117,13 +128,25 @@ impl KubeApiserver {
 
     /// Sends a [`request`](Self::request) with a token.
     pub fn request_as(&self, token: &str, method: &str, path: &str, body: &str) -> Result<Response> {
-        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let head = self.head(token, method, path).header("accept", "application/json");
-        http::exchange(&self.client, head.header("content-type", kind).body(body.to_owned())?, ANSWER)
+        let kind = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let head = self
+            .head(token, method, path)
+            .header("accept", "application/json");
+        http::exchange(
+            &self.client,
+            head.header("content-type", kind).body(body.to_owned())?,
+            ANSWER,
+        )
     }
 
     fn head(&self, token: &str, method: &str, path: &str) -> ::http::request::Builder {
-        let head = Request::builder().method(method).uri(format!("{}{path}", self.url()));
+        let head = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url()));
         head.header("authorization", format!("Bearer {token}"))
     }
 
@@ -148,7 +171,9 @@ impl KubeApiserver {
 
     /// The processor time of the server without its etcd, in seconds.
     pub fn processor_seconds(&self) -> f64 {
-        self.process.as_ref().map_or(0.0, |process| processor_seconds(process.id()))
+        self.process
+            .as_ref()
+            .map_or(0.0, |process| processor_seconds(process.id()))
     }
 
     pub(super) fn client(&self) -> Client {

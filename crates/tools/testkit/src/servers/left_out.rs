@@ -18,7 +18,9 @@ const HELM: &str = "CALIPAM_TEST_HELM";
 ///
 /// Panics if a tool is missing but the test must not be skipped: in CI, and without `cargo xtask test`.
 pub fn left_out(tools: &[Tool]) -> bool {
-    let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_err()) else { return false };
+    let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_err()) else {
+        return false;
+    };
     leave_out(*tool, env::var_os(LEFT_OUT).filter(|_| !is_ci()));
     true
 }
@@ -29,7 +31,10 @@ pub fn left_out(tools: &[Tool]) -> bool {
 pub fn helm() -> Option<PathBuf> {
     let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path("helm"));
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
-        name_test(&list, "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` installs it");
+        name_test(
+            &list,
+            "Helm is missing; `go install helm.sh/helm/v3/cmd/helm@v3.22.0` installs it",
+        );
     }
     found
 }

@@ -40,7 +40,9 @@ pub use self::tool::Tool;
 
 /// The path of a program that tests run.
 pub fn find(tool: Tool) -> Result<PathBuf> {
-    tool.find(&workspace()).map_err(Error::msg).context("`cargo xtask test` installs the missing servers")
+    tool.find(&workspace())
+        .map_err(Error::msg)
+        .context("`cargo xtask test` installs the missing servers")
 }
 
 /// The promtool that tests run. Without it, the calling test is [left out](left_out).
@@ -55,11 +57,16 @@ pub fn promtool() -> Option<PathBuf> {
 
 /// A temporary folder, with a prefix that names its purpose.
 pub(crate) fn folder(prefix: &str) -> Result<TempDir> {
-    tempfile::Builder::new().prefix(prefix).tempdir().context("cannot make a temporary folder")
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir()
+        .context("cannot make a temporary folder")
 }
 
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
-    crates.expect("this crate is three folders below the root").to_owned()
+    crates
+        .expect("this crate is three folders below the root")
+        .to_owned()
 }

@@ -71,7 +71,10 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.pem();
-        Ok(Self { certificate, issuer: Issuer::new(params, key) })
+        Ok(Self {
+            certificate,
+            issuer: Issuer::new(params, key),
+        })
     }
 
     /// Signs a certificate for this machine. It is valid for servers and for clients, since etcd's HTTP gateway uses
@@ -80,11 +83,15 @@ impl Authority {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, common_name);
         if common_name == ADMINISTRATOR {
-            params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, "system:masters");
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {

@@ -52,7 +52,10 @@ mod tests {
         let tasks: Vec<_> = (0..8)
             .map(|_| thread::spawn(|| (0..25).map(|_| reserve().expect("a port")).collect::<Vec<_>>()))
             .collect();
-        let ports: Vec<u16> = tasks.into_iter().flat_map(|task| task.join().expect("no panic")).collect();
+        let ports: Vec<u16> = tasks
+            .into_iter()
+            .flat_map(|task| task.join().expect("no panic"))
+            .collect();
         let distinct: HashSet<u16> = ports.iter().copied().collect();
         assert_eq!(distinct.len(), 200);
         for port in ports {

@@ -51,7 +51,12 @@ impl Process {
             .spawn()
             .with_context(|| format!("cannot run {}", program.display()))?;
         match watch(child.id(), home) {
-            Ok(watchdog) => Ok(Self { name, child, watchdog, log }),
+            Ok(watchdog) => Ok(Self {
+                name,
+                child,
+                watchdog,
+                log,
+            }),
             Err(error) => {
                 end(&mut child);
                 Err(error)
@@ -73,7 +78,11 @@ impl Process {
                 Err(reason) => reason,
             };
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} exited unexpectedly ({status}); its log:\n{}", self.name, self.log_excerpt());
+                bail!(
+                    "{} exited unexpectedly ({status}); its log:\n{}",
+                    self.name,
+                    self.log_excerpt()
+                );
             }
             if start.elapsed() > limit {
                 let name = self.name;
@@ -164,7 +173,11 @@ pub fn processor_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name of the program, in parentheses, may contain spaces. Fields 14 and 15 count ticks.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 = fields
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
@@ -223,14 +236,26 @@ mod tests {
         let args = ["-c".to_owned(), "echo no such flag; exit 3".to_owned()];
         let mut server = Process::spawn("shell", Path::new("sh"), &args, home.path()).expect("sh");
         let never = || Err("not yet".to_owned());
-        let error = server.wait_until("ready", Duration::from_secs(20), never).expect_err("it ended");
+        let error = server
+            .wait_until("ready", Duration::from_secs(20), never)
+            .expect_err("it ended");
         let text = error.to_string();
-        assert!(text.starts_with("shell exited unexpectedly (exit status: 3)"), "{text}");
+        assert!(
+            text.starts_with("shell exited unexpectedly (exit status: 3)"),
+            "{text}"
+        );
         assert!(text.ends_with("no such flag"), "{text}");
 
         let mut server = sleeper(home.path());
-        let error = server.wait_until("ready", Duration::from_millis(50), never).expect_err("it never is");
-        assert!(error.to_string().starts_with("sleep is not ready after 50ms (not yet)"), "{error}");
+        let error = server
+            .wait_until("ready", Duration::from_millis(50), never)
+            .expect_err("it never is");
+        assert!(
+            error
+                .to_string()
+                .starts_with("sleep is not ready after 50ms (not yet)"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -238,7 +263,10 @@ mod tests {
         let numbered = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
         assert_eq!(excerpt(&numbered(23)), numbered(23));
         let long = excerpt(&numbered(100));
-        assert!(long.starts_with("1\n2\n3\n…\n81\n") && long.ends_with("\n100"), "{long}");
+        assert!(
+            long.starts_with("1\n2\n3\n…\n81\n") && long.ends_with("\n100"),
+            "{long}"
+        );
     }
 
     #[test]
@@ -246,7 +274,10 @@ mod tests {
         let home = tempfile::tempdir().expect("folder");
         let error =
             Process::spawn("nothing", Path::new("/nowhere/etcd"), &[], home.path()).expect_err("none");
-        assert!(format!("{error:#}").starts_with("cannot run /nowhere/etcd: "), "{error:#}");
+        assert!(
+            format!("{error:#}").starts_with("cannot run /nowhere/etcd: "),
+            "{error:#}"
+        );
     }
 
     /// Starts this test a second time. The copy leaves a server behind and runs no destructor.

@@ -87,12 +87,24 @@ impl Tearing {
 
     fn start(client: Client, server: String, refusal: fn(u16) -> Response<Body>) -> Result<Self> {
         let (plan, count) = (Mutex::<Plan>::new(Box::new(|_| Tear::Pass)), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { plan, count, client, server, refusal });
+        let shared = Arc::new(Shared {
+            plan,
+            count,
+            client,
+            server,
+            refusal,
+        });
         let (listener, port) = http::listen();
         let answering = Arc::clone(&shared);
-        let listening =
-            RUNTIME.spawn(http::serve(listener, move |request| Arc::clone(&answering).answer(request)));
-        let torn = Self { port, shared, listening: listening.abort_handle(), home: folder("calipam-tear-")? };
+        let listening = RUNTIME.spawn(http::serve(listener, move |request| {
+            Arc::clone(&answering).answer(request)
+        }));
+        let torn = Self {
+            port,
+            shared,
+            listening: listening.abort_handle(),
+            home: folder("calipam-tear-")?,
+        };
         write_kubeconfig(torn.home.path(), &torn.url(), "")?;
         Ok(torn)
     }
@@ -158,7 +170,9 @@ impl Shared {
         let request = Request::from_parts(head, content);
 
         let planning = Arc::clone(&self);
-        let tear = tokio::task::spawn_blocking(move || planning.next(&method, &path, &seen)).await.ok()?;
+        let tear = tokio::task::spawn_blocking(move || planning.next(&method, &path, &seen))
+            .await
+            .ok()?;
         match tear {
             Tear::Pass => {}
             Tear::Delay(pause) => tokio::time::sleep(pause).await,
@@ -169,14 +183,25 @@ impl Shared {
                 return None;
             }
         }
-        Some(self.client.request(request).await.ok()?.map(BodyExt::boxed_unsync))
+        Some(
+            self.client
+                .request(request)
+                .await
+                .ok()?
+                .map(BodyExt::boxed_unsync),
+        )
     }
 
     /// Counts a request, and decides how it is treated.
     fn next(&self, method: &str, path: &str, content: &[u8]) -> Tear {
         let mut plan = lock(&self.plan);
         let number = self.count.fetch_add(1, Ordering::SeqCst);
-        plan(Seen { number, method, path, content })
+        plan(Seen {
+            number,
+            method,
+            path,
+            content,
+        })
     }
 }
 
@@ -186,8 +211,13 @@ fn refusal_of_etcd(code: u16) -> Response<Body> {
         429 => ("8", "etcdserver: too many requests"),
         _ => ("14", "etcdserver: leader changed"),
     };
-    let answer = Response::builder().header("content-type", "application/grpc").header("grpc-status", status);
-    answer.header("grpc-message", message).body(body(String::new())).expect("a valid response")
+    let answer = Response::builder()
+        .header("content-type", "application/grpc")
+        .header("grpc-status", status);
+    answer
+        .header("grpc-message", message)
+        .body(body(String::new()))
+        .expect("a valid response")
 }
 
 fn refusal_of_api_server(code: u16) -> Response<Body> {
@@ -199,6 +229,8 @@ fn refusal_of_api_server(code: u16) -> Response<Body> {
     };
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "torn",
         "reason": reason, "code": code});
-    let answer = Response::builder().status(code).header("content-type", "application/json");
+    let answer = Response::builder()
+        .status(code)
+        .header("content-type", "application/json");
     answer.body(body(status.to_string())).expect("a valid response")
 }

@@ -19,7 +19,10 @@ async fn put(torn: &Tearing, key: &str, tear: Tear) -> bool {
 fn requests_to_etcd_are_torn_one_by_one() {
     let etcd = Etcd::start().unwrap();
     let torn = Tearing::etcd(&etcd).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let is_there = |key: &str| {
         let key = key.to_owned();
         etcd.with_client(async move |mut client| Ok(client.get(key.as_str(), None).await?.count() == 1))
@@ -47,7 +50,10 @@ fn requests_to_an_api_server_are_torn_one_by_one() {
     let server = KubeApiserver::start().unwrap();
     let torn = Tearing::kubernetes(&server).unwrap();
     let kubeconfig = std::fs::read_to_string(torn.kubeconfig()).unwrap();
-    assert!(kubeconfig.contains(&torn.url()) && kubeconfig.contains(server.token()), "{kubeconfig}");
+    assert!(
+        kubeconfig.contains(&torn.url()) && kubeconfig.contains(server.token()),
+        "{kubeconfig}"
+    );
     let create = |name: &str| {
         let head = hyper::Request::post(format!("{}/api/v1/nodes", torn.url()))
             .header("authorization", format!("Bearer {}", server.token()))
@@ -64,11 +70,19 @@ fn requests_to_an_api_server_are_torn_one_by_one() {
         ("swallow", Tear::Swallow, None, true),
         ("refused", Tear::Status(422), Some(422), false),
     ] {
-        torn.plan(
-            move |seen| if (seen.method, seen.path) == ("POST", "/api/v1/nodes") { tear } else { Tear::Pass },
-        );
+        torn.plan(move |seen| {
+            if (seen.method, seen.path) == ("POST", "/api/v1/nodes") {
+                tear
+            } else {
+                Tear::Pass
+            }
+        });
         assert_eq!(create(name), status, "{name}");
-        let found = server.request("GET", &format!("/api/v1/nodes/{name}"), "").unwrap().status == 200;
+        let found = server
+            .request("GET", &format!("/api/v1/nodes/{name}"), "")
+            .unwrap()
+            .status
+            == 200;
         assert_eq!((found, torn.count()), (written, 1), "{name}");
     }
 }

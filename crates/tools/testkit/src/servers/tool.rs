@@ -15,8 +15,13 @@ use std::process::Command;
 pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 
 /// The program names of the browser, in distributions' packages and in Google's.
-const CHROMIUMS: [&str; 5] =
-    ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"];
+const CHROMIUMS: [&str; 5] = [
+    "chromium",
+    "chromium-headless-shell",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
 
 /// A program that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,23 +83,37 @@ impl Tool {
                 ["bash-completion", "", file, "bash-completion"]
             }
             Self::Chromium => ["Chromium", "CALIPAM_TEST_CHROMIUM", "", "chromium-headless-shell"],
-            Self::CniClient => {
-                ["the CNI client of tests/cni-client", "CALIPAM_TEST_CNI_CLIENT", "calipam-cni-client", ""]
-            }
+            Self::CniClient => [
+                "the CNI client of tests/cni-client",
+                "CALIPAM_TEST_CNI_CLIENT",
+                "calipam-cni-client",
+                "",
+            ],
             Self::Dpkg => ["dpkg-deb", "", "dpkg-deb", "dpkg"],
             Self::Etcd => ["etcd 3.6 or newer", "CALIPAM_TEST_ETCD", "etcd", ""],
             Self::Fish => ["fish", "", "fish", "fish"],
             Self::Groff => ["groff", "", "groff", "groff-base"],
             Self::Jq => ["jq", "", "jq", "jq"],
             Self::Jv => ["jv", "CALIPAM_TEST_JV", "jv", ""],
-            Self::KubeApiserver => ["kube-apiserver", "CALIPAM_TEST_KUBE_APISERVER", "kube-apiserver", ""],
+            Self::KubeApiserver => [
+                "kube-apiserver",
+                "CALIPAM_TEST_KUBE_APISERVER",
+                "kube-apiserver",
+                "",
+            ],
             Self::Kubectl => ["kubectl 1.26 or newer", "CALIPAM_TEST_KUBECTL", "kubectl", ""],
-            Self::OldEtcd => {
-                ["etcd 3.4 or 3.5", "CALIPAM_TEST_ETCD_34", "etcd-3.4/usr/bin/etcd", "etcd-server"]
-            }
-            Self::Promtool => {
-                ["promtool", "CALIPAM_TEST_PROMTOOL", "prometheus/usr/bin/promtool", "prometheus"]
-            }
+            Self::OldEtcd => [
+                "etcd 3.4 or 3.5",
+                "CALIPAM_TEST_ETCD_34",
+                "etcd-3.4/usr/bin/etcd",
+                "etcd-server",
+            ],
+            Self::Promtool => [
+                "promtool",
+                "CALIPAM_TEST_PROMTOOL",
+                "prometheus/usr/bin/promtool",
+                "prometheus",
+            ],
             Self::Qemu => {
                 let file = "qemu/usr/bin/qemu-aarch64-static";
                 ["QEMU for arm64", "CALIPAM_TEST_QEMU", file, "qemu-user-static"]
@@ -166,11 +185,17 @@ impl Tool {
         looked.push("PATH".to_owned());
         let mut folders: Vec<PathBuf> = variable("PATH").iter().flat_map(env::split_paths).collect();
         let assets = variable("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let value = assets.as_ref().map_or(" (not set)".into(), |folder| format!("={}", folder.display()));
+        let value = assets
+            .as_ref()
+            .map_or(" (not set)".into(), |folder| format!("={}", folder.display()));
         looked.push(format!("KUBEBUILDER_ASSETS{value}"));
         folders.extend(assets);
         for name in self.file_names() {
-            for path in folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_file()) {
+            for path in folders
+                .iter()
+                .map(|folder| folder.join(name))
+                .filter(|path| path.is_file())
+            {
                 if self.accepts(|| version_of(&path)) {
                     return Ok(path);
                 }
@@ -225,7 +250,9 @@ impl fmt::Display for Tool {
 /// Finds the program that a shell would run for this name.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// Adds a skipped test or step to the list, in a single write, so that concurrent tests do not mix their lines.
@@ -250,7 +277,11 @@ fn version_of(path: &Path) -> Option<String> {
 
 /// The major and minor number in a line such as `etcd Version: 3.6.8`, which follow `before`.
 fn version_after(before: &str, text: Option<String>) -> Option<(u32, u32)> {
-    let version = text.as_ref()?.lines().find_map(|line| line.strip_prefix(before))?.trim();
+    let version = text
+        .as_ref()?
+        .lines()
+        .find_map(|line| line.strip_prefix(before))?
+        .trim();
     let mut numbers = version.split('.').map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
@@ -290,7 +321,10 @@ mod tests {
         assert!(accepts(Tool::OldEtcd, "etcd Version: 3.5.16"));
         assert!(!accepts(Tool::OldEtcd, "etcd Version: 3.3.25"));
         assert!(accepts(Tool::KubeApiserver, "Kubernetes v1.36.3"));
-        assert!(accepts(Tool::Kubectl, "Client Version: v1.36.3\nKustomize Version: v5.8.1\n"));
+        assert!(accepts(
+            Tool::Kubectl,
+            "Client Version: v1.36.3\nKustomize Version: v5.8.1\n"
+        ));
         assert!(!accepts(Tool::Kubectl, "Client Version: v1.25.0\n") && !accepts(Tool::Kubectl, current));
     }
 
@@ -303,21 +337,44 @@ mod tests {
             _ => None,
         };
         let on_path = path.join("etcd");
-        let versions =
-            |file: &Path| Some(format!("etcd Version: {}", if file == on_path { "3.4.23" } else { "3.6.8" }));
-        assert_eq!(Tool::Etcd.search(None, environment, versions), Ok(assets.join("etcd")));
-        assert_eq!(Tool::OldEtcd.search(None, environment, versions), Ok(on_path.clone()));
-        let missing = Tool::KubeApiserver.search(None, environment, versions).expect_err("there is none");
-        assert!(missing.contains("CALIPAM_TEST_KUBE_APISERVER (not set)"), "{missing}");
+        let versions = |file: &Path| {
+            Some(format!(
+                "etcd Version: {}",
+                if file == on_path { "3.4.23" } else { "3.6.8" }
+            ))
+        };
+        assert_eq!(
+            Tool::Etcd.search(None, environment, versions),
+            Ok(assets.join("etcd"))
+        );
+        assert_eq!(
+            Tool::OldEtcd.search(None, environment, versions),
+            Ok(on_path.clone())
+        );
+        let missing = Tool::KubeApiserver
+            .search(None, environment, versions)
+            .expect_err("there is none");
+        assert!(
+            missing.contains("CALIPAM_TEST_KUBE_APISERVER (not set)"),
+            "{missing}"
+        );
         fs::remove_dir_all(path).expect("clean up");
         fs::remove_dir_all(assets).expect("clean up");
     }
 
     #[test]
     fn messages_name_only_places_and_packages_that_exist() {
-        let missing = Tool::Zsh.search(None, |_| None, |_| None).expect_err("there is no PATH");
-        assert_eq!(missing.to_string(), "no zsh; looked at: PATH, KUBEBUILDER_ASSETS (not set)");
-        assert_eq!(Tool::Jv.missing(), "jv is missing; `cargo xtask test` installs it");
+        let missing = Tool::Zsh
+            .search(None, |_| None, |_| None)
+            .expect_err("there is no PATH");
+        assert_eq!(
+            missing.to_string(),
+            "no zsh; looked at: PATH, KUBEBUILDER_ASSETS (not set)"
+        );
+        assert_eq!(
+            Tool::Jv.missing(),
+            "jv is missing; `cargo xtask test` installs it"
+        );
     }
 
     #[test]

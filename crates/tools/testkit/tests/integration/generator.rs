@@ -21,7 +21,13 @@ fn the_newest_object_of_a_cluster_is_older_than_its_clock() {
     let cluster = Cluster::small(ClusterSpec::new(1));
     let snapshot = cluster.snapshot();
     assert!(snapshot.newest_creation.unwrap() < snapshot.taken_at);
-    let endpoints = cluster.keys().filter(|k| k.windows(17).any(|w| w == b"workloadendpoints")).count();
+    let endpoints = cluster
+        .keys()
+        .filter(|k| k.windows(17).any(|w| w == b"workloadendpoints"))
+        .count();
     assert_eq!(snapshot.endpoints.len(), endpoints);
-    assert!(matches!(cluster.get("/calico/ipam/v2/config"), Some(Object::Json(_))));
+    assert!(matches!(
+        cluster.get("/calico/ipam/v2/config"),
+        Some(Object::Json(_))
+    ));
 }

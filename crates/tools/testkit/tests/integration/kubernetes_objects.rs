@@ -19,14 +19,20 @@ const LABELS: &str = r#"{"projectcalico.org/affinity-type":"host","projectcalico
 
 #[test]
 fn affinities_and_handles() {
-    for (flavour, deleted) in [(Flavour::Classic, json!("false")), (Flavour::Native, json!(false))] {
+    for (flavour, deleted) in [
+        (Flavour::Classic, json!("false")),
+        (Flavour::Native, json!(false)),
+    ] {
         let cluster = one_pod(flavour);
         let affinity = object(&cluster, "blockaffinities/node-1-10-244-1-0-26");
         assert_eq!(
             affinity["spec"],
             json!({"cidr": "10.244.1.0/26", "deleted": deleted, "node": "node-1", "state": "confirmed", "type": "host"})
         );
-        assert_eq!(affinity["metadata"]["labels"], serde_json::from_str::<Value>(LABELS).unwrap());
+        assert_eq!(
+            affinity["metadata"]["labels"],
+            serde_json::from_str::<Value>(LABELS).unwrap()
+        );
         let handle = object(&cluster, "ipamhandles/ipip-tunnel-addr-node-1");
         let spec =
             json!({"block": {"10.244.1.0/26": 1}, "deleted": false, "handleID": "ipip-tunnel-addr-node-1"});
@@ -46,7 +52,11 @@ fn affinities_and_handles() {
 fn marks_of_deletion() {
     for (flavour, marked) in [(Flavour::Classic, json!("true")), (Flavour::Native, json!(true))] {
         let mut cluster = Cluster::plain(ClusterSpec::new(1), 1, 1);
-        for fault in [Fault::HalfDeletedAffinity, Fault::HalfDeletedBlock, Fault::HalfDeletedHandle] {
+        for fault in [
+            Fault::HalfDeletedAffinity,
+            Fault::HalfDeletedBlock,
+            Fault::HalfDeletedHandle,
+        ] {
             cluster.inject(fault, 1);
         }
         let kubernetes = cluster.kubernetes(flavour);
@@ -89,7 +99,10 @@ fn blocks() {
                 "unallocated"
             ]
         );
-        assert_eq!((&spec["affinity"], &spec["strictAffinity"]), (&"host:node-1".into(), &false.into()));
+        assert_eq!(
+            (&spec["affinity"], &spec["strictAffinity"]),
+            (&"host:node-1".into(), &false.into())
+        );
         assert_eq!(
             spec["allocations"].as_array().unwrap()[..5],
             [json!(0), json!(1), json!(2), json!(3), Value::Null]
@@ -105,15 +118,33 @@ fn data_of_old_versions_is_converted_to_the_current_form() {
     let cluster = Cluster::small(ClusterSpec::new(1)).kubernetes(Flavour::Classic);
     for block in cluster.objects.iter().filter(|o| o.plural == "ipamblocks") {
         let text = block.json["spec"].to_string();
-        assert!(!text.contains("hostAffinity") && !text.contains("affinity_claim_time"), "{text}");
-        assert!(!block.json["spec"]["attributes"].to_string().contains("null"), "{text}");
-        for field in ["allocations", "attributes", "cidr", "strictAffinity", "unallocated", "sequenceNumber"]
-        {
+        assert!(
+            !text.contains("hostAffinity") && !text.contains("affinity_claim_time"),
+            "{text}"
+        );
+        assert!(
+            !block.json["spec"]["attributes"].to_string().contains("null"),
+            "{text}"
+        );
+        for field in [
+            "allocations",
+            "attributes",
+            "cidr",
+            "strictAffinity",
+            "unallocated",
+            "sequenceNumber",
+        ] {
             assert!(block.json["spec"].get(field).is_some(), "{field}: {text}");
         }
     }
-    let balancer = object(&cluster, "ipamhandles/lb-gjq1raooynaqtwk3dc76lcu6rh4tdxlldonlkny5xk");
-    assert_eq!(balancer["spec"]["handleID"], "lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk");
+    let balancer = object(
+        &cluster,
+        "ipamhandles/lb-gjq1raooynaqtwk3dc76lcu6rh4tdxlldonlkny5xk",
+    );
+    assert_eq!(
+        balancer["spec"]["handleID"],
+        "lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk"
+    );
 }
 
 #[test]
@@ -122,8 +153,10 @@ fn pods_and_nodes() {
     let kubernetes = cluster.kubernetes(Flavour::Native);
     let node = object(&kubernetes, "nodes/node-1");
     let annotations = node["metadata"]["annotations"].as_object().unwrap();
-    let names: Vec<&str> =
-        annotations.keys().map(|name| name.strip_prefix("projectcalico.org/").unwrap()).collect();
+    let names: Vec<&str> = annotations
+        .keys()
+        .map(|name| name.strip_prefix("projectcalico.org/").unwrap())
+        .collect();
     assert_eq!(
         names,
         [
@@ -139,16 +172,31 @@ fn pods_and_nodes() {
     assert_eq!(annotations["projectcalico.org/IPv4IPIPTunnelAddr"], "10.244.1.1");
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "node-1");
 
-    let pod = &kubernetes.objects.iter().find(|o| o.plural == "pods").unwrap().json;
+    let pod = &kubernetes
+        .objects
+        .iter()
+        .find(|o| o.plural == "pods")
+        .unwrap()
+        .json;
     let annotation =
         |name: &str| pod["metadata"]["annotations"][format!("cni.projectcalico.org/{name}")].clone();
     assert_eq!(annotation("podIP"), "10.244.1.3/32");
     assert_eq!(annotation("podIPs"), "10.244.1.3/32,fd00:10:244::1:2/128");
     assert_eq!(annotation("containerID").as_str().unwrap().len(), 64);
     assert_eq!(pod["status"]["podIP"], "10.244.1.3");
-    assert_eq!(pod["status"]["podIPs"], json!([{"ip": "10.244.1.3"}, {"ip": "fd00:10:244::1:2"}]));
-    assert_eq!((&pod["status"]["phase"], &pod["spec"]["nodeName"]), (&"Running".into(), &"node-1".into()));
-    assert!(!pod["metadata"]["labels"].to_string().contains("projectcalico.org"));
+    assert_eq!(
+        pod["status"]["podIPs"],
+        json!([{"ip": "10.244.1.3"}, {"ip": "fd00:10:244::1:2"}])
+    );
+    assert_eq!(
+        (&pod["status"]["phase"], &pod["spec"]["nodeName"]),
+        (&"Running".into(), &"node-1".into())
+    );
+    assert!(
+        !pod["metadata"]["labels"]
+            .to_string()
+            .contains("projectcalico.org")
+    );
 }
 
 #[test]
@@ -162,11 +210,24 @@ fn settings_and_resources() {
     assert_eq!(spec(Flavour::Native, "ipamconfigurations/default"), native);
     for flavour in FLAVOURS {
         let cluster = one_pod(flavour);
-        assert_eq!(spec(flavour, "clusterinformations/default")["clusterType"], "k8s,bgp,kdd");
-        assert_eq!(spec(flavour, "ippools/default-ipv4-ippool")["cidr"], "10.244.0.0/16");
-        assert_eq!(spec(flavour, "ipreservations/infra")["reservedCIDRs"], json!(["10.244.0.0/32"]));
+        assert_eq!(
+            spec(flavour, "clusterinformations/default")["clusterType"],
+            "k8s,bgp,kdd"
+        );
+        assert_eq!(
+            spec(flavour, "ippools/default-ipv4-ippool")["cidr"],
+            "10.244.0.0/16"
+        );
+        assert_eq!(
+            spec(flavour, "ipreservations/infra")["reservedCIDRs"],
+            json!(["10.244.0.0/32"])
+        );
         // The left-out keys are the second copy of the settings, and a tier, which IPAM does not use.
-        let keys: Vec<&str> = cluster.left_out.iter().filter_map(|key| key.rsplit('/').nth(1)).collect();
+        let keys: Vec<&str> = cluster
+            .left_out
+            .iter()
+            .filter_map(|key| key.rsplit('/').nth(1))
+            .collect();
         assert_eq!(keys, ["ipamconfigurations", "tiers"]);
     }
 }
@@ -175,22 +236,50 @@ fn settings_and_resources() {
 fn machines_services_and_other_orchestrators() {
     let cluster = Cluster::small(ClusterSpec::new(1)).kubernetes(Flavour::Classic);
     let service = object(&cluster, "services/default/web");
-    assert_eq!(service["status"]["loadBalancer"]["ingress"], json!([{"ip": "172.16.4.48", "ipMode": "VIP"}]));
+    assert_eq!(
+        service["status"]["loadBalancer"]["ingress"],
+        json!([{"ip": "172.16.4.48", "ipMode": "VIP"}])
+    );
     let paths: Vec<String> = cluster.objects.iter().map(KubeObject::path).collect();
-    let machines: Vec<&str> = paths.iter().filter_map(|path| path.strip_prefix("virtualmachine")).collect();
+    let machines: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| path.strip_prefix("virtualmachine"))
+        .collect();
     assert_eq!(
         machines,
-        ["instances/vms/vm-1", "instances/vms/vm-2", "s/vms/vm-1", "s/vms/vm-2", "s/vms/vm-3"]
+        [
+            "instances/vms/vm-1",
+            "instances/vms/vm-2",
+            "s/vms/vm-1",
+            "s/vms/vm-2",
+            "s/vms/vm-3"
+        ]
     );
-    let launchers: Vec<&Value> =
-        cluster.objects.iter().filter(|o| o.name().starts_with("virt-launcher-")).map(|o| &o.json).collect();
-    let names: Vec<&Value> =
-        launchers.iter().map(|pod| &pod["metadata"]["ownerReferences"][0]["name"]).collect();
+    let launchers: Vec<&Value> = cluster
+        .objects
+        .iter()
+        .filter(|o| o.name().starts_with("virt-launcher-"))
+        .map(|o| &o.json)
+        .collect();
+    let names: Vec<&Value> = launchers
+        .iter()
+        .map(|pod| &pod["metadata"]["ownerReferences"][0]["name"])
+        .collect();
     assert_eq!(names.len(), 3);
     assert!(names.contains(&&json!("vm-2")));
-    let target = |pod: &&&Value| pod["metadata"]["labels"].get("kubevirt.io/migrationJobUID").is_some();
+    let target = |pod: &&&Value| {
+        pod["metadata"]["labels"]
+            .get("kubevirt.io/migrationJobUID")
+            .is_some()
+    };
     assert_eq!(launchers.iter().filter(target).count(), 1);
-    assert_eq!(paths.iter().filter(|path| path.starts_with("pods/libnetwork/")).count(), 2);
+    assert_eq!(
+        paths
+            .iter()
+            .filter(|path| path.starts_with("pods/libnetwork/"))
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -216,8 +305,11 @@ fn keys_that_name_no_object_are_left_out() {
     cluster.put_raw(affinity, r#"{"state":"confirmed"}"#);
     cluster.put_raw("/calico/ipam/v2/handle/a.b", r#"{"block":{}}"#);
     let made = cluster.kubernetes(Flavour::Classic);
-    for path in ["ipamblocks/10-244-1-0-26", "blockaffinities/load-balancer-10-244-1-0-26", "ipamhandles/a.b"]
-    {
+    for path in [
+        "ipamblocks/10-244-1-0-26",
+        "blockaffinities/load-balancer-10-244-1-0-26",
+        "ipamhandles/a.b",
+    ] {
         object(&made, path);
     }
 }

@@ -72,12 +72,19 @@ fn linker_flags(program: Tool, go_mod: &str) -> Result<String, Failure> {
     let major = numbers.next().unwrap_or_default();
     let minor = numbers.next().unwrap_or_default();
     let set = |name: &str, value: &str| format!(" -X {VERSION_PACKAGE}.{name}={value}");
-    Ok(format!("-s -w{}{}{}", set("gitVersion", version), set("gitMajor", major), set("gitMinor", minor)))
+    Ok(format!(
+        "-s -w{}{}{}",
+        set("gitVersion", version),
+        set("gitMajor", major),
+        set("gitMinor", minor)
+    ))
 }
 
 /// The version of a module that a `go.mod` requires.
 fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
-    let mut lines = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").split_whitespace());
+    let mut lines = go_mod
+        .lines()
+        .map(|line| line.trim().trim_start_matches("require ").split_whitespace());
     lines.find_map(|mut words| {
         words.next().filter(|name| *name == module)?;
         words.next().filter(|version| version.starts_with('v'))
@@ -91,7 +98,11 @@ fn changed(path: &Path) -> Option<SystemTime> {
 
 /// True if a file exists, and none of its inputs has changed since it was written.
 fn is_current(output: &Path, inputs: &[Option<SystemTime>]) -> bool {
-    changed(output).is_some_and(|made| inputs.iter().all(|input| input.is_some_and(|input| input <= made)))
+    changed(output).is_some_and(|made| {
+        inputs
+            .iter()
+            .all(|input| input.is_some_and(|input| input <= made))
+    })
 }
 
 #[cfg(test)]

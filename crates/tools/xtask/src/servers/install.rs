@@ -22,7 +22,10 @@ pub(super) fn install(wanted: &[Tool]) {
     update.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
     // Packages are installed one at a time, since no distribution has all of them.
     for tool in wanted {
-        let done = apt_get(root, &["install", "-qy", "--no-install-recommends", tool.package()]);
+        let done = apt_get(
+            root,
+            &["install", "-qy", "--no-install-recommends", tool.package()],
+        );
         done.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
     }
 }
@@ -35,14 +38,24 @@ fn as_root() -> Option<&'static [&'static str]> {
         return Some(&[]);
     }
     let sudo = Command::new("sudo").args(["-n", "true"]).output();
-    sudo.is_ok_and(|sudo| sudo.status.success()).then_some(&["sudo", "-n"])
+    sudo.is_ok_and(|sudo| sudo.status.success())
+        .then_some(&["sudo", "-n"])
 }
 
 fn apt_get(root: &[&str], arguments: &[&str]) -> Result<(), Failure> {
-    let plain = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=60"];
+    let plain = [
+        "env",
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "-o",
+        "DPkg::Lock::Timeout=60",
+    ];
     let words = [root, &plain, arguments].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
-    step::announce(&format!("Installing what tests need: {}", step::command_line(&command)));
+    step::announce(&format!(
+        "Installing what tests need: {}",
+        step::command_line(&command)
+    ));
     step::run_silently(&mut command)
 }

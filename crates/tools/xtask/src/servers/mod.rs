@@ -94,7 +94,12 @@ fn installed(program: Tool) -> Result<Option<PathBuf>, Failure> {
 /// installing them would also install services.
 fn install_tools() -> Result<(), Failure> {
     let root = workspace::root();
-    let missing = || Tool::PACKAGED.into_iter().filter(|tool| tool.find(&root).is_err()).collect::<Vec<_>>();
+    let missing = || {
+        Tool::PACKAGED
+            .into_iter()
+            .filter(|tool| tool.find(&root).is_err())
+            .collect::<Vec<_>>()
+    };
     let mut to_install = Vec::new();
     for tool in missing() {
         if !matches!(tool, Tool::OldEtcd | Tool::Promtool) {
@@ -111,8 +116,10 @@ fn install_tools() -> Result<(), Failure> {
     }
     if tool::is_ci() && !missing.is_empty() {
         let packages: Vec<_> = missing.iter().map(|tool| tool.package()).collect();
-        return Err(Failure::new("with CI=true no test may be left out, but tools are missing")
-            .hint(format!("`apt-get install -y {}` installs it", packages.join(" "))));
+        return Err(
+            Failure::new("with CI=true no test may be left out, but tools are missing")
+                .hint(format!("`apt-get install -y {}` installs it", packages.join(" "))),
+        );
     }
     Ok(())
 }

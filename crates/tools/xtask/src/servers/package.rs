@@ -16,18 +16,35 @@ pub(super) fn unpack(program: Tool) -> Result<PathBuf, Failure> {
     if installed.is_file() {
         return Ok(installed);
     }
-    let manual = format!("install {program} yourself and set {} to its path", program.variable());
+    let manual = format!(
+        "install {program} yourself and set {} to its path",
+        program.variable()
+    );
     if tools::on_path("apt-get").is_none() || tools::on_path("dpkg").is_none() {
-        return Err(Failure::new(format!("no apt-get and dpkg to unpack the package {package}")).hint(manual));
+        return Err(
+            Failure::new(format!("no apt-get and dpkg to unpack the package {package}")).hint(manual),
+        );
     }
     step::announce(&format!(
         "Unpacking {program} from the distribution's package {package} (not installing it)"
     ));
-    let target = installed.ancestors().nth(3).expect("the path is FOLDER/usr/bin/PROGRAM");
+    let target = installed
+        .ancestors()
+        .nth(3)
+        .expect("the path is FOLDER/usr/bin/PROGRAM");
     let work = target.with_file_name("apt");
     let unpacked = work.join("unpacked");
-    step::run_silently(Command::new("dpkg").arg("-x").arg(download(package, &work)?).arg(&unpacked))?;
-    let file = unpacked.join(installed.strip_prefix(target).expect("the program is in its folder"));
+    step::run_silently(
+        Command::new("dpkg")
+            .arg("-x")
+            .arg(download(package, &work)?)
+            .arg(&unpacked),
+    )?;
+    let file = unpacked.join(
+        installed
+            .strip_prefix(target)
+            .expect("the program is in its folder"),
+    );
     if !program.is_wanted(&file) {
         return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
     }
@@ -49,7 +66,11 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     let apt_get = |lists: &[String], words: &[&str]| {
         let mut command = Command::new("apt-get");
         // apt's download user often cannot enter a home directory.
-        command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]).args(lists).args(words);
+        command
+            .current_dir(work)
+            .args(["-q", "-o", "APT::Sandbox::User=root"])
+            .args(lists)
+            .args(words);
         step::run_silently(&mut command)
     };
     if apt_get(&[], &["download", package]).is_err() {
@@ -61,7 +82,12 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     }
     let entries = fs::read_dir(work).map_err(|error| Failure::io("read", work, &error))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    files.find(|path| path.extension().is_some_and(|extension| extension == "deb")).ok_or_else(|| {
-        Failure::new(format!("apt-get download {package} left no package in {}", work.display()))
-    })
+    files
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "apt-get download {package} left no package in {}",
+                work.display()
+            ))
+        })
 }

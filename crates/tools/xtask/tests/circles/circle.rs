@@ -13,9 +13,17 @@ pub(crate) fn circles(imports: &Imports) -> Vec<String> {
         if named.contains(module) {
             continue;
         }
-        let Some(circle) = circle(imports, module) else { continue };
+        let Some(circle) = circle(imports, module) else {
+            continue;
+        };
         named.extend(modules_of_group(imports, module));
-        circles.push(circle.iter().map(|module| module.join("::")).collect::<Vec<_>>().join(" → "));
+        circles.push(
+            circle
+                .iter()
+                .map(|module| module.join("::"))
+                .collect::<Vec<_>>()
+                .join(" → "),
+        );
     }
     circles
 }
@@ -37,7 +45,10 @@ fn circle(imports: &Imports, module: &Module) -> Option<Vec<Module>> {
 /// Returns the modules on the circles of a module.
 fn modules_of_group<'i>(imports: &'i Imports, module: &'i Module) -> Vec<&'i Module> {
     let reached_here = reached(imports, module);
-    reached_here.into_keys().filter(|other| reached(imports, other).contains_key(module)).collect()
+    reached_here
+        .into_keys()
+        .filter(|other| reached(imports, other).contains_key(module))
+        .collect()
 }
 
 /// Returns all modules that a module imports, directly or not, and for each the module before it on the shortest way.

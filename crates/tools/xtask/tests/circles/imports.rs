@@ -52,7 +52,10 @@ pub(crate) fn imports(modules: &BTreeMap<Module, String>) -> Imports {
     let mut paths = BTreeMap::new();
     for (module, text) in modules {
         let words = words(text);
-        let scope = Scope { own: items(&words), ..Scope::default() };
+        let scope = Scope {
+            own: items(&words),
+            ..Scope::default()
+        };
         scopes.0.insert(module.clone(), scope);
         paths.insert(module.clone(), Paths::of(&words));
     }
@@ -62,7 +65,9 @@ pub(crate) fn imports(modules: &BTreeMap<Module, String>) -> Imports {
 
     let imports_of = |(module, paths): (&Module, &Paths)| {
         let used = paths.used.iter().map(|used| &used.path);
-        let homes = used.chain(&paths.others).filter_map(|path| scopes.home(module, path));
+        let homes = used
+            .chain(&paths.others)
+            .filter_map(|path| scopes.home(module, path));
         let others = homes.filter(|home| !home.starts_with(module) && !module.starts_with(home));
         (module.clone(), others.collect())
     };
@@ -71,7 +76,9 @@ pub(crate) fn imports(modules: &BTreeMap<Module, String>) -> Imports {
 
 /// The names that follow the keyword of an item.
 fn items(words: &[Word]) -> BTreeSet<String> {
-    let keywords = ["fn", "struct", "enum", "trait", "type", "const", "static", "union"];
+    let keywords = [
+        "fn", "struct", "enum", "trait", "type", "const", "static", "union",
+    ];
     let name = |pair: &[Word]| match pair {
         [Word::Name(keyword), Word::Name(name)] if keywords.contains(&keyword.as_str()) => Some(name.clone()),
         _ => None,
@@ -81,8 +88,15 @@ fn items(words: &[Word]) -> BTreeSet<String> {
 
 impl Scopes {
     fn add(&mut self, module: &Module, used: &[Used]) {
-        for Used { path, name, is_public } in used {
-            let Some(place) = self.place(module, path) else { continue };
+        for Used {
+            path,
+            name,
+            is_public,
+        } in used
+        {
+            let Some(place) = self.place(module, path) else {
+                continue;
+            };
             let scope = self.0.entry(module.clone()).or_default();
             if name == "*" {
                 scope.globs.push(place.module);
@@ -126,7 +140,10 @@ impl Scopes {
             base = child;
             rest = others;
         }
-        Some(Place { module: base, rest: rest.to_vec() })
+        Some(Place {
+            module: base,
+            rest: rest.to_vec(),
+        })
     }
 
     /// Returns the module that has the item at a path; `None` if the path is not known to lead into this crate.
@@ -157,13 +174,20 @@ impl Scopes {
             scope.own.contains(name) || scope.re_exported.contains(name)
         };
         let glob = scope.globs.iter().find(has)?;
-        Some(Place { module: glob.clone(), rest: vec![name.clone()] })
+        Some(Place {
+            module: glob.clone(),
+            rest: vec![name.clone()],
+        })
     }
 }
 
 impl Used {
     fn new(path: Vec<String>, name: &str) -> Self {
-        Self { path, name: name.to_owned(), is_public: false }
+        Self {
+            path,
+            name: name.to_owned(),
+            is_public: false,
+        }
     }
 }
 
@@ -200,10 +224,15 @@ impl Paths {
 
     /// Reads the paths of a `use`, and returns the words after it.
     fn read_use<'w>(&mut self, words: &'w [Word], is_public: bool) -> &'w [Word] {
-        let end = words.iter().position(|word| *word == Word::Sign(';')).unwrap_or(words.len());
+        let end = words
+            .iter()
+            .position(|word| *word == Word::Sign(';'))
+            .unwrap_or(words.len());
         let before = self.used.len();
         self.read_tree(&[], &words[..end]);
-        self.used[before..].iter_mut().for_each(|used| used.is_public = is_public);
+        self.used[before..]
+            .iter_mut()
+            .for_each(|used| used.is_public = is_public);
         &words[end..]
     }
 

@@ -31,7 +31,10 @@ fn modules(source: &Path) -> BTreeMap<Module, String> {
 
 /// The module of a file below `src`; `None` for a file that is not part of the crate itself, such as its tests.
 fn module(file: &Path) -> Option<Module> {
-    let mut module: Module = file.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    let mut module: Module = file
+        .iter()
+        .map(|part| part.to_str().unwrap().to_owned())
+        .collect();
     let name = module.pop()?.strip_suffix(".rs")?.to_owned();
     let is_of_tests = name.ends_with("tests") || module.iter().any(|folder| folder == "tests");
     if is_of_tests {
@@ -47,7 +50,9 @@ fn module(file: &Path) -> Option<Module> {
 fn crates() -> Vec<PathBuf> {
     let product = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../crates");
     let tools = product.join("tools");
-    let folders = [product, tools].into_iter().flat_map(|root| fs::read_dir(root).unwrap());
+    let folders = [product, tools]
+        .into_iter()
+        .flat_map(|root| fs::read_dir(root).unwrap());
     let folders = folders.map(|entry| entry.unwrap().path());
     folders.filter(|path| path.join("Cargo.toml").exists()).collect()
 }
@@ -69,8 +74,16 @@ fn no_modules_import_each_other_in_a_circle() {
 
 /// The circles of a crate with these modules.
 fn circles_of(modules: &[(&str, &str)]) -> Vec<String> {
-    let path = |name: &str| name.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
-    let modules = modules.iter().map(|(name, text)| (path(name), (*text).to_owned())).collect();
+    let path = |name: &str| {
+        name.split("::")
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let modules = modules
+        .iter()
+        .map(|(name, text)| (path(name), (*text).to_owned()))
+        .collect();
     circle::circles(&imports::imports(&modules))
 }
 
@@ -99,7 +112,11 @@ fn a_circle_is_found_however_it_is_written() {
 #[test]
 fn a_parent_its_children_tests_and_texts_make_no_circle() {
     let of_tests = "#[cfg(test)]\nmod tests {\n    use crate::a::A;\n    fn f() { let x = '\"'; }\n}\n";
-    for b in ["// use crate::a::A;", "const B: &str = \"crate::a::A\";", of_tests] {
+    for b in [
+        "// use crate::a::A;",
+        "const B: &str = \"crate::a::A\";",
+        of_tests,
+    ] {
         let modules = [("", "mod a;\nmod b;"), ("a", "use crate::b::B;"), ("b", b)];
         assert_eq!(circles_of(&modules), [""; 0], "{b}");
     }

@@ -23,10 +23,19 @@ pub(super) fn section(report: &FleetReport) -> Markup {
     let mut strips: BTreeMap<(Option<&str>, IpNet), Pools<'_>> = BTreeMap::new();
     for cluster in &report.clusters {
         for pool in &cluster.pools.pools {
-            let length = if cidr::is_v4(pool.cidr) { STRIP_V4 } else { STRIP_V6 };
+            let length = if cidr::is_v4(pool.cidr) {
+                STRIP_V4
+            } else {
+                STRIP_V6
+            };
             let length = length.min(pool.cidr.prefix_len());
-            let Some(whole) = cidr::block_around(pool.cidr.network(), length) else { continue };
-            strips.entry((cluster.group.as_deref(), whole)).or_default().push((pool, cluster));
+            let Some(whole) = cidr::block_around(pool.cidr.network(), length) else {
+                continue;
+            };
+            strips
+                .entry((cluster.group.as_deref(), whole))
+                .or_default()
+                .push((pool, cluster));
         }
     }
     html! {

@@ -56,7 +56,12 @@ pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
         .filter_map(|cause| cause.cures.first())
         .collect();
     let mut cures = if of_causes.is_empty() {
-        advice.others.iter().filter(|other| has(&other.of)).map(|other| &other.cure).collect()
+        advice
+            .others
+            .iter()
+            .filter(|other| has(&other.of))
+            .map(|other| &other.cure)
+            .collect()
     } else {
         of_causes
     };

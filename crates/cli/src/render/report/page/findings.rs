@@ -42,10 +42,21 @@ pub(in crate::render) fn kinds(findings: &[Found<'_>], advice: &[&Advice]) -> Ma
 /// Creates the row of a kind of finding. The commands in it are for the cluster of the example, since other clusters
 /// have other nodes and blocks.
 fn row_of_kind(kind: &[Found<'_>], advice: &[&Advice]) -> Markup {
-    let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
+    let Some(Found {
+        finding,
+        cluster,
+        place,
+        ..
+    }) = kind.first().copied()
+    else {
+        return html! {};
+    };
     let news = kind.iter().filter(|of| of.is_new_or_worse()).count();
     let clusters = kind.iter().map(|of| of.place).collect::<BTreeSet<_>>().len();
-    let cures = advice.get(place).map(|advice| cures_of(advice, finding.code)).unwrap_or_default();
+    let cures = advice
+        .get(place)
+        .map(|advice| cures_of(advice, finding.code))
+        .unwrap_or_default();
     let message = finding.message();
     html! {
         tr {
@@ -78,9 +89,13 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
 
 /// Formats the first sentence of the documentation about what to do, with a link to the rest.
 fn documented(code: Code) -> Markup {
-    let advice =
-        explanation::text(code).split_once("**What to do.** ").map_or(code.summary(), |(_, advice)| advice);
-    let end = [". ", ".\n", ":\n"].iter().filter_map(|end| advice.find(end)).min();
+    let advice = explanation::text(code)
+        .split_once("**What to do.** ")
+        .map_or(code.summary(), |(_, advice)| advice);
+    let end = [". ", ".\n", ":\n"]
+        .iter()
+        .filter_map(|end| advice.find(end))
+        .min();
     html! {
         (markdown(&end.map_or(advice.to_owned(), |end| format!("{}.", &advice[..end]))))
         @if end.is_some() { " " a href={ "#code-" (code) } { "More" } }
@@ -90,11 +105,19 @@ fn documented(code: Code) -> Markup {
 /// Creates the list of findings: the first ones of each code, some of them with evidence. `command` is the command line
 /// that prints all findings.
 pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Markup {
-    let Some(first) = findings.first() else { return html! { p { "No findings." } } };
+    let Some(first) = findings.first() else {
+        return html! { p { "No findings." } };
+    };
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
-    findings.iter().for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
+    findings
+        .iter()
+        .for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
     let shares = |places| -> BTreeMap<Code, usize> {
-        numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
+        numbers
+            .keys()
+            .copied()
+            .zip(share(numbers.values().copied(), places))
+            .collect()
     };
     let shown = shares(ROWS);
     let detailed = shares(DETAILED);
@@ -114,8 +137,10 @@ pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Marku
         }
     };
     let left_out = numbers.iter().filter(|(code, number)| shown[code] < **number);
-    let left_out =
-        joined(left_out.map(|(code, number)| format!("{} × {code}", thousands(number - shown[code]))), ", ");
+    let left_out = joined(
+        left_out.map(|(code, number)| format!("{} × {code}", thousands(number - shown[code]))),
+        ", ",
+    );
     html! {
         @if !left_out.is_empty() {
             p.notice {
@@ -181,7 +206,11 @@ fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usi
     let mut high = places;
     while low < high {
         let middle = (low + high).div_ceil(2);
-        if sum_up_to(middle) <= places { low = middle } else { high = middle - 1 }
+        if sum_up_to(middle) <= places {
+            low = middle
+        } else {
+            high = middle - 1
+        }
     }
     numbers.map(|number| number.min(low)).collect()
 }
@@ -264,10 +293,16 @@ mod tests {
     fn every_code_has_short_advice() {
         for code in Code::ALL {
             let text = documented(*code).into_string();
-            assert!(text.starts_with("<p>") && text.contains(".</p>\n"), "{code}: {text}");
+            assert!(
+                text.starts_with("<p>") && text.contains(".</p>\n"),
+                "{code}: {text}"
+            );
             assert!(text.len() < 300, "{code}: {text}");
         }
-        assert_eq!(documented(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
+        assert_eq!(
+            documented(Code::PodWithoutEndpoint).into_string(),
+            "<p>Restart the pod.</p>\n"
+        );
         let begun = "<p>Disable the pool, and drain one of the two blocks, if possible the smaller one, until it is empty and\n\
                      released.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";
         assert_eq!(documented(Code::OverlappingBlocks).into_string(), begun);
@@ -276,7 +311,10 @@ mod tests {
     #[test]
     fn documentation_becomes_html_without_links() {
         let page = markdown("A *b* [c](d.md).\n\n| x |\n|---|\n| `<y>` |\n").into_string();
-        assert!(page.contains("<em>b</em> c.") && page.contains("<code>&lt;y&gt;</code>"), "{page}");
+        assert!(
+            page.contains("<em>b</em> c.") && page.contains("<code>&lt;y&gt;</code>"),
+            "{page}"
+        );
         assert!(!page.contains("href"), "{page}");
     }
 }

@@ -28,7 +28,11 @@ const SCRIPT: &str = concat!(include_str!("../../html/common.js"), include_str!(
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
 /// Limits that keep the page of a cluster with a million allocations below five megabytes.
-const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
+const LIMITS: MapLimits = MapLimits {
+    cells: 1 << 14,
+    blocks: 20_000,
+    owners: 20_000,
+};
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     page(checked, &[SCRIPT], out)
@@ -40,7 +44,12 @@ pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Resu
 }
 
 fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Result<()> {
-    let Checked { report, advice, snapshot, .. } = checked;
+    let Checked {
+        report,
+        advice,
+        snapshot,
+        ..
+    } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
     let found: Vec<Found<'_>> = Found::all_of(report, 0, "").collect();
@@ -79,8 +88,18 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
         }
         (pools::data(&maps))
     };
-    let server = if is_live { "form-action 'self'; connect-src 'self'" } else { NO_SERVER };
-    Frame { title: &title, scripts, server, read_at: Some(report.cluster.taken_at) }.write(&body, out)
+    let server = if is_live {
+        "form-action 'self'; connect-src 'self'"
+    } else {
+        NO_SERVER
+    };
+    Frame {
+        title: &title,
+        scripts,
+        server,
+        read_at: Some(report.cluster.taken_at),
+    }
+    .write(&body, out)
 }
 
 /// Returns the findings about nodes on which pods cannot start. The page shows them first.

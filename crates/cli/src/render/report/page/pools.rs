@@ -9,8 +9,17 @@ use crate::render::show::percent;
 use crate::render::text::{escape, thousands};
 
 /// The columns with numbers.
-const NUMBERS: [&str; 9] =
-    ["Blocks", "Size", "In use", "%", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
+const NUMBERS: [&str; 9] = [
+    "Blocks",
+    "Size",
+    "In use",
+    "%",
+    "Cooling",
+    "Reserved",
+    "Unknown",
+    "Free",
+    "Allocatable",
+];
 /// The smallest number that is written as a power. In full, the numbers of IPv6 pools would have twenty digits.
 const LONG_NUMBER: u128 = 100_000_000;
 
@@ -71,7 +80,8 @@ fn row(pool: &PoolView) -> Markup {
         cell(reserved),
         cell(pool.unknown.0),
         cell(pool.free.0),
-        pool.allocatable.map_or_else(|| ("?".to_owned(), None), |number| cell(number.0)),
+        pool.allocatable
+            .map_or_else(|| ("?".to_owned(), None), |number| cell(number.0)),
     ];
     let share = |number: u128| format!("width:{:.2}%", number as f64 * 100.0 / total);
     html! {
@@ -111,7 +121,10 @@ pub(super) fn maps(maps: &[PoolMap]) -> Markup {
 }
 
 fn figure(index: usize, map: &PoolMap) -> Markup {
-    let whole = format!("Map of the pool {}: arrow keys move, Enter opens the block", escape(&map.name));
+    let whole = format!(
+        "Map of the pool {}: arrow keys move, Enter opens the block",
+        escape(&map.name)
+    );
     html! {
         figure id={ "map-" (index) } {
             h3 { (escape(&map.name)) " " span.mono { (map.cidr) } }
@@ -135,7 +148,11 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
 fn with_blocks(map: &PoolMap) -> String {
     let cells = map.cells.iter().filter(|cell| cell.blocks > 0).count();
     let [cells, size] = [thousands(cells), thousands(map.size)];
-    if cells == size { format!("all {size}") } else { format!("{cells} of {size}") }
+    if cells == size {
+        format!("all {size}")
+    } else {
+        format!("{cells} of {size}")
+    }
 }
 
 fn table(blocks: &[MappedBlock]) -> Markup {
@@ -170,7 +187,10 @@ fn runs(states: &[AddressState]) -> String {
         AddressState::WindowsReserved => 'w',
         _ => 'f',
     };
-    states.chunk_by(|a, b| a == b).map(|run| format!("{}{}", letter(&run[0]), run.len())).collect()
+    states
+        .chunk_by(|a, b| a == b)
+        .map(|run| format!("{}{}", letter(&run[0]), run.len()))
+        .collect()
 }
 
 /// Creates the data for the script. `<` is escaped, since it could end the element.
@@ -180,7 +200,10 @@ pub(super) fn data(maps: &[PoolMap]) -> Markup {
         .flat_map(|map| map.blocks.iter().flatten())
         .filter(|block| !block.owners.is_empty())
         .map(|block| {
-            let owners = block.owners.iter().map(|(ordinal, owner)| json!([ordinal, escape(owner)]));
+            let owners = block
+                .owners
+                .iter()
+                .map(|(ordinal, owner)| json!([ordinal, escape(owner)]));
             (block.cidr.to_string(), owners.collect())
         })
         .collect();
@@ -212,7 +235,12 @@ fn cell(cell: &MapCell) -> Value {
         number(cell.unknown.0),
     ];
     let is_nothing = |value: &Value| value.is_null() || value == &json!(0);
-    values.truncate(values.iter().rposition(|value| !is_nothing(value)).map_or(1, |last| last + 1));
+    values.truncate(
+        values
+            .iter()
+            .rposition(|value| !is_nothing(value))
+            .map_or(1, |last| last + 1),
+    );
     values.into()
 }
 
@@ -244,11 +272,28 @@ mod tests {
 
     #[test]
     fn trailing_zeros_of_a_cell_are_left_out() {
-        let full = MapCell { index: 7, blocks: 1, total: Count(64), in_use: Count(64), ..MapCell::default() };
+        let full = MapCell {
+            index: 7,
+            blocks: 1,
+            total: Count(64),
+            in_use: Count(64),
+            ..MapCell::default()
+        };
         assert_eq!(cell(&full), json!([7, 1, 64]));
         let worst = Some(calipam_check::Severity::Error);
-        assert_eq!(cell(&MapCell { findings: 2, worst, ..full }), json!([7, 1, 64, 2, "error"]));
-        let unknown = MapCell { in_use: Count(0), unknown: Count(1 << 70), ..full };
+        assert_eq!(
+            cell(&MapCell {
+                findings: 2,
+                worst,
+                ..full
+            }),
+            json!([7, 1, 64, 2, "error"])
+        );
+        let unknown = MapCell {
+            in_use: Count(0),
+            unknown: Count(1 << 70),
+            ..full
+        };
         assert_eq!(cell(&unknown), json!([7, 1, 0, 0, null, 0, 0, 2f64.powi(70)]));
         assert_eq!(cell(&MapCell::default()), json!([0]));
     }
@@ -257,10 +302,22 @@ mod tests {
     fn names_cannot_end_the_script_element() {
         let cidr: calipam_model::IpNet = "10.0.0.0/30".parse().unwrap();
         let owners = vec![(0, "</script><script>alert(1)".to_owned())];
-        let block =
-            MappedBlock { cidr, cells: 0..1, owner: None, states: vec![AddressState::Allocated], owners };
+        let block = MappedBlock {
+            cidr,
+            cells: 0..1,
+            owner: None,
+            states: vec![AddressState::Allocated],
+            owners,
+        };
         let (name, cells, blocks) = ("p".into(), Vec::new(), Some(vec![block]));
-        let map = PoolMap { name, cidr, cell_size: 30, size: 1, cells, blocks };
+        let map = PoolMap {
+            name,
+            cidr,
+            cell_size: 30,
+            size: 1,
+            cells,
+            blocks,
+        };
         let text = data(&[map]).into_string();
         assert_eq!(text.matches('<').count(), 2, "{text}");
     }

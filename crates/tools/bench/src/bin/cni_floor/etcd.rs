@@ -63,11 +63,23 @@ async fn read(client: &Client, keys: &[&str]) -> Result<(), Error> {
 
 /// Writes a key that does not exist yet.
 async fn put_new(client: &Client, key: &str, size: usize) -> Result<(), Error> {
-    write(client, key, CompareOp::Equal, TxnOp::put(key, vec![b'x'; size], None)).await
+    write(
+        client,
+        key,
+        CompareOp::Equal,
+        TxnOp::put(key, vec![b'x'; size], None),
+    )
+    .await
 }
 
 async fn put_again(client: &Client, key: &str, size: usize) -> Result<(), Error> {
-    write(client, key, CompareOp::Greater, TxnOp::put(key, vec![b'x'; size], None)).await
+    write(
+        client,
+        key,
+        CompareOp::Greater,
+        TxnOp::put(key, vec![b'x'; size], None),
+    )
+    .await
 }
 
 async fn delete(client: &Client, key: &str) -> Result<(), Error> {
@@ -77,5 +89,9 @@ async fn delete(client: &Client, key: &str) -> Result<(), Error> {
 /// Writes a key whose version compares with 0.
 async fn write(client: &Client, key: &str, operator: CompareOp, change: TxnOp) -> Result<(), Error> {
     let expected = Compare::version(key, operator, 0);
-    client.clone().txn(Txn::new().when([expected]).and_then([change])).await.map(drop)
+    client
+        .clone()
+        .txn(Txn::new().when([expected]).and_then([change]))
+        .await
+        .map(drop)
 }

@@ -16,10 +16,15 @@ const CALICO: &str = "crd.projectcalico.org";
 const SIZE: usize = 64;
 
 pub(crate) async fn send(call: &Call) -> Result<(), Failed> {
-    let path = call.configuration["kubernetes"]["kubeconfig"].as_str().unwrap_or_default();
+    let path = call.configuration["kubernetes"]["kubeconfig"]
+        .as_str()
+        .unwrap_or_default();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?;
-    let own = Own { client: Client::try_from(config)?, name: format!("floor.{}", call.container) };
+    let own = Own {
+        client: Client::try_from(config)?,
+        name: format!("floor.{}", call.container),
+    };
     match call.command.as_str() {
         "CLAIM" => own.claim().await,
         "DEL" => own.del().await,
@@ -36,8 +41,15 @@ struct Own {
 impl Own {
     /// Sends the requests of an ADD: seven concurrent reads, a read of the block, and two writes.
     async fn add(&self, call: &Call) -> Result<(), Failed> {
-        let key = AffinityKey { kind: AffinityType::Host, node: "a".to_owned(), cidr: "0.0.0.0/0".parse()? };
-        let labels = key.labels().map(|(name, value)| format!("{name}={value}")).join(",");
+        let key = AffinityKey {
+            kind: AffinityType::Host,
+            node: "a".to_owned(),
+            cidr: "0.0.0.0/0".parse()?,
+        };
+        let labels = key
+            .labels()
+            .map(|(name, value)| format!("{name}={value}"))
+            .join(",");
         tokio::try_join!(
             self.get("", "Namespace", "default"),
             self.get(CALICO, "IPAMConfig", "default"),
@@ -74,9 +86,13 @@ impl Own {
             self.get(CALICO, "IPAMHandle", "default.web-0"),
         )?;
         let block = self.get(CALICO, "IPAMBlock", &self.name).await?;
-        self.put(block.ok_or("no block")?, "sequenceNumber", 1.into()).await?;
-        self.put(handle.ok_or("no handle")?, "deleted", true.into()).await?;
-        self.kind(CALICO, "IPAMHandle").delete(&self.name, &DeleteParams::default()).await?;
+        self.put(block.ok_or("no block")?, "sequenceNumber", 1.into())
+            .await?;
+        self.put(handle.ok_or("no handle")?, "deleted", true.into())
+            .await?;
+        self.kind(CALICO, "IPAMHandle")
+            .delete(&self.name, &DeleteParams::default())
+            .await?;
         Ok(())
     }
 
@@ -91,14 +107,19 @@ impl Own {
 
     /// Lists the objects of a kind of Calico with some labels.
     async fn list(&self, kind: &str, labels: &str) -> kube::Result<ObjectList<DynamicObject>> {
-        self.kind(CALICO, kind).list(&ListParams::default().labels(labels)).await
+        self.kind(CALICO, kind)
+            .list(&ListParams::default().labels(labels))
+            .await
     }
 
     async fn create(&self, kind: &str, spec: Value) -> Result<DynamicObject, Failed> {
         let object = json!({"apiVersion": format!("{CALICO}/v1"), "kind": kind,
             "metadata": {"name": self.name}, "spec": spec});
         let object = serde_json::from_value(object)?;
-        Ok(self.kind(CALICO, kind).create(&PostParams::default(), &object).await?)
+        Ok(self
+            .kind(CALICO, kind)
+            .create(&PostParams::default(), &object)
+            .await?)
     }
 
     /// Replaces an object that was read, with another value in one field. Returns the new object.
@@ -110,7 +131,10 @@ impl Own {
     ) -> Result<DynamicObject, Failed> {
         object.data["spec"][field] = value;
         let kind = &object.types.as_ref().ok_or("no kind")?.kind;
-        Ok(self.kind(CALICO, kind).replace(&self.name, &PostParams::default(), &object).await?)
+        Ok(self
+            .kind(CALICO, kind)
+            .replace(&self.name, &PostParams::default(), &object)
+            .await?)
     }
 
     fn handle(&self) -> Value {

@@ -21,7 +21,9 @@ impl Call {
     /// Locks the file of the node for LOCKED, an ADD that does so while it reads and writes the block, as the plugin
     /// does.
     fn hold_lock(&self) -> Result<Option<File>, Failed> {
-        let path = self.configuration["ipam_lock_file"].as_str().filter(|_| self.command == "LOCKED");
+        let path = self.configuration["ipam_lock_file"]
+            .as_str()
+            .filter(|_| self.command == "LOCKED");
         let file = path.map(File::create).transpose()?;
         file.as_ref().map_or(Ok(()), File::lock)?;
         Ok(file)
@@ -33,7 +35,11 @@ async fn main() -> Result<(), Failed> {
     let configuration: Value = serde_json::from_reader(std::io::stdin())?;
     let command = std::env::var("CNI_COMMAND")?;
     let container = std::env::var("CNI_CONTAINERID")?;
-    let call = Call { command, container, configuration };
+    let call = Call {
+        command,
+        container,
+        configuration,
+    };
     match call.configuration["datastore_type"].as_str() {
         Some("kubernetes") => kubernetes::send(&call).await,
         _ => etcd::send(&call).await,

@@ -72,11 +72,19 @@ fn claims(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<()> {
     let before = large.memory()?;
     let own = large.plugin.at_once("ADD", &nodes)? * 1e3;
     let after = large.memory()?;
-    let floor = Plugin::new(bench.sibling("cni_floor"), &large.cluster, large.cluster.port()?, &[])?;
+    let floor = Plugin::new(
+        bench.sibling("cni_floor"),
+        &large.cluster,
+        large.cluster.port()?,
+        &[],
+    )?;
     let floor = floor.at_once("CLAIM", &nodes)? * 1e3;
     let ratio = own / floor;
     let memory = format!("{before:.0} MiB | {after:.0} MiB");
-    bench.row(1, &format!("{NODES} | {own:.0} ms | {floor:.0} ms | {ratio:.2} | {memory}"));
+    bench.row(
+        1,
+        &format!("{NODES} | {own:.0} ms | {floor:.0} ms | {ratio:.2} | {memory}"),
+    );
     Ok(())
 }
 
@@ -84,16 +92,28 @@ fn claims(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<()> {
 /// another quarter.
 fn other_sizes(large: &Large, blocks: usize, bench: &mut Bench<'_>) -> Result<()> {
     let mut all = Vec::new();
-    for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
+    for (index, place) in places(LARGE)?
+        .into_iter()
+        .step_by(4)
+        .enumerate()
+        .take(blocks * 2 / 5)
+    {
         // Smaller blocks start at the second quarter of a place, next to free space of the pool's block size.
-        let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
+        let (sizes, first): (&[u8], _) = if index % 2 == 0 {
+            (&[24], 0)
+        } else {
+            (&[26, 28, 29, 30], 64)
+        };
         for prefix in sizes {
             let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });
             all.push(cidr::block_around(address, *prefix).context("no block")?);
         }
     }
     large.cluster.put_blocks(all, 4)?;
-    bench.row(0, &format!("claim beside blocks of other sizes | {}", large.claims("c")?));
+    bench.row(
+        0,
+        &format!("claim beside blocks of other sizes | {}", large.claims("c")?),
+    );
     Ok(())
 }
 
@@ -101,7 +121,10 @@ fn exhaustion(large: &Large, bench: &mut Bench<'_>) -> Result<()> {
     let places: Vec<IpNet> = [places(EXHAUSTED[0])?, places(EXHAUSTED[1])?].concat();
     let most = places.iter().enumerate().filter(|(index, _)| index % 128 >= 3);
     large.cluster.put_blocks(most.map(|(_, place)| *place), TAKEN)?;
-    bench.row(0, &format!("claim, 10,000 of 10,240 places taken | {}", large.claims("c")?));
+    bench.row(
+        0,
+        &format!("claim, 10,000 of 10,240 places taken | {}", large.claims("c")?),
+    );
     large.cluster.put_blocks(places.iter().copied(), TAKEN)?;
     // The API server takes some time to see so many writes, and serves no list requests in the meantime.
     thread::sleep(SEARCH_AGAIN_AFTER);
@@ -154,7 +177,12 @@ impl Large {
         };
         let (plugin, mut through_relay) = (plugin(cluster.port()?)?, plugin(relay.port)?);
         through_relay.reads_memory = true;
-        Ok(Self { cluster, plugin, relay, through_relay })
+        Ok(Self {
+            cluster,
+            plugin,
+            relay,
+            through_relay,
+        })
     }
 
     /// Runs ADDs on nodes without a block, one after another. Returns the table cells. Every second call goes through
@@ -173,14 +201,23 @@ impl Large {
             }
         }
         let seconds = Measured::medians(&direct).seconds;
-        Ok(cells(&Measured { seconds, ..Measured::medians(&relayed) }))
+        Ok(cells(&Measured {
+            seconds,
+            ..Measured::medians(&relayed)
+        }))
     }
 
     /// Runs an ADD through the relay, and measures also the bytes that it reads.
     fn add_through_relay(&self, node: &str) -> Result<(Measured, Result<(), String>)> {
         self.relay.take_bytes();
         let (measured, result) = self.through_relay.try_call("ADD", node, node)?;
-        Ok((Measured { bytes: self.relay.take_bytes() as u64, ..measured }, result))
+        Ok((
+            Measured {
+                bytes: self.relay.take_bytes() as u64,
+                ..measured
+            },
+            result,
+        ))
     }
 
     /// The resident memory of etcd in MiB.

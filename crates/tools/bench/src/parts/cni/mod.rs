@@ -28,7 +28,10 @@ pub(super) const TITLES: &str = "calls | <medians | wall | processor | peak memo
 /// Measures a number of calls.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let cluster = Cluster::of_nodes(bench.datastore, POOL, [NODE.to_owned()]);
-    let mut programs = vec![("plugin", bench.sibling("calico-ipam")), ("floor", bench.sibling("cni_floor"))];
+    let mut programs = vec![
+        ("plugin", bench.sibling("calico-ipam")),
+        ("floor", bench.sibling("cni_floor")),
+    ];
     programs.extend(std::env::var_os(OTHER).map(|program| ("other", program.into())));
     let plugin = |(name, program)| Ok((name, Plugin::new(program, &cluster, cluster.port()?, &[])?));
     let mut plugins = programs.into_iter().map(plugin).collect::<Result<Vec<_>>>()?;
@@ -51,7 +54,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         for ((name, _), calls) in plugins.iter().zip(&samples) {
             let (for_memory, timed) = calls[place].split_at(FOR_MEMORY);
             let peak_mib = Measured::medians(for_memory).peak_mib;
-            let Measured { seconds, processor, .. } = Measured::medians(timed);
+            let Measured {
+                seconds, processor, ..
+            } = Measured::medians(timed);
             let wall = seconds * 1e3;
             let processor = processor * 1e3;
             let ratio = own / seconds;
@@ -62,17 +67,26 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
 
     let mut own = 0.0;
     let at_once = plugins.iter().map(|(name, plugin)| (*name, plugin, "ADD"));
-    let locked = ("floor that holds the node's lock as the plugin does", &plugins[1].1, "LOCKED");
+    let locked = (
+        "floor that holds the node's lock as the plugin does",
+        &plugins[1].1,
+        "LOCKED",
+    );
     for (name, plugin, add) in at_once.chain([locked]) {
         // The floor keeps its blocks, so its containers need names that differ by command.
         let container = |number| (NODE.to_owned(), format!("{}{number}", add.to_lowercase()));
         let calls: Vec<_> = (0..AT_ONCE).map(container).collect();
         let seconds = plugin.at_once(add, &calls)?;
-        calls.iter().try_for_each(|(_, container)| plugin.call("DEL", NODE, container).map(drop))?;
+        calls
+            .iter()
+            .try_for_each(|(_, container)| plugin.call("DEL", NODE, container).map(drop))?;
         own = if own == 0.0 { seconds } else { own };
         let wall = seconds * 1e3;
         let ratio = own / seconds;
-        bench.row(0, &format!("{AT_ONCE} ADD at once, {name} | {wall:.1} ms | | | {ratio:.2}"));
+        bench.row(
+            0,
+            &format!("{AT_ONCE} ADD at once, {name} | {wall:.1} ms | | | {ratio:.2}"),
+        );
     }
     Ok(())
 }

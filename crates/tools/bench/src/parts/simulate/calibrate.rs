@@ -108,7 +108,13 @@ fn throughput(
     on_threads: bool,
     work: impl FnOnce() -> Result<()>,
 ) -> Result<String> {
-    let own = || if on_threads { processor_seconds(std::process::id()) } else { 0.0 };
+    let own = || {
+        if on_threads {
+            processor_seconds(std::process::id())
+        } else {
+            0.0
+        }
+    };
     let used = || cluster.processor_seconds() + own();
     let before = used();
     thread::sleep(IDLE);
@@ -126,7 +132,10 @@ fn throughput(
     let times = assumed.reads_per_second as f64 / assumed.writes_per_second as f64;
     let threads = thread::available_parallelism()?.get() as f64;
     let reads = threads * (reads + writes * times) / used;
-    Ok(format!(",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}", reads / times))
+    Ok(format!(
+        ",threads={threads},reads-per-second={reads:.0},writes-per-second={:.0}",
+        reads / times
+    ))
 }
 
 /// Times a read on an open connection, in seconds.
@@ -145,12 +154,17 @@ fn read(cluster: &Cluster) -> Result<f64> {
 /// The time per object in a list of an API server, in the format of `--latency`. It is measured with the affinities
 /// that the calls have left. For etcd, the assumed time is used, since its lists are short here.
 fn of_objects(cluster: &Cluster, begin: &Begin, read: f64) -> Result<String> {
-    let Some(server) = cluster.api_server() else { return Ok(String::new()) };
+    let Some(server) = cluster.api_server() else {
+        return Ok(String::new());
+    };
     let path = Flavour::Classic.path("blockaffinities");
     let list = kube::read(server, &path);
     let objects = list["items"].as_array().map_or(0, Vec::len).max(1);
     let of_bytes = begin.assumed().kib_nanos as f64 / 1e9 * list.to_string().len() as f64 / 1024.0;
     let ask = |_| Measured::of(|| server.request("GET", &path, ""));
     let of_list = Measured::medians(&(0..11).map(ask).collect::<Result<Vec<_>>>()?).seconds;
-    Ok(format!(",object={}us", micros((of_list - read - of_bytes) / objects as f64).0))
+    Ok(format!(
+        ",object={}us",
+        micros((of_list - read - of_bytes) / objects as f64).0
+    ))
 }

@@ -45,7 +45,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let (nodes, others) = plain.split_once('+').unwrap_or((plain, "0"));
     let (nodes, others): (usize, usize) = (nodes.parse()?, others.parse()?);
     let pool = if others == 0 { POOL } else { LARGE };
-    let names: Vec<_> = (1..=nodes + 2 * calibrate::CALLS).map(|number| format!("node-{number}")).collect();
+    let names: Vec<_> = (1..=nodes + 2 * calibrate::CALLS)
+        .map(|number| format!("node-{number}"))
+        .collect();
     let cluster = Cluster::of_nodes(bench.datastore, pool, names.iter().cloned());
     cluster.put_blocks(some_places(others)?, TAKEN)?;
     let begin = Begin::of(&cluster)?;
@@ -68,16 +70,27 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     // The time that so many thousandths of the calls did not exceed.
     let rank = |permille: usize| measured[(measured.len() * permille).div_ceil(1_000) - 1];
     let time = &predicted.time;
-    let ranks = [(500, time.median), (900, time.p90), (990, time.p99), (1_000, time.worst)];
+    let ranks = [
+        (500, time.median),
+        (900, time.p90),
+        (990, time.p99),
+        (1_000, time.worst),
+    ];
     let ranks = ranks.map(|(permille, predicted)| {
         let predicted = predicted.0 as f64 / 1e3;
         let measured = rank(permille).as_secs_f64() * 1e3;
-        format!("{predicted:.1} ms | {measured:.1} ms | {:+.0}", (predicted / measured - 1.0) * 100.0)
+        format!(
+            "{predicted:.1} ms | {measured:.1} ms | {:+.0}",
+            (predicted / measured - 1.0) * 100.0
+        )
     });
     let between = between.as_millis();
     let of_requests = predicted.requests.mean;
     let ranks = ranks.join(" | ");
-    bench.row(0, &format!("{of_requests:.2} | {requests:.2} | {ranks} | {between} ms | {latency}"));
+    bench.row(
+        0,
+        &format!("{of_requests:.2} | {requests:.2} | {ranks} | {between} ms | {latency}"),
+    );
     Ok(())
 }
 
@@ -92,8 +105,15 @@ impl Begin {
     fn of(cluster: &Cluster) -> Result<Self> {
         let snapshot = Runtime::new()?.block_on(async { observe(&cluster.open().await).await });
         // Addresses in the blocks of other nodes stay.
-        let start = Start { nodes: Vec::new(), pods: Vec::new(), ..Start::of(&snapshot) };
-        Ok(Self { start, datastore: cluster.pick(DatastoreKind::Etcd, DatastoreKind::Kubernetes) })
+        let start = Start {
+            nodes: Vec::new(),
+            pods: Vec::new(),
+            ..Start::of(&snapshot)
+        };
+        Ok(Self {
+            start,
+            datastore: cluster.pick(DatastoreKind::Etcd, DatastoreKind::Kubernetes),
+        })
     }
 
     /// The costs that simulations assume if nothing was measured.
@@ -102,8 +122,15 @@ impl Begin {
     }
 
     fn predict(&self, nodes: &[String], latency: &str, between: Duration) -> Result<Run> {
-        let named = |name: String| Node { kubernetes_name: Some(name.clone()), name, ..Node::default() };
-        let start = Start { nodes: nodes.iter().cloned().map(named).collect(), ..self.start.clone() };
+        let named = |name: String| Node {
+            kubernetes_name: Some(name.clone()),
+            name,
+            ..Node::default()
+        };
+        let start = Start {
+            nodes: nodes.iter().cloned().map(named).collect(),
+            ..self.start.clone()
+        };
         let micros = u64::try_from(between.as_micros())?.max(1);
         let scenario = Scenario {
             datastore: self.datastore,
@@ -153,11 +180,17 @@ fn arrive(plugin: &Plugin, nodes: &[String], between: Duration) -> Result<Vec<Du
                     *released.get_or_init(Instant::now)
                 });
                 let taken = plugin.call("ADD", node, &format!("{node}-c{pod}"))?.seconds;
-                Ok(at_once.map_or(Duration::from_secs_f64(taken), |released: Instant| released.elapsed()))
+                Ok(
+                    at_once.map_or(Duration::from_secs_f64(taken), |released: Instant| {
+                        released.elapsed()
+                    }),
+                )
             })
         };
         let calls: Vec<_> = arrivals.into_iter().enumerate().map(call).collect();
-        let ended = calls.into_iter().map(|call| call.join().expect("a call does not panic"));
+        let ended = calls
+            .into_iter()
+            .map(|call| call.join().expect("a call does not panic"));
         ended.collect::<Result<Vec<Duration>>>()
     })?;
     times.sort();

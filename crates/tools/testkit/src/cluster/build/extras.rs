@@ -80,7 +80,11 @@ impl Cluster {
         let node = self.nodes[1].name.clone();
         let blocks = self.nodes[1].blocks.clone();
         let holder = self.holder(&node);
-        let since = self.spec.now.checked_sub(SignedDuration::from_secs(20)).expect("a time in this era");
+        let since = self
+            .spec
+            .now
+            .checked_sub(SignedDuration::from_secs(20))
+            .expect("a time in this era");
         let holder = Holder { since, ..holder };
         for block in blocks {
             let address = self.take(block, &holder);
@@ -95,7 +99,10 @@ impl Cluster {
         let holder = self.holder(&node);
         let first = self.take(block, &holder);
         let mut later = holder.attribute();
-        let time = holder.since.saturating_add(SignedDuration::from_millis(3)).expect("a time in this era");
+        let time = holder
+            .since
+            .saturating_add(SignedDuration::from_millis(3))
+            .expect("a time in this era");
         later.set("timestamp", &go_time(time));
         let second = self.take_as(block, later);
         self.put_endpoint(&holder, &[first, second]);
@@ -112,7 +119,13 @@ impl Cluster {
         self.put_foreign("cni", &node, [&holder.container, "eth0"], 5, &[address]);
 
         let address = self.take_as(block, Attribute::default());
-        self.put_foreign("libnetwork", &node, ["libnetwork", &holder.container[..40]], 5, &[address]);
+        self.put_foreign(
+            "libnetwork",
+            &node,
+            ["libnetwork", &holder.container[..40]],
+            5,
+            &[address],
+        );
     }
 
     /// Stores an endpoint of an orchestrator other than Kubernetes. Its metadata is derived from `thing`.
@@ -128,7 +141,11 @@ impl Cluster {
         let mut metadata = self.spec.metadata(&name, &mut self.spec.rng(thing));
         metadata["namespace"] = FOREIGN_NAMESPACE.into();
         // All containers of Docker are one workload.
-        let field = if orchestrator == "libnetwork" { "workload" } else { "containerID" };
+        let field = if orchestrator == "libnetwork" {
+            "workload"
+        } else {
+            "containerID"
+        };
         let spec = json!({
             "orchestrator": orchestrator,
             field: workload,
@@ -139,7 +156,10 @@ impl Cluster {
             "interfaceName": "cali0a1b2c3d4e5",
             "mac": "ee:ee:ee:ee:ee:ee",
         });
-        self.put_json(key::endpoint(FOREIGN_NAMESPACE, &name), resource("WorkloadEndpoint", metadata, spec));
+        self.put_json(
+            key::endpoint(FOREIGN_NAMESPACE, &name),
+            resource("WorkloadEndpoint", metadata, spec),
+        );
     }
 
     /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels. It runs
@@ -178,7 +198,10 @@ impl Cluster {
             ("rack", json!({"nodeSelector": "rack == 'a' && !has(spare)"})),
             ("old", json!({"disabled": true})),
             // Tunnels belong to no namespace, so Calico does not use such a pool for them.
-            ("team", json!({"namespaceSelector": "team == \"shop\"", "allowedUses": ["Workload"]})),
+            (
+                "team",
+                json!({"namespaceSelector": "team == \"shop\"", "allowedUses": ["Workload"]}),
+            ),
             ("manual", json!({"assignmentMode": "Manual"})),
         ] {
             let (_, cidr) = self.extra_pool();
@@ -202,7 +225,11 @@ impl Cluster {
     /// Creates a cluster that uses Calico IPAM only for services; pods and tunnels use host-local.
     pub fn with_services_only(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 2, 3);
-        let ipam = ["/calico/ipam/v2/host/", "/calico/ipam/v2/handle/", "/calico/ipam/v2/assignment/"];
+        let ipam = [
+            "/calico/ipam/v2/host/",
+            "/calico/ipam/v2/handle/",
+            "/calico/ipam/v2/assignment/",
+        ];
         ipam.iter().for_each(|prefix| cluster.remove_prefix(prefix));
         cluster.add_load_balancer();
         cluster
@@ -247,7 +274,10 @@ impl Cluster {
         let source = self.machine_pod("vm-2", &node);
         let destination = self.machine_pod("vm-2", &target);
         let mut attribute = self.machine_record("vm-2", &source);
-        let mut other = self.machine_record("vm-2", &destination).owner.unwrap_or_default();
+        let mut other = self
+            .machine_record("vm-2", &destination)
+            .owner
+            .unwrap_or_default();
         let migration = self.spec.rng(9).uuid();
         other.insert("vmim-uid".to_owned(), migration.clone());
         attribute.alternate = Some(other);
@@ -274,11 +304,22 @@ impl Cluster {
         let holder = self.holder(node);
         let pod = format!("virt-launcher-{machine}-{}", &holder.container[..5]);
         let generate = String::new();
-        Holder { name: PodName { namespace: "vms", pod, generate, app: "virt-launcher" }, ..holder }
+        Holder {
+            name: PodName {
+                namespace: "vms",
+                pod,
+                generate,
+                app: "virt-launcher",
+            },
+            ..holder
+        }
     }
 
     pub(super) fn machine_record(&self, machine: &str, pod: &Holder) -> Attribute {
-        let mut attribute = Attribute { handle: Some(machine_handle(machine)), ..pod.attribute() };
+        let mut attribute = Attribute {
+            handle: Some(machine_handle(machine)),
+            ..pod.attribute()
+        };
         let mut rng = self.spec.rng(hash(0, machine));
         attribute.set("vmi-name", machine);
         attribute.set("vm-uid", &rng.uuid());
@@ -288,8 +329,11 @@ impl Cluster {
 
     /// Adds nodes whose blocks were written by earlier versions.
     pub(super) fn add_old_writers(&mut self) {
-        for (era, affinity) in [(Era::Numbered, None), (Era::Unnumbered, Some("{}")), (Era::Legacy, Some(""))]
-        {
+        for (era, affinity) in [
+            (Era::Numbered, None),
+            (Era::Unnumbered, Some("{}")),
+            (Era::Legacy, Some("")),
+        ] {
             let node = self.add_node();
             self.add_pod_on(node);
             let name = self.nodes[node].name.clone();

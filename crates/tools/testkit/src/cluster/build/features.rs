@@ -110,7 +110,13 @@ impl Cluster {
         let shared: IpAddr = [192, 168, 250, 1].into();
         let free = self.spec.block_v4(self.spec.max_nodes(), 3).addr();
         let thing = self.next_pod;
-        self.put_foreign("openstack", "compute-1", ["port-one", "eth0"], thing, &[shared, free]);
+        self.put_foreign(
+            "openstack",
+            "compute-1",
+            ["port-one", "eth0"],
+            thing,
+            &[shared, free],
+        );
         self.put_foreign("openstack", "compute-2", ["port-two", "eth0"], thing, &[shared]);
     }
 
@@ -172,8 +178,12 @@ impl Cluster {
         for (name, cidr) in pools {
             let single = cidr.max_prefix_len();
             self.put_pool(&name, cidr, single, &json!({}));
-            let blocks: Vec<IpNet> =
-                cidr.subnets(single).expect("the longest prefix").skip(1).take(3).collect();
+            let blocks: Vec<IpNet> = cidr
+                .subnets(single)
+                .expect("the longest prefix")
+                .skip(1)
+                .take(3)
+                .collect();
             for block in blocks {
                 self.claim(block, &node);
                 self.add_pod(&node, &[block]);
@@ -241,8 +251,11 @@ impl Cluster {
         let node = self.nodes[0].name.clone();
         let block = self.nodes[0].blocks[0];
         let holder = self.holder(&node);
-        let later =
-            self.spec.now.saturating_add(jiff::SignedDuration::from_secs(30)).expect("a time in this era");
+        let later = self
+            .spec
+            .now
+            .saturating_add(jiff::SignedDuration::from_secs(30))
+            .expect("a time in this era");
         let mut attribute: Attribute = holder.attribute();
         attribute.set("timestamp", &go_time(later));
         self.take_as(block, attribute);
@@ -257,7 +270,11 @@ impl Cluster {
             pools.push(("services-ipv6", cidr, 124));
         }
         let handle = "lb-bothFamiliesHaveOneHandleWhichIsAHash";
-        let entries = [("service", "both"), ("namespace", "default"), ("type", "LoadBalancer")];
+        let entries = [
+            ("service", "both"),
+            ("namespace", "default"),
+            ("type", "LoadBalancer"),
+        ];
         let mut addresses = Vec::new();
         for (name, cidr, prefix) in pools {
             let block = self.put_service_block(name, cidr, prefix, 0);
@@ -270,9 +287,21 @@ impl Cluster {
         let free = part(cidr, 28, 3).addr();
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         for (name, class, ingress) in [
-            ("of-metallb", "metallb.universe.tf/metallb", json!([{"ip": free, "ipMode": "VIP"}])),
-            ("behind-a-name", "service.k8s.aws/nlb", json!([{"hostname": "lb-1.example.com"}])),
-            ("of-a-cloud", "service.k8s.aws/nlb", json!([{"ip": "203.0.113.9", "ipMode": "VIP"}])),
+            (
+                "of-metallb",
+                "metallb.universe.tf/metallb",
+                json!([{"ip": free, "ipMode": "VIP"}]),
+            ),
+            (
+                "behind-a-name",
+                "service.k8s.aws/nlb",
+                json!([{"hostname": "lb-1.example.com"}]),
+            ),
+            (
+                "of-a-cloud",
+                "service.k8s.aws/nlb",
+                json!([{"ip": "203.0.113.9", "ipMode": "VIP"}]),
+            ),
         ] {
             let spec = json!({"type": "LoadBalancer", "ports": ports, "loadBalancerClass": class});
             let service = json!({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}});
@@ -303,7 +332,10 @@ impl Cluster {
 
     fn put_pod_object(&mut self, path: &str, metadata: Value, mut spec: Value, status: Value) {
         spec["containers"] = json!([{"name": "main", "image": "registry.example.com/main:1"}]);
-        self.put_kubernetes_only(path, json!({"metadata": metadata, "spec": spec, "status": status}));
+        self.put_kubernetes_only(
+            path,
+            json!({"metadata": metadata, "spec": spec, "status": status}),
+        );
     }
 
     /// Adds a pod with an address on a second Calico network, which an early Multus recorded under the annotation's old
@@ -319,7 +351,10 @@ impl Cluster {
         let name = key::endpoint_name(&pod.node, "k8s", &pod.name.pod, "net1");
         let key = key::endpoint(pod.name.namespace, &name);
         let mut endpoint = self.json(&pod.endpoint);
-        merge(&mut endpoint, &json!({"metadata": {"name": name}, "spec": {"endpoint": "net1"}}));
+        merge(
+            &mut endpoint,
+            &json!({"metadata": {"name": name}, "spec": {"endpoint": "net1"}}),
+        );
         self.put_json(key.as_str(), endpoint);
         self.set_addresses(&key, &[second]);
         self.leave_object_out(&key);
@@ -359,7 +394,12 @@ impl Cluster {
         let mut deleted = blank;
         deleted["deletionTimestamp"] = self.spec.seconds_ago(5).into();
         deleted["deletionGracePeriodSeconds"] = 30.into();
-        self.put_pod_object("pods/odd/terminating", deleted, on_node, status("Running", used, "True"));
+        self.put_pod_object(
+            "pods/odd/terminating",
+            deleted,
+            on_node,
+            status("Running", used, "True"),
+        );
         let host = json!({"nodeName": node, "hostNetwork": true});
         let status = status("Running", [192, 168, 0, 1].into(), "True");
         self.put_pod_object("pods/odd/host-networked", json!({}), host, status);

@@ -62,7 +62,12 @@ impl Cluster {
 
     /// Creates an empty cluster.
     pub(super) fn bare(spec: ClusterSpec) -> Self {
-        Self { spec, next_node: 1, next_pod: 1, ..Self::default() }
+        Self {
+            spec,
+            next_node: 1,
+            next_pod: 1,
+            ..Self::default()
+        }
     }
 
     /// Sets a field of the cluster information.
@@ -137,7 +142,12 @@ impl Cluster {
 
     /// Adds a pool for services, and its block with this number. Returns the block.
     pub(super) fn put_service_block(&mut self, pool: &str, cidr: IpNet, prefix: u8, number: usize) -> IpNet {
-        self.put_pool(pool, cidr, prefix, &json!({"allowedUses": ["LoadBalancer"], "ipipMode": "Never"}));
+        self.put_pool(
+            pool,
+            cidr,
+            prefix,
+            &json!({"allowedUses": ["LoadBalancer"], "ipipMode": "Never"}),
+        );
         let block = part(cidr, prefix, number);
         self.put_block(block, Some("virtual:load-balancer".to_owned()));
         self.put_affinity("virtual", "load-balancer", block, "confirmed");
@@ -213,7 +223,10 @@ impl Cluster {
     /// Adds a node without tunnels. It has a block of IPv4 and, if asked, one of IPv6.
     fn add_node_named(&mut self, name: &str, system: &str, has_v6: bool) -> NodeInfo {
         let number = self.next_node;
-        assert!(number <= self.spec.max_nodes(), "no room for node {number}; ask for a wide cluster");
+        assert!(
+            number <= self.spec.max_nodes(),
+            "no room for node {number}; ask for a wide cluster"
+        );
         self.next_node += 1;
         let mut blocks = vec![self.spec.block_v4(number, 0)];
         if has_v6 {
@@ -223,7 +236,11 @@ impl Cluster {
             self.claim(*block, name);
         }
         self.put_node(number, name, system);
-        let info = NodeInfo { name: name.to_owned(), number, blocks };
+        let info = NodeInfo {
+            name: name.to_owned(),
+            number,
+            blocks,
+        };
         self.nodes.push(info.clone());
         info
     }
@@ -239,7 +256,10 @@ impl Cluster {
             ("kubernetes.io/hostname", hostname),
             ("kubernetes.io/os", system),
         ];
-        let labels: Value = labels.into_iter().map(|(name, value)| (name, json!(value))).collect();
+        let labels: Value = labels
+            .into_iter()
+            .map(|(name, value)| (name, json!(value)))
+            .collect();
         let mut metadata = self.spec.metadata(name, &mut rng);
         metadata["annotations"] = json!({"projectcalico.org/kube-labels": labels.to_string()});
         metadata["labels"] = labels;

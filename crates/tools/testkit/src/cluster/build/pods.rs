@@ -42,12 +42,18 @@ impl Holder {
     pub(crate) fn attribute_without_time(&self) -> Attribute {
         let namespace = self.name.namespace;
         let pod = self.name.pod.as_str();
-        Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
+        Attribute::new(
+            &self.handle(),
+            [("namespace", namespace), ("node", &self.node), ("pod", pod)],
+        )
     }
 
     /// The record of an IPAM client that writes only the node and the time.
     pub(crate) fn attribute_of(&self, handle: &str) -> Attribute {
-        Attribute::new(handle, [("node", &*self.node), ("timestamp", &*go_time(self.since))])
+        Attribute::new(
+            handle,
+            [("node", &*self.node), ("timestamp", &*go_time(self.since))],
+        )
     }
 
     pub(crate) fn endpoint_key(&self) -> String {
@@ -92,7 +98,12 @@ impl Cluster {
         let age = SignedDuration::from_secs(3600 + rng.below(20 * 86_400) as i64);
         let age = age + SignedDuration::from_nanos(rng.below(1_000_000_000) as i64);
         let since = self.spec.now.checked_sub(age).expect("a time in this era");
-        Holder { name: pod_name(serial), node: node.to_owned(), container: rng.hex(64), since }
+        Holder {
+            name: pod_name(serial),
+            node: node.to_owned(),
+            container: rng.hex(64),
+            since,
+        }
     }
 
     /// Assigns one address to a pod, and returns the address.
@@ -144,7 +155,12 @@ impl Cluster {
 
 /// The workload endpoint of a pod.
 pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAddr]) -> Value {
-    let PodName { namespace, pod, generate, app } = &holder.name;
+    let PodName {
+        namespace,
+        pod,
+        generate,
+        app,
+    } = &holder.name;
     let mut rng = spec.rng(holder.since.as_nanosecond() as u64);
     let mut metadata = json!({
         "name": key::endpoint_name(&holder.node, "k8s", pod, "eth0"),
@@ -179,5 +195,8 @@ pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAd
 
 /// Addresses in the form of `ipNetworks`: with full-length masks.
 pub(in crate::cluster) fn networks(addresses: &[IpAddr]) -> Value {
-    addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
+    addresses
+        .iter()
+        .map(|address| IpNet::from(*address).to_string())
+        .collect()
 }

@@ -44,7 +44,13 @@ pub(super) fn of_unowned(cluster: &mut Cluster, value: &str, codes: &[Text]) {
 /// Adds a virtual affinity to a node's block. This is not an affinity conflict, since only nodes can be in conflict.
 pub(super) fn virtual_of_node(cluster: &mut Cluster) {
     let block = cluster.victim_block().block();
-    put(cluster, ("virtual", "load-balancer"), block, CONFIRMED, &[MISMATCH]);
+    put(
+        cluster,
+        ("virtual", "load-balancer"),
+        block,
+        CONFIRMED,
+        &[MISMATCH],
+    );
 }
 
 pub(super) fn without_block(cluster: &mut Cluster, value: &str, code: Text) {
@@ -57,7 +63,13 @@ pub(super) fn old_without_block(cluster: &mut Cluster) {
     let node = cluster.host().name;
     for value in ["", "{}"] {
         let block = cluster.spare_block();
-        put(cluster, ("host", &node), block, value, &["affinity-without-block"]);
+        put(
+            cluster,
+            ("host", &node),
+            block,
+            value,
+            &["affinity-without-block"],
+        );
     }
 }
 

@@ -33,7 +33,9 @@ pub(super) fn index(cluster: &mut Cluster, ordinal: usize, index: i64) {
 }
 
 pub(super) fn unreferenced(cluster: &mut Cluster) {
-    block(cluster, &["unreferenced-attribute"], |b| b.attributes.push(Attribute::bare("left-behind")));
+    block(cluster, &["unreferenced-attribute"], |b| {
+        b.attributes.push(Attribute::bare("left-behind"))
+    });
 }
 
 pub(super) fn future(cluster: &mut Cluster) {
@@ -51,8 +53,12 @@ pub(super) fn key(cluster: &mut Cluster) {
 }
 
 pub(super) fn several_ways(cluster: &mut Cluster) {
-    let problems =
-        ["attribute-index", "unreferenced-attribute", "free-list-duplicate", "free-list-incomplete"];
+    let problems = [
+        "attribute-index",
+        "unreferenced-attribute",
+        "free-list-duplicate",
+        "free-list-incomplete",
+    ];
     block(cluster, &problems, |b| {
         b.allocations[0] = Some(7);
         b.unallocated[3] = b.unallocated[4];

@@ -25,7 +25,10 @@ pub(super) fn empty(cluster: &mut Cluster, value: &str, code: Text) {
 }
 
 pub(super) fn orphan_empty(cluster: &mut Cluster) {
-    for value in [r#"{"block":{},"deleted":false}"#, r#"{"block":null,"deleted":false}"#] {
+    for value in [
+        r#"{"block":{},"deleted":false}"#,
+        r#"{"block":null,"deleted":false}"#,
+    ] {
         empty(cluster, value, "orphan-handle");
     }
 }
@@ -97,7 +100,10 @@ pub(super) fn carriage_return_record(cluster: &mut Cluster) {
 
 pub(super) fn carriage_return_key(cluster: &mut Cluster) {
     let pod = cluster.victim();
-    let object = cluster.get(&key::handle(&pod.handle)).expect("the pod has a handle").clone();
+    let object = cluster
+        .get(&key::handle(&pod.handle))
+        .expect("the pod has a handle")
+        .clone();
     cluster.put(key::handle(&format!("{}{JUNK}", pod.handle)), object);
     cluster.expect("handle-carriage-return", pod.handle);
 }
@@ -118,7 +124,10 @@ pub(super) fn shared_legacy(cluster: &mut Cluster) {
 /// Replaces a stateful pod with its successor, which has the same name, and therefore the same old handle.
 pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     let (pod, second) = shared(cluster);
-    let holder = Holder { name: pod.name.clone(), ..cluster.holder(&pod.node) };
+    let holder = Holder {
+        name: pod.name.clone(),
+        ..cluster.holder(&pod.node)
+    };
     cluster.put_endpoint(&holder, &[second]);
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }

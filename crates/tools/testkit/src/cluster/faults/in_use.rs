@@ -27,7 +27,9 @@ pub(super) fn taken_over(cluster: &mut Cluster) {
 
 pub(super) fn duplicate_tunnel(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(1);
-    let old = cluster.tunnel(&info.name, Tunnel::Ipip).expect("the node has the tunnel");
+    let old = cluster
+        .tunnel(&info.name, Tunnel::Ipip)
+        .expect("the node has the tunnel");
     cluster.set_tunnel(&info.name, Tunnel::Ipip, &pods[0].address().to_string());
     cluster.expect("duplicate-address", pods[0].address());
     cluster.expect_detail("leaked-address", old, "tunnel-moved");
@@ -87,7 +89,10 @@ pub(super) fn of_other_plugin(cluster: &mut Cluster) {
     let in_no_block = cluster.spare_block().addr();
     cluster.put_foreign_node();
     for address in [free, in_no_block] {
-        let path = format!("pods/hybrid/hybrid-{}", address.to_string().replace(['.', ':'], "-"));
+        let path = format!(
+            "pods/hybrid/hybrid-{}",
+            address.to_string().replace(['.', ':'], "-")
+        );
         cluster.put_running_pod(&path, "fargate-1", address);
         cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
     }
@@ -123,7 +128,9 @@ pub(super) fn no_block(cluster: &mut Cluster) {
 
 pub(super) fn tunnel_freed(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(1);
-    let address = cluster.tunnel(&info.name, Tunnel::Vxlan).expect("the node has the tunnel");
+    let address = cluster
+        .tunnel(&info.name, Tunnel::Vxlan)
+        .expect("the node has the tunnel");
     cluster.free(address, info.blocks[0]);
     cluster.expect("unallocated-in-use", address);
 }
@@ -148,7 +155,9 @@ pub(super) fn outside_pools_tunnel(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     let block = cluster.foreign_block();
     cluster.claim(block, &info.name);
-    let old = cluster.tunnel(&info.name, Tunnel::Wireguard).expect("the node has the tunnel");
+    let old = cluster
+        .tunnel(&info.name, Tunnel::Wireguard)
+        .expect("the node has the tunnel");
     cluster.free(old, info.blocks[0]);
     let address = cluster.add_tunnel(&info.name, Tunnel::Wireguard, block);
     cluster.expect("block-outside-pools", block);
@@ -169,9 +178,16 @@ pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     for address in cluster.service_addresses() {
         cluster.expect_in(&Form::WITH_PODS, "unallocated-in-use", address);
     }
-    let keys: Vec<String> = cluster.keys().map(|k| String::from_utf8_lossy(k).into_owned()).collect();
+    let keys: Vec<String> = cluster
+        .keys()
+        .map(|k| String::from_utf8_lossy(k).into_owned())
+        .collect();
     for key in keys {
-        let parts: Vec<&str> = key.strip_prefix("/calico/ipam/v2/").unwrap_or_default().split('/').collect();
+        let parts: Vec<&str> = key
+            .strip_prefix("/calico/ipam/v2/")
+            .unwrap_or_default()
+            .split('/')
+            .collect();
         match parts[..] {
             ["handle", id] => cluster.expect("orphan-handle", id),
             ["host" | "virtual", holder, _, "block", cidr] => {

@@ -29,7 +29,10 @@ pub(super) fn labels(cluster: &mut Cluster, metadata: Value) {
 pub(super) fn labels_of_none(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     for block in info.blocks {
-        cluster.patch_object(&key::affinity("host", &info.name, block), json!({ "metadata": unlabelled() }));
+        cluster.patch_object(
+            &key::affinity("host", &info.name, block),
+            json!({ "metadata": unlabelled() }),
+        );
         let subject = format!("{}/{block}", info.name);
         cluster.expect_as(&Form::IN_KUBERNETES, "affinity-labels", subject, "info");
     }
@@ -61,7 +64,10 @@ pub(super) fn misnamed(cluster: &mut Cluster) {
 pub(super) fn case_collision(cluster: &mut Cluster) {
     let first = cluster.victim();
     let second = cluster.victim();
-    let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
+    let large = format!(
+        "Net.{}",
+        first.handle.rsplit('.').next().unwrap_or_default().to_uppercase()
+    );
     let small = large.to_lowercase();
     for (pod, id) in [(&first, &large), (&second, &small)] {
         for (address, block) in &pod.addresses {
@@ -124,7 +130,12 @@ pub(super) fn without_address(cluster: &mut Cluster) {
 pub(super) fn pod_gone(cluster: &mut Cluster) {
     let pod = cluster.victim();
     cluster.leave_object_out(&pod.endpoint);
-    cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", pod.subject(), "gone");
+    cluster.expect_detail_in(
+        &[Form::EtcdWithKubernetes],
+        "endpoint-without-pod",
+        pod.subject(),
+        "gone",
+    );
     cluster.expect_leaked_in(&Form::IN_KUBERNETES, &pod, "no-owner");
 }
 
@@ -134,7 +145,11 @@ pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
     cluster.patch_object(&pod.endpoint, json!({"spec": {"nodeName": node}}));
-    cluster.expect_in(&[Form::EtcdWithKubernetes], "endpoint-node-mismatch", pod.subject());
+    cluster.expect_in(
+        &[Form::EtcdWithKubernetes],
+        "endpoint-node-mismatch",
+        pod.subject(),
+    );
     for (address, _) in &pod.addresses {
         cluster.expect_in(&Form::WITH_PODS, "wrong-node-recorded", address);
     }
@@ -151,7 +166,9 @@ fn victim_service(
     let name = format!("service-{pool}");
     // The hash does not matter, since the record contains the service's name.
     let record = service_record(&format!("lb-{}", hostname_hash(&name)), "default", &name);
-    let addresses: Vec<IpAddr> = (0..recorded).map(|_| cluster.take_as(block, record.clone())).collect();
+    let addresses: Vec<IpAddr> = (0..recorded)
+        .map(|_| cluster.take_as(block, record.clone()))
+        .collect();
     if let Some(named) = named {
         cluster.put_service("default", &name, &addresses[..named]);
     }
@@ -170,7 +187,11 @@ pub(super) fn service_extra(cluster: &mut Cluster) {
 
 pub(super) fn service_without_address(cluster: &mut Cluster) {
     let (name, ..) = victim_service(cluster, 0, Some(0));
-    cluster.expect_in(&Form::WITH_PODS, "service-without-address", format!("default/{name}"));
+    cluster.expect_in(
+        &Form::WITH_PODS,
+        "service-without-address",
+        format!("default/{name}"),
+    );
 }
 
 pub(super) fn service_unrecorded(cluster: &mut Cluster) {
@@ -218,7 +239,9 @@ pub(super) fn host_local(cluster: &mut Cluster) {
         let info = cluster.nodes[node].clone();
         let range = |block: &IpNet| {
             let prefix = if block.addr().is_ipv4() { 24 } else { 112 };
-            IpNet::new(block.addr(), prefix).expect("a prefix of the family").trunc()
+            IpNet::new(block.addr(), prefix)
+                .expect("a prefix of the family")
+                .trunc()
         };
         let ranges: Vec<IpNet> = info.blocks.iter().map(range).collect();
         let patch = json!({"spec": {"podCIDR": ranges[0], "podCIDRs": ranges}});
@@ -236,5 +259,10 @@ pub(super) fn host_local(cluster: &mut Cluster) {
             }
         }
     }
-    cluster.expect_as(&Form::IN_KUBERNETES, "pods-without-calico-ipam", "default", "warning");
+    cluster.expect_as(
+        &Form::IN_KUBERNETES,
+        "pods-without-calico-ipam",
+        "default",
+        "warning",
+    );
 }

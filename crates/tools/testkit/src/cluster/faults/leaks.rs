@@ -27,7 +27,10 @@ pub(super) fn recorded_at(cluster: &mut Cluster, time: Option<String>) {
 
 /// Leaks addresses whose recorded time is ten years ahead, which is in the future for any test.
 pub(super) fn future(cluster: &mut Cluster) {
-    let later = cluster.spec.now.saturating_add(SignedDuration::from_hours(10 * 366 * 24));
+    let later = cluster
+        .spec
+        .now
+        .saturating_add(SignedDuration::from_hours(10 * 366 * 24));
     recorded_at(cluster, Some(go_time(later.expect("a time in this era"))));
 }
 
@@ -39,7 +42,10 @@ pub(super) fn new_sandbox(cluster: &mut Cluster) {
 
 /// Starts a new sandbox of a pod on a node, with its own addresses, handle and endpoint.
 fn succeed(cluster: &mut Cluster, pod: &Pod, node: &str) {
-    let holder = Holder { name: pod.name.clone(), ..cluster.holder(node) };
+    let holder = Holder {
+        name: pod.name.clone(),
+        ..cluster.holder(node)
+    };
     let blocks = cluster.blocks_of(node);
     cluster.start(&holder, &holder.attribute(), &blocks);
 }
@@ -64,8 +70,12 @@ pub(super) fn moved(cluster: &mut Cluster) {
 pub(super) fn tunnel_moved(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(1);
     for tunnel in [Tunnel::Ipip, Tunnel::VxlanV6] {
-        let Some(block) = info.block_for(tunnel) else { continue };
-        let old = cluster.tunnel(&info.name, tunnel).expect("the node has the tunnel");
+        let Some(block) = info.block_for(tunnel) else {
+            continue;
+        };
+        let old = cluster
+            .tunnel(&info.name, tunnel)
+            .expect("the node has the tunnel");
         cluster.add_tunnel(&info.name, tunnel, block);
         cluster.expect_detail("leaked-address", old, "tunnel-moved");
     }
@@ -110,7 +120,9 @@ pub(super) fn unknown(cluster: &mut Cluster, attribute: Attribute) {
 
 pub(super) fn legacy(cluster: &mut Cluster) {
     let info = cluster.host();
-    end(cluster, |cluster| cluster.add_legacy_pod(&info.name, &info.blocks));
+    end(cluster, |cluster| {
+        cluster.add_legacy_pod(&info.name, &info.blocks)
+    });
 }
 
 /// Adds a disabled pool with a block and a live pod.

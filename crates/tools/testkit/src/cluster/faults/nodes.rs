@@ -30,7 +30,11 @@ fn expect_tunnels(cluster: &mut Cluster, node: &NodeInfo, forms: &[Form], reason
 fn expect_missing(cluster: &mut Cluster, node: &NodeInfo, forms: &[Form]) {
     for block in &node.blocks {
         cluster.expect_in(forms, "block-of-missing-node", block);
-        cluster.expect_in(forms, "affinity-of-missing-node", format!("{}/{block}", node.name));
+        cluster.expect_in(
+            forms,
+            "affinity-of-missing-node",
+            format!("{}/{block}", node.name),
+        );
     }
 }
 
@@ -71,10 +75,16 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
 /// Clears the WireGuard address of a node that has a WireGuard key.
 pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
-    let address = cluster.tunnel(&info.name, Tunnel::Wireguard).expect("every node has all tunnels");
+    let address = cluster
+        .tunnel(&info.name, Tunnel::Wireguard)
+        .expect("every node has all tunnels");
     cluster.set_tunnel(&info.name, Tunnel::Wireguard, "");
     cluster.free(address, info.blocks[0]);
-    cluster.expect_detail("tunnel-address-missing", &info.name, "spec.wireguard.interfaceIPv4Address");
+    cluster.expect_detail(
+        "tunnel-address-missing",
+        &info.name,
+        "spec.wireguard.interfaceIPv4Address",
+    );
 }
 
 /// Removes a node and leaves its pods. The node may be alive, so its tunnel addresses are not reported as leaked.

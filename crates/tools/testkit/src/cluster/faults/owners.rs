@@ -35,22 +35,29 @@ pub(super) fn other_pod(cluster: &mut Cluster) {
 pub(super) fn other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let other = cluster.victim_node(0).0.name;
-    let past = Holder { name: pod.name.clone(), ..cluster.holder(&other) };
+    let past = Holder {
+        name: pod.name.clone(),
+        ..cluster.holder(&other)
+    };
     record_all(cluster, &pod, &past.attribute());
 }
 
 pub(super) fn tunnel_as_pod(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(1);
     let ghost = cluster.holder(&info.name);
-    let address = cluster.tunnel(&info.name, Tunnel::Ipip).expect("the node has the tunnel");
+    let address = cluster
+        .tunnel(&info.name, Tunnel::Ipip)
+        .expect("the node has the tunnel");
     record(cluster, address, info.blocks[0], ghost.attribute());
 }
 
 pub(super) fn pod_as_tunnel(cluster: &mut Cluster) {
     let (NodeInfo { name, .. }, pods) = cluster.victim_node(1);
     let tunnel = Tunnel::Vxlan;
-    let attribute =
-        Attribute::new(&tunnel.handle(&name), [("node", name.as_str()), ("type", tunnel.attribute())]);
+    let attribute = Attribute::new(
+        &tunnel.handle(&name),
+        [("node", name.as_str()), ("type", tunnel.attribute())],
+    );
     record(cluster, pods[0].address(), pods[0].block(), attribute);
 }
 
@@ -88,8 +95,12 @@ pub(super) fn reserved(cluster: &mut Cluster) {
 pub(super) fn borrowed_tunnel(cluster: &mut Cluster, tunnel: Tunnel) {
     let (info, _) = cluster.victim_node(1);
     let lender = cluster.host();
-    let (Some(own), Some(other)) = (info.block_for(tunnel), lender.block_for(tunnel)) else { return };
-    let old = cluster.tunnel(&info.name, tunnel).expect("the node has the tunnel");
+    let (Some(own), Some(other)) = (info.block_for(tunnel), lender.block_for(tunnel)) else {
+        return;
+    };
+    let old = cluster
+        .tunnel(&info.name, tunnel)
+        .expect("the node has the tunnel");
     cluster.free(old, own);
     let address = cluster.add_tunnel(&info.name, tunnel, other);
     cluster.expect("borrowed-tunnel-address", address);

@@ -33,8 +33,10 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
     let node = cluster.victim_node(0).0.name;
     let (name, _) = cluster.extra_pool();
     let addresses = &cluster.json(&key::node(&node))["spec"]["addresses"];
-    let address: IpAddr =
-        addresses[1]["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+    let address: IpAddr = addresses[1]["address"]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .expect("an address");
     let cidr = IpNet::from(address);
     cluster.put_pool(&name, cidr, 32, &json!({}));
     cluster.expect("pool-overlaps-nodes", cidr);
@@ -43,7 +45,11 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
 /// Adds a pool inside another pool. The native group allows the overlap if the inner pool is disabled, or for a reason
 /// that the caller adds. Returns the key of the inner pool.
 pub(super) fn pool_and_half(cluster: &mut Cluster, disabled: bool) -> String {
-    let change = if disabled { json!({"disabled": true}) } else { json!({}) };
+    let change = if disabled {
+        json!({"disabled": true})
+    } else {
+        json!({})
+    };
     key::pool(&add_inner(cluster, 1, &change, &Form::WITHOUT_POOL_CONTROLLER))
 }
 
@@ -77,7 +83,12 @@ pub(super) fn twins(cluster: &mut Cluster) {
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
     let cidr = cluster.add_extra_pool(28, &json!({"nodeSelector": "zone =="}));
     cluster.expect("invalid-pool-selector", cidr);
-    cluster.expect_as(&Form::ALL, "node-without-addresses", "ipv4/broken-selector", "critical");
+    cluster.expect_as(
+        &Form::ALL,
+        "node-without-addresses",
+        "ipv4/broken-selector",
+        "critical",
+    );
 }
 
 /// Adds a pool into which none of its blocks fits.
@@ -151,7 +162,12 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
     let hostname = "kubernetes.io/hostname";
     let selector = format!("{hostname} != '{}'", names[0]);
     let default = cluster.spec.pool_v4();
-    cluster.put_pool("default-ipv4-ippool", default, 26, &json!({"nodeSelector": selector}));
+    cluster.put_pool(
+        "default-ipv4-ippool",
+        default,
+        26,
+        &json!({"nodeSelector": selector}),
+    );
     // This pool would serve the node in some namespaces.
     cluster.remove_prefix(&key::pool("team-ippool"));
     let (name, cidr) = cluster.extra_pool();

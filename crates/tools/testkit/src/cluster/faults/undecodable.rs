@@ -37,14 +37,22 @@ pub(super) fn block_field(cluster: &mut Cluster, from: &str, to: &str) {
 /// Stores a block under a key with a part replaced.
 pub(super) fn block_key(cluster: &mut Cluster, from: &str, to: &str) {
     let net = cluster.spare_block();
-    make_undecodable(cluster, key::block(net).replace(from, to), format!(r#"{{"cidr":"{net}"}}"#));
+    make_undecodable(
+        cluster,
+        key::block(net).replace(from, to),
+        format!(r#"{{"cidr":"{net}"}}"#),
+    );
 }
 
 /// Moves the value of a key to one that differs from it in the address of the block. A check skips both a moved block
 /// and its affinity.
 fn rename_key(cluster: &mut Cluster, key: &str, from: &str, to: &str) {
     let stored = cluster.remove(key);
-    make_undecodable(cluster, key.replace(&format!("{from}-"), &format!("{to}-")), stored.value());
+    make_undecodable(
+        cluster,
+        key.replace(&format!("{from}-"), &format!("{to}-")),
+        stored.value(),
+    );
 }
 
 /// Stores an object of a block under a key with another address of the block instead of the first one.
@@ -78,7 +86,11 @@ pub(super) fn affinity(cluster: &mut Cluster, kind: &str, value: &str) {
 /// Breaks the counts of a handle.
 pub(super) fn handle(cluster: &mut Cluster, counts: &str) {
     let pod = cluster.victim();
-    make_undecodable(cluster, key::handle(&pod.handle), format!(r#"{{"block":{counts},"deleted":false}}"#));
+    make_undecodable(
+        cluster,
+        key::handle(&pod.handle),
+        format!(r#"{{"block":{counts},"deleted":false}}"#),
+    );
 }
 
 pub(super) fn handle_key(cluster: &mut Cluster) {
@@ -88,7 +100,11 @@ pub(super) fn handle_key(cluster: &mut Cluster) {
 }
 
 pub(super) fn unknown_key(cluster: &mut Cluster) {
-    make_undecodable(cluster, format!("/calico/ipam/v2/lease/{}", cluster.next_pod), "{}");
+    make_undecodable(
+        cluster,
+        format!("/calico/ipam/v2/lease/{}", cluster.next_pod),
+        "{}",
+    );
     cluster.next_pod += 1;
 }
 
@@ -110,7 +126,9 @@ pub(super) fn node(cluster: &mut Cluster) {
 
 pub(super) fn node_field(cluster: &mut Cluster) {
     let name = cluster.victim_node(1).0.name;
-    let address = cluster.tunnel(&name, Tunnel::Vxlan).expect("the node has the tunnel");
+    let address = cluster
+        .tunnel(&name, Tunnel::Vxlan)
+        .expect("the node has the tunnel");
     cluster.set_tunnel(&name, Tunnel::Vxlan, &format!("{address}.7"));
     cluster.expect_detail("undecodable-object", key::node(&name), "spec.ipv4VXLANTunnelAddr");
 }
@@ -133,7 +151,10 @@ pub(super) fn endpoint_field(cluster: &mut Cluster) {
 pub(super) fn grace(cluster: &mut Cluster) {
     let key = key::resource("kubecontrollersconfigurations", "default");
     let metadata = cluster.spec.metadata("default", &mut cluster.spec.rng(8));
-    cluster.put_raw(key.as_str(), wire::kube_controllers(&metadata, "a quarter of an hour"));
+    cluster.put_raw(
+        key.as_str(),
+        wire::kube_controllers(&metadata, "a quarter of an hour"),
+    );
     cluster.expect_detail("undecodable-object", key, "spec.controllers.node.leakGracePeriod");
 }
 
@@ -155,5 +176,9 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
 /// from the resource is reported.
 pub(super) fn config(cluster: &mut Cluster) {
     cluster.mirrored_settings()["spec"]["strictAffinity"] = true.into();
-    make_undecodable(cluster, key::IPAM_CONFIG.to_owned(), r#"{"strict_affinity":"yes"}"#);
+    make_undecodable(
+        cluster,
+        key::IPAM_CONFIG.to_owned(),
+        r#"{"strict_affinity":"yes"}"#,
+    );
 }

@@ -18,12 +18,27 @@ const READ: [(&str, &str); 11] = [
     ("handles", IPAM),
     ("ipamConfig", IPAM),
     ("pools", "/calico/resources/v3/projectcalico.org/ippools/"),
-    ("reservations", "/calico/resources/v3/projectcalico.org/ipreservations/"),
+    (
+        "reservations",
+        "/calico/resources/v3/projectcalico.org/ipreservations/",
+    ),
     ("nodes", "/calico/resources/v3/projectcalico.org/nodes/"),
-    ("endpoints", "/calico/resources/v3/projectcalico.org/workloadendpoints/"),
-    ("clusterInformation", "/calico/resources/v3/projectcalico.org/clusterinformations/"),
-    ("kubeControllersConfiguration", "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/"),
-    ("ipamConfiguration", "/calico/resources/v3/projectcalico.org/ipamconfigurations/"),
+    (
+        "endpoints",
+        "/calico/resources/v3/projectcalico.org/workloadendpoints/",
+    ),
+    (
+        "clusterInformation",
+        "/calico/resources/v3/projectcalico.org/clusterinformations/",
+    ),
+    (
+        "kubeControllersConfiguration",
+        "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/",
+    ),
+    (
+        "ipamConfiguration",
+        "/calico/resources/v3/projectcalico.org/ipamconfigurations/",
+    ),
 ];
 
 const IPAM: &str = "/calico/ipam/v2/";
@@ -43,8 +58,10 @@ impl Cluster {
     }
 
     fn write_lines(&self, output: &mut impl Write) -> io::Result<()> {
-        let mut coverage: serde_json::Map<String, _> =
-            READ.iter().map(|(source, _)| ((*source).to_owned(), json!("read"))).collect();
+        let mut coverage: serde_json::Map<String, _> = READ
+            .iter()
+            .map(|(source, _)| ((*source).to_owned(), json!("read")))
+            .collect();
         for source in ["pods", "services", "machines"] {
             coverage.insert(source.to_owned(), json!("skipped: no kubeconfig"));
         }

@@ -22,7 +22,9 @@ impl Cluster {
         };
         snapshot.mark_read(ETCD_SOURCES);
         for source in [Source::Pods, Source::Services, Source::Machines] {
-            snapshot.coverage.insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
+            snapshot
+                .coverage
+                .insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
         }
         let mut revision = 0;
         self.for_each_entry(|key, value| {

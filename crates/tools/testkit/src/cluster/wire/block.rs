@@ -42,13 +42,23 @@ pub struct Attribute {
 impl Attribute {
     /// Creates a record with a handle and attributes.
     pub fn new<'a>(handle: &str, entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let owner = entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        Self { handle: Some(handle.to_owned()), owner: Some(owner), ..Self::default() }
+        let owner = entries
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect();
+        Self {
+            handle: Some(handle.to_owned()),
+            owner: Some(owner),
+            ..Self::default()
+        }
     }
 
     /// Creates a record with only a handle.
     pub fn bare(handle: &str) -> Self {
-        Self { handle: Some(handle.to_owned()), ..Self::default() }
+        Self {
+            handle: Some(handle.to_owned()),
+            ..Self::default()
+        }
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -56,7 +66,9 @@ impl Attribute {
     }
 
     pub fn set(&mut self, name: &str, value: &str) {
-        self.owner.get_or_insert_default().insert(name.to_owned(), value.to_owned());
+        self.owner
+            .get_or_insert_default()
+            .insert(name.to_owned(), value.to_owned());
     }
 }
 
@@ -157,7 +169,11 @@ impl Block {
 
     /// Takes `count` addresses from the head of the free list in one update.
     pub fn take(&mut self, count: usize, attribute: Attribute) -> Vec<IpAddr> {
-        assert!(self.unallocated.len() >= count, "{} has no {count} free addresses", self.cidr);
+        assert!(
+            self.unallocated.len() >= count,
+            "{} has no {count} free addresses",
+            self.cidr
+        );
         let taken: Vec<usize> = self.unallocated.drain(..count).map(|o| o as usize).collect();
         let index = self.index_of(attribute);
         self.record(&taken, index);
@@ -208,7 +224,10 @@ impl Block {
 
     /// Makes addresses cool down, starting at `released_at`.
     pub fn cool(&mut self, addresses: &[IpAddr], released_at: &str) {
-        let cooling = Attribute { released_at: Some(released_at.to_owned()), ..Attribute::default() };
+        let cooling = Attribute {
+            released_at: Some(released_at.to_owned()),
+            ..Attribute::default()
+        };
         self.attributes.push(cooling);
         let index = self.attributes.len() as i64 - 1;
         let ordinals: Vec<usize> = addresses.iter().map(|address| self.ordinal(*address)).collect();
@@ -219,7 +238,10 @@ impl Block {
     /// Reserves the ordinals that Windows nodes reserve: the first three and the last one.
     pub fn reserve_for_windows(&mut self) {
         let last = self.allocations.len() - 1;
-        self.attributes.push(Attribute::new("windows-reserved-ipam-handle", [("note", "windows host rsvd")]));
+        self.attributes.push(Attribute::new(
+            "windows-reserved-ipam-handle",
+            [("note", "windows host rsvd")],
+        ));
         for ordinal in [0, 1, 2, last] {
             self.allocations[ordinal] = Some(0);
         }

@@ -25,7 +25,11 @@ pub fn block(net: IpNet) -> String {
 
 /// The key of an affinity; `kind` is `host`, `virtual` or, for faults, any other string.
 pub fn affinity(kind: &str, holder: &str, net: IpNet) -> String {
-    format!("/calico/ipam/v2/{kind}/{holder}/{}/block/{}", family(net), dashed(net))
+    format!(
+        "/calico/ipam/v2/{kind}/{holder}/{}/block/{}",
+        family(net),
+        dashed(net)
+    )
 }
 
 pub fn handle(id: &str) -> String {
@@ -57,5 +61,7 @@ pub fn endpoint(namespace: &str, name: &str) -> String {
 
 /// The name of a workload endpoint: four segments with their dashes doubled (facts 1.10).
 pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, interface: &str) -> String {
-    [node, orchestrator, workload, interface].map(|segment| segment.replace('-', "--")).join("-")
+    [node, orchestrator, workload, interface]
+        .map(|segment| segment.replace('-', "--"))
+        .join("-")
 }

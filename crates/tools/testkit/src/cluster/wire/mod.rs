@@ -29,8 +29,19 @@ pub fn ipam_config(settings: &Value) -> Value {
         "autoAllocateBlocks" => "auto_allocate_blocks".to_owned(),
         other => other.to_owned(),
     };
-    let set = |value: &Value| if *value == json!(false) { Value::Null } else { value.clone() };
-    settings.as_object().into_iter().flatten().map(|(name, value)| (renamed(name), set(value))).collect()
+    let set = |value: &Value| {
+        if *value == json!(false) {
+            Value::Null
+        } else {
+            value.clone()
+        }
+    };
+    settings
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (renamed(name), set(value)))
+        .collect()
 }
 
 /// The value of KubeControllersConfiguration with the defaults that Calico writes.
@@ -59,20 +70,34 @@ pub enum Tunnel {
 }
 
 impl Tunnel {
-    pub const ALL: [Self; 5] = [Self::Wireguard, Self::WireguardV6, Self::Ipip, Self::Vxlan, Self::VxlanV6];
+    pub const ALL: [Self; 5] = [
+        Self::Wireguard,
+        Self::WireguardV6,
+        Self::Ipip,
+        Self::Vxlan,
+        Self::VxlanV6,
+    ];
 
     /// The attribute `type` of the tunnel's addresses, the prefix of their handles, and the place in the `spec` of nodes.
     fn names(self) -> [&'static str; 3] {
         match self {
-            Self::Wireguard => {
-                ["wireguardTunnelAddress", "wireguard-tunnel-addr", "wireguard/interfaceIPv4Address"]
-            }
-            Self::WireguardV6 => {
-                ["wireguardV6TunnelAddress", "wireguard-v6-tunnel-addr", "wireguard/interfaceIPv6Address"]
-            }
+            Self::Wireguard => [
+                "wireguardTunnelAddress",
+                "wireguard-tunnel-addr",
+                "wireguard/interfaceIPv4Address",
+            ],
+            Self::WireguardV6 => [
+                "wireguardV6TunnelAddress",
+                "wireguard-v6-tunnel-addr",
+                "wireguard/interfaceIPv6Address",
+            ],
             Self::Ipip => ["ipipTunnelAddress", "ipip-tunnel-addr", "bgp/ipv4IPIPTunnelAddr"],
             Self::Vxlan => ["vxlanTunnelAddress", "vxlan-tunnel-addr", "ipv4VXLANTunnelAddr"],
-            Self::VxlanV6 => ["vxlanV6TunnelAddress", "vxlan-v6-tunnel-addr", "ipv6VXLANTunnelAddr"],
+            Self::VxlanV6 => [
+                "vxlanV6TunnelAddress",
+                "vxlan-v6-tunnel-addr",
+                "ipv6VXLANTunnelAddr",
+            ],
         }
     }
 
@@ -126,7 +151,10 @@ impl Serialize for InOrder<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Object(fields) => {
-                let mut fields: Vec<_> = fields.iter().map(|(name, value)| (name, InOrder(value))).collect();
+                let mut fields: Vec<_> = fields
+                    .iter()
+                    .map(|(name, value)| (name, InOrder(value)))
+                    .collect();
                 fields.sort_by_key(|(name, _)| PLACES.get(name.as_str()).unwrap_or(&usize::MAX));
                 serializer.collect_map(fields)
             }
@@ -140,7 +168,11 @@ impl Serialize for InOrder<'_> {
 pub fn go_json(value: &Value) -> Vec<u8> {
     let plain = serde_json::to_string(&InOrder(value)).expect("JSON values have text keys only");
     // These characters occur in strings only, so escaping them anywhere is right.
-    plain.replace('<', r"\u003c").replace('>', r"\u003e").replace('&', r"\u0026").into_bytes()
+    plain
+        .replace('<', r"\u003c")
+        .replace('>', r"\u003e")
+        .replace('&', r"\u0026")
+        .into_bytes()
 }
 
 /// Applies a merge patch as in RFC 7386: `null` removes a field.
@@ -152,7 +184,9 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = json!({});
     }
-    let Some(object) = target.as_object_mut() else { return };
+    let Some(object) = target.as_object_mut() else {
+        return;
+    };
     for (name, value) in fields {
         if value.is_null() {
             object.remove(name);
@@ -175,7 +209,10 @@ mod tests {
     #[test]
     fn patches_change_add_and_remove() {
         let mut object = json!({"a": {"b": 1, "c": 2}, "d": [1]});
-        merge(&mut object, &json!({"a": {"b": null, "e": {"f": null, "g": 3}}, "d": "x"}));
+        merge(
+            &mut object,
+            &json!({"a": {"b": null, "e": {"f": null, "g": 3}}, "d": "x"}),
+        );
         assert_eq!(object, json!({"a": {"c": 2, "e": {"g": 3}}, "d": "x"}));
     }
 }

@@ -75,11 +75,20 @@ impl Cluster {
     /// A node keeps its Calico name. Endpoints of other orchestrators become pods with the same sandbox, so that their
     /// addresses stay in use.
     pub fn kubernetes(&self, flavour: Flavour) -> KubeCluster {
-        let maker = Maker { cluster: self, flavour };
+        let maker = Maker {
+            cluster: self,
+            flavour,
+        };
         let objects = Vec::new();
         let left_out = Vec::new();
         let subjects = BTreeMap::new();
-        let mut made = KubeCluster { flavour, objects, left_out, truth: GroundTruth::default(), subjects };
+        let mut made = KubeCluster {
+            flavour,
+            objects,
+            left_out,
+            truth: GroundTruth::default(),
+            subjects,
+        };
         let mut taken = BTreeSet::new();
         self.for_each_entry(|key, value| {
             let key = String::from_utf8_lossy(key).into_owned();
@@ -93,10 +102,16 @@ impl Cluster {
             }
         });
         for (plural, object) in self.kubernetes_only.objects() {
-            made.objects.push(KubeObject { plural, json: object.clone() });
+            made.objects.push(KubeObject {
+                plural,
+                json: object.clone(),
+            });
         }
-        made.truth = self.truth_of(Form::of(flavour)).renamed(|subject| made.subject(subject).to_owned());
-        made.truth.rename_detail("spec.ipNetworks", "cni.projectcalico.org/podIPs");
+        made.truth = self
+            .truth_of(Form::of(flavour))
+            .renamed(|subject| made.subject(subject).to_owned());
+        made.truth
+            .rename_detail("spec.ipNetworks", "cni.projectcalico.org/podIPs");
         made
     }
 }
@@ -152,7 +167,11 @@ impl Maker<'_> {
                 plural => self.resource(plural, value),
             };
         }
-        if key == key::IPAM_CONFIG { self.ipam_config(value) } else { self.ipam(key, value) }
+        if key == key::IPAM_CONFIG {
+            self.ipam_config(value)
+        } else {
+            self.ipam(key, value)
+        }
     }
 
     /// Creates an object of a kind for which etcd stores neither UID nor creation time.
@@ -172,7 +191,10 @@ impl Maker<'_> {
         let (plural, _) = self.flavour.ipam_config();
         let metadata = self.metadata(plural, "default");
         let inner = json!({"creationTimestamp": metadata["creationTimestamp"]});
-        Some((plural, self.object(plural, metadata, &inner, ipam_config_spec(self.flavour, value)?)))
+        Some((
+            plural,
+            self.object(plural, metadata, &inner, ipam_config_spec(self.flavour, value)?),
+        ))
     }
 
     /// A custom resource. `inner` is Calico's own metadata, which is an annotation in the classic group.
@@ -181,7 +203,8 @@ impl Maker<'_> {
             metadata["annotations"] = json!({METADATA: inner.to_string()});
         }
         let name = metadata["name"].as_str().unwrap_or_default().to_owned();
-        self.flavour.named(json!({"metadata": metadata, "spec": spec}), plural, &name)
+        self.flavour
+            .named(json!({"metadata": metadata, "spec": spec}), plural, &name)
     }
 
     /// Creates a resource that is the same as in etcd, with its UID and creation time if etcd has them.
@@ -206,7 +229,9 @@ impl Maker<'_> {
     /// The `metadata` of an object created long ago.
     fn metadata(&self, plural: &str, name: &str) -> Value {
         let thing = hash(13, &format!("{plural}{name}"));
-        self.cluster.spec.metadata(name, &mut self.cluster.spec.rng(thing))
+        self.cluster
+            .spec
+            .metadata(name, &mut self.cluster.spec.rng(thing))
     }
 }
 
@@ -229,11 +254,17 @@ fn resource_spec(flavour: Flavour, plural: &str, stored: &Value) -> Option<Value
 /// The `spec` of the allocator's settings. A field that etcd omits is false there, and must be explicit here.
 fn ipam_config_spec(flavour: Flavour, value: &Value) -> Option<Value> {
     let mut spec = json!({});
-    for (from, to) in [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]
-    {
+    for (from, to) in [
+        ("strict_affinity", "strictAffinity"),
+        ("auto_allocate_blocks", "autoAllocateBlocks"),
+    ] {
         spec[to] = value.get(from).map_or(Some(false), Value::as_bool)?.into();
     }
-    for field in ["maxBlocksPerHost", "kubeVirtVMAddressPersistence", "ipCooldownSeconds"] {
+    for field in [
+        "maxBlocksPerHost",
+        "kubeVirtVMAddressPersistence",
+        "ipCooldownSeconds",
+    ] {
         if let Some(set) = value.get(field) {
             spec[field] = set.clone();
         }

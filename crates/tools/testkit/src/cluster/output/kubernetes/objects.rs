@@ -10,8 +10,14 @@ const ANNOTATIONS: [(&str, &str); 7] = [
     ("/spec/bgp/ipv4IPIPTunnelAddr", "IPv4IPIPTunnelAddr"),
     ("/spec/ipv4VXLANTunnelAddr", "IPv4VXLANTunnelAddr"),
     ("/spec/ipv6VXLANTunnelAddr", "IPv6VXLANTunnelAddr"),
-    ("/spec/wireguard/interfaceIPv4Address", "IPv4WireguardInterfaceAddr"),
-    ("/spec/wireguard/interfaceIPv6Address", "IPv6WireguardInterfaceAddr"),
+    (
+        "/spec/wireguard/interfaceIPv4Address",
+        "IPv4WireguardInterfaceAddr",
+    ),
+    (
+        "/spec/wireguard/interfaceIPv6Address",
+        "IPv6WireguardInterfaceAddr",
+    ),
     ("/status/wireguardPublicKey", "WireguardPublicKey"),
 ];
 
@@ -24,7 +30,11 @@ pub(super) fn node_of(value: &Value) -> Value {
     };
     let annotations: Map<_, _> = ANNOTATIONS.into_iter().filter_map(annotation).collect();
     let hostname = json!({"type": "Hostname", "address": stored["name"]});
-    let known = value.pointer("/spec/addresses").and_then(Value::as_array).into_iter().flatten();
+    let known = value
+        .pointer("/spec/addresses")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let internal = known.filter(|address| address["type"] == "InternalIP").cloned();
     json!({
         "apiVersion": "v1",
@@ -49,8 +59,13 @@ pub(in crate::cluster) fn pod_of(endpoint: &Value) -> Option<Value> {
     let stored = &endpoint["metadata"];
     let spec = &endpoint["spec"];
     // Kubernetes has no ports of OpenStack.
-    let orchestrator = spec["orchestrator"].as_str().filter(|orchestrator| *orchestrator != "openstack")?;
-    let container = spec["containerID"].as_str().or(spec["endpoint"].as_str()).unwrap_or_default();
+    let orchestrator = spec["orchestrator"]
+        .as_str()
+        .filter(|orchestrator| *orchestrator != "openstack")?;
+    let container = spec["containerID"]
+        .as_str()
+        .or(spec["endpoint"].as_str())
+        .unwrap_or_default();
     let name = match spec["pod"].as_str() {
         Some(pod) => pod.to_owned(),
         None => format!("{orchestrator}-{}", container.get(..SHORT)?),
@@ -86,14 +101,23 @@ pub(in crate::cluster) fn pod_of(endpoint: &Value) -> Option<Value> {
 }
 
 fn texts(list: &Value) -> Vec<String> {
-    list.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|text| Some(text.as_str()?.to_owned()))
+        .collect()
 }
 
 /// The labels of a pod: those of the endpoint without Calico's own.
 fn labels(stored: &Value) -> Value {
-    let own =
-        stored.as_object().into_iter().flatten().filter(|(name, _)| !name.contains("projectcalico.org/"));
-    own.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
+    let own = stored
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !name.contains("projectcalico.org/"));
+    own.map(|(name, value)| (name.clone(), value.clone()))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// The annotations of the CNI plugin: the sandbox, and every address with a full-length mask.
@@ -121,7 +145,11 @@ fn status(networks: &[String], since: &Value) -> Value {
         json!({"phase": "Running", "qosClass": "BestEffort", "startTime": since, "conditions": conditions});
     if let Some(first) = ips.first() {
         status["podIP"] = json!(first);
-        status["podIPs"] = ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>().into();
+        status["podIPs"] = ips
+            .iter()
+            .map(|ip| json!({ "ip": ip }))
+            .collect::<Vec<_>>()
+            .into();
     }
     status
 }

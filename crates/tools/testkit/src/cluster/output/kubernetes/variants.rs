@@ -9,16 +9,29 @@ use crate::cluster::{Cluster, Form, Object};
 use crate::kube::{Flavour, foreign_kind};
 
 /// The kinds that the aggregated API serves; blocks and handles are not among them.
-const SERVED: [&str; 5] =
-    ["blockaffinities", "ippools", "ipreservations", "clusterinformations", "kubecontrollersconfigurations"];
+const SERVED: [&str; 5] = [
+    "blockaffinities",
+    "ippools",
+    "ipreservations",
+    "clusterinformations",
+    "kubecontrollersconfigurations",
+];
 
 impl KubeCluster {
     /// Returns the same objects in the form in which the aggregated API serves them. This API uses the native group and
     /// omits the type of affinities.
     pub fn through_aggregated_api(&self) -> Self {
-        assert_eq!(self.flavour, Flavour::Classic, "where the group is native, there is no such API");
+        assert_eq!(
+            self.flavour,
+            Flavour::Classic,
+            "where the group is native, there is no such API"
+        );
         let mut shown = self.clone();
-        for object in shown.objects.iter_mut().filter(|object| SERVED.contains(&object.plural)) {
+        for object in shown
+            .objects
+            .iter_mut()
+            .filter(|object| SERVED.contains(&object.plural))
+        {
             object.json["apiVersion"] = Flavour::Native.api_version().into();
             if let Some(annotations) = object.json["metadata"]["annotations"].as_object_mut() {
                 annotations.remove(METADATA);
@@ -28,7 +41,10 @@ impl KubeCluster {
             {
                 spec.remove("type");
                 // Any other string stays, so that this form has every fault of the classic one.
-                let deleted = spec.get("deleted").and_then(Value::as_str).map(str::parse::<bool>);
+                let deleted = spec
+                    .get("deleted")
+                    .and_then(Value::as_str)
+                    .map(str::parse::<bool>);
                 if let Some(Ok(deleted)) = deleted {
                     spec.insert("deleted".to_owned(), deleted.into());
                 }
@@ -39,8 +55,11 @@ impl KubeCluster {
 }
 
 /// Annotations that the CNI plugin writes only if the datastore is Kubernetes.
-const WRITTEN_BY_CNI: [&str; 3] =
-    ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs", "cni.projectcalico.org/containerID"];
+const WRITTEN_BY_CNI: [&str; 3] = [
+    "cni.projectcalico.org/podIP",
+    "cni.projectcalico.org/podIPs",
+    "cni.projectcalico.org/containerID",
+];
 
 impl Cluster {
     /// Creates the objects: nodes with their Kubernetes names, pods without the annotations of Calico's CNI plugin,
@@ -52,7 +71,10 @@ impl Cluster {
             let is_foreign = object.plural == "pods" && object.namespace() == FOREIGN_NAMESPACE;
             foreign_kind(object.plural).is_some()
                 && !is_foreign
-                && !self.kubernetes_only.only_in_kubernetes_datastore.contains(&object.path())
+                && !self
+                    .kubernetes_only
+                    .only_in_kubernetes_datastore
+                    .contains(&object.path())
         });
         for object in &mut made.objects {
             if object.plural == "pods"

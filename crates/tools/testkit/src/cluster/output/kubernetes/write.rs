@@ -73,7 +73,9 @@ impl KubeCluster {
             let mut share = self.objects.iter().skip(first).step_by(CONNECTIONS.get());
             share.try_for_each(|object| create(server, self.flavour, object))
         };
-        parallel::map(CONNECTIONS, CONNECTIONS.get(), create_share).into_iter().collect()
+        parallel::map(CONNECTIONS, CONNECTIONS.get(), create_share)
+            .into_iter()
+            .collect()
     }
 
     fn create_namespaces(&self, server: &KubeApiserver) -> Result<()> {
@@ -94,7 +96,9 @@ fn create(server: &KubeApiserver, flavour: Flavour, object: &KubeObject) -> Resu
     let path = format!("{path}/{}", object.name());
     if WITH_STATUS.contains(&object.plural) {
         let status = object.json["status"].clone();
-        kube::edit(server, &format!("{path}/status"), |stored| stored["status"] = status);
+        kube::edit(server, &format!("{path}/status"), |stored| {
+            stored["status"] = status
+        });
     }
     // The server sets the deletion time. An object with a finalizer stays, and so does a pod on a node.
     if object.json["metadata"]["deletionTimestamp"].is_string() {
