@@ -16,9 +16,9 @@ use super::{Flavour, install, install_kubevirt};
 use crate::servers::{Entries, KubeApiserver};
 
 /// Idle servers that wait for their next test. An idle server takes memory and, for its caches, a little processor
-/// time.
+/// time. There is one for each of the usual [`Kinds`], so that none is ended for another kind and started again.
 static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
-const MOST_IDLE: usize = 3;
+const MOST_IDLE: usize = 5;
 
 /// The prefix of all keys in the server's etcd.
 const EVERYTHING: &str = "/";
