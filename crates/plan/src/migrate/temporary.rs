@@ -11,7 +11,8 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
-use super::{Migration, Target, has_free_range, has_same_cidr, made_of, name_of, takes_blocks};
+use super::new_pool::{has_free_range, has_same_cidr, made_of, name_of, takes_blocks};
+use super::{Migration, Target};
 use crate::refusal::{Refused, Result};
 
 /// One half of a migration to another block size.

@@ -1,9 +1,12 @@
 //! Undoes a run by inverting the writes in its journal.
 
+mod conflicts;
 mod later;
 mod refusal;
 mod restored;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use jiff::Timestamp;
 
-use self::refusal::refusals;
+use self::conflicts::refusals;
 use self::task::{Part, UndoTask};
 use crate::engine::{Execution, Group, Task};
 use crate::error::Result;
