@@ -9,6 +9,8 @@ mod allocatable;
 mod answer;
 mod claims;
 mod machine;
+#[cfg(test)]
+mod machine_tests;
 mod open_pool;
 mod reason;
 mod request;

@@ -337,19 +337,7 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
     let Some(PodRequest { annotations: pod, .. }) = add.request else {
         return Ok(());
     };
-    if !pod.mac.is_empty() && !is_mac(&pod.mac) {
-        let text = &pod.mac;
-        let calico = format!(
-            "failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address"
-        );
-        return Err(Refused::new(
-            Reason::BadEntry {
-                annotation: MAC,
-                entry: text.clone(),
-            },
-            calico,
-        ));
-    }
+    check_mac(add)?;
     check_source_prefixes(pod)?;
     if !pod.floating.is_empty() {
         if !add.configuration.allows_floating {
@@ -365,6 +353,22 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
         string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
     }
     Ok(())
+}
+
+/// Checks the annotation `hwAddr`, which Calico's main plugin reads before it adds the addresses to the container's
+/// interface.
+pub(super) fn check_mac(add: &PodAdd<'_>) -> Result<(), Refused> {
+    let text = add.request.map_or("", |request| &request.annotations.mac);
+    if text.is_empty() || is_mac(text) {
+        return Ok(());
+    }
+    let calico =
+        format!("failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address");
+    let reason = Reason::BadEntry {
+        annotation: MAC,
+        entry: text.to_owned(),
+    };
+    Err(Refused::new(reason, calico))
 }
 
 fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
