@@ -119,10 +119,8 @@ impl<'s> Outlook<'s> {
     /// If the plugins refuse the pod, whatever addresses are free.
     fn step(&self, pod: &PodAdd<'_>) -> Result<Step, Refused> {
         self.check_cluster()?;
-        if self.indexed.snapshot.datastore == DatastoreKind::Kubernetes {
-            pod.request
-                .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
-        }
+        pod.request
+            .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
         let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
         let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {

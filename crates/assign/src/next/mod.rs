@@ -5,12 +5,12 @@
 //! have to run. Nodes whose blocks are all full share one answer if the same pools select them.
 
 mod add;
+#[cfg(test)]
+mod add_tests;
 mod allocatable;
 mod answer;
 mod claims;
 mod machine;
-#[cfg(test)]
-mod machine_tests;
 mod open_pool;
 mod reason;
 mod request;

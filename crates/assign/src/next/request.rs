@@ -338,7 +338,6 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
         return Ok(());
     };
     check_mac(add)?;
-    check_source_prefixes(pod)?;
     if !pod.floating.is_empty() {
         if !add.configuration.allows_floating {
             let reason = Reason::FeatureOff {
@@ -378,8 +377,7 @@ fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
     )
 }
 
-/// Checks the annotation `allowedSourcePrefixes`. With the Kubernetes datastore, the main plugin reads it first, since
-/// its endpoint is the pod.
+/// Checks the annotation `allowedSourcePrefixes`. The main plugin reads it first, since it makes an endpoint of the pod.
 pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
     let text = &pod.source_prefixes;
     if text.is_empty() {

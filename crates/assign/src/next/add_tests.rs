@@ -1,9 +1,9 @@
-//! Answers for pods of virtual machines, on hand-made snapshots.
+//! Answers for whole pods, most of them of virtual machines, on hand-made snapshots.
 
 use calipam_model::CniConfiguration;
 use calipam_model::pod::{Annotations, MachineReference, PodRequest};
 use calipam_model::service::Machine;
-use calipam_model::snapshot::{Revision, Source, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Revision, Source, Versioned};
 
 use super::request::PodAdd;
 use super::tests::World;
@@ -149,4 +149,29 @@ fn a_machine_with_two_addresses_fails_for_the_first_reason() {
         found[0].1.outcome.as_ref().unwrap_err().reason,
         Reason::OneForEach(address)
     );
+}
+
+/// The main plugin makes an endpoint of the pod before it reads anything else, whatever the datastore.
+#[test]
+fn source_prefixes_are_read_first() {
+    for (datastore, addresses) in [
+        (DatastoreKind::Etcd, "x"),
+        (DatastoreKind::Kubernetes, "x"),
+        (DatastoreKind::Etcd, ""),
+    ] {
+        let mut world = world(&[]);
+        world.0.datastore = datastore;
+        world.0.pools.clear();
+        let annotations = Annotations {
+            source_prefixes: "[1]".into(),
+            ..named(addresses)
+        };
+        let found = add(&world, annotations);
+        let refused = found[0].1.outcome.as_ref().unwrap_err();
+        assert_eq!(
+            refused.reason,
+            Reason::NotJson("cni.projectcalico.org/allowedSourcePrefixes"),
+            "{datastore:?}"
+        );
+    }
 }
