@@ -11,7 +11,7 @@ use calipam_model::snapshot::{DatastoreKind, Defect, Source};
 use super::answer::{Answer, Refused};
 use super::machine::MachineAddresses;
 use super::reason::Reason;
-use super::request::{Asked, PodAdd, Wanted, check_rest, check_source_prefixes};
+use super::request::{Asked, PodAdd, Wanted, check_mac, check_rest, check_source_prefixes};
 use super::{NextAddress, NotKnown, Outlook};
 use crate::family::Family;
 
@@ -119,10 +119,8 @@ impl<'s> Outlook<'s> {
     /// If the plugins refuse the pod, whatever addresses are free.
     fn step(&self, pod: &PodAdd<'_>) -> Result<Step, Refused> {
         self.check_cluster()?;
-        if self.indexed.snapshot.datastore == DatastoreKind::Kubernetes {
-            pod.request
-                .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
-        }
+        pod.request
+            .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
         let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
         let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {
@@ -137,7 +135,7 @@ impl<'s> Outlook<'s> {
         };
         let machine = match machine {
             Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => {
-                return Ok(Step::Already(addresses));
+                return already_of_machine(pod, &asked, addresses);
             }
             machine => machine.map(|machine| machine.handle),
         };
@@ -160,12 +158,16 @@ impl<'s> Outlook<'s> {
                 addresses.into_iter().map(answer).collect()
             }
             Step::Addresses(addresses, machine) => {
+                let is_of_machine = machine.is_some();
                 let mut answers = Vec::new();
-                for address in addresses {
+                for &address in &addresses {
                     let mut answer = self.next_named(pod.node, address, machine.as_deref(), pod.held);
                     let refused = |refused| self.own_record(pod, address, refused).of_main_plugin();
                     answer.outcome = answer.outcome.map_err(refused);
                     let is_refused = answer.outcome.is_err();
+                    if is_of_machine && !is_refused && addresses.len() > 1 {
+                        return self.in_all_families(pod, |_| Answer::refused(one_for_each(pod, address)));
+                    }
                     answers.push((Family::of_address(address), answer));
                     if is_refused {
                         break;
@@ -257,6 +259,32 @@ fn asked(families: [bool; 2]) -> impl Iterator<Item = Family> {
     Family::BOTH
         .into_iter()
         .filter(move |family| families[*family as usize])
+}
+
+/// The addresses of a pod whose virtual machine has some already. For each address that the pod names, the main plugin
+/// takes the machine's first one.
+///
+/// # Errors
+/// If the pod names two.
+fn already_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr>) -> Result<Step, Refused> {
+    if let Asked::Addresses(named) = asked {
+        addresses.truncate(1);
+        if named.len() > 1 {
+            return Err(one_for_each(pod, addresses[0]));
+        }
+    }
+    Ok(Step::Already(addresses))
+}
+
+/// The refusal of a pod that gets its virtual machine's address for each of the two addresses that it names: the main
+/// plugin adds it to the container's interface twice, right after it has set the MAC address. Its message shows the
+/// whole interface, of which nothing is known.
+fn one_for_each(pod: &PodAdd<'_>, address: IpAddr) -> Refused {
+    let twice = || {
+        let calico = "failed to add IP addr to …: file exists";
+        Refused::new(Reason::OneForEach(address), calico)
+    };
+    check_mac(pod).err().unwrap_or_else(twice)
 }
 
 impl Refused {

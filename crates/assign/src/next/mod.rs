@@ -5,6 +5,8 @@
 //! have to run. Nodes whose blocks are all full share one answer if the same pools select them.
 
 mod add;
+#[cfg(test)]
+mod add_tests;
 mod allocatable;
 mod answer;
 mod claims;

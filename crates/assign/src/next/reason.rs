@@ -154,6 +154,11 @@ pub enum Reason {
     /// The virtual machine's address is in no enabled pool.
     #[error("its virtual machine has {0}, which is in no enabled pool")]
     MachineOutsidePools(IpAddr),
+    /// The pod names two addresses, and gets its virtual machine's address for each.
+    #[error(
+        "its annotation ipAddrs names two addresses, and Calico's plugin gives it {0} twice, the one of its virtual machine"
+    )]
+    OneForEach(IpAddr),
     /// The allocator met data that it cannot use.
     #[error("the allocator failed")]
     Other,
@@ -217,6 +222,7 @@ impl Reason {
             Self::MigrationOff => "migration-without-persistence",
             Self::NothingToMigrate => "nothing-to-migrate",
             Self::MachineOutsidePools(_) => "virtual-machine-outside-pools",
+            Self::OneForEach(_) => "virtual-machine-names-two-addresses",
             Self::Other => "other",
         }
     }
@@ -248,6 +254,7 @@ impl Reason {
                 | Self::MigrationOff
                 | Self::NothingToMigrate
                 | Self::MachineOutsidePools(_)
+                | Self::OneForEach(_)
         )
     }
 }

@@ -337,20 +337,7 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
     let Some(PodRequest { annotations: pod, .. }) = add.request else {
         return Ok(());
     };
-    if !pod.mac.is_empty() && !is_mac(&pod.mac) {
-        let text = &pod.mac;
-        let calico = format!(
-            "failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address"
-        );
-        return Err(Refused::new(
-            Reason::BadEntry {
-                annotation: MAC,
-                entry: text.clone(),
-            },
-            calico,
-        ));
-    }
-    check_source_prefixes(pod)?;
+    check_mac(add)?;
     if !pod.floating.is_empty() {
         if !add.configuration.allows_floating {
             let reason = Reason::FeatureOff {
@@ -367,6 +354,22 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Checks the annotation `hwAddr`, which Calico's main plugin reads before it adds the addresses to the container's
+/// interface.
+pub(super) fn check_mac(add: &PodAdd<'_>) -> Result<(), Refused> {
+    let text = add.request.map_or("", |request| &request.annotations.mac);
+    if text.is_empty() || is_mac(text) {
+        return Ok(());
+    }
+    let calico =
+        format!("failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address");
+    let reason = Reason::BadEntry {
+        annotation: MAC,
+        entry: text.to_owned(),
+    };
+    Err(Refused::new(reason, calico))
+}
+
 fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
     Refused::new(
         Reason::NotJson(annotation),
@@ -374,8 +377,7 @@ fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
     )
 }
 
-/// Checks the annotation `allowedSourcePrefixes`. With the Kubernetes datastore, the main plugin reads it first, since
-/// its endpoint is the pod.
+/// Checks the annotation `allowedSourcePrefixes`. The main plugin reads it first, since it makes an endpoint of the pod.
 pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
     let text = &pod.source_prefixes;
     if text.is_empty() {

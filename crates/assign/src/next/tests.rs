@@ -10,10 +10,10 @@ use super::*;
 
 /// A snapshot with the nodes n1 and n2, and a pool of four blocks of four addresses. Each block is given as its owner
 /// and its number of taken addresses.
-struct World(Snapshot);
+pub(super) struct World(pub(super) Snapshot);
 
 impl World {
-    fn new(config: &str, blocks: &[(&str, usize)]) -> Self {
+    pub(super) fn new(config: &str, blocks: &[(&str, usize)]) -> Self {
         let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
         let mut world = Self(Snapshot {
             taken_at,
@@ -29,12 +29,12 @@ impl World {
         world
     }
 
-    fn put(&mut self, path: &str, value: &str) -> &mut Self {
+    pub(super) fn put(&mut self, path: &str, value: &str) -> &mut Self {
         self.0.add_entry(path.as_bytes(), value.as_bytes(), 7);
         self
     }
 
-    fn pool(&mut self, name: &str, spec: &str) -> &mut Self {
+    pub(super) fn pool(&mut self, name: &str, spec: &str) -> &mut Self {
         self.0.pools.retain(|pool| pool.value.name != name);
         self.put(
             &format!("{RESOURCE_PREFIX}ippools/{name}"),
@@ -50,7 +50,7 @@ impl World {
 
     /// Adds a node's block, which is a /30 or, for IPv6, a /126. Its first `taken` addresses are allocated with
     /// `record`.
-    fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
+    pub(super) fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
         let cidr = format!("{base}/{}", if base.contains(':') { 126 } else { 30 });
         let record: Value = serde_json::from_str(record).unwrap();
         let block = values::block(&cidr, format!("host:{owner}"), vec![record; taken]);

@@ -107,6 +107,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
         Reason::MachineOutsidePools(address) => {
             format!("see which pool the address is in: {}", command(&["show", "--ip", &address.to_string()]))
         }
+        Reason::OneForEach(_) => "leave only one address in the annotation cni.projectcalico.org/ipAddrs".to_owned(),
         Reason::BrokenSelector(pool) => format!("correct the selector of the pool {}", shell_word(pool)),
         Reason::BlockLimit { .. } | Reason::NoAutoAllocation | Reason::WindowsNeedsStrictAffinity => return Vec::new(),
         Reason::SingleBlock => {

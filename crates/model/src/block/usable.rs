@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::BlockProblem;
+use crate::attributes::WINDOWS_RESERVED_HANDLE;
 
 /// The block in which an ordinal is free exactly if the free list names it. `None` if more is broken than the free
-/// list.
+/// list. An ordinal that is missing in the free list, and has no record, gets the one that Windows reserves: nobody gets
+/// the address, but Calico still takes the block for empty if nobody has another one.
 pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<u8>> {
     let is_of_free_list = |problem: &BlockProblem| {
         matches!(
@@ -37,8 +40,9 @@ pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<
             _ => {}
         }
     }
-    let no_record = RawValue::from_string("{}".to_owned()).ok()?;
-    records.push(&no_record);
+    let reserved = json!({ "handle_id": WINDOWS_RESERVED_HANDLE });
+    let reserved = to_raw_value(&reserved).ok()?;
+    records.push(&reserved);
 
     let records = to_raw_value(&records).ok()?;
     fields.insert("attributes".to_owned(), records);
@@ -144,6 +148,12 @@ mod tests {
         assert_eq!(taken.free(), [1, 3]);
         let allocated: Vec<u32> = taken.allocations().map(|allocation| allocation.ordinal).collect();
         assert_eq!(allocated, [0, 2]);
+        assert!(!taken.is_empty(), "the first address has a record");
+
+        let empty = with_free_list("[null,null,null,null]", "[3,0,2]", "");
+        let empty = empty.as_calico_takes().unwrap();
+        assert_eq!(empty.free(), [3, 0, 2]);
+        assert!(empty.is_empty(), "no address has a record");
 
         for broken in [
             block_of_length("[0,0,null]"),

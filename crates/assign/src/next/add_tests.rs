@@ -1,0 +1,177 @@
+//! Answers for whole pods, most of them of virtual machines, on hand-made snapshots.
+
+use calipam_model::CniConfiguration;
+use calipam_model::pod::{Annotations, MachineReference, PodRequest};
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{DatastoreKind, Revision, Source, Versioned};
+
+use super::request::PodAdd;
+use super::tests::World;
+use super::{Answer, Outlook, Reason};
+use crate::family::Family;
+
+/// A world with a pool of each family, in which the virtual machine `ns/vm` has these addresses.
+fn world(addresses: &[&str]) -> World {
+    let mut world = World::new(r#"{"auto_allocate_blocks":true}"#, &[]);
+    world.pool("six", r#""cidr":"fd00::/124","blockSize":126"#);
+    let handle = "k8s-pod-network.vmi.ns.vm";
+    let mut blocks = serde_json::Map::new();
+    for address in addresses {
+        let record = format!(r#"{{"handle_id":"{handle}","secondary":{{"namespace":"ns","vmi":"vm"}}}}"#);
+        world.block(address, "n1", 1, &record);
+        let length = if address.contains(':') { 126 } else { 30 };
+        blocks.insert(format!("{address}/{length}"), 1.into());
+    }
+    if !blocks.is_empty() {
+        let value = serde_json::json!({ "block": blocks });
+        world.put(&format!("/calico/ipam/v2/handle/{handle}"), &value.to_string());
+    }
+    let machine = Machine {
+        namespace: "ns".into(),
+        name: "vm".into(),
+        uid: "u1".into(),
+        is_instance: true,
+        ..Machine::default()
+    };
+    world.0.machines.push(Versioned {
+        value: machine,
+        revision: Revision::Etcd(1),
+    });
+    world.0.mark_read([Source::Machines]);
+    world
+}
+
+/// The answers for a pod of the machine with these annotations. Asks both ways, which must agree.
+fn add(world: &World, annotations: Annotations) -> Vec<(Family, Answer)> {
+    let request = PodRequest {
+        annotations,
+        machine: Some(MachineReference {
+            name: "vm".into(),
+            uid: "u1".into(),
+        }),
+        ..PodRequest::default()
+    };
+    let configuration = CniConfiguration::default();
+    let pod = PodAdd {
+        node: "n1",
+        namespace: "ns",
+        name: "launcher",
+        request: Some(&request),
+        held: &[],
+        configuration: &configuration,
+    };
+    let outlook = Outlook::new(&world.0).unwrap();
+    let answers = outlook.add(&pod);
+    let refusals = outlook.refusals(&pod, Some(&world.0.nodes[0].value)).unwrap();
+    let refused: Vec<_> = answers
+        .iter()
+        .filter_map(|(family, answer)| Some((*family, answer.outcome.as_ref().err()?)))
+        .collect();
+    let quickly: Vec<_> = refusals
+        .iter()
+        .map(|(family, refused)| (*family, &**refused))
+        .collect();
+    assert_eq!(quickly, refused);
+    answers
+}
+
+fn named(addresses: &str) -> Annotations {
+    Annotations {
+        addresses: addresses.to_owned(),
+        ..Annotations::default()
+    }
+}
+
+fn reasons(answers: &[(Family, Answer)]) -> Vec<String> {
+    answers
+        .iter()
+        .map(|(family, answer)| match &answer.outcome {
+            Ok(given) => format!("{family} {}", given.address),
+            Err(refused) => format!("{family} {}: {}", refused.reason.name(), refused.calico),
+        })
+        .collect()
+}
+
+const TWICE: &str = "virtual-machine-names-two-addresses: failed to add IP addr to …: file exists";
+
+/// Calico's main plugin calls the IPAM plugin once for each named address. Each call after the first one returns what the
+/// virtual machine has by then.
+#[test]
+fn a_machine_gets_one_address_for_each_that_its_pod_names() {
+    let both = r#"["10.0.0.5","fd00::5"]"#;
+    let refused = [format!("IPv4 {TWICE}"), format!("IPv6 {TWICE}")];
+    assert_eq!(reasons(&add(&world(&[]), named(both))), refused);
+    assert_eq!(reasons(&add(&world(&["10.0.0.8"]), named(both))), refused);
+    assert_eq!(
+        reasons(&add(&world(&["10.0.0.8", "fd00::8"]), named(both))),
+        refused
+    );
+
+    let one = r#"["10.0.0.5"]"#;
+    assert_eq!(reasons(&add(&world(&[]), named(one))), ["IPv4 10.0.0.5"]);
+    assert_eq!(
+        reasons(&add(&world(&["10.0.0.8", "fd00::8"]), named(one))),
+        ["IPv4 10.0.0.8"]
+    );
+
+    let any = Annotations::default();
+    let found = add(&world(&["10.0.0.8", "fd00::8"]), any);
+    assert_eq!(reasons(&found), ["IPv4 10.0.0.8", "IPv6 fd00::8"]);
+}
+
+/// The main plugin finds another fault of the request first, or the address taken.
+#[test]
+fn a_machine_with_two_addresses_fails_for_the_first_reason() {
+    let both = r#"["10.0.0.5","fd00::5"]"#;
+    let mac = Annotations {
+        mac: "x".into(),
+        ..named(both)
+    };
+    let found = add(&world(&[]), mac);
+    assert!(matches!(
+        found[0].1.outcome.as_ref().unwrap_err().reason,
+        Reason::BadEntry { .. }
+    ));
+
+    let outside = add(&world(&[]), named(r#"["192.0.2.1","fd00::5"]"#));
+    let refused = outside[0].1.outcome.as_ref().unwrap_err();
+    assert_eq!(refused.reason, Reason::OutsidePools("192.0.2.1".parse().unwrap()));
+    assert_eq!(outside.len(), 1, "the second address is not asked for");
+
+    // Floating addresses are read later.
+    let floating = Annotations {
+        floating: "x".into(),
+        ..named(both)
+    };
+    let found = add(&world(&[]), floating);
+    let address = "10.0.0.5".parse().unwrap();
+    assert_eq!(
+        found[0].1.outcome.as_ref().unwrap_err().reason,
+        Reason::OneForEach(address)
+    );
+}
+
+/// The main plugin makes an endpoint of the pod before it reads anything else, whatever the datastore.
+#[test]
+fn source_prefixes_are_read_first() {
+    for (datastore, addresses) in [
+        (DatastoreKind::Etcd, "x"),
+        (DatastoreKind::Kubernetes, "x"),
+        (DatastoreKind::Etcd, ""),
+    ] {
+        let mut world = world(&[]);
+        world.0.datastore = datastore;
+        world.0.pools.clear();
+        let annotations = Annotations {
+            source_prefixes: "[1]".into(),
+            ..named(addresses)
+        };
+        let found = add(&world, annotations);
+        let refused = found[0].1.outcome.as_ref().unwrap_err();
+        assert_eq!(
+            refused.reason,
+            Reason::NotJson("cni.projectcalico.org/allowedSourcePrefixes"),
+            "{datastore:?}"
+        );
+    }
+}
