@@ -16,14 +16,12 @@ mod users;
 
 use calipam_check::Subject;
 use calipam_model::IpNet;
-use calipam_model::cidr::{is_v4, overlap};
 use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit, Precondition};
-use calipam_model::handle::is_storable_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, TEMPORARY_FOR};
-use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
+use calipam_model::snapshot::{Snapshot, Versioned};
 use calipam_model::writable::Object;
 use serde::Serialize;
 use serde_json::json;
@@ -32,14 +30,13 @@ pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in};
 pub use self::clean_up::clean_up;
 pub use self::differences::{Difference, differences};
 use self::new_pool::{made_of, overlaps_none, suits};
-use self::pools::{OTHER_POOL_FIRST, block_in_the_way, of_another_size, serves};
+use self::pools::{OTHER_POOL_FIRST, serves};
 pub use self::pools::{has_room, leaving, may_become};
 pub use self::survey::{Leftovers, Survey, objects_in, survey};
 pub use self::temporary::{Detour, Leg, find};
 pub use self::users::{User, UserKind};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
-use crate::range;
-use crate::refusal::{Refused, Result, can_be_copied};
+use crate::refusal::{Refused, Result};
 use crate::split::identify;
 
 /// A phase of a migration; the variants are in chronological order.
