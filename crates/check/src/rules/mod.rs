@@ -42,6 +42,8 @@ mod pools;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod read_later_tests;
+#[cfg(test)]
 mod service_tests;
 mod services;
 #[cfg(test)]
