@@ -181,17 +181,26 @@ impl<'s> Outlook<'s> {
                 machine,
             } => {
                 let labels = self.namespace(pod.namespace).map(|namespace| &namespace.labels);
-                let answer = |family: Family| {
-                    let request = NextAddress {
-                        node: pod.node,
-                        family,
-                        pools: &pools[family as usize],
-                        namespace_labels: labels,
-                        machine: machine.as_deref(),
-                    };
-                    (family, self.next(&request))
+                let request = |family: Family| NextAddress {
+                    node: pod.node,
+                    family,
+                    pools: &pools[family as usize],
+                    namespace_labels: labels,
+                    machine: machine.as_deref(),
                 };
-                asked(families).map(answer).collect()
+                let mut answers: Vec<(Family, Answer)> = asked(families)
+                    .map(|family| (family, self.next(&request(family))))
+                    .collect();
+                // The first attempt assigns IPv4 before it fails on IPv6.
+                if let [(v4, given), (_, failed)] = answers.as_mut_slice()
+                    && failed.first.is_some()
+                    && given.outcome.is_ok()
+                    && given.first.is_none()
+                    && machine.is_none()
+                {
+                    *given = self.next_after_release(&request(*v4));
+                }
+                answers
             }
         }
     }

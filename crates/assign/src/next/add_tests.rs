@@ -4,6 +4,7 @@ use calipam_model::CniConfiguration;
 use calipam_model::pod::{Annotations, MachineReference, PodRequest};
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source, Versioned};
+use calipam_testkit::values;
 
 use super::request::PodAdd;
 use super::tests::World;
@@ -174,4 +175,35 @@ fn source_prefixes_are_read_first() {
             "{datastore:?}"
         );
     }
+}
+
+/// The kubelet deletes the sandbox of the first attempt, so that its IPv4 address becomes the last free one.
+#[test]
+fn the_second_attempt_gets_another_address() {
+    let mut world = World::new(r#"{"auto_allocate_blocks":true}"#, &[("n1", 1)]);
+    world.pool("six", r#""cidr":"fd00::/126","blockSize":126"#);
+    let configuration = CniConfiguration {
+        families: [true; 2],
+        ..CniConfiguration::default()
+    };
+    let pod = PodAdd {
+        node: "n1",
+        namespace: "ns",
+        name: "web",
+        request: None,
+        held: &[],
+        configuration: &configuration,
+    };
+    let ask = |world: &World| Outlook::new(&world.0).unwrap().add(&pod);
+    assert_eq!(reasons(&ask(&world)), ["IPv4 10.0.0.1", "IPv6 fd00::"]);
+
+    // A deletion of the affinity was broken off, which leaves a mark on Kubernetes.
+    world.0.datastore = DatastoreKind::Kubernetes;
+    world.put(
+        &values::affinity_key("host/n1", "fd00::/126"),
+        r#"{"state":"pendingDeletion","deleted":true}"#,
+    );
+    let answers = ask(&world);
+    assert!(answers[1].1.first.is_some(), "{:?}", reasons(&answers));
+    assert_eq!(reasons(&answers), ["IPv4 10.0.0.2", "IPv6 fd00::"]);
 }

@@ -54,7 +54,7 @@ use crate::family::Family;
 use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, is_labelled, without_waiting};
 use crate::pools::pool_of;
 use crate::release::Release;
-use crate::request::{AssignIp, AutoAssign};
+use crate::request::{AssignIp, AutoAssign, AutoAssigned};
 
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);
@@ -311,18 +311,7 @@ impl<'s> Outlook<'s> {
     /// Answers a request for any address. If the first attempt fails but changes something, such as a stale affinity,
     /// tries again, as the kubelet does.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
-        let NextAddress {
-            namespace_labels,
-            machine,
-            ..
-        } = *request;
-        let (asked, single_block) = self.of_node(request, PoolUse::Workload);
-        let asked = AutoAssign {
-            handle: machine.map(str::to_owned),
-            max_per_handle: u32::from(machine.is_some()),
-            namespace_labels: namespace_labels.cloned(),
-            ..asked
-        };
+        let (asked, single_block) = self.of_pod(request);
         self.run(|allocator, events| {
             let answer = |result| Answer::of_any(self, request, single_block, result, events());
             let first = answer(without_waiting(allocator.auto_assign(&asked)));
@@ -341,6 +330,37 @@ impl<'s> Outlook<'s> {
                 Err(_) => first,
             }
         })
+    }
+
+    /// Answers a request for any address after one that got an address, which was released again: the plugin failed later,
+    /// and the kubelet deletes the sandbox before it tries again. A released address is assigned last.
+    pub(super) fn next_after_release(&self, request: &NextAddress<'_>) -> Answer {
+        let (asked, single_block) = self.of_pod(request);
+        self.run(|allocator, events| {
+            let assigned = without_waiting(allocator.auto_assign(&asked));
+            let given: Vec<Release> = assigned
+                .iter()
+                .flat_map(AutoAssigned::addresses)
+                .map(Release::any)
+                .collect();
+            // A block that cannot be changed keeps the address.
+            let _ = without_waiting(allocator.release_ips(&given));
+            drop(events());
+            let result = without_waiting(allocator.auto_assign(&asked));
+            Answer::of_any(self, request, single_block, result, events())
+        })
+    }
+
+    /// The allocator's request for an address of a pod, and true if the node uses a single block.
+    fn of_pod(&self, request: &NextAddress<'_>) -> (AutoAssign, bool) {
+        let (asked, single_block) = self.of_node(request, PoolUse::Workload);
+        let asked = AutoAssign {
+            handle: request.machine.map(str::to_owned),
+            max_per_handle: u32::from(request.machine.is_some()),
+            namespace_labels: request.namespace_labels.cloned(),
+            ..asked
+        };
+        (asked, single_block)
     }
 
     /// The allocator's request for an address, with what depends on the node, and true if the node uses a single block.
