@@ -2,7 +2,7 @@
 //! updates any list that is sorted by path.
 
 use std::collections::{HashSet, VecDeque};
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::ops::Range;
 
 use crate::key::{BLOCK_PREFIX, DEFAULT, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
@@ -21,20 +21,34 @@ impl Snapshot {
             .filter_map(|key| std::str::from_utf8(key.as_ref()).ok())
             .collect();
         let mut gone = Self::default();
-        // The kinds with many objects are merged in parallel.
+        self.change_many(&mut fresh, &paths, &mut gone);
+        self.change_few(&mut fresh, &paths, &mut gone);
+        self.change_settings(&mut fresh, &paths, &mut gone);
+        self.change_defects(&mut fresh, keys, &mut gone);
+        self.newest_creation = self.newest_creation.max(fresh.newest_creation);
+        gone
+    }
+
+    /// Updates the kinds with many objects, in parallel.
+    fn change_many(&mut self, fresh: &mut Self, paths: &[&str], gone: &mut Self) {
+        let fresh_handles = take(&mut fresh.handles);
+        let fresh_endpoints = take(&mut fresh.endpoints);
+        let fresh_blocks = take(&mut fresh.blocks);
+
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let paths = below(&paths, HANDLE_PREFIX);
-                gone.handles = merge(&mut self.handles, fresh.handles, &paths, |handle, path| {
+                let paths = below(paths, HANDLE_PREFIX);
+                gone.handles = merge(&mut self.handles, fresh_handles, &paths, |handle, path| {
                     path.push_str(HANDLE_PREFIX);
                     handle.value.id().push_to(path);
                 });
             });
-            let paths_of_endpoints = below(&paths, ENDPOINT_PREFIX);
+
+            let endpoints = below(paths, ENDPOINT_PREFIX);
             gone.endpoints = merge(
                 &mut self.endpoints,
-                fresh.endpoints,
-                &paths_of_endpoints,
+                fresh_endpoints,
+                &endpoints,
                 |endpoint, path| {
                     path.push_str(ENDPOINT_PREFIX);
                     endpoint.value.namespace().push_to(path);
@@ -42,35 +56,47 @@ impl Snapshot {
                     endpoint.value.push_name(path);
                 },
             );
-            let paths = below(&paths, BLOCK_PREFIX);
-            gone.blocks = merge_keys(&mut self.blocks, fresh.blocks, &paths, |b| Key::Block(b.key));
-        });
 
+            let blocks = below(paths, BLOCK_PREFIX);
+            gone.blocks = merge_keys(&mut self.blocks, fresh_blocks, &blocks, |block| {
+                Key::Block(block.key)
+            });
+        });
+    }
+
+    /// Updates affinities, nodes, pools and reservations.
+    fn change_few(&mut self, fresh: &mut Self, paths: &[&str], gone: &mut Self) {
         let is_other = |path: &&str| {
             ![BLOCK_PREFIX, HANDLE_PREFIX, ENDPOINT_PREFIX]
                 .iter()
                 .any(|prefix| path.starts_with(prefix))
         };
         let others: Vec<&str> = paths.iter().copied().filter(is_other).collect();
-        let resource = |plural: &str| below(&paths, &format!("{RESOURCE_PREFIX}{plural}/"));
-        gone.affinities = merge_keys(&mut self.affinities, fresh.affinities, &others, |a| {
-            Key::Affinity(a.key.clone())
+        let fresh_affinities = take(&mut fresh.affinities);
+        gone.affinities = merge_keys(&mut self.affinities, fresh_affinities, &others, |affinity| {
+            Key::Affinity(affinity.key.clone())
         });
-        let (nodes, pools, reservations) =
-            (resource("nodes"), resource("ippools"), resource("ipreservations"));
-        gone.nodes = merge_keys(&mut self.nodes, fresh.nodes, &nodes, |node| {
+
+        let resource = |plural: &str| below(paths, &format!("{RESOURCE_PREFIX}{plural}/"));
+        let nodes = resource("nodes");
+        gone.nodes = merge_keys(&mut self.nodes, take(&mut fresh.nodes), &nodes, |node| {
             Key::Node(node.name.clone())
         });
-        gone.pools = merge_keys(&mut self.pools, fresh.pools, &pools, |pool| {
+        let pools = resource("ippools");
+        gone.pools = merge_keys(&mut self.pools, take(&mut fresh.pools), &pools, |pool| {
             Key::Pool(pool.name.clone())
         });
+        let reservations = resource("ipreservations");
         gone.reservations = merge_keys(
             &mut self.reservations,
-            fresh.reservations,
+            take(&mut fresh.reservations),
             &reservations,
             |reservation| Key::Reservation(reservation.name.clone()),
         );
+    }
 
+    /// Updates the objects of which a cluster has one each.
+    fn change_settings(&mut self, fresh: &mut Self, paths: &[&str], gone: &mut Self) {
         let has = |key: Key| paths.binary_search(&key.to_string().as_str()).is_ok();
         if has(Key::IpamConfig) {
             gone.ipam_config = replace(&mut self.ipam_config, fresh.ipam_config);
@@ -79,17 +105,20 @@ impl Snapshot {
             gone.ipam_configuration = replace(&mut self.ipam_configuration, fresh.ipam_configuration);
         }
         if has(Key::ClusterInformation(DEFAULT.to_owned())) {
-            gone.cluster = replace(&mut self.cluster, fresh.cluster);
-            gone.cluster_revision = replace(&mut self.cluster_revision, fresh.cluster_revision);
+            gone.cluster = replace(&mut self.cluster, fresh.cluster.take());
+            gone.cluster_revision = replace(&mut self.cluster_revision, fresh.cluster_revision.take());
         }
         if has(Key::KubeControllersConfiguration(DEFAULT.to_owned())) {
-            gone.kube_controllers = replace(&mut self.kube_controllers, fresh.kube_controllers);
+            gone.kube_controllers = replace(&mut self.kube_controllers, fresh.kube_controllers.take());
         }
+
         let is_changed = |name: &mut String| has(Key::IpamConfiguration(name.clone()));
         gone.ignored_configs = self.ignored_configs.extract_if(.., is_changed).collect();
         self.ignored_configs.append(&mut fresh.ignored_configs);
         self.ignored_configs.sort();
+    }
 
+    fn change_defects<K: AsRef<[u8]>>(&mut self, fresh: &mut Self, keys: &[K], gone: &mut Self) {
         // A defect stores its key as text, with invalid UTF-8 replaced.
         let read_again: HashSet<_> = if self.defects.is_empty() {
             HashSet::new()
@@ -102,8 +131,6 @@ impl Snapshot {
         gone.defects = self.defects.extract_if(.., is_read_again).collect();
         self.defects.append(&mut fresh.defects);
         self.defects.sort_by(|a, b| a.path.cmp(&b.path));
-        self.newest_creation = self.newest_creation.max(fresh.newest_creation);
-        gone
     }
 }
 
@@ -141,9 +168,11 @@ pub fn merge<T>(
         push_path(object, &mut space);
         space.as_str().cmp(path)
     };
+
     // The positions of the objects with each path. If there are none, the range is empty and starts where the path
     // belongs. The search spends most of its time building the paths of the objects that it compares.
-    let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
+    let mut spans: Vec<Range<usize>> = Vec::with_capacity(paths.len());
+    let mut from = 0;
     for path in paths {
         let start = place(list, from, |object| compare(object, path).is_lt());
         let same = list[start..]
@@ -153,6 +182,8 @@ pub fn merge<T>(
         from = start + same;
         spans.push(start..from);
     }
+
+    // The new object for each path; further ones of the same path are inserted one by one.
     let mut renewed: Vec<Option<Versioned<T>>> = paths.iter().map(|_| None).collect();
     let mut unmatched = Vec::new();
     for object in fresh {
@@ -162,6 +193,7 @@ pub fn merge<T>(
         }
     }
 
+    // An object takes the place of an earlier one, or is added where there was none. What is left is removed.
     let mut gone = Vec::new();
     let mut removed = Vec::new();
     let mut added = Vec::new();
