@@ -146,9 +146,14 @@ impl Context {
         if keys.is_empty() {
             return Ok(Objects::new());
         }
-        let _turn = self.requests.acquire().await;
-        let stored = self.writer.read(keys).await?;
+        let stored = self.stored(keys).await?;
         Ok(keys.iter().cloned().zip(stored).collect())
+    }
+
+    /// Reads the objects under these keys, in their order.
+    async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        let _turn = self.requests.acquire().await;
+        Ok(self.writer.read(keys).await?)
     }
 
     /// Sends a batch once.

@@ -228,10 +228,8 @@ impl Sending<'_> {
 
     /// Reads the objects to find the outcome of a write whose answer was lost.
     async fn outcome(&self) -> Result<IntentOutcome> {
-        Ok(intent_outcome(
-            self.intent,
-            &self.context.writer.read(&self.intent.keys()?).await?,
-        ))
+        let stored = self.context.stored(&self.intent.keys()?).await?;
+        Ok(intent_outcome(self.intent, &stored))
     }
 }
 
@@ -268,14 +266,11 @@ async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
     let marked = objects.into_values().flatten().find(Stored::is_deleted);
     let Some(marked) = marked else { return Ok(()) };
     let delete = Change::delete(key.clone(), marked.revision);
-    match context
-        .writer
-        .commit(&Batch {
-            changes: vec![delete],
-            evidence: Vec::new(),
-        })
-        .await
-    {
+    let batch = Batch {
+        changes: vec![delete],
+        evidence: Vec::new(),
+    };
+    match context.commit(&batch).await {
         Ok(Swap::Done(_)) => Ok(()),
         Ok(Swap::Conflict) => Err("others keep writing to it".to_owned()),
         Err(error) => Err(error.to_string()),
