@@ -187,6 +187,12 @@ pub enum IpamSetting {
     Cooldown(i64),
 }
 
+/// Fields of the configuration with different names in etcd and in the `spec` of a resource.
+pub const RENAMED_FIELDS: [(&str, &str); 2] = [
+    ("strict_affinity", "strictAffinity"),
+    ("auto_allocate_blocks", "autoAllocateBlocks"),
+];
+
 impl IpamSetting {
     /// The name that calicoctl prints.
     pub fn name(self) -> &'static str {
@@ -208,6 +214,15 @@ impl IpamSetting {
             Self::Kubevirt(keeps) => ("kubeVirtVMAddressPersistence", persistence(keeps).into()),
             Self::Cooldown(seconds) => ("ipCooldownSeconds", seconds.into()),
         }
+    }
+
+    /// The field in the spec of the resource IPAMConfiguration.
+    pub fn resource_field(self) -> &'static str {
+        let (in_etcd, _) = self.field();
+        let mut renamed = RENAMED_FIELDS.iter();
+        renamed
+            .find(|(name, _)| *name == in_etcd)
+            .map_or(in_etcd, |(_, in_spec)| in_spec)
     }
 
     /// True if the configuration has this setting with this value.

@@ -67,12 +67,7 @@ pub fn plan(
         actions.push(Action::new("configuration of the allocator", vec![edit], changes));
     }
 
-    // In etcd, two objects have these settings, and only one of them takes effect.
-    let differs = snapshot.datastore == DatastoreKind::Etcd
-        && snapshot
-            .ipam_configuration
-            .is_some_and(|shown| settings.iter().any(|setting| !setting.is_set(&shown)));
-    let mut warnings: Vec<Hint> = differs.then(|| OTHER_RESOURCE.into()).into_iter().collect();
+    let mut warnings: Vec<Hint> = other_resource(&snapshot, settings).into_iter().collect();
     let plan = Plan::new(PlanKind::Configure, &snapshot, actions);
     if before != after && snapshot.has_read(Source::Blocks) {
         warnings.extend(consequences(snapshot, after).into_iter().map(Hint::from));
@@ -176,9 +171,28 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
     format!("after this, {what}: {}{more}", named.join(", "))
 }
 
-/// Only a warning: with etcd, Calico's allocator ignores this resource.
-const OTHER_RESOURCE: &str = "the IPAMConfiguration resource `default` differs; with etcd, Calico reads what is set here, and does not keep \
-                              the resource in sync";
+/// Warns of the other object in etcd that has these settings, if it differs. Calico's allocator ignores it, and calipam
+/// leaves it as it is, but a check reports the difference.
+fn other_resource(snapshot: &Snapshot, settings: &[IpamSetting]) -> Option<Hint> {
+    if snapshot.datastore != DatastoreKind::Etcd {
+        return None;
+    }
+    let shown = snapshot.ipam_configuration?;
+    let different = settings.iter().filter(|setting| !setting.is_set(&shown));
+    let spec: serde_json::Map<_, _> = different
+        .map(|setting| (setting.resource_field().to_owned(), setting.field().1))
+        .collect();
+    if spec.is_empty() {
+        return None;
+    }
+    let patch = serde_json::json!({ "spec": spec });
+    let text = format!(
+        "the IPAMConfiguration resource `default` differs, and a check will report configuration-mismatch: with etcd, \
+         Calico's allocator reads only what is set here; to set the resource as well: \
+         `calicoctl patch ipamconfiguration default -p '{patch}'`"
+    );
+    Some(text.into())
+}
 
 fn in_range(setting: &IpamSetting) -> Result<()> {
     let (number, most) = match setting {

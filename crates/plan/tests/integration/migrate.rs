@@ -297,9 +297,12 @@ fn only_etcd_stores_the_settings_twice() {
         });
         let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
         plan.warnings.iter().any(|warning| {
+            let next =
+                "`calicoctl patch ipamconfiguration default -p '{\"spec\":{\"strictAffinity\":true}}'`";
             warning
                 .text
                 .contains("IPAMConfiguration resource `default` differs")
+                && warning.text.ends_with(next)
         })
     };
     let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));

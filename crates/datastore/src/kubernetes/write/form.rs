@@ -2,19 +2,13 @@
 //! 2.7). All other custom resources are converted back when they are decoded.
 
 use calipam_model::affinity::AffinityKey;
+use calipam_model::config::RENAMED_FIELDS;
 use calipam_model::document::Document;
 use calipam_model::key::Key;
 use serde_json::{Map, Value, json};
 
 /// The parts of a pool's metadata that a repair keeps or needs. The server sets or changes the other parts.
 const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "deletionTimestamp"];
-
-/// Fields of the configuration with different names in etcd and in `spec`. In etcd, a field that is false is omitted,
-/// but the Kubernetes schema requires both fields (facts 2.7).
-const RENAMED: [(&str, &str); 2] = [
-    ("strict_affinity", "strictAffinity"),
-    ("auto_allocate_blocks", "autoAllocateBlocks"),
-];
 
 /// The annotation with the version of an object before it was written again unchanged.
 pub(super) const WRITTEN_AGAIN: &str = "calipam.io/written-again-at";
@@ -47,7 +41,7 @@ pub(crate) fn pool(object: &Value) -> Document {
 /// The configuration in etcd's form, without fields that are false or zero.
 pub(crate) fn ipam_config(object: &Value) -> Document {
     let mut fields = object["spec"].as_object().cloned().unwrap_or_default();
-    for (in_etcd, in_spec) in RENAMED {
+    for (in_etcd, in_spec) in RENAMED_FIELDS {
         if let Some(value) = fields.remove(in_spec) {
             fields.insert(in_etcd.into(), value);
         }
@@ -104,7 +98,8 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
         Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
         Key::IpamConfig => {
             let fields = value.as_object_mut()?;
-            for (in_etcd, in_spec) in RENAMED {
+            for (in_etcd, in_spec) in RENAMED_FIELDS {
+                // In etcd, a field that is false is omitted, but the schema requires both fields (facts 2.7).
                 let value = fields.remove(in_etcd).unwrap_or(Value::Bool(false));
                 fields.insert(in_spec.into(), value);
             }
