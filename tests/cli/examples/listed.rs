@@ -1,7 +1,7 @@
 //! The settings for examples, and the examples that cannot be run.
 
 /// The beginnings of examples that this test runs.
-pub(super) const RUN: [&str; 8] = [
+pub(super) const RUN: [&str; 11] = [
     "calipam ",
     "/usr/local/bin/calipam ",
     "out=$(calipam ",
@@ -10,10 +10,13 @@ pub(super) const RUN: [&str; 8] = [
     "kubectl calico ",
     "calicoctl ipam ",
     "ln -s \"$(command -v calipam)\" ",
+    "ln -s /var/lib/calipam/",
+    "install -D -m 0644 /dev/null /etc/",
+    "install -m 0644 docs/",
 ];
 
 /// The beginnings of examples that this test cannot run, each with the reason.
-pub(super) const NOT_RUN: [(&str, &str); 21] = [
+pub(super) const NOT_RUN: [(&str, &str); 19] = [
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
     (
@@ -38,12 +41,10 @@ pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("curl -fsSL ", "needs the server of the publisher"),
     ("sudo install ", "installs into the system"),
     (
-        "install -D ",
+        "install -D -m 0644 docs/",
         "installs into the system; `scheduled.rs` reads the files",
     ),
-    ("install -m ", "the same"),
     ("systemctl ", "needs systemd; `scheduled.rs` reads the units"),
-    ("ln -s /var/lib/calipam/", "needs node_exporter"),
     ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
     (
         "calipam record",
@@ -79,7 +80,7 @@ pub(super) const REPLACED: [(&str, &str); 8] = [
 
 /// The folders that must exist for the examples. There is nothing below `/etc/calipam`, because no document tells its
 /// reader to put a file there before an example.
-pub(super) const FOLDERS: [&str; 11] = [
+pub(super) const FOLDERS: [&str; 13] = [
     ".kube",
     ".config/fish/completions",
     ".config/elvish",
@@ -88,8 +89,10 @@ pub(super) const FOLDERS: [&str; 11] = [
     "bin",
     "functions",
     "etc/bash_completion.d",
+    "etc/systemd/system",
     "var/lib/calipam/sent/prod",
     "var/lib/node_exporter/textfile_collector",
+    "var/lib/prometheus/node-exporter",
     "var/log",
 ];
 
