@@ -169,7 +169,6 @@ fn the_blocks_of_an_exhausted_pool_are_read_once() {
         // Another node releases an address, of which this node is not informed.
         all[700].taken -= 1;
         world.put_blocks(&all[700..=700]);
-        refused();
         relay.take_bytes();
         thread::sleep(Duration::from_millis(5_100));
         let result = add("c2").success();

@@ -2,16 +2,18 @@
 //! the snapshot, node by node.
 
 use std::collections::BTreeMap;
-use std::mem;
+use std::{fmt, mem};
 
 use calipam_assign::{Family, NodeNeed, NodeRoom, Outlook};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 use serde::Serialize;
 
 use super::{Detour, Leg, Migration, User, UserKind};
+use crate::refusal::{Refused, Result};
 
 /// The addresses that users of one IP family on one node can get when they lose their present addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -153,4 +155,57 @@ fn assign_to<'u>(
         }
     };
     demand.into_iter().zip(rooms).map(of_node).collect()
+}
+
+/// Checks that all users of a pool find addresses elsewhere.
+///
+/// # Errors
+/// If a user does not find one.
+pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
+    let Some(shortage) = shortage(capacity) else {
+        return Ok(());
+    };
+    let hint = "name a larger pool; the table shows each node, and {} continues anyway";
+    Err(
+        Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
+            .hint(Hint::new(hint, [Call::again_with(["--force"])])),
+    )
+}
+
+/// A shortage of addresses.
+pub(super) struct Shortage {
+    needed: u32,
+    missing: u32,
+    /// The first node that lacks addresses.
+    node: String,
+    reason: String,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            needed,
+            missing,
+            node,
+            reason,
+        } = self;
+        write!(f, "{missing} of {needed} users, first on {node}: {reason}")
+    }
+}
+
+pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
+    let first = capacity.iter().find(|node| node.found < node.needed)?;
+    let needed = capacity.iter().map(|node| node.needed).sum();
+    let missing = capacity
+        .iter()
+        .map(|node| node.needed.saturating_sub(node.found))
+        .sum();
+    let node = first.node.clone();
+    let reason = first.reason.clone().unwrap_or_default();
+    Some(Shortage {
+        needed,
+        missing,
+        node,
+        reason,
+    })
 }

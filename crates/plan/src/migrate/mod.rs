@@ -26,12 +26,12 @@ use calipam_model::writable::Object;
 use serde::Serialize;
 use serde_json::json;
 
-pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in};
+pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in, has_room};
 pub use self::clean_up::clean_up;
 pub use self::differences::{Difference, differences};
 use self::new_pool::{made_of, overlaps_none, suits};
 use self::pools::{OTHER_POOL_FIRST, serves};
-pub use self::pools::{has_room, leaving, may_become};
+pub use self::pools::{leaving, may_become};
 pub use self::survey::{Leftovers, Survey, objects_in, survey};
 pub use self::temporary::{Detour, Leg, find};
 pub use self::users::{User, UserKind};

@@ -1,7 +1,5 @@
 //! Conditions on the pools after a phase of `migrate` or an undo.
 
-use std::fmt;
-
 use calipam_check::index::Index;
 use calipam_model::IpNet;
 use calipam_model::cidr::{is_v4, overlap};
@@ -9,8 +7,7 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 
-use super::users::users;
-use super::{NodeCapacity, User};
+use super::users::{User, users};
 use crate::refusal::{Refused, Result};
 
 /// The hint if the cluster would be left without a pool that serves the users.
@@ -97,57 +94,4 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let is_there = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
     let leaving = pools.flat_map(|pool| users(index, pool.cidr));
     leaving.filter(|user| !stays(user) && is_there(user)).collect()
-}
-
-/// Checks that all users of a pool find addresses elsewhere.
-///
-/// # Errors
-/// If a user does not find one.
-pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<()> {
-    let Some(shortage) = shortage(capacity) else {
-        return Ok(());
-    };
-    let hint = "name a larger pool; the table shows each node, and {} continues anyway";
-    Err(
-        Refused::new(format!("without {pool}, there are no addresses for {shortage}"))
-            .hint(Hint::new(hint, [Call::again_with(["--force"])])),
-    )
-}
-
-/// A shortage of addresses.
-pub(super) struct Shortage {
-    needed: u32,
-    missing: u32,
-    /// The first node that lacks addresses.
-    node: String,
-    reason: String,
-}
-
-impl fmt::Display for Shortage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            needed,
-            missing,
-            node,
-            reason,
-        } = self;
-        write!(f, "{missing} of {needed} users, first on {node}: {reason}")
-    }
-}
-
-pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
-    let first = capacity.iter().find(|node| node.found < node.needed)?;
-    let needed = capacity.iter().map(|node| node.needed).sum();
-    let missing = capacity
-        .iter()
-        .map(|node| node.needed.saturating_sub(node.found))
-        .sum();
-    let node = first.node.clone();
-    let reason = first.reason.clone().unwrap_or_default();
-    Some(Shortage {
-        needed,
-        missing,
-        node,
-        reason,
-    })
 }

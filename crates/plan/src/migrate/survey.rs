@@ -11,7 +11,8 @@ use calipam_model::pool::Successor;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::pools::{serves, shortage};
+use super::capacity::shortage;
+use super::pools::serves;
 use super::users::users;
 use super::{Detour, Difference, Migration, NodeCapacity, Phase, User, has_room};
 use crate::basis::Basis;

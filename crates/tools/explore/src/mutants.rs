@@ -1,5 +1,6 @@
 //! Mutants: copies of the code from which one guard is removed. The explorer must find a violation in each mutant.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,8 +40,16 @@ struct Mutant {
     file: PathBuf,
     #[serde(flatten)]
     main: Replacement,
-    /// A second replacement in the same file.
-    also: Option<Replacement>,
+    /// A second replacement.
+    also: Option<SecondReplacement>,
+}
+
+#[derive(Deserialize)]
+struct SecondReplacement {
+    /// The file; `None` for that of the mutant.
+    file: Option<PathBuf>,
+    #[serde(flatten)]
+    replacement: Replacement,
 }
 
 #[derive(Deserialize)]
@@ -86,8 +95,8 @@ pub(crate) fn run(wanted: &[String]) -> Result<bool> {
         for mutant in &together {
             found += usize::from(mutant.is_found(&binary)?);
         }
-        for Mutant { file, .. } in together {
-            fs::copy(&file, copy.join(&file))?;
+        for (file, _) in together.iter().flat_map(Mutant::replacements) {
+            fs::copy(file, copy.join(file))?;
         }
         left = later;
     }
@@ -96,22 +105,37 @@ pub(crate) fn run(wanted: &[String]) -> Result<bool> {
 }
 
 impl Mutant {
-    /// Changes the mutant's file in a copy of the checkout. Returns false if the file does not contain the text that
-    /// the mutant replaces exactly once, since an earlier mutant replaces it.
+    /// Returns each replacement with its file.
+    fn replacements(&self) -> Vec<(&Path, &Replacement)> {
+        let mut replacements = vec![(self.file.as_path(), &self.main)];
+        if let Some(SecondReplacement { file, replacement }) = &self.also {
+            replacements.push((file.as_deref().unwrap_or(&self.file), replacement));
+        }
+        replacements
+    }
+
+    /// Changes the mutant's files in a copy of the checkout. Returns false, and changes nothing, if a file does not
+    /// contain the text that the mutant replaces exactly once, since an earlier mutant replaces it.
     fn add_to(&self, copy: &Path) -> Result<bool> {
-        let file = copy.join(&self.file);
-        let mut text = fs::read_to_string(&file)?;
         let switch = format!(
             "std::env::var_os(\"{SWITCH}\").is_some_and(|on| on == \"{}\")",
             self.name
         );
-        for Replacement { old, new } in self.also.iter().chain([&self.main]) {
+        let mut changed: BTreeMap<PathBuf, String> = BTreeMap::new();
+        for (file, Replacement { old, new }) in self.replacements() {
+            let path = copy.join(file);
+            let text = match changed.remove(&path) {
+                Some(text) => text,
+                None => fs::read_to_string(&path)?,
+            };
             if text.matches(old).count() != 1 {
                 return Ok(false);
             }
-            text = text.replace(old, &new.replace(SWITCH, &switch));
+            changed.insert(path, text.replace(old, &new.replace(SWITCH, &switch)));
         }
-        fs::write(file, text)?;
+        for (path, text) in changed {
+            fs::write(path, text)?;
+        }
         Ok(true)
     }
 
@@ -210,22 +234,11 @@ mod tests {
     fn every_mutant_has_its_text_once() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
         let list: List = toml::from_str(&fs::read_to_string(root.join(LIST)).unwrap()).unwrap();
-        for Mutant {
-            name,
-            file,
-            main,
-            also,
-            ..
-        } in list.mutant
-        {
-            let text = fs::read_to_string(root.join(&file)).unwrap();
-            for Replacement { old, .. } in also.iter().chain([&main]) {
-                assert_eq!(
-                    text.matches(old.as_str()).count(),
-                    1,
-                    "{name}: {}",
-                    file.display()
-                );
+        for mutant in list.mutant {
+            for (file, Replacement { old, .. }) in mutant.replacements() {
+                let text = fs::read_to_string(root.join(file)).unwrap();
+                let times = text.matches(old.as_str()).count();
+                assert_eq!(times, 1, "{}: {}", mutant.name, file.display());
             }
         }
     }
