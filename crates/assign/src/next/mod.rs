@@ -13,6 +13,7 @@ mod claims;
 mod machine;
 mod open_pool;
 mod reason;
+mod refusals;
 mod request;
 mod room;
 mod service;
@@ -28,8 +29,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::block::{BlockContent, Cooling};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
+use calipam_model::block::Cooling;
 use calipam_model::cidr_set::CidrSet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -43,12 +44,12 @@ pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Refused};
 use self::open_pool::{OpenPool, open_pools};
 pub use self::reason::Reason;
+use self::refusals::RefusalKey;
 pub use self::request::{PodAdd, Wanted};
 pub use self::room::{NodeNeed, NodeRoom};
 pub use self::service::{NotAsked, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome};
 pub use self::tunnel::{TunnelAnswer, TunnelLack, TunnelPools, TunnelStep};
 use crate::allocator::Allocator;
-use crate::auto::assignable;
 use crate::event::Event;
 use crate::family::Family;
 use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, is_labelled, without_waiting};
@@ -115,22 +116,6 @@ impl<'r> NextAddress<'r> {
     }
 }
 
-/// The data that a node's refusal depends on. Nodes with equal keys get the same answer.
-#[derive(PartialEq, Eq, Hash)]
-struct RefusalKey {
-    family: Family,
-    /// The pools that the request names; empty if it names none.
-    named: Vec<IpNet>,
-    /// The open pools that select the node, by position.
-    selecting: Vec<usize>,
-    /// The number of blocks that the node holds in these pools, if the node is at its block limit.
-    held: Option<u32>,
-    windows: bool,
-    single_block: bool,
-    /// True if the request is of a certain namespace, which the pools in `selecting` select.
-    of_namespace: bool,
-}
-
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
 
 /// The allocator's answers to requests from the nodes in a snapshot.
@@ -148,18 +133,6 @@ pub struct Outlook<'s> {
     /// Blocks whose owner has no affinity for them, by owner.
     without_affinity: ByHolder<'s, IpNet>,
     remembered: RefCell<HashMap<RefusalKey, Option<Arc<Refused>>>>,
-}
-
-/// The state of a node's own blocks.
-enum OwnBlocks {
-    /// At least one block has a free address.
-    Free,
-    /// All blocks are full. Contains the number of blocks that count towards the block limit.
-    Full(u32),
-    /// The allocator would change affinities or blocks before it assigned an address.
-    Odd,
-    /// The content of a block is not known.
-    Unknown,
 }
 
 impl<'s> Outlook<'s> {
@@ -218,117 +191,14 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Returns the reason why a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods in at least
-    /// one namespace get one. `named` are the pools that the pod names; if empty, pools serve it that select the node.
-    ///
-    /// # Errors
-    /// If the answer depends on unknown data.
-    pub fn refusal(
-        &self,
-        node: &Node,
-        family: Family,
-        named: &[IpNet],
-    ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        self.remembered_refusal(node, family, named, None)
-    }
-
-    /// Returns the reason why a pod gets no address. `labels` are those of its namespace; `None` for a pod in whichever
-    /// namespace.
-    fn remembered_refusal(
-        &self,
-        node: &Node,
-        family: Family,
-        named: &[IpNet],
-        labels: Option<&BTreeMap<String, String>>,
-    ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        if self
-            .undecodable_affinities
-            .contains_key(&(&AffinityType::Host, node.name.as_str()))
-        {
-            return Err(NotKnown);
-        }
-        let ask = || self.ask(node, family, named, labels);
-        let Some(open) = &self.open[family as usize] else {
-            // A selector does not parse. Calico then refuses each request that names no pool.
-            return Ok(ask());
-        };
-        let selects = |open: &OpenPool<'_>| {
-            open.nodes.matches(&node.labels) && labels.is_none_or(|labels| open.namespaces.matches(labels))
-        };
-        let selecting: Vec<usize> = (0..open.len()).filter(|at| selects(&open[*at])).collect();
-        let pools = match named {
-            [] => {
-                let open = selecting.iter().map(|at| &open[*at]);
-                open.filter(|open| open.is_usable())
-                    .map(|open| open.pool)
-                    .collect()
-            }
-            named => self.usable_named(named),
-        };
-
-        let single_block = self.has_single_block(node, family);
-        let held = match self.own_blocks(node, family, &pools) {
-            OwnBlocks::Free if !node.is_windows() => return Ok(None),
-            OwnBlocks::Unknown => return Err(NotKnown),
-            OwnBlocks::Free | OwnBlocks::Odd => return Ok(ask()),
-            OwnBlocks::Full(_) if pools.is_empty() => return Ok(ask()),
-            OwnBlocks::Full(held) => held,
-        };
-        let held = (held >= self.limit(single_block)).then_some(held);
-        let key = RefusalKey {
-            family,
-            named: named.to_vec(),
-            selecting,
-            held,
-            windows: node.is_windows(),
-            single_block,
-            of_namespace: labels.is_some(),
-        };
-        if let Some(known) = self.remembered.borrow().get(&key) {
-            return Ok(known.clone());
-        }
-        let found = ask();
-        self.remembered.borrow_mut().insert(key, found.clone());
-        Ok(found)
-    }
-
-    /// The pools with these CIDRs, if each of them is enabled and allows workloads; otherwise none.
-    fn usable_named(&self, named: &[IpNet]) -> Vec<&'s Pool> {
-        let usable = |cidr: &IpNet| {
-            let pool = self
-                .pools()
-                .filter(|pool| pool.cidr == *cidr && pool.is_enabled())
-                .last()?;
-            pool.allows(PoolUse::Workload).then_some(pool)
-        };
-        named
-            .iter()
-            .map(usable)
-            .collect::<Option<_>>()
-            .unwrap_or_default()
-    }
-
-    /// Answers a request for any address. If the first attempt fails but changes something, such as a stale affinity,
-    /// tries again, as the kubelet does.
+    /// Answers a request for any address.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
         let (asked, single_block) = self.of_pod(request);
         self.run(|allocator, events| {
-            let answer = |result| Answer::of_any(self, request, single_block, result, events());
-            let first = answer(without_waiting(allocator.auto_assign(&asked)));
-            let Err(refused) = &first.outcome else {
-                return first;
-            };
-            if !allocator.store().has_writes() {
-                return first;
-            }
-            let second = answer(without_waiting(allocator.auto_assign(&asked)));
-            match second.outcome {
-                Ok(_) => Answer {
-                    first: Some(refused.clone()),
-                    ..second
-                },
-                Err(_) => first,
-            }
+            in_two_attempts(allocator, || {
+                let result = without_waiting(allocator.auto_assign(&asked));
+                Answer::of_any(self, request, single_block, result, events())
+            })
         })
     }
 
@@ -397,22 +267,10 @@ impl<'s> Outlook<'s> {
                 let calico = format!("failed to release ipAddrs: {}", self.calico_text(&partly.error));
                 return Answer::refused(Refused::new(Reason::Other, calico));
             }
-            let answer = |result| Answer::of_named(self, node, address, result, events());
-            let first = answer(without_waiting(allocator.assign_ip(&asked)));
-            let Err(refused) = &first.outcome else {
-                return first;
-            };
-            if !allocator.store().has_writes() {
-                return first;
-            }
-            let second = answer(without_waiting(allocator.assign_ip(&asked)));
-            match second.outcome {
-                Ok(_) => Answer {
-                    first: Some(refused.clone()),
-                    ..second
-                },
-                Err(_) => first,
-            }
+            in_two_attempts(allocator, || {
+                let result = without_waiting(allocator.assign_ip(&asked));
+                Answer::of_named(self, node, address, result, events())
+            })
         })
     }
 
@@ -439,24 +297,6 @@ impl<'s> Outlook<'s> {
             true => allocator,
             false => allocator.without_reclaiming(),
         }
-    }
-
-    fn ask(
-        &self,
-        node: &Node,
-        family: Family,
-        named: &[IpNet],
-        labels: Option<&BTreeMap<String, String>>,
-    ) -> Option<Arc<Refused>> {
-        let request = NextAddress {
-            namespace_labels: labels,
-            ..NextAddress::new(&node.name, family, named)
-        };
-        let answer = match (named, labels) {
-            ([], None) => self.next_of_any(node, family),
-            _ => self.next(&request),
-        };
-        answer.outcome.err().map(Arc::new)
     }
 
     /// Returns the answer for the next pod on a node, in whichever namespace. If a pod in an ordinary namespace gets no
@@ -522,79 +362,9 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.namespaces.as_ref()?.get(name)
     }
 
-    /// Returns the reason why a pod in a namespace gets no address if it names neither a pool nor an address;
-    /// `Ok(None)` if it gets one.
-    ///
-    /// # Errors
-    /// If the answer depends on unknown data.
-    pub fn refusal_in(
-        &self,
-        namespace: &str,
-        node: &Node,
-        family: Family,
-    ) -> Result<Option<Arc<Refused>>, NotKnown> {
-        let mut open = self.open[family as usize].iter().flatten();
-        if open.all(|open| open.namespaces.selects_all()) {
-            return self.refusal(node, family, &[]);
-        }
-        if let Some(namespace) = self.namespace(namespace) {
-            return self.remembered_refusal(node, family, &[], Some(&namespace.labels));
-        }
-        match self.refusal(node, family, &[])? {
-            Some(refused) => Ok(Some(refused)),
-            None => self
-                .next_in(namespace, node, family)
-                .map(|answer| answer.outcome.err().map(Arc::new)),
-        }
-    }
-
     /// True if the cluster's Calico finds an affinity when it lists a holder's affinities.
     fn is_listed(&self, affinity: &Versioned<Affinity>) -> bool {
         !self.indexed.lists_by_label() || is_labelled(affinity)
-    }
-
-    fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
-        let (now, cooldown) = (self.indexed.snapshot.taken_at, self.config.cooldown());
-        let (mut is_odd, mut is_unknown) = (
-            self.without_affinity
-                .contains_key(&(&AffinityType::Host, node.name.as_str())),
-            false,
-        );
-        let mut held = 0;
-        for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
-            let (key, affinity) = (&stored.value.key, &stored.value);
-            if Family::of(key.cidr) != family {
-                continue;
-            }
-            if !pools.iter().any(|pool| pool.cidr.contains(&key.cidr.network())) {
-                continue;
-            }
-            let block = self.indexed.block(key.cidr).map(|block| &block.value.content);
-            if affinity.deleted || !self.is_listed(stored) {
-                // Calico may find the block when it searches the pools for a new one.
-                is_odd |= block.is_some_and(|block| key.is_of(block.owner()));
-                continue;
-            }
-            held += 1;
-            let is_confirmed = affinity.state == AffinityState::Confirmed && !affinity.is_unstated;
-            match block.map(BlockContent::as_calico_takes) {
-                Some(None) => is_unknown = true,
-                None if self.indexed.is_undecodable_block(key.cidr) => is_unknown = true,
-                Some(Some(block))
-                    if is_confirmed && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
-                {
-                    if assignable(&block.without_cooled(now, cooldown), &self.reserved) > 0 {
-                        return OwnBlocks::Free;
-                    }
-                }
-                _ => is_odd = true,
-            }
-        }
-        match (is_unknown, is_odd) {
-            (true, _) => OwnBlocks::Unknown,
-            (_, true) => OwnBlocks::Odd,
-            _ => OwnBlocks::Full(held),
-        }
     }
 
     fn pools(&self) -> impl Iterator<Item = &'s Pool> {
@@ -613,6 +383,27 @@ impl<'s> Outlook<'s> {
             snapshot.taken_at,
             self.config.cooldown(),
         )
+    }
+}
+
+/// Answers a request. If the first attempt fails but changes something, such as a stale affinity, tries again, as the
+/// kubelet does.
+fn in_two_attempts(allocator: &Allocator<&SnapshotStore<'_>>, attempt: impl Fn() -> Answer) -> Answer {
+    let first = attempt();
+    let Err(refused) = &first.outcome else {
+        return first;
+    };
+    if !allocator.store().has_writes() {
+        return first;
+    }
+
+    let second = attempt();
+    match second.outcome {
+        Ok(_) => Answer {
+            first: Some(refused.clone()),
+            ..second
+        },
+        Err(_) => first,
     }
 }
 

@@ -167,11 +167,11 @@ fn difference(golden: &Golden) -> Option<String> {
     }
 }
 
-/// True if Calico's text is the foretold one, in which `…` stands for a part that nobody can know.
-fn is_text(foretold: &str, text: &str) -> bool {
-    match foretold.split_once('…') {
+/// True if Calico's text is the predicted one, in which `…` stands for any text.
+fn is_text(predicted: &str, text: &str) -> bool {
+    match predicted.split_once('…') {
         Some((start, end)) => text.starts_with(start) && text.ends_with(end),
-        None => text == foretold,
+        None => text == predicted,
     }
 }
 

@@ -9,8 +9,8 @@ use super::BlockProblem;
 use crate::attributes::WINDOWS_RESERVED_HANDLE;
 
 /// The block in which an ordinal is free exactly if the free list names it. `None` if more is broken than the free
-/// list. An ordinal that is missing in the free list, and has no record, gets the one that Windows reserves: nobody gets
-/// the address, but Calico still takes the block for empty if nobody has another one.
+/// list. An ordinal that is missing in the free list and has no record gets the record of the ordinals that Windows
+/// reserves: its address is not free, but Calico treats the block as empty if no other address is in use.
 pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<u8>> {
     let is_of_free_list = |problem: &BlockProblem| {
         matches!(
@@ -32,11 +32,13 @@ pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<
     let mut listed = HashSet::new();
     free.retain(|ordinal| listed.insert(*ordinal));
 
-    let nobody = records.len() as u64;
+    let reserved_record = records.len() as u64;
     for problem in problems {
         match problem {
             BlockProblem::FreeListAllocated { ordinal } => allocations[*ordinal as usize] = None,
-            BlockProblem::FreeListIncomplete { ordinal } => allocations[*ordinal as usize] = Some(nobody),
+            BlockProblem::FreeListIncomplete { ordinal } => {
+                allocations[*ordinal as usize] = Some(reserved_record)
+            }
             _ => {}
         }
     }
