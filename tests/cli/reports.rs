@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use calipam_check::Code;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use serde_json::Value;
 
 use super::program::{EXAMPLE, HOSTILE, Run, calipam, column, command, file, items, on_example, scratch};
@@ -34,6 +35,64 @@ pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     }
     assert!(text.ends_with('\n'));
     samples
+}
+
+/// The numbers of `show`, of the metrics and of the page are one, whatever is wrong.
+#[test]
+fn show_metrics_and_page_have_the_same_numbers() {
+    let faults = [
+        Fault::PoolNearlyFullReserved,
+        Fault::StrandedByLimit,
+        Fault::AutoAllocationOff,
+        Fault::StrictAffinity,
+        Fault::DatastoreLocked,
+        Fault::NoClusterInformation,
+        Fault::StrandedBefore332,
+        Fault::SmallPool,
+        Fault::EmptyConfig,
+    ];
+    let mut without_address = 0;
+    for (seed, fault) in (0..).zip(faults) {
+        let (_folder, path) = scratch("cluster.jsonl");
+        let cluster = Cluster::plain(ClusterSpec::new(seed), 3, 4).with(fault, 1);
+        cluster.write_export(&path).unwrap();
+        let run = |line: &str| calipam(&format!("{line} --datastore {}", path.display()));
+        let metrics = samples(&run("check -o prometheus").stdout);
+        let page = run("check -o html").stdout;
+
+        let pools = run("show -o json").json();
+        let mut shown = Vec::new();
+        for pool in items(&pools["pools"]) {
+            let [name, cidr] = ["name", "cidr"].map(|field| pool[field].as_str().unwrap());
+            let labels = format!("{{ippool=\"{name}\",cidr=\"{cidr}\"}}");
+            let metric = metrics.get(&format!("calipam_ippool_allocatable{labels}"));
+            let allocatable = pool["allocatable"].as_f64();
+            assert_eq!(metric.copied(), allocatable, "{fault:?} {name}");
+            shown.push(allocatable.map_or("?".to_owned(), |number| number.to_string()));
+        }
+        let cells = page.split("data-head=\"Allocatable\"").skip(1);
+        let on_page = cells.map(|cell| {
+            let (begin, text) = cell.split_once('>').unwrap();
+            let digits = begin.split('"').nth(1);
+            digits
+                .unwrap_or_else(|| text.split('<').next().unwrap())
+                .replace(',', "")
+        });
+        assert_eq!(on_page.collect::<Vec<_>>(), shown, "{fault:?}");
+
+        let nodes = run("show --nodes -o json").json();
+        let is_counted = |family: &Value| family["withoutAddress"] == true && family["mayBeIntended"] != true;
+        let counted = items(&nodes["nodes"])
+            .iter()
+            .filter(|node| items(&node["families"]).iter().any(is_counted));
+        let counted = counted.count();
+        assert_eq!(
+            metrics["calipam_nodes_without_addresses"], counted as f64,
+            "{fault:?}"
+        );
+        without_address += counted;
+    }
+    assert!(without_address > 10, "{without_address}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub use full::{FullBlocks, MemoryNotes, Notes};
 pub use next::{
     AddressSource, Allocatable, Answer, Given, NextAddress, NodeNeed, NodeRoom, NotAsked, NotKnown, Outlook,
     PodAdd, PoolLimit, Reason, Refused, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome,
-    TunnelAnswer, TunnelLack, TunnelPools, TunnelStep, Wanted,
+    TunnelAnswer, TunnelLack, TunnelPools, TunnelStep, Wanted, cluster_refusal,
 };
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use calipam_model::attributes::AttributeRef;
+use calipam_model::pod::Pod;
 use calipam_model::words::join;
 
 use crate::claim::Claim;
@@ -30,6 +31,11 @@ pub fn short(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Returns `namespace/name`.
+pub(crate) fn name_of_pod(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace(), pod.name())
 }
 
 /// Joins names into a phrase: `a, b and c`, or `a, b, c and 4 more`.

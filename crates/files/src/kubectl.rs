@@ -23,11 +23,11 @@ use crate::regular;
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
 /// The number of bytes that are read from a file at a time.
 const PIECE: usize = 1 << 18;
-/// Sources that have no objects in some clusters. They count as read if the files contain pools.
-const MAY_BE_EMPTY: [Source; 4] = [
+/// Sources that have no objects in some clusters. They count as read if the files contain pools. Every cluster has a
+/// ClusterInformation: files without one are of somebody who did not ask for it.
+const MAY_BE_EMPTY: [Source; 3] = [
     Source::Reservations,
     Source::IpamConfig,
-    Source::ClusterInformation,
     Source::KubeControllersConfiguration,
 ];
 

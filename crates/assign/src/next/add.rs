@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
-use calipam_model::snapshot::{DatastoreKind, Defect, Source};
+use calipam_model::snapshot::{DatastoreKind, Defect, Snapshot, Source};
 
 use super::answer::{Answer, Refused};
 use super::machine::MachineAddresses;
@@ -118,7 +118,9 @@ impl<'s> Outlook<'s> {
     /// # Errors
     /// If the plugins refuse the pod, whatever addresses are free.
     fn step(&self, pod: &PodAdd<'_>) -> Result<Step, Refused> {
-        self.check_cluster()?;
+        if let Some(refused) = self.cluster_refusal() {
+            return Err(refused);
+        }
         pod.request
             .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
         let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
@@ -207,43 +209,7 @@ impl<'s> Outlook<'s> {
 
     /// The refusal of every pod because of the cluster information.
     pub fn cluster_refusal(&self) -> Option<Refused> {
-        self.check_cluster().err()
-    }
-
-    /// Checks the cluster information, which Calico's main plugin reads first. Calico 2 has none.
-    pub(super) fn check_cluster(&self) -> Result<(), Refused> {
-        let snapshot = self.indexed.snapshot;
-        let hides = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
-        let is_read = snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(hides);
-        if snapshot.datastore == DatastoreKind::EtcdV2 || !is_read {
-            return Ok(());
-        }
-        let Some(cluster) = &snapshot.cluster else {
-            let detail = match (snapshot.datastore, snapshot.is_native) {
-                (DatastoreKind::Kubernetes, false) => {
-                    "clusterinformations.crd.projectcalico.org \"default\" not found"
-                }
-                (DatastoreKind::Kubernetes, true) => {
-                    "clusterinformations.projectcalico.org \"default\" not found"
-                }
-                _ => "<nil>",
-            };
-            let calico = format!(
-                "error getting ClusterInformation: resource does not exist: ClusterInformation(default) with error: {detail}"
-            );
-            return Err(Refused::new(Reason::NoClusterInformation, calico));
-        };
-        match cluster.datastore_ready {
-            Some(true) => Ok(()),
-            Some(false) => Err(Refused::new(
-                Reason::NotReady,
-                "Calico is currently not ready to process requests",
-            )),
-            None => {
-                let calico = "Calico CNI panicked during ADD: runtime error: invalid memory address or nil pointer dereference";
-                Err(Refused::new(Reason::ReadyNotSet, calico))
-            }
-        }
+        cluster_refusal(self.indexed.snapshot)
     }
 
     /// Changes the reason if a taken address is recorded for the pod itself, under another container.
@@ -260,6 +226,41 @@ impl<'s> Outlook<'s> {
                 ..refused
             },
             _ => refused,
+        }
+    }
+}
+
+/// The refusal of every pod because of the cluster information, which Calico's main plugin reads first. Calico 2 has none.
+pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
+    let hides = |defect: &Defect| matches!(defect.key, Some(Key::ClusterInformation(_)));
+    let is_read = snapshot.has_read(Source::ClusterInformation) && !snapshot.defects.iter().any(hides);
+    if snapshot.datastore == DatastoreKind::EtcdV2 || !is_read {
+        return None;
+    }
+    let Some(cluster) = &snapshot.cluster else {
+        let detail = match (snapshot.datastore, snapshot.is_native) {
+            (DatastoreKind::Kubernetes, false) => {
+                "clusterinformations.crd.projectcalico.org \"default\" not found"
+            }
+            (DatastoreKind::Kubernetes, true) => {
+                "clusterinformations.projectcalico.org \"default\" not found"
+            }
+            _ => "<nil>",
+        };
+        let calico = format!(
+            "error getting ClusterInformation: resource does not exist: ClusterInformation(default) with error: {detail}"
+        );
+        return Some(Refused::new(Reason::NoClusterInformation, calico));
+    };
+    match cluster.datastore_ready {
+        Some(true) => None,
+        Some(false) => Some(Refused::new(
+            Reason::NotReady,
+            "Calico is currently not ready to process requests",
+        )),
+        None => {
+            let calico = "Calico CNI panicked during ADD: runtime error: invalid memory address or nil pointer dereference";
+            Some(Refused::new(Reason::ReadyNotSet, calico))
         }
     }
 }

@@ -40,6 +40,7 @@ use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Versioned};
 
+pub use self::add::cluster_refusal;
 pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Refused};
 use self::open_pool::{OpenPool, open_pools};

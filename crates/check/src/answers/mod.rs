@@ -2,6 +2,7 @@
 //! rules, `explain`, `show`, metrics and the page all take their answers from here.
 
 mod configuration;
+mod judge;
 mod kinds;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::text::TextRef;
 
 pub(crate) use self::configuration::Configurations;
+pub(crate) use self::judge::{Judge, NodeRefusal, Nodes, WaitingPod};
 pub(crate) use self::kinds::{Kind, Kinds};
 use crate::Context;
 use crate::record::is_same_node;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use calipam_assign::Reason;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
@@ -22,6 +23,17 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             Code::DatastoreLocked,
             says,
             one("datastoreReady", place, "false"),
+        ));
+    }
+    if let Some(refused) = calipam_assign::cluster_refusal(context.snapshot)
+        && refused.reason != Reason::NotReady
+    {
+        let place = Key::ClusterInformation("default".into()).to_string();
+        let says = format!("no pod can start or stop: {}", refused.reason);
+        out.push(finding(
+            Code::NoClusterInformation,
+            says,
+            one("datastoreReady", place, "missing"),
         ));
     }
     if context

@@ -10,12 +10,11 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use calipam_model::text::Text;
 
 use super::address::{Address, finding};
-use super::without_address::name_of_pod;
 use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::Finding;
 use crate::index::{IndexedBlock, Owner, Record, Use};
-use crate::names::{names_of_owners, short};
+use crate::names::{name_of_pod, names_of_owners, short};
 use crate::{Context, FastSet};
 
 /// Checks addresses of pods and services that Calico does not know to be in use.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::pool_tests::{FULL, open, small, strict};
 use super::structure_tests::{evidence, findings, only};
 use crate::test_cluster::Cluster;
-use crate::{Code, Finding, Options, Severity, check};
+use crate::{Code, Finding, Options, Severity, check, nodes_without_addresses};
 
 /// The nodes whose next pod gets no address, each as `node reason`, with `(info)` if that could be intended.
 fn stranded(cluster: &Cluster) -> Vec<String> {
@@ -66,10 +66,10 @@ fn strict_affinity_or_no_automatic_allocation_strands_a_node_beside_free_address
     assert!(stranded(&spare).is_empty(), "another pool has room");
 
     let found = stranded(&small(json!({}), &[("node-1", 4)]));
-    let expected = ["node-1 no-auto-allocation"];
+    let expected = ["node-1 no-auto-allocation", "node-2 no-auto-allocation (info)"];
     assert_eq!(
         found, expected,
-        "without automatic allocation, only nodes with blocks are judged"
+        "a node without a block may be meant to have none"
     );
 }
 
@@ -77,7 +77,12 @@ fn strict_affinity_or_no_automatic_allocation_strands_a_node_beside_free_address
 fn a_node_that_runs_no_pods_is_not_stranded() {
     let mut cluster = small(strict(), &FULL);
     cluster.0.nodes[0].value.tainted = true;
-    assert!(stranded(&cluster).is_empty());
+    assert_eq!(stranded(&cluster), ["node-1 strict-affinity (info)"]);
+    let says = only(&cluster, Code::NodeWithoutAddresses).message().to_owned();
+    assert!(
+        says.ends_with("; this may be intended: no pod there asks for one"),
+        "{says}"
+    );
     waiting(
         &mut cluster,
         "new",
@@ -265,6 +270,43 @@ fn many_nodes_share_a_finding() {
         "{}",
         finding.message()
     );
+}
+
+#[test]
+fn nodes_that_may_be_meant_to_get_no_address_share_a_finding_of_their_own() {
+    let mut cluster = small(json!({}), &[("node-1", 4)]);
+    for number in 3..6 {
+        cluster.put(
+            &format!("{RESOURCE_PREFIX}nodes/node-{number}"),
+            json!({"metadata": {"labels": {"zone": "x"}}}),
+        );
+    }
+    let intended = "ipv4/no-auto-allocation/may-be-intended no-auto-allocation (info)";
+    assert_eq!(stranded(&cluster), [intended, "node-1 no-auto-allocation"]);
+    let found = findings(&cluster);
+    assert_eq!(
+        nodes_without_addresses(&found).into_iter().collect::<Vec<_>>(),
+        ["node-1"],
+        "information does not count"
+    );
+
+    // Another IPAM may serve Windows, unless Calico serves a pod there.
+    let mut windows = small(open(), &[]);
+    windows.0.nodes[1]
+        .value
+        .labels
+        .insert("kubernetes.io/os".into(), "windows".into());
+    assert_eq!(
+        stranded(&windows),
+        ["node-2 windows-needs-strict-affinity (info)"]
+    );
+    let says = only(&windows, Code::NodeWithoutAddresses).message().to_owned();
+    assert!(
+        says.ends_with("; this may be intended: another IPAM may serve Windows"),
+        "{says}"
+    );
+    windows.endpoint("node-2", "iis", &["10.244.1.4/32"]);
+    assert_eq!(stranded(&windows), ["node-2 windows-needs-strict-affinity"]);
 }
 
 #[test]

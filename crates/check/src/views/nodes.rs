@@ -1,6 +1,6 @@
 //! Nodes, with their addresses and the blocks that they can still claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_assign::{Family, Outlook, Reason};
@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::blocks::pool_of;
-use crate::answers::{Answers, Kinds};
+use crate::answers::{Answers, Judge};
+use crate::code::Severity;
 use crate::index::IndexedBlock;
 use crate::{Context, Options};
 
@@ -81,6 +82,9 @@ pub struct NodeFamily {
     /// The reason why the node's next pod gets no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// True if the node may be meant to get no address: a check reports it as information.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_intended: bool,
 }
 
 /// A tunnel address.
@@ -137,8 +141,8 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
             row.free += block.current().map_or(0, |sound| sound.free().len() as u32);
         }
     }
-    let answers = Answers::new(&context);
-    let outlook = answers.as_ref().map(|answers| &answers.outlook);
+    let judge = Answers::new(&context).map(Judge::new);
+    let outlook = judge.as_ref().map(|judge| &judge.answers.outlook);
     if let Some(outlook) = outlook {
         add_claimable(snapshot, outlook, &mut rows);
     }
@@ -173,7 +177,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         view.node.clone_from(name);
         view.exists = context.index.node_exists(name);
     }
-    add_outlook(&context, answers.as_ref(), &mut nodes);
+    add_outlook(&context, judge.as_ref(), &mut nodes);
     nodes
         .values_mut()
         .for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
@@ -183,13 +187,20 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
 }
 
 impl NodeFamily {
-    fn refuse(&mut self, reason: &Reason) {
+    fn refuse(&mut self, reason: &Reason, may_be_intended: bool) {
         self.without_address = Some(true);
         self.reason = Some(reason.to_string());
+        self.may_be_intended = may_be_intended;
     }
 }
 
 impl NodeView {
+    /// True if the node's next pod gets no address of a family, and that cannot be intended.
+    pub fn is_without_address(&self) -> bool {
+        let mut families = self.families.iter();
+        families.any(|of_node| of_node.without_address == Some(true) && !of_node.may_be_intended)
+    }
+
     fn family(&mut self, family: Family) -> &mut NodeFamily {
         let family = family.name();
         let known = self.families.iter().position(|of_node| of_node.family == family);
@@ -199,6 +210,7 @@ impl NodeView {
                 free: 0,
                 without_address: None,
                 reason: None,
+                may_be_intended: false,
             });
             self.families.len() - 1
         });
@@ -208,15 +220,17 @@ impl NodeView {
 
 /// Sets for every node whether its next pod gets an address of each family that it asks for. A node that does not exist
 /// needs none.
-fn add_outlook(
-    context: &Context<'_>,
-    answers: Option<&Answers<'_, '_>>,
-    nodes: &mut BTreeMap<String, NodeView>,
-) {
-    let kinds = answers.map(Kinds::new);
-    let of_cluster = answers.and_then(|answers| answers.outlook.cluster_refusal());
-    // An export may lack the cluster information, which says nothing about the cluster.
-    let of_cluster = of_cluster.filter(|refused| refused.reason != Reason::NoClusterInformation);
+fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut BTreeMap<String, NodeView>) {
+    let of_cluster = judge.and_then(|judge| judge.answers.outlook.cluster_refusal());
+    let refusals = judge.map(|judge| judge.nodes().refusals).unwrap_or_default();
+    let intended = refusals
+        .iter()
+        .filter(|refusal| refusal.severity == Severity::Info);
+    let intended: HashSet<(&str, Family)> = intended
+        .map(|refusal| (refusal.node.name.as_str(), refusal.family))
+        .collect();
+    let serves_pods = context.serves_pods();
+
     for (name, view) in nodes {
         let node = context.index.node(name);
         if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
@@ -225,11 +239,11 @@ fn add_outlook(
                 .for_each(|of_node| of_node.without_address = Some(false));
             continue;
         }
-        let (Some(answers), Some(kinds), Some(node)) = (answers, &kinds, node) else {
+        let (Some(judge), Some(node)) = (judge, node) else {
             continue;
         };
-        let kind = answers.next_kind(kinds, node);
-        let refusals = answers.refusals_of_kind(&kind, node);
+        let kind = judge.answers.next_kind(&judge.kinds, node);
+        let refusals = judge.answers.refusals_of_kind(&kind, node);
         let asked = Family::BOTH
             .into_iter()
             .filter(|family| kind.families[*family as usize]);
@@ -238,10 +252,11 @@ fn add_outlook(
             of_node.without_address = refusals.as_ref().ok().map(|_| false);
         }
         for (family, refused) in refusals.into_iter().flatten() {
-            view.family(family).refuse(&refused.reason);
+            let may_be_intended = !serves_pods || intended.contains(&(name.as_str(), family));
+            view.family(family).refuse(&refused.reason, may_be_intended);
         }
         if let Some(refused) = &of_cluster {
-            asked.for_each(|family| view.family(family).refuse(&refused.reason));
+            asked.for_each(|family| view.family(family).refuse(&refused.reason, false));
         }
     }
 }

@@ -12,8 +12,7 @@ use calipam_model::words::joined;
 
 use crate::Context;
 use crate::answers::{Answers, Kinds, families_of};
-use crate::names::short;
-use crate::rules::without_address::name_of_pod;
+use crate::names::{name_of_pod, short};
 
 /// The explanation for a pod, or for a node's next pod.
 #[derive(Clone, Debug)]

@@ -1,8 +1,7 @@
-//! `check`, `explain` and `show` agree about who gets an address, on random clusters with random requests.
+//! `check`, `explain`, `show` and the metrics agree about who gets an address, on random clusters with random requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_assign::Reason;
 use calipam_check::views::{self, Asking, Explanation, RequestState};
 use calipam_check::{Code, Context, Options, Subject};
 use calipam_model::IpNet;
@@ -68,10 +67,14 @@ impl World {
             .mark_read([Source::Pods, Source::Endpoints, Source::ClusterInformation]);
         let version = *world.rng.pick(&["v3.28.0", "v3.31.7", "v3.32.1"]);
         let mut cluster = json!({"calicoVersion": version, "datastoreReady": true});
-        if world.rng.one_in(20) {
-            cluster["datastoreReady"] = false.into();
+        match world.rng.below(40) {
+            0 | 1 => cluster["datastoreReady"] = false.into(),
+            2 => cluster["datastoreReady"] = Value::Null,
+            _ => {}
         }
-        world.resource("clusterinformations/default", cluster);
+        if !world.rng.one_in(40) {
+            world.resource("clusterinformations/default", cluster);
+        }
         let mut config =
             json!({"strict_affinity": world.rng.one_in(2), "auto_allocate_blocks": !world.rng.one_in(6)});
         if world.rng.one_in(2) {
@@ -82,6 +85,10 @@ impl World {
             let system = if node == "win" { "windows" } else { "linux" };
             let labels = json!({"metadata": {"labels": {"name": node, "kubernetes.io/os": system}}});
             world.put(&format!("{RESOURCE_PREFIX}nodes/{node}"), &labels);
+            if world.rng.one_in(8) {
+                let of_node = world.snapshot.nodes.last_mut().expect("the node");
+                of_node.value.tainted = true;
+            }
         }
         let has_namespaces = world.rng.one_in(2);
         for (name, cidr, block_size) in POOLS {
@@ -242,30 +249,18 @@ fn is_known(explained: &Explanation) -> bool {
     )
 }
 
-/// True if a node is refused only for reasons that `node-without-addresses` leaves out: Windows nodes on which Calico
-/// serves no pod, so that another IPAM can serve them, and nodes without a block where `auto-allocation-off` says so.
-fn may_be_intended(explained: &Explanation, runs_pods: bool) -> bool {
-    let mut refused = explained
-        .families
-        .iter()
-        .filter_map(|family| family.answer.outcome.as_ref().err());
-    refused.all(|refused| match refused.reason {
-        Reason::WindowsNeedsStrictAffinity => !runs_pods,
-        Reason::NoAutoAllocation => true,
-        _ => false,
-    })
-}
-
 /// Compares the answers about each waiting pod and each node, and counts the refusals and the other answers.
 fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<String>) {
     let context = Context::new(snapshot, &Options::default());
     let pods = found(&context, Code::PodWithoutAddress);
     let nodes = found(&context, Code::NodeWithoutAddresses);
-    let is_locked = snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.datastore_ready)
-        == Some(false);
+    let counted = context.nodes_without_addresses();
+    // A finding about the cluster information is about all nodes.
+    let is_about_all = context
+        .check()
+        .findings
+        .iter()
+        .any(|finding| [Code::DatastoreLocked, Code::NoClusterInformation].contains(&finding.code));
     for pod in snapshot
         .pods
         .iter()
@@ -286,13 +281,7 @@ fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<S
     for node in NODES {
         let explained = views::explain(&context, snapshot, Asking::Node(node)).unwrap();
         let is_refused = explained.is_refused();
-        let runs_pods = || {
-            let mut pods = snapshot.pods.iter().map(|stored| &stored.value);
-            pods.any(|pod| pod.node() == *node && !pod.waits())
-        };
-        // `datastore-locked` is about all nodes.
-        let is_left_out = is_locked || may_be_intended(&explained, runs_pods());
-        if is_refused && !nodes.contains(node) && !is_left_out {
+        if is_refused && !nodes.contains(node) && !is_about_all {
             differences.push(format!("node not found: {}", explained.sentence()));
         }
         counts[2] += usize::from(is_refused);
@@ -305,6 +294,14 @@ fn compare(snapshot: &Snapshot, counts: &mut [usize; 3], differences: &mut Vec<S
             .families
             .iter()
             .all(|family| family.without_address.is_some());
+        let is_counted = is_refused && is_about_all || counted.contains(node);
+        if is_shown && view.is_without_address() != is_counted {
+            differences.push(format!(
+                "node counted: {is_counted}, {:?}, {}",
+                view.families,
+                explained.sentence()
+            ));
+        }
         if is_known(&explained) && is_shown && without != is_refused {
             differences.push(format!(
                 "node shown: {:?}, {}",

@@ -150,6 +150,10 @@ fn lists_of_all_kinds_and_single_objects() {
         (1, 1, 2)
     );
     assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
+    assert!(
+        !snapshot.has_read(Source::ClusterInformation),
+        "every cluster has one, so nobody asked for it"
+    );
     assert_eq!(
         snapshot.coverage[&Source::Handles],
         Coverage::Skipped(WhySkipped::NotInFile)

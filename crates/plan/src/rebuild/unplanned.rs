@@ -113,6 +113,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
             "change the configuration unless it is intended"
         }
+        Code::NoClusterInformation => "restart calico-node, which writes the cluster information",
         Code::DatastoreLocked => {
             "unlock it with `calicoctl datastore migrate unlock` if no migration is running"
         }

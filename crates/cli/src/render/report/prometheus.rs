@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::{self, Count, PoolList};
-use calipam_check::{Changes, Code, Report, nodes_without_addresses};
+use calipam_check::{Changes, Code, Report};
 use calipam_history::trend::Trends;
 use calipam_model::snapshot::{Coverage, Snapshot};
 use calipam_workflow::LiveCounts;
@@ -207,8 +207,8 @@ impl Metrics<'_> {
         }
     }
 
-    /// Adds the number of findings for every code, even if it is zero, so that alerts resolve. Also adds the numbers of
-    /// nodes and pods without addresses.
+    /// Adds the number of findings for every code, even if it is zero, so that alerts resolve. Also adds the number of
+    /// pods without addresses.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers: BTreeMap<_, u64> = codes.map(|code| ((code, code.severity()), 0)).collect();
         for finding in &report.findings {
@@ -220,8 +220,6 @@ impl Metrics<'_> {
             self.set("findings", &labels, number as f64);
         }
 
-        let nodes = nodes_without_addresses(&report.findings);
-        self.set("nodes_without_addresses", &[], nodes.len() as f64);
         let pods = report
             .findings
             .iter()
@@ -309,7 +307,10 @@ impl Metrics<'_> {
     }
 
     fn nodes(&mut self, snapshot: &Snapshot) {
-        for view in views::nodes(snapshot).nodes {
+        let nodes = views::nodes(snapshot).nodes;
+        let without = nodes.iter().filter(|view| view.is_without_address());
+        self.set("nodes_without_addresses", &[], without.count() as f64);
+        for view in nodes {
             let node = [("node", view.node.as_str())];
             self.set("node_blocks", &node, f64::from(view.blocks));
             self.set("node_allocations_in_use", &node, f64::from(view.addresses));

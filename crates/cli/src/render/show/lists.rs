@@ -75,13 +75,20 @@ fn free_by_family(node: &NodeView) -> String {
     joined(free, ", ")
 }
 
-/// Formats `ipv4: the block limit is reached`.
+/// Formats `ipv4: the block limit is reached`, with `(may be intended)` if a check reports that as information.
 fn without_address(node: &NodeView) -> String {
     let without =
         node.families
             .iter()
             .filter_map(|of_node| match (of_node.without_address, &of_node.reason) {
-                (Some(true), Some(reason)) => Some(format!("{}: {reason}", of_node.family)),
+                (Some(true), Some(reason)) => {
+                    let intent = if of_node.may_be_intended {
+                        " (may be intended)"
+                    } else {
+                        ""
+                    };
+                    Some(format!("{}: {reason}{intent}", of_node.family))
+                }
                 (None, _) => Some(format!("{}: unknown", of_node.family)),
                 _ => None,
             });

@@ -6,7 +6,11 @@ use calipam_model::config::IpamSetting;
 use super::{Facts, Found};
 
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let of = facts.open(&[Code::AutoAllocationOff, Code::DatastoreLocked]);
+    let of = facts.open(&[
+        Code::AutoAllocationOff,
+        Code::NoClusterInformation,
+        Code::DatastoreLocked,
+    ]);
     of.map(|(at, finding)| {
         let allow = || Remedy::Configure(vec![IpamSetting::AutoAllocateBlocks(true)]);
         let remedies = (finding.code == Code::AutoAllocationOff).then(allow);

@@ -97,6 +97,7 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::PodsWithoutCalicoIpam
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
+        | Code::NoClusterInformation
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),
         // A rebuild concerns only one cluster.
         Code::AddressInSeveralClusters

@@ -193,6 +193,15 @@ pub(super) fn locked(cluster: &mut Cluster) {
     }
 }
 
+/// Removes the cluster information, which Calico's plugin reads first.
+pub(super) fn no_information(cluster: &mut Cluster) {
+    cluster.remove(&key::resource("clusterinformations", "default"));
+    cluster.expect("no-cluster-information", "default");
+    for pod in cluster.waiting.clone() {
+        cluster.expect_in(&Form::WITH_PODS, "pod-without-address", pod);
+    }
+}
+
 pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
     cluster.change_settings(&json!({"autoAllocateBlocks": false}));
     cluster.expect("auto-allocation-off", "default");

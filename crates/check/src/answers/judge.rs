@@ -1,0 +1,264 @@
+//! The judgement of nodes and waiting pods: which of them get no address, and whether that may be intended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use calipam_assign::{Family, Reason, Refused};
+use calipam_model::node::Node;
+use calipam_model::pod::Pod;
+use calipam_model::snapshot::Source;
+
+use super::{Answers, Kinds};
+use crate::code::Severity;
+use crate::names::name_of_pod;
+
+/// A waiting pod that gets no address.
+pub(crate) struct WaitingPod<'s> {
+    pub pod: &'s Pod,
+    /// Calico's name of the node.
+    pub node: String,
+    pub refusals: Vec<(Family, Arc<Refused>)>,
+    /// True if the pod names neither pools nor addresses.
+    pub wants_any: bool,
+}
+
+/// Returns the waiting pods that get no address, sorted by name.
+fn waiting<'s>(answers: &Answers<'_, 's>, kinds: &Kinds<'s>) -> Vec<WaitingPod<'s>> {
+    let index = &answers.context.index;
+    let mut found = Vec::new();
+    for pod in kinds.waiting() {
+        let node = index.calico_node(pod.node());
+        if index.node(&node).is_some_and(Node::is_virtual_kubelet) || index.node_is_broken(&node) {
+            continue;
+        }
+        // What depends on unknown data is not reported.
+        let refusals = answers.refusals(pod, &node).unwrap_or_default();
+        if !refusals.is_empty() {
+            found.push(WaitingPod {
+                pod,
+                node,
+                refusals,
+                wants_any: answers.wants_any(pod),
+            });
+        }
+    }
+    found.sort_by_cached_key(|waiting| name_of_pod(waiting.pod));
+    found
+}
+
+/// A node that gets no further address of a family.
+pub(crate) struct NodeRefusal<'s> {
+    pub node: &'s Node,
+    pub family: Family,
+    pub refused: Arc<Refused>,
+    /// `Info` if the refusal may be intended.
+    pub severity: Severity,
+    /// The number of pods that run on the node, and whose successors would get no address even after these pods have
+    /// ended.
+    pub refused_pods: usize,
+    pub running_pods: usize,
+}
+
+/// The judgement of all nodes.
+pub(crate) struct Nodes<'s> {
+    pub refusals: Vec<NodeRefusal<'s>>,
+    /// True for each family in which a node with pods gets an address, or that may be so.
+    pub served: [bool; 2],
+}
+
+/// Judges the nodes and the waiting pods of a snapshot.
+pub(crate) struct Judge<'c, 's> {
+    pub answers: Answers<'c, 's>,
+    pub kinds: Kinds<'s>,
+    /// The waiting pods that get no address, sorted by name.
+    pub waiting: Vec<WaitingPod<'s>>,
+}
+
+impl<'c, 's> Judge<'c, 's> {
+    pub(crate) fn new(answers: Answers<'c, 's>) -> Self {
+        let kinds = Kinds::new(&answers);
+        Self {
+            waiting: waiting(&answers, &kinds),
+            answers,
+            kinds,
+        }
+    }
+
+    /// Judges every node that exists, and for which Calico could serve pods.
+    pub(crate) fn nodes(&self) -> Nodes<'s> {
+        let mut found = Nodes {
+            refusals: Vec::new(),
+            served: [false; 2],
+        };
+        let mut waiting: HashMap<&str, Vec<(Family, &'static str)>> = HashMap::new();
+        for pod in self.waiting.iter().filter(|pod| pod.wants_any) {
+            let reasons = pod
+                .refusals
+                .iter()
+                .map(|(family, refused)| (*family, refused.reason.name()));
+            waiting.entry(&pod.node).or_default().extend(reasons);
+        }
+        let nodes = self
+            .answers
+            .context
+            .snapshot
+            .nodes
+            .iter()
+            .map(|stored| &stored.value);
+        for node in nodes.filter(|node| self.answers.context.index.node_exists(&node.name)) {
+            if !node.is_virtual_kubelet() {
+                let waits = waiting.get(node.name.as_str()).map_or(&[][..], Vec::as_slice);
+                self.judge(node, waits, &mut found);
+            }
+        }
+        found
+    }
+
+    /// Judges a node by the kinds of pods that run on it. A node without pods is judged by a pod that requests nothing
+    /// in particular. `waits` has the reasons for which waiting pods get no address.
+    fn judge(&self, node: &'s Node, waits: &[(Family, &'static str)], found: &mut Nodes<'s>) {
+        let running = self.kinds.running_on(node);
+        let plain = self.answers.plain_kind();
+        let mut kinds = running.clone();
+        if kinds.is_empty() {
+            kinds.push((&plain, 0));
+        }
+
+        let of_requests = self.kinds.refused_on(node).len();
+        let running_pods = running.iter().map(|(_, count)| count).sum::<usize>() + of_requests;
+        let mut refused_pods = of_requests;
+        let mut by_family: [Option<(Arc<Refused>, Severity)>; 2] = [None, None];
+        for (position, (kind, count)) in kinds.into_iter().enumerate() {
+            let is_usual = position == 0;
+            let Ok(refusals) = self.answers.refusals_of_kind(kind, node) else {
+                if is_usual {
+                    self.note_served(node, kind.families, found);
+                }
+                continue;
+            };
+            let mut served = kind.families;
+            let lasts = refusals
+                .iter()
+                .any(|(_, refused)| !is_of_capacity(&refused.reason));
+            refused_pods += if lasts { count } else { 0 };
+            for (family, refused) in refusals {
+                served[family as usize] = false;
+                let severity = self.severity(node, family, &refused.reason, is_usual, count > 0, waits);
+                let known = &mut by_family[family as usize];
+                if let Some(severity) = severity.filter(|_| known.is_none()) {
+                    *known = Some((refused, severity));
+                }
+            }
+            if is_usual {
+                self.note_served(node, served, found);
+            }
+        }
+        if let Some(refused) = self.kinds.refused_on(node).first()
+            && by_family == [None, None]
+        {
+            let family = if plain.families[0] { Family::V4 } else { Family::V6 };
+            by_family[family as usize] = Some((Arc::new(refused.clone()), Severity::Warning));
+        }
+        self.add_unasked(node, &mut by_family);
+
+        for (family, refusal) in Family::BOTH.into_iter().zip(by_family) {
+            if let Some((refused, severity)) = refusal {
+                let refused_pods = if severity == Severity::Info {
+                    0
+                } else {
+                    refused_pods
+                };
+                found.refusals.push(NodeRefusal {
+                    node,
+                    family,
+                    refused,
+                    severity,
+                    refused_pods,
+                    running_pods,
+                });
+            }
+        }
+    }
+
+    fn note_served(&self, node: &Node, families: [bool; 2], found: &mut Nodes<'s>) {
+        let may_have_pods = !node.tainted && !self.answers.context.snapshot.has_read(Source::Pods);
+        if self.kinds.has_pods(node) || may_have_pods {
+            for (served, is_served) in found.served.iter_mut().zip(families) {
+                *served |= is_served;
+            }
+        }
+    }
+
+    /// The severity of a refusal; `None` if it is of no interest. Pods of a kind that is not the usual one matter only if
+    /// their successors get no address even after these pods have ended.
+    fn severity(
+        &self,
+        node: &Node,
+        family: Family,
+        reason: &Reason,
+        is_usual: bool,
+        runs: bool,
+        waits: &[(Family, &'static str)],
+    ) -> Option<Severity> {
+        if !is_usual {
+            return (!is_of_capacity(reason)).then_some(Severity::Warning);
+        }
+        if waits.contains(&(family, reason.name())) {
+            return Some(Severity::Critical);
+        }
+        let may_be_intended =
+            !runs && (self.runs_no_pods(node) || self.may_be_intended(node, family, reason));
+        Some(if may_be_intended {
+            Severity::Info
+        } else {
+            Severity::Error
+        })
+    }
+
+    /// True if a taint keeps pods with addresses of their own away from the node.
+    fn runs_no_pods(&self, node: &Node) -> bool {
+        node.tainted && !self.kinds.has_pods(node)
+    }
+
+    /// True if a node on which Calico serves no pod may be meant to get no address.
+    fn may_be_intended(&self, node: &Node, family: Family, reason: &Reason) -> bool {
+        match reason {
+            // Another IPAM may serve the pods of Windows nodes.
+            Reason::WindowsNeedsStrictAffinity => true,
+            // Whoever turns it off gives blocks to the nodes that need some.
+            Reason::NoAutoAllocation => !self.answers.outlook.holds_some(node, family),
+            Reason::NoneSelectsNode
+            | Reason::NoneAutomatic
+            | Reason::NoneSelectsNamespace
+            | Reason::NoneForWorkloads => true,
+            _ => false,
+        }
+    }
+
+    /// Adds, as information, a refusal in a family that no pod of the cluster asks for, although pools are there for it.
+    fn add_unasked(&self, node: &Node, by_family: &mut [Option<(Arc<Refused>, Severity)>; 2]) {
+        for family in Family::BOTH {
+            let is_asked = self.answers.configurations.is_asked_for(family);
+            if is_asked || by_family[family as usize].is_some() {
+                continue;
+            }
+            if let Ok(Some(refused)) = self.answers.outlook.refusal(node, family, &[])
+                && !refused.serving.is_empty()
+            {
+                by_family[family as usize] = Some((refused, Severity::Info));
+            }
+        }
+    }
+}
+
+/// True if a pod that ends makes room for its successor.
+fn is_of_capacity(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Exhausted(_)
+            | Reason::StrictAffinity
+            | Reason::BlockLimit { .. }
+            | Reason::SingleBlock
+            | Reason::NoAutoAllocation
+    )
+}
