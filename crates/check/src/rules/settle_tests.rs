@@ -28,6 +28,11 @@ impl Store {
         let pool = json!({"spec": {"cidr": "10.244.0.0/16", "blockSize": 30}});
         store.put(&format!("{RESOURCE_PREFIX}ippools/default"), pool);
         store.put(&format!("{RESOURCE_PREFIX}nodes/node-1"), json!({}));
+        let information = json!({"spec": {"datastoreReady": true}});
+        store.put(
+            &format!("{RESOURCE_PREFIX}clusterinformations/default"),
+            information,
+        );
         store
     }
 

@@ -282,7 +282,7 @@ fn nodes_that_may_be_meant_to_get_no_address_share_a_finding_of_their_own() {
         );
     }
     let intended = "ipv4/no-auto-allocation/may-be-intended no-auto-allocation (info)";
-    assert_eq!(stranded(&cluster), [intended, "node-1 no-auto-allocation"]);
+    assert_eq!(stranded(&cluster), ["node-1 no-auto-allocation", intended]);
     let found = findings(&cluster);
     assert_eq!(
         nodes_without_addresses(&found).into_iter().collect::<Vec<_>>(),
