@@ -32,7 +32,6 @@ fn configuration_may_be_absent() {
         "/calico/ipam/v2/config".to_owned(),
         format!("{RESOURCES}/ipamconfigurations/default"),
         format!("{RESOURCES}/kubecontrollersconfigurations/default"),
-        format!("{RESOURCES}/clusterinformations/default"),
         format!("{RESOURCES}/ipreservations/infra"),
     ];
     let mut without_all = Cluster::small(ClusterSpec::new(1));

@@ -23,7 +23,7 @@ impl Cluster {
         self.add_young();
         self.add_fixed();
         self.add_other_orchestrators();
-        self.add_windows();
+        self.add_former_windows();
         self.add_renamed_node();
         self.add_pools();
         self.add_load_balancer();
@@ -162,19 +162,23 @@ impl Cluster {
         );
     }
 
-    /// Adds a Windows node. Its block has reserved ordinals without a handle object, and the node has no tunnels. It runs
-    /// no pods, which would need strict affinity; a pod of another node has borrowed an address.
-    pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
-        let (name, block) = self.add_idle_windows();
+    /// Adds a node that ran Windows before it was installed anew under its name. Its block still has the reserved ordinals,
+    /// without a handle object. It runs no pods; a pod of another node has borrowed an address.
+    fn add_former_windows(&mut self) {
+        let (_, block) = self.add_reserved_block("linux", self.spec.dual_stack);
+        self.add_tunnels(self.nodes.len() - 1);
         let borrower = self.nodes[0].name.clone();
         self.add_pod(&borrower, &[block]);
-        (name, block)
     }
 
-    /// Adds a Windows node without pods.
-    pub(in crate::cluster) fn add_idle_windows(&mut self) -> (String, IpNet) {
+    /// Adds a Windows node without pods, which needs strict affinity.
+    pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
+        self.add_reserved_block("windows", false)
+    }
+
+    fn add_reserved_block(&mut self, system: &str, has_v6: bool) -> (String, IpNet) {
         let name = format!("win-{}", self.next_node);
-        let block = self.add_node_named(&name, "windows", false).blocks[0];
+        let block = self.add_node_named(&name, system, has_v6).blocks[0];
         self.block_mut(block).reserve_for_windows();
         (name, block)
     }

@@ -211,13 +211,20 @@ impl Cluster {
     /// Adds a Linux node with a block of each family and every kind of tunnel; returns its index in [`Cluster::nodes`].
     pub fn add_node(&mut self) -> usize {
         let name = format!("node-{}", self.next_node);
-        let info = self.add_node_named(&name, "linux", self.spec.dual_stack);
+        self.add_node_named(&name, "linux", self.spec.dual_stack);
+        let node = self.nodes.len() - 1;
+        self.add_tunnels(node);
+        node
+    }
+
+    /// Adds all tunnels of a node for which it has blocks.
+    fn add_tunnels(&mut self, node: usize) {
+        let info = self.nodes[node].clone();
         for tunnel in Tunnel::ALL {
             if let Some(block) = info.block_for(tunnel) {
-                self.add_tunnel(&name, tunnel, block);
+                self.add_tunnel(&info.name, tunnel, block);
             }
         }
-        self.nodes.len() - 1
     }
 
     /// Adds a node without tunnels. It has a block of IPv4 and, if asked, one of IPv6.

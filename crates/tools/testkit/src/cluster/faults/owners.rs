@@ -85,7 +85,7 @@ pub(super) fn foreign(cluster: &mut Cluster) {
 /// Adds a Windows node, which needs strict affinity, with a pod on a reserved ordinal.
 pub(super) fn reserved(cluster: &mut Cluster) {
     super::pools::strict(cluster);
-    let (node, block) = cluster.add_idle_windows();
+    let (node, block) = cluster.add_windows();
     let address = cluster.block_mut(block).address(1);
     let holder = cluster.holder(&node);
     cluster.put_endpoint(&holder, &[address]);
