@@ -273,7 +273,7 @@ fn without_its_script_it_is_tables(page: &mut Page<'_>, findings: &[Value]) {
     assert!(rows.contains("10.244.10.0/26\thost:node-10\t"), "{rows}");
     let pools: String = evaluate(page, "document.querySelector('#pools table').innerText");
     assert!(
-        pools.contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t102\t0\t"),
+        pools.contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536\t105\t0\t"),
         "{pools}"
     );
 }

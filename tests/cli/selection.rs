@@ -205,7 +205,7 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
     assert_eq!(show("--pool 172.16.5.0/28").column("pools", "name"), ["extra-5"]);
     // node-2 has borrowed the first address from node-1, and it is listed for both. node-1 has borrowed the second one.
     for (node, addresses) in [
-        ("node-1", &["10.244.1.8", "10.244.5.3"][..]),
+        ("node-1", &["10.244.1.8", "10.244.5.6"][..]),
         ("node-2", &["10.244.1.8"]),
     ] {
         let borrowed = show(&format!("--borrowed --node {node} --pool default-ipv4-ippool"));

@@ -137,7 +137,7 @@ codes! {
     PodsWithoutCalicoIpam "pods-without-calico-ipam" Info [Users Varies] (Pods Nodes) "pods have addresses from host-local, not from Calico IPAM",
     AutoAllocationOff "auto-allocation-off" Warning [] () "nodes cannot claim blocks: autoAllocateBlocks is false",
     ConfigurationMismatch "configuration-mismatch" Warning [] () "the two copies of the IPAM configuration in etcd differ",
-    NoClusterInformation "no-cluster-information" Critical [] () "ClusterInformation is missing or incomplete, so Calico's plugin fails",
+    NoClusterInformation "no-cluster-information" Error [] () "ClusterInformation is missing or incomplete, so Calico's plugin fails",
     DatastoreLocked "datastore-locked" Error [] () "the datastore is locked: datastoreReady is false",
     UndecodableObject "undecodable-object" Error [Users] () "a key or value does not parse",
     AddressInSeveralClusters "address-in-several-clusters" Critical [Varies] () "clusters that route to each other use the same address",

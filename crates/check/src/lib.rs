@@ -89,6 +89,11 @@ impl Context<'_> {
         found
     }
 
+    /// Counts the addresses for which a check would report `borrowed-under-strict-affinity` if strict affinity were on.
+    pub fn borrowed_if_strict(&self) -> usize {
+        rules::addresses::count_borrowed(self)
+    }
+
     /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
         let found = self.without_addresses(self.snapshot);

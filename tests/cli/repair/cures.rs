@@ -121,8 +121,17 @@ impl Place {
             let is_corrupt = |finding: &&String| finding.starts_with("corrupt-block ");
             let hid = before.difference(&after).any(|gone| is_corrupt(&gone));
             let new = after.difference(&before).filter(|_| !hid);
-            let new: Vec<&String> = new.filter(|new| !is_announced(new, &run.json())).collect();
+            let new = new.filter(|new| !is_announced(new, &run.json()));
+            let (borrowed, new): (Vec<&String>, Vec<&String>) =
+                new.partition(|new| new.starts_with("borrowed-under-strict-affinity "));
             assert!(new.is_empty(), "{name}: after {:?}: {new:?}", cure.command);
+            let promised = cure.effect["borrowed"].as_u64().unwrap_or_default();
+            assert_eq!(
+                borrowed.len() as u64,
+                promised,
+                "{name}: after {:?}",
+                cure.command
+            );
             assert!(!next.contains(&cure), "{name}: it is printed again: {cure:?}");
             done.push(cure.command);
             (before, cures) = (after, next);

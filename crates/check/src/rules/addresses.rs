@@ -40,6 +40,15 @@ pub(crate) fn check(
     leaks::check(context, &unused, out);
 }
 
+/// Counts the addresses that strict affinity does not allow where they are, as if it were on.
+pub(crate) fn count_borrowed(context: &Context<'_>) -> usize {
+    let mut found = Vec::new();
+    walk(&context.index, |address| {
+        owners::check_borrowing_when_strict(context, &address, &mut found);
+    });
+    found.len()
+}
+
 /// Visits every [`Address`] once, ascending.
 fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)) {
     let mut records: Vec<Record<'c, 's>> = Vec::new();

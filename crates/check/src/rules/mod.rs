@@ -3,7 +3,7 @@
 mod address;
 #[cfg(test)]
 mod address_tests;
-mod addresses;
+pub(crate) mod addresses;
 mod affinities;
 pub(crate) mod aged;
 #[cfg(test)]

@@ -92,9 +92,17 @@ fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, recor
 /// Checks whether an address is in another node's block, although it must not be.
 pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     check_tunnel(context, address, out);
-    if !context.strict_affinity {
-        return;
+    if context.strict_affinity {
+        check_borrowing_when_strict(context, address, out);
     }
+}
+
+/// Checks whether an address is in another node's block, as if strict affinity were on.
+pub(super) fn check_borrowing_when_strict(
+    context: &Context<'_>,
+    address: &Address<'_, '_, '_>,
+    out: &mut Vec<Finding>,
+) {
     for record in address.holding() {
         let (Some(host), Some(node)) = (record.block.host(), node_of(context, address, record)) else {
             continue;

@@ -51,6 +51,12 @@ pub(crate) fn outcome(effect: &Effect) -> String {
     if !effect.gone.is_empty() {
         parts.push(count(effect.gone.len(), "finding goes", "findings go"));
     }
+    if effect.borrowed > 0 {
+        let addresses = count(effect.borrowed, "address stays", "addresses stay");
+        parts.push(format!(
+            "{addresses} borrowed, which strict affinity does not allow"
+        ));
+    }
     if effect.endpoints_only {
         parts.push("needs a kubeconfig or --endpoints-only".to_owned());
     }

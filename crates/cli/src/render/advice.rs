@@ -149,6 +149,8 @@ struct ShownEffect<'a> {
     second_check_after: Option<i64>,
     #[serde(skip_serializing_if = "is_zero")]
     cooldown: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    borrowed: usize,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     endpoints_only: bool,
     nodes: usize,
@@ -163,8 +165,8 @@ fn codes(findings: &[FindingKey]) -> BTreeSet<Code> {
     findings.iter().map(|(code, _)| *code).collect()
 }
 
-fn is_zero(number: &i64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl<'a> ShownAdvice<'a> {
@@ -215,6 +217,7 @@ impl<'a> ShownEffect<'a> {
             addresses_at_once: effect.at_once,
             second_check_after: effect.second_check.map(|after| after.as_secs()),
             cooldown: effect.cooldown,
+            borrowed: effect.borrowed,
             endpoints_only: effect.endpoints_only,
             nodes: effect.nodes.len(),
             pods: effect.pods.len(),

@@ -47,6 +47,9 @@ pub struct Effect {
     pub serves_pod: bool,
     /// The same for the tunnels of the explained node.
     pub serves_tunnels: bool,
+    /// The number of borrowed addresses that are not allowed then, since the remedy turns strict affinity on. They keep
+    /// working, and a check reports them.
+    pub borrowed: usize,
     /// True if only workload endpoints in the same etcd show who uses addresses. The command then needs a kubeconfig,
     /// or the operator's word that the endpoints are right.
     pub endpoints_only: bool,

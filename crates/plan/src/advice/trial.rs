@@ -152,7 +152,14 @@ impl<'b, 's> Trials<'b, 's> {
                 let after = configure::configured(before, settings)
                     .ok()
                     .filter(|after| *after != before)?;
-                Some(self.with_world(|world| world.ipam_config = Some(after)))
+                let served = self.with_world(|world| world.ipam_config = Some(after));
+                let turns_strict = after.strict_affinity && !before.strict_affinity;
+                let borrowed = if turns_strict {
+                    self.basis.context.borrowed_if_strict()
+                } else {
+                    0
+                };
+                Some(Effect { borrowed, ..served })
             }
             Remedy::ChangePool { pool, change } => {
                 let pools = self.basis.snapshot.pools.iter();
