@@ -46,6 +46,11 @@ impl Skipped {
         Self::new(finding.subject.clone(), reason, detail).with_code(finding.code)
     }
 
+    /// Skips the subject of a finding for which a change was refused.
+    pub(crate) fn refused(finding: &Finding, refusal: Refusal) -> Self {
+        Self::finding(finding, refusal.reason, refusal.detail)
+    }
+
     /// Sets the code of the finding that would have justified a change.
     pub fn with_code(mut self, code: Code) -> Self {
         self.code = Some(code);
@@ -58,8 +63,22 @@ impl Skipped {
     }
 }
 
-/// The reason why a subject is left as it is, and a message with names and evidence.
-pub(crate) type Refusal = (SkipReason, String);
+/// A refusal to change a subject.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Refusal {
+    pub reason: SkipReason,
+    /// The reason with names and evidence.
+    pub detail: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: SkipReason, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+        }
+    }
+}
 
 /// The result of a plan for one object.
 pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;

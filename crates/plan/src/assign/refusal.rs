@@ -14,22 +14,24 @@ use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Explains the allocator's refusal of a named address.
 pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Error) -> Skipped {
-    let (reason, detail) = match error {
-        Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
+    let Refusal { reason, detail } = match error {
+        Error::AddressOutsidePools(_) => {
+            Refusal::new(SkipReason::OutsidePools, outside_pools(basis, address))
+        }
         Error::AlreadyAssigned(_) => taken(basis, address),
-        Error::Undecodable { key, reason } => (
+        Error::Undecodable { key, reason } => Refusal::new(
             SkipReason::Unchecked,
             format!("{} cannot be decoded: {reason}", key.named()),
         ),
-        Error::Overlap { .. } => (SkipReason::Overlap, error.to_string()),
+        Error::Overlap { .. } => Refusal::new(SkipReason::Overlap, error.to_string()),
         Error::ForeignBlock(cidr) => {
             let owner = basis.context.index.block(*cidr).and_then(|block| block.owner);
             let owner = owner.map_or_else(|| "another node".to_owned(), ToString::to_string);
             let detail =
                 format!("{address} is in block {cidr}, which belongs to {owner}, and strict affinity is on");
-            (SkipReason::NotAvailable, detail)
+            Refusal::new(SkipReason::NotAvailable, detail)
         }
-        other => (
+        other => Refusal::new(
             SkipReason::NotAvailable,
             format!("{address}: {}", other.to_string().trim()),
         ),
@@ -110,7 +112,7 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let mut records = sound_records(&basis.context.index, address);
     let Some(record) = records.next() else {
-        return (
+        return Refusal::new(
             SkipReason::AlreadyAssigned,
             format!("this plan already assigns {address}"),
         );
@@ -119,11 +121,11 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     match Claim::of(&record.attribute) {
         Claim::Cooling => {
             let detail = format!("{address} was released recently and is cooling down");
-            return (SkipReason::Cooling, detail);
+            return Refusal::new(SkipReason::Cooling, detail);
         }
         Claim::WindowsReserved => {
             let detail = format!("{address} is reserved by a Windows node and never assigned");
-            return (SkipReason::WindowsReserved, detail);
+            return Refusal::new(SkipReason::WindowsReserved, detail);
         }
         _ => {}
     }
@@ -134,7 +136,7 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     } else {
         format!("{} uses it", names_of_owners(&owners))
     };
-    (
+    Refusal::new(
         SkipReason::AlreadyAssigned,
         format!("{address} is already assigned, {}; {used}", recorded_for(&record)),
     )

@@ -195,10 +195,9 @@ impl<'s> Planner<'_, 's> {
                 continue;
             }
             // The affinity's holder may be about to create the block, which it would not find without the affinity.
-            if let Some((reason, why)) = too_early_affinity(self.basis, affinity) {
-                self.plan
-                    .skipped
-                    .push(Skipped::new(Subject::affinity(key), reason, why));
+            if let Some(refusal) = too_early_affinity(self.basis, affinity) {
+                let skipped = Skipped::new(Subject::affinity(key), refusal.reason, refusal.detail);
+                self.plan.skipped.push(skipped);
                 continue;
             }
             let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());

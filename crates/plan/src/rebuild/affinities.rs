@@ -81,11 +81,11 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
     let decision = decide(planner, affinity, found);
     if matches!(decision, Decision::Delete(_) | Decision::Finish)
         && !gone
-        && let Some((reason, why)) = too_early_affinity(planner.basis, affinity)
+        && let Some(refusal) = too_early_affinity(planner.basis, affinity)
     {
-        found
-            .iter()
-            .for_each(|finding| planner.skip(finding, reason, why.clone()));
+        for finding in found {
+            planner.skip(finding, refusal.reason, &refusal.detail);
+        }
         return false;
     }
 

@@ -42,9 +42,9 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         let Subject::Address(address) = finding.subject else {
             continue;
         };
-        if let Err((reason, why)) = record(planner, &sources, &mut missing, finding, address) {
+        if let Err(refusal) = record(planner, &sources, &mut missing, finding, address) {
             missing.hold(planner, address);
-            planner.skip(finding, reason, format!("{address}: {why}"));
+            planner.skip(finding, refusal.reason, format!("{address}: {}", refusal.detail));
         }
     }
 
@@ -67,18 +67,24 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
                 .unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
             rewrite(planner, &sources, finding, held, owner)
         });
-        if let Err((reason, why)) = rewritten {
-            planner.skip(finding, reason, format!("{}; {why}", finding.message()));
+        if let Err(refusal) = rewritten {
+            skip_after_message(planner, finding, &refusal);
         }
     }
 
     for finding in planner.findings(Code::WrongNodeRecorded) {
-        if let Err((reason, why)) = correct_node(planner, &sources, finding) {
-            planner.skip(finding, reason, format!("{}; {why}", finding.message()));
+        if let Err(refusal) = correct_node(planner, &sources, finding) {
+            skip_after_message(planner, finding, &refusal);
         }
     }
 
     expect_as_read(planner);
+}
+
+/// Skips a finding with its message and the reason why nothing is planned for it.
+fn skip_after_message(planner: &mut Planner<'_, '_>, finding: &Finding, refusal: &Refusal) {
+    let detail = format!("{}; {}", finding.message(), refusal.detail);
+    planner.skip(finding, refusal.reason, detail);
 }
 
 /// Expects objects that were read to be unchanged instead of absent. An endpoint may remain after its pod was deleted.
@@ -139,7 +145,7 @@ fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
         return Ok(());
     };
     let detail = format!("{}; delete all but one of them first", twice.message());
-    Err((SkipReason::DuplicateOwners, detail))
+    Err(Refusal::new(SkipReason::DuplicateOwners, detail))
 }
 
 /// Returns the right record of an address in use.
@@ -192,7 +198,7 @@ fn record(
     };
 
     if !planner.may_change(block) {
-        return Err((
+        return Err(Refusal::new(
             SkipReason::NeedsDecision,
             format!("this plan does not rebuild {}", block.key),
         ));
@@ -222,7 +228,7 @@ fn record(
 }
 
 fn in_two_blocks(first: &IndexedBlock<'_>, second: &IndexedBlock<'_>) -> Refusal {
-    (
+    Refusal::new(
         SkipReason::Overlap,
         format!("it is in {} and in {}, which overlap", first.key, second.key),
     )
@@ -230,21 +236,21 @@ fn in_two_blocks(first: &IndexedBlock<'_>, second: &IndexedBlock<'_>) -> Refusal
 
 /// Returns the record of the finding's address if exactly one sound block contains the address.
 fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Result<Allocated> {
-    let none = || (SkipReason::NotAllocated, "no block records it".to_owned());
-    let address = finding.subject.address().ok_or_else(none)?;
+    let not_recorded = || Refusal::new(SkipReason::NotAllocated, "no block records it");
+    let address = finding.subject.address().ok_or_else(not_recorded)?;
     let blocks = blocks_around(planner.index(), address);
     if let [block] = blocks.as_slice()
         && let Some(held) = block.sound.and_then(|sound| sound.allocation_of(address))
     {
         return Ok(Allocated::new(block.key, &held));
     }
-    Err(
-        match (in_corrupt_block(planner.index(), address), blocks.as_slice()) {
-            (Some(refusal), _) => refusal,
-            (None, [first, second, ..]) => in_two_blocks(first, second),
-            (None, _) => none(),
-        },
-    )
+    if let Some(refusal) = in_corrupt_block(planner.index(), address) {
+        return Err(refusal);
+    }
+    Err(match blocks.as_slice() {
+        [first, second, ..] => in_two_blocks(first, second),
+        _ => not_recorded(),
+    })
 }
 
 /// Rewrites the record of an address for its user, if the recorded owner does not exist.
@@ -264,8 +270,8 @@ fn rewrite(
 
     let claim = Claim::of(&allocation.attribute);
     if claim == Claim::WindowsReserved {
-        let detail = "the address is reserved by Windows; recreate whatever uses it".into();
-        return Err((SkipReason::WindowsReserved, detail));
+        let detail = "the address is reserved by Windows; recreate whatever uses it";
+        return Err(Refusal::new(SkipReason::WindowsReserved, detail));
     }
 
     let wanted = wanted_for(planner, sources, held.address)?;
@@ -275,7 +281,7 @@ fn rewrite(
     if !is_gone(planner, &owner, &claim) {
         let detail = "the recorded owner could still exist: find out whether that owner or the user keeps the address, \
                       recreate the other, and rebuild again";
-        return Err((SkipReason::OwnerMayLive, detail.into()));
+        return Err(Refusal::new(SkipReason::OwnerMayLive, detail));
     }
 
     let mut evidence = wanted.evidence;
@@ -316,12 +322,12 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
     let index = planner.index();
     let mut uses = index.uses_of(held.address).iter();
     let Some(position) = uses.find_map(|used| index.pod_of(used.owner)) else {
-        return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
+        return Err(Refusal::new(SkipReason::OwnerNotFound, "nothing uses it"));
     };
     let pod = &planner.basis.snapshot.pods[position as usize].value;
     let node = index.calico_node(pod.node());
     if !index.node_exists(&node) {
-        return Err((
+        return Err(Refusal::new(
             SkipReason::NodeUnknown,
             format!("{node}, on which it is running, does not exist in Calico"),
         ));
@@ -387,7 +393,9 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
         if !index.node_exists(&node) {
             absent.push(Key::Node(node.clone()));
         }
-        if let (true, Claim::Pod { namespace, pod, .. }) = (snapshot.has_read(Source::Endpoints), claim) {
+        if let Claim::Pod { namespace, pod, .. } = claim
+            && snapshot.has_read(Source::Endpoints)
+        {
             let name = endpoint_name(&node, "k8s", &pod.to_string(), "eth0");
             absent.push(Key::Endpoint {
                 namespace: namespace.to_string(),
@@ -396,7 +404,8 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondit
         }
     }
 
-    if let (true, Claim::Pod { namespace, pod, .. }) = (snapshot.has_read(Source::Pods), claim)
+    if let Claim::Pod { namespace, pod, .. } = claim
+        && snapshot.has_read(Source::Pods)
         && index.pod(*namespace, *pod).is_none()
     {
         absent.push(Key::Pod {

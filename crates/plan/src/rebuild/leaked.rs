@@ -1,6 +1,6 @@
 //! Releases leaked addresses.
 
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::snapshot::DatastoreKind;
 
@@ -38,62 +38,66 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     }
 }
 
+/// Chooses the leaked addresses to release, and skips the others.
 fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
     let mut choice = Choice::new();
     for finding in planner.findings(Code::LeakedAddress) {
         let held = allocations(planner.basis, finding);
-        let uncountable = held
-            .iter()
-            .filter_map(|held| held.handle())
-            .find_map(|id| planner.uncountable.refusal(&id));
-        let in_scope = held.iter().all(|held| planner.may_change_at(held.block));
-        let address = &finding.subject;
-        if let Subject::Address(address) = finding.subject
-            && let Some((reason, detail)) = in_corrupt_block(planner.index(), address)
-        {
-            planner.skip(finding, reason, detail);
-        } else if let Some(refusal) = unknown_owner(finding) {
-            let (reason, detail) = tunnel_of_calico2(planner, &held).unwrap_or(refusal);
-            let skipped = Skipped::finding(finding, reason, detail);
-            let suggested_action = finding
-                .remedy()
-                .map_or(SuggestedAction::ReleaseByName, SuggestedAction::Remedy);
-            planner.skipped.push(skipped.suggesting(suggested_action));
-        } else if let Some((reason, why)) = uncountable {
-            planner.skip(finding, reason, format!("{address}: {why}"));
-        } else if !in_scope {
-            let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
-            planner.skip(finding, SkipReason::Overlap, detail);
-        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held) {
-            if held
-                .iter()
-                .any(|held| planner.corrupt.blocks.contains_key(&held.block))
-            {
-                // No earlier read could have seen the address in the repaired block.
-                let detail = format!(
-                    "{}: its block is repaired first; then rebuild again",
-                    finding.message()
-                );
-                planner.skip(finding, SkipReason::Unchecked, detail);
-            } else {
-                planner.skip(finding, reason, detail);
-            }
-        } else {
-            for allocated in held {
-                let record = (allocated.block, allocated.held.ordinal);
-                choice.insert(
-                    record,
-                    Chosen {
-                        allocated,
-                        finding: Some(finding),
-                    },
-                );
-            }
+        if let Some(skipped) = why_kept(planner, finding, &held) {
+            planner.skipped.push(skipped);
+            continue;
+        }
+
+        for allocated in held {
+            let record = (allocated.block, allocated.held.ordinal);
+            let finding = Some(finding);
+            choice.insert(record, Chosen { allocated, finding });
         }
     }
 
-    whole_handles(planner, &mut choice);
+    keep_handles_whole(planner, &mut choice);
     choice
+}
+
+/// Returns a finding as skipped if its addresses stay allocated, whatever else their handles hold.
+fn why_kept(planner: &Planner<'_, '_>, finding: &Finding, held: &[Allocated]) -> Option<Skipped> {
+    if let Subject::Address(address) = finding.subject
+        && let Some(refusal) = in_corrupt_block(planner.index(), address)
+    {
+        return Some(Skipped::refused(finding, refusal));
+    }
+
+    if let Some(refusal) = unknown_owner(finding) {
+        let refusal = tunnel_of_calico2(planner, held).unwrap_or(refusal);
+        let suggested_action = finding
+            .remedy()
+            .map_or(SuggestedAction::ReleaseByName, SuggestedAction::Remedy);
+        return Some(Skipped::refused(finding, refusal).suggesting(suggested_action));
+    }
+
+    let address = &finding.subject;
+    let mut handles = held.iter().filter_map(Allocated::handle);
+    if let Some(refusal) = handles.find_map(|id| planner.uncountable.refusal(&id)) {
+        let detail = format!("{address}: {}", refusal.detail);
+        return Some(Skipped::finding(finding, refusal.reason, detail));
+    }
+
+    if !held.iter().all(|held| planner.may_change_at(held.block)) {
+        let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
+        return Some(Skipped::finding(finding, SkipReason::Overlap, detail));
+    }
+
+    let refusal = too_early(planner.basis, finding, held)?;
+    let mut blocks = held.iter().map(|held| held.block);
+    if blocks.any(|block| planner.corrupt.blocks.contains_key(&block)) {
+        // No earlier read could have seen the address in the repaired block.
+        let detail = format!(
+            "{}: its block is repaired first; then rebuild again",
+            finding.message()
+        );
+        return Some(Skipped::finding(finding, SkipReason::Unchecked, detail));
+    }
+    Some(Skipped::refused(finding, refusal))
 }
 
 /// Explains why an address that a Calico 2.x host holds without a handle, as for its tunnel, is unused: the host does
@@ -111,10 +115,8 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
     let host = planner.index().block(*block)?.host().filter(|_| is_anonymous)?;
     let about = format!("{address} is held without a handle, like the tunnel address of {host},");
     let Some(node) = planner.index().node(host) else {
-        return Some((
-            SkipReason::NodeUnknown,
-            format!("{about} but there is no host {host}"),
-        ));
+        let detail = format!("{about} but there is no host {host}");
+        return Some(Refusal::new(SkipReason::NodeUnknown, detail));
     };
 
     let tunnels = node.tunnels.iter().map(|(_, address)| *address);
@@ -123,7 +125,7 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
         .min()
     else {
         let detail = format!("{about} whose IpInIpTunnelAddr is not set");
-        return Some((SkipReason::TunnelAddressNotSet, detail));
+        return Some(Refusal::new(SkipReason::TunnelAddressNotSet, detail));
     };
 
     let reason = match tunnel {
@@ -131,15 +133,13 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
         tunnel if tunnel < block.network() => SkipReason::TunnelAddressTooLow,
         _ => SkipReason::TunnelAddressTooHigh,
     };
-    Some((
-        reason,
-        format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside the block {block}"),
-    ))
+    let detail = format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside the block {block}");
+    Some(Refusal::new(reason, detail))
 }
 
 /// Keeps the addresses of handles that cannot be released completely. An address that gets another owner counts as
 /// released from its handle.
-fn whole_handles<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
+fn keep_handles_whole<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
     let leaves = |id: &str, (block, ordinal): (IpNet, u32)| {
         let planned = planner
             .blocks

@@ -22,7 +22,7 @@ use super::planner::Planner;
 use super::stored::{blocks_around, hidden_blocks, overlapping};
 use crate::basis::Basis;
 use crate::plan::{Change, Verb};
-use crate::skipped::{Result, SkipReason, Skipped};
+use crate::skipped::{Refusal, Result, SkipReason, Skipped};
 
 /// Addresses in use without a block, by the block that should contain them.
 #[derive(Default)]
@@ -74,14 +74,16 @@ impl MissingBlocks {
                         .changes
                         .push(Change::new(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
                 }
-                Err((reason, why)) => {
+                Err(refusal) => {
                     for planned in addresses
                         .into_values()
                         .filter(|planned| !planned.change.repairs.is_empty())
                     {
-                        let detail =
-                            format!("{}: its block {cidr} does not exist, and {why}", planned.address);
-                        let skipped = Skipped::new(Subject::Address(planned.address), reason, detail);
+                        let detail = format!(
+                            "{}: its block {cidr} does not exist, and {}",
+                            planned.address, refusal.detail
+                        );
+                        let skipped = Skipped::new(Subject::Address(planned.address), refusal.reason, detail);
                         planner.skipped.push(skipped.with_code(Code::UnallocatedInUse));
                     }
                 }
@@ -94,21 +96,21 @@ impl MissingBlocks {
 fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, u32)> {
     let pools: Vec<_> = planner.index().pools_around(address.into()).collect();
     let pool = match pools.as_slice() {
-        [] => return Err((SkipReason::OutsidePools, "it is in no pool".into())),
+        [] => return Err(Refusal::new(SkipReason::OutsidePools, "it is in no pool")),
         [pool] => *pool,
         [first, second, ..] => {
             let detail = format!(
                 "it is in the pools {} and {}, which overlap",
                 first.name, second.name
             );
-            return Err((SkipReason::Overlap, detail));
+            return Err(Refusal::new(SkipReason::Overlap, detail));
         }
     };
 
     let cidr = block_around(address, pool.block_size).filter(|cidr| pool.cidr.contains(cidr));
     let Some((cidr, ordinal)) = cidr.and_then(|cidr| Some((cidr, ordinal_of(cidr, address)?))) else {
         let detail = format!("pool {} is smaller than its block size", pool.name);
-        return Err((SkipReason::NeedsDecision, detail));
+        return Err(Refusal::new(SkipReason::NeedsDecision, detail));
     };
     Ok((cidr, ordinal))
 }
@@ -134,7 +136,7 @@ fn create(
     addresses: &BTreeMap<u32, AddressPlan>,
 ) -> Result<Created> {
     if let Some(other) = overlapping(planner.index(), hidden, cidr) {
-        return Err((
+        return Err(Refusal::new(
             SkipReason::Overlap,
             format!("{other} already exists, with a different size or unreadable"),
         ));
@@ -143,7 +145,7 @@ fn create(
     let held: Vec<&Versioned<Affinity>> = holders(planner, cidr);
     let owner = owner(planner, cidr, addresses, &held)?;
     if !planner.request.has_block(cidr, Some(&owner)) {
-        return Err((
+        return Err(Refusal::new(
             SkipReason::NeedsDecision,
             format!("it would belong to {owner}, which is not in scope"),
         ));
@@ -154,9 +156,9 @@ fn create(
     let windows = node.is_some_and(Node::is_windows);
     let make = if windows { Block::new_windows } else { Block::new };
     let Some(mut block) = make(cidr, Some(owner.clone()), now) else {
-        return Err((
+        return Err(Refusal::new(
             SkipReason::NeedsDecision,
-            "Calico allows no block of that size".into(),
+            "Calico allows no block of that size",
         ));
     };
 
@@ -171,7 +173,7 @@ fn create(
     });
 
     if let Err(error) = assigned {
-        return Err((
+        return Err(Refusal::new(
             SkipReason::WindowsReserved,
             format!("{error} in a Windows node's block"),
         ));
@@ -188,7 +190,7 @@ fn create(
                 "its affinity {} cannot be decoded; delete that first",
                 change.subject
             );
-            Err((SkipReason::Unchecked, detail))
+            Err(Refusal::new(SkipReason::Unchecked, detail))
         }
         None => Ok((block, owner, affinities)),
     }
@@ -229,9 +231,10 @@ fn owner(
 ) -> Result<BlockOwner> {
     let index = planner.index();
     let known = |owner: BlockOwner| match owner.host() {
-        Some(node) if !index.node_exists(node) => {
-            Err((SkipReason::NodeUnknown, format!("its node {node} does not exist")))
-        }
+        Some(node) if !index.node_exists(node) => Err(Refusal::new(
+            SkipReason::NodeUnknown,
+            format!("its node {node} does not exist"),
+        )),
         _ => Ok(owner),
     };
 
@@ -241,7 +244,7 @@ fn owner(
             let first = &first.value.key.node;
             let second = &second.value.key.node;
             let detail = format!("both {first} and {second} hold an affinity for it; delete one of them");
-            return Err((SkipReason::NeedsDecision, detail));
+            return Err(Refusal::new(SkipReason::NeedsDecision, detail));
         }
         [] => {}
     }
@@ -278,7 +281,7 @@ fn owner(
     match best {
         Some((node, _)) => Ok(BlockOwner::Host(node)),
         None if for_services() => Ok(BlockOwner::Virtual(LOAD_BALANCER.to_owned())),
-        None => Err((SkipReason::NodeUnknown, "no existing node uses it".into())),
+        None => Err(Refusal::new(SkipReason::NodeUnknown, "no existing node uses it")),
     }
 }
 

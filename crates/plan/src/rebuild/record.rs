@@ -10,7 +10,7 @@ use calipam_model::time::format_go_utc;
 use super::networks::Networks;
 use crate::basis::Basis;
 use crate::basis::preconditions::Users;
-use crate::skipped::{Result, SkipReason};
+use crate::skipped::{Refusal, Result, SkipReason};
 
 /// The right record of an address.
 pub(super) struct Wanted {
@@ -27,7 +27,7 @@ pub(super) fn wanted(
     uses: &[Use],
 ) -> Result<Wanted> {
     let Some(used) = uses.first() else {
-        return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
+        return Err(Refusal::new(SkipReason::OwnerNotFound, "nothing uses it"));
     };
 
     let snapshot = basis.snapshot;
@@ -60,7 +60,7 @@ pub(super) fn wanted(
             let name = service.value.name.as_str();
             if service.value.uid.is_empty() {
                 let detail = format!("service {namespace}/{name} has no UID, from which its handle is made");
-                return Err((SkipReason::OwnerNotFound, detail));
+                return Err(Refusal::new(SkipReason::OwnerNotFound, detail));
             }
             let owner = [
                 ("namespace", namespace),
@@ -115,7 +115,7 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
         .filter_map(|used| index.workload(used.owner))
         .collect();
     let Some(first) = workloads.first() else {
-        return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
+        return Err(Refusal::new(SkipReason::OwnerNotFound, "nothing uses it"));
     };
 
     let pod = first.pod.to_string();
@@ -123,7 +123,7 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
     {
         let detail = "a virtual machine uses it, and its record needs UIDs that calipam does not read; \
                       migrate or restart the machine, so that Calico records an address for it";
-        return Err((SkipReason::NeedsDecision, detail.into()));
+        return Err(Refusal::new(SkipReason::NeedsDecision, detail));
     }
     if basis.snapshot.datastore == DatastoreKind::EtcdV2 {
         return Ok(of_calico_2(networks, first, sandbox(basis, uses)));
@@ -131,14 +131,14 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
 
     let unknown = |what: &str| {
         let detail = format!("{what}: deleting its pod could never free the address; restart the pod");
-        (SkipReason::ContainerUnknown, detail)
+        Refusal::new(SkipReason::ContainerUnknown, detail)
     };
 
     let Some((container, node)) = sandbox(basis, uses) else {
         return Err(unknown("its container ID is not known"));
     };
     if node.is_empty() {
-        return Err((SkipReason::NodeUnknown, "its user names no node".into()));
+        return Err(Refusal::new(SkipReason::NodeUnknown, "its user names no node"));
     }
     let Some(network) = networks.of(&container, &node) else {
         return Err(unknown("no other record shows the network name"));

@@ -76,7 +76,7 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding
         .is_owner_unknown()
-        .then(|| (SkipReason::UnknownOwner, finding.message()))
+        .then(|| Refusal::new(SkipReason::UnknownOwner, finding.message()))
 }
 
 /// Returns true if the operator can force the release of an address that is refused for this reason.
@@ -93,7 +93,7 @@ pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]
             "{}; but there is not a single {what} in the cluster: the objects were probably lost, so restore them first",
             finding.message()
         );
-        return Some((SkipReason::EvidenceLost, detail));
+        return Some(Refusal::new(SkipReason::EvidenceLost, detail));
     }
 
     let seen = |held: &Allocated| seen_before(basis, |s| s.saw(held.address, &held.held));
@@ -106,7 +106,7 @@ pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]
         "{}: it must be found unused twice, {grace:#} apart",
         finding.message()
     );
-    Some((SkipReason::SeenOnce, detail))
+    Some(Refusal::new(SkipReason::SeenOnce, detail))
 }
 
 /// Refuses to delete an orphan handle that somebody needs, or could need.
@@ -114,14 +114,14 @@ pub(super) fn needed_orphan(id: &str, finding: &Finding) -> Option<Refusal> {
     Some(match finding.needed_by()? {
         NeededBy::Owner(owner) => {
             let detail = format!("{id} is the handle of {owner}, which exists but has no recorded address");
-            (SkipReason::InUse, detail)
+            Refusal::new(SkipReason::InUse, detail)
         }
         NeededBy::Unknown(block) => {
             let detail = format!(
                 "{id} counts addresses of {block}, which is missing, and no pods were read: a running pod could need \
                  it; pass a kubeconfig, so that pods are compared"
             );
-            (SkipReason::NotRead, detail)
+            Refusal::new(SkipReason::NotRead, detail)
         }
     })
 }
@@ -171,7 +171,7 @@ pub(crate) fn too_early_unsettled(
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     let what = what.into();
     let grace = basis.context.grace;
-    (
+    Refusal::new(
         SkipReason::SeenOnce,
         format!("{what}: it must be found in this state twice, {grace:#} apart"),
     )
@@ -246,7 +246,7 @@ pub(crate) fn keep_whole_handles<'s>(
     for id in wanted.iter().collect::<BTreeSet<&String>>() {
         let insists = |address| insists(address) && !stay.contains(&address);
         let leaves = |record| leaves(id, record);
-        let Some((reason, why)) = why_kept(basis, &handles, choice, id, insists, leaves, &in_scope) else {
+        let Some(refusal) = why_kept(basis, &handles, choice, id, insists, leaves, &in_scope) else {
             continue;
         };
 
@@ -260,9 +260,10 @@ pub(crate) fn keep_whole_handles<'s>(
             let code = chosen
                 .finding
                 .map_or_else(|| basis.worst(&subject), |finding| Some(finding.code));
+            let detail = format!("{address}: {}", refusal.detail);
             skipped.push(Skipped {
                 code,
-                ..Skipped::new(subject, reason, format!("{address}: {why}"))
+                ..Skipped::new(subject, refusal.reason, detail)
             });
         }
     }
@@ -287,7 +288,7 @@ fn why_kept(
         .flat_map(|object| object.value.blocks());
     if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unchecked(*cidr)) {
         let detail = format!("its handle {id} also names {broken}, which cannot be checked");
-        return Some((SkipReason::Unchecked, detail));
+        return Some(Refusal::new(SkipReason::Unchecked, detail));
     }
 
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) = handles
@@ -310,7 +311,7 @@ fn why_kept(
         "is outside the selection; a handle is released completely or not at all"
     };
     let detail = format!("its handle {id} also holds {}, which {why}", kept.address);
-    Some((SkipReason::HandleHeld, detail))
+    Some(Refusal::new(SkipReason::HandleHeld, detail))
 }
 
 /// Returns true for handles whose addresses are released one by one. A Calico 2.x handle is shared with earlier pods of
@@ -333,20 +334,21 @@ fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
 
 /// Explains why an address is kept if no finding justifies its release.
 pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
-    let (reason, detail) = why_kept_address(basis, address);
+    let refusal = why_kept_address(basis, address);
     let subject = Subject::Address(address);
     Skipped {
         code: basis.worst(&subject),
-        ..Skipped::new(subject, reason, detail)
+        ..Skipped::new(subject, refusal.reason, refusal.detail)
     }
 }
 
 /// Refuses an address whose block is corrupt or cannot be decoded.
 pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
-    let detail = || format!("{address} is in a block that is corrupt or cannot be decoded");
-    index
-        .is_unchecked(address.into())
-        .then(|| (SkipReason::Unchecked, detail()))
+    if !index.is_unchecked(address.into()) {
+        return None;
+    }
+    let detail = format!("{address} is in a block that is corrupt or cannot be decoded");
+    Some(Refusal::new(SkipReason::Unchecked, detail))
 }
 
 fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
@@ -358,64 +360,60 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let records: Vec<Allocation<'_>> = sound_records(index, address).collect();
     let owners = basis.context.owners_of(address);
     if !owners.is_empty() {
-        return (
+        return Refusal::new(
             SkipReason::InUse,
             format!("{address} is used by {}", names_of_owners(&owners)),
         );
     }
     if records.is_empty() {
-        return (SkipReason::NotAllocated, format!("no block records {address}"));
+        return Refusal::new(SkipReason::NotAllocated, format!("no block records {address}"));
     }
     if index.is_mentioned(address) {
         let names = names_of_mentions(&index.mentions(address));
-        return (
+        return Refusal::new(
             SkipReason::InUse,
             format!("{address} is named by {names}, which could use it"),
         );
     }
 
     let reasons = records.iter().map(|record| why_kept_record(basis, record));
-    reasons.min().unwrap_or((SkipReason::NotAllocated, String::new()))
+    reasons
+        .min()
+        .unwrap_or(Refusal::new(SkipReason::NotAllocated, String::new()))
 }
 
+/// Explains why the record of an unused address without a finding is kept.
 fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
     let address = record.address;
     let claim = Claim::of(&record.attribute);
-    match claim {
-        Claim::Cooling => (
-            SkipReason::Cooling,
-            format!("{address} was already released and is cooling down"),
-        ),
-        Claim::WindowsReserved => (
-            SkipReason::WindowsReserved,
-            format!("{address} is reserved by a Windows node and never assigned"),
-        ),
-        _ if basis.context.is_young(&record.attribute) => {
-            let grace = basis.context.grace;
-            let detail =
-                format!("{address} was allocated less than {grace:#} ago: its pod could still be starting");
-            (SkipReason::Young, detail)
-        }
-        claim => match unread(basis.snapshot, &claim) {
-            Some(Unread::Users) => (
-                SkipReason::NotRead,
-                format!("{address}: it is not known what uses addresses"),
-            ),
-            Some(source) => {
-                let what = if source == Unread::Services {
-                    "service"
-                } else {
-                    "virtual machine"
-                };
-                (
-                    SkipReason::NotRead,
-                    format!("{address} is allocated to a {what}, and {what}s were not read"),
-                )
-            }
-            None => (
-                SkipReason::OwnerMayLive,
-                format!("{address} is unused now, but its owner could still exist"),
-            ),
-        },
+    if claim == Claim::Cooling {
+        let detail = format!("{address} was already released and is cooling down");
+        return Refusal::new(SkipReason::Cooling, detail);
     }
+    if claim == Claim::WindowsReserved {
+        let detail = format!("{address} is reserved by a Windows node and never assigned");
+        return Refusal::new(SkipReason::WindowsReserved, detail);
+    }
+
+    if basis.context.is_young(&record.attribute) {
+        let grace = basis.context.grace;
+        let detail =
+            format!("{address} was allocated less than {grace:#} ago: its pod could still be starting");
+        return Refusal::new(SkipReason::Young, detail);
+    }
+
+    let unread_kind = match unread(basis.snapshot, &claim) {
+        None => {
+            let detail = format!("{address} is unused now, but its owner could still exist");
+            return Refusal::new(SkipReason::OwnerMayLive, detail);
+        }
+        Some(Unread::Users) => {
+            let detail = format!("{address}: it is not known what uses addresses");
+            return Refusal::new(SkipReason::NotRead, detail);
+        }
+        Some(Unread::Services) => "service",
+        Some(Unread::Machines) => "virtual machine",
+    };
+    let detail = format!("{address} is allocated to a {unread_kind}, and {unread_kind}s were not read");
+    Refusal::new(SkipReason::NotRead, detail)
 }

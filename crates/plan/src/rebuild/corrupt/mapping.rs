@@ -245,18 +245,18 @@ impl Sorter<'_, '_, '_> {
         match address {
             None => {
                 let detail = format!("{key} holds a tunnel address of {node}, whose {field} is not set");
-                (SkipReason::TunnelAddressNotSet, detail)
+                Refusal::new(SkipReason::TunnelAddressNotSet, detail)
             }
             Some(address) if address < key.network() => {
                 let detail = format!("{field} of {node} is {address}, which is before {key}");
-                (SkipReason::TunnelAddressTooLow, detail)
+                Refusal::new(SkipReason::TunnelAddressTooLow, detail)
             }
             Some(address) if key.contains(&address) => beyond(format!(
                 "{key} does not say who owns which of its addresses; delete it by hand, then rebuild"
             )),
             Some(address) => {
                 let detail = format!("{field} of {node} is {address}, which is after {key}");
-                (SkipReason::TunnelAddressTooHigh, detail)
+                Refusal::new(SkipReason::TunnelAddressTooHigh, detail)
             }
         }
     }

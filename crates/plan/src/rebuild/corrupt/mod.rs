@@ -76,7 +76,7 @@ impl CorruptBlocks {
                 None => repair(basis, block, &content.content),
                 Some(other) => {
                     let detail = format!("{} overlaps {other}; decide which of them to keep", block.key);
-                    Err((SkipReason::Overlap, detail))
+                    Err(Refusal::new(SkipReason::Overlap, detail))
                 }
             };
             match repaired {
@@ -98,8 +98,8 @@ impl CorruptBlocks {
                         },
                     );
                 }
-                Err((reason, detail)) => {
-                    let skipped = Skipped::new(Subject::Block(block.key), reason, detail);
+                Err(refusal) => {
+                    let skipped = Skipped::new(Subject::Block(block.key), refusal.reason, refusal.detail);
                     corrupt.skipped.push(skipped.with_code(Code::CorruptBlock));
                 }
             }
@@ -125,7 +125,7 @@ impl CorruptBlocks {
 }
 
 fn beyond(detail: impl Into<String>) -> Refusal {
-    (SkipReason::CorruptBeyondRepair, detail.into())
+    Refusal::new(SkipReason::CorruptBeyondRepair, detail)
 }
 
 /// Repairs a block. Also returns the ordinals whose records are lost although they are in use.

@@ -12,7 +12,7 @@ use super::super::block_plan::{AddressPlan, RecordEdit};
 use super::super::planner::Planner;
 use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::{Change, Verb};
-use crate::skipped::SkipReason;
+use crate::skipped::{SkipReason, Skipped};
 
 /// Plans to rewrite records under IDs with a carriage return. Returns the clean IDs of the handles whose objects may be
 /// corrected as well.
@@ -25,8 +25,8 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
         let Subject::Handle(id) = &finding.subject else {
             continue;
         };
-        if let Some((reason, why)) = planner.uncountable.refusal(id) {
-            planner.skip(finding, reason, why);
+        if let Some(refusal) = planner.uncountable.refusal(id) {
+            planner.skipped.push(Skipped::refused(finding, refusal));
             continue;
         }
         let is_dirty = |held: &&Allocated| {

@@ -18,7 +18,7 @@ use super::super::request::blocks_of;
 use super::handle_plan::{HandlePlan, Observed};
 use crate::basis::handles::{HandleAllocations, clean};
 use crate::release::may_release::{too_early_orphan, too_early_unsettled};
-use crate::skipped::{Refusal, SkipReason, Skipped};
+use crate::skipped::{Refusal, Skipped};
 
 /// Codes of the findings that this part of the plan repairs.
 const CODES: [Code; 5] = [
@@ -55,8 +55,8 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
         }
     }
     found.retain(|id, of_handle| match planner.uncountable.refusal(id) {
-        Some((reason, why)) => {
-            skip_all(planner, of_handle, reason, &why);
+        Some(refusal) => {
+            skip_all(planner, of_handle, &refusal);
             false
         }
         None => true,
@@ -79,8 +79,8 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
         let found = found.get(id).map_or(&[][..], Vec::as_slice);
         let moved = moved.get(id).unwrap_or(&none);
         let recorded = handles.counts(id);
-        if let Some((reason, why)) = too_early(planner, found, moved, &recorded, handles.objects(id)) {
-            skip_all(planner, found, reason, &why);
+        if let Some(refusal) = too_early(planner, found, moved, &recorded, handles.objects(id)) {
+            skip_all(planner, found, &refusal);
             continue;
         }
 
@@ -109,11 +109,10 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
     countings
 }
 
-fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: SkipReason, why: &str) {
+fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], refusal: &Refusal) {
     for (code, subject) in found {
-        planner
-            .skipped
-            .push(Skipped::new(subject.clone(), reason, why).with_code(*code));
+        let skipped = Skipped::new(subject.clone(), refusal.reason, &refusal.detail);
+        planner.skipped.push(skipped.with_code(*code));
     }
 }
 

@@ -53,19 +53,19 @@ impl UncountableHandles {
     pub(super) fn refusal(&self, id: &str) -> Option<Refusal> {
         if self.undecodable.contains(id) {
             let detail = format!("its handle {id} cannot be decoded; repair or delete that object first");
-            return Some((SkipReason::Unchecked, detail));
+            return Some(Refusal::new(SkipReason::Unchecked, detail));
         }
         if !is_storable_id(id, self.datastore) {
             let detail = format!(
                 "its handle {id:?} cannot be an object of this datastore: it can be released only address by address"
             );
-            return Some((SkipReason::HandleNotStorable, detail));
+            return Some(Refusal::new(SkipReason::HandleNotStorable, detail));
         }
 
         let collides = !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase());
         collides.then(|| {
             let detail = format!("its handle {id} shares one object with a handle that differs only in case");
-            (SkipReason::NeedsDecision, detail)
+            Refusal::new(SkipReason::NeedsDecision, detail)
         })
     }
 }
