@@ -7,19 +7,20 @@ use calipam_workflow::Access;
 use super::Call;
 use crate::exit::Result;
 
+/// Locks or unlocks the datastore. As with calicoctl, the command itself is the consent.
 pub(super) fn run(action: LockAction, call: Call<'_>) -> Result<()> {
     call.with(async |Access { datastore, .. }| {
         let question = Question {
             cluster: calipam_workflow::guid(datastore).await?,
             location: datastore.location(),
+            // The cluster information, whose field `datastoreReady` is the lock.
             others: 1,
             ..Question::default()
         };
-        if let Some(consent) = Consent::from_option(question, true) {
-            set_lock(datastore, consent, action).await?;
-        }
+        set_lock(datastore, Consent::from_command(question), action).await?;
         Ok(())
     })?;
+
     call.print(if action == LockAction::Take {
         "Datastore locked.\n"
     } else {

@@ -1,5 +1,6 @@
 //! Command lines in hints, as the user would type them.
 
+use std::net::IpAddr;
 use std::sync::{LazyLock, OnceLock};
 
 use calipam_model::words::joined;
@@ -46,6 +47,11 @@ pub(crate) fn names_connection() -> bool {
 pub(crate) fn command(words: &[&str]) -> String {
     let data = CALL.get().map(Call::same_data).unwrap_or_default();
     line(words.iter().copied().chain(data))
+}
+
+/// Formats the command line that shows an address.
+pub(super) fn show_address(address: &IpAddr) -> String {
+    command(&["show", "--ip", &address.to_string()])
 }
 
 /// Like [`command`], but also repeats the options of this call whose IDs are in `kept`, such as options that select

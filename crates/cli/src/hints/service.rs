@@ -6,7 +6,7 @@ use calipam_model::config::NotServed;
 use calipam_model::service::request;
 use calipam_model::words::joined;
 
-use super::command;
+use super::{command, show_address};
 use crate::render::text::shell_word;
 
 const ADD_POOL: &str = "add a pool with `allowedUses: [LoadBalancer]`: `calicoctl create -f POOL.yaml`";
@@ -15,39 +15,45 @@ const SERVE: &str = r#"`calicoctl patch kubecontrollersconfiguration default -p 
 
 /// Returns the next steps, the most likely one first.
 pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
-    let mut steps = match &explanation.state {
+    let mut steps = of_state(explanation);
+    if let Some(wish) = &explanation.unread_wish {
+        let annotate = annotate(explanation, request::ADDRESSES, &format!("[\"{wish}\"]"));
+        steps.push(format!(
+            "name the address in the annotation that it reads: {annotate}"
+        ));
+    }
+    steps
+}
+
+fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
+    match &explanation.state {
         ServiceState::Served => of_served(explanation),
         ServiceState::NotServed(why) => vec![of_controller(*why)],
         ServiceState::NoPool => vec![ADD_POOL.to_owned()],
-        ServiceState::Unreadable(why) => vec![format!(
-            "correct the annotation, which is a JSON list such as [\"{}\"]: {}",
-            if why.field == request::ADDRESSES {
+        ServiceState::Unreadable(why) => {
+            let example = if why.field == request::ADDRESSES {
                 "198.51.100.7"
             } else {
                 "POOL"
-            },
-            annotate(explanation, why.field, "LIST")
-        )],
+            };
+            let annotate = annotate(explanation, why.field, "LIST");
+            vec![format!(
+                "correct the annotation, which is a JSON list such as [\"{example}\"]: {annotate}"
+            )]
+        }
         ServiceState::NotRequested if explanation.unread_wish.is_none() => {
-            let ask = annotate(explanation, request::POOLS_V4, "[\"POOL\"]");
-            vec![format!("if Calico is to serve it, name a pool: {ask}")]
+            let annotate = annotate(explanation, request::POOLS_V4, "[\"POOL\"]");
+            vec![format!("if Calico is to serve it, name a pool: {annotate}")]
         }
         ServiceState::NotKnown => {
-            vec![format!(
-                "see what is missing: {}",
-                command(&["check", "-o", "wide"])
-            )]
+            let check = command(&["check", "-o", "wide"]);
+            vec![format!("see what is missing: {check}")]
         }
         ServiceState::NotRequested
         | ServiceState::NotLoadBalancer
         | ServiceState::Deleting
         | ServiceState::OtherClass(_) => Vec::new(),
-    };
-    if let Some(wish) = &explanation.unread_wish {
-        let ask = annotate(explanation, request::ADDRESSES, &format!("[\"{wish}\"]"));
-        steps.push(format!("name the address in the annotation that it reads: {ask}"));
     }
-    steps
 }
 
 fn of_controller(why: NotServed) -> String {
@@ -69,49 +75,67 @@ fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
         )];
     }
     let Some(family) = explanation.refused_family() else {
-        let is_published = explanation
-            .recorded
-            .iter()
-            .all(|address| explanation.ingress.contains(address));
-        let is_given = explanation
-            .families
-            .iter()
-            .any(|family| family.answer().is_some());
-        let show = explanation.recorded.iter().map(|address| {
-            format!(
-                "see where it is recorded: {}",
-                command(&["show", "--ip", &address.to_string()])
-            )
-        });
-        let waits = (is_given || !is_published).then(|| SEE_CONTROLLERS.to_owned());
-        return waits.into_iter().chain(show).collect();
+        return of_granted(explanation);
     };
+
     match family.not_asked() {
         Some(NotAsked::HasOther) => {
-            let kept = explanation.families.iter().flat_map(|family| &family.family.kept);
-            let given = explanation
-                .families
-                .iter()
-                .filter_map(|family| family.answer()?.outcome.as_ref().ok());
-            let mut all: Vec<String> = kept.map(|address| format!("\"{address}\"")).collect();
-            all.extend(
-                given
-                    .filter(|given| given.address.is_ipv4())
-                    .map(|given| format!("\"{}\"", given.address)),
+            let annotate = annotate(
+                explanation,
+                request::ADDRESSES,
+                &list_of_both_families(explanation),
             );
-            all.push("\"IPV6-ADDRESS\"".to_owned());
-            let list = format!("[{}]", joined(all, ","));
-            let ask = annotate(explanation, request::ADDRESSES, &list);
-            vec![format!("name both addresses, or create the service again: {ask}")]
+            vec![format!(
+                "name both addresses, or create the service again: {annotate}"
+            )]
         }
         Some(NotAsked::Unreadable(why)) => vec![format!("correct {}, or remove it", why.field)],
-        Some(NotAsked::OtherFailed) | None => {
-            let refused = explanation.families.iter().find_map(|family| refusal(family));
-            refused
-                .map(|refused| of_refusal(explanation, refused))
-                .unwrap_or_default()
+        Some(NotAsked::OtherFailed) | None => match explanation.families.iter().find_map(refusal) {
+            Some(refused) => of_refusal(explanation, refused),
+            None => Vec::new(),
+        },
+    }
+}
+
+/// Returns the steps for a service that has its addresses, or gets them.
+fn of_granted(explanation: &ServiceExplanation) -> Vec<String> {
+    let is_published = explanation
+        .recorded
+        .iter()
+        .all(|address| explanation.ingress.contains(address));
+    let gets_address = explanation
+        .families
+        .iter()
+        .any(|family| family.answer().is_some());
+
+    let mut steps = Vec::new();
+    if gets_address || !is_published {
+        steps.push(SEE_CONTROLLERS.to_owned());
+    }
+    for address in &explanation.recorded {
+        steps.push(format!("see where it is recorded: {}", show_address(address)));
+    }
+    steps
+}
+
+/// Returns a JSON list of the addresses that the service keeps, the IPv4 address that it gets, and a placeholder for
+/// the IPv6 address.
+fn list_of_both_families(explanation: &ServiceExplanation) -> String {
+    let mut addresses = Vec::new();
+    for family in &explanation.families {
+        addresses.extend(family.family.kept.iter().map(ToString::to_string));
+    }
+    for family in &explanation.families {
+        let given = family.answer().and_then(|answer| answer.outcome.as_ref().ok());
+        if let Some(given) = given.filter(|given| given.address.is_ipv4()) {
+            addresses.push(given.address.to_string());
         }
     }
+    addresses.push("IPV6-ADDRESS".to_owned());
+    format!(
+        "[{}]",
+        joined(addresses.iter().map(|address| format!("\"{address}\"")), ",")
+    )
 }
 
 fn refusal(family: &FamilyOfService) -> Option<&Refused> {
@@ -119,84 +143,82 @@ fn refusal(family: &FamilyOfService) -> Option<&Refused> {
 }
 
 fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String> {
-    let configure = |words: &[&str]| command(&[&["configure"][..], words].concat());
-    let patch = |what: &str, pool: &str, with: &str| {
-        format!(
-            "{what}: `calicoctl patch ippool {} -p '{with}'`",
-            shell_word(pool)
-        )
-    };
-    let one = match &refused.reason {
+    match &refused.reason {
         Reason::NoneAutomatic => {
-            let manual = refused
-                .pools
-                .iter()
-                .find(|(_, why)| *why == PoolPassedOver::Manual);
+            let mut pools = refused.pools.iter();
+            let manual = pools.find(|(_, why)| *why == PoolPassedOver::Manual);
             let pool = manual.map_or("POOL", |(pool, _)| pool.as_str());
-            let automatic = patch(
-                "or let it serve all services",
-                pool,
-                r#"{"spec":{"assignmentMode":"Automatic"}}"#,
-            );
             let name = annotate(explanation, request::POOLS_V4, &format!("[\"{pool}\"]"));
-            return vec![format!("name the pool: {name}"), automatic];
+            let automatic = patch_pool(pool, r#"{"spec":{"assignmentMode":"Automatic"}}"#);
+            vec![
+                format!("name the pool: {name}"),
+                format!("or let it serve all services: {automatic}"),
+            ]
         }
         Reason::NamedClosed {
             pool,
             why: PoolPassedOver::Disabled,
         } => {
-            let enable = patch("enable it", pool, r#"{"spec":{"disabled":false}}"#);
-            return vec![enable, "or name another pool".to_owned()];
+            let enable = patch_pool(pool, r#"{"spec":{"disabled":false}}"#);
+            vec![format!("enable it: {enable}"), "or name another pool".to_owned()]
         }
-        Reason::NamedClosed { .. } => "name another pool".to_owned(),
-        Reason::BrokenSelector(pool) => patch(
-            "correct its selector",
-            pool,
-            r#"{"spec":{"nodeSelector":"all()"}}"#,
-        ),
+        Reason::NamedClosed { .. } => vec!["name another pool".to_owned()],
+        Reason::BrokenSelector(pool) => {
+            let patch = patch_pool(pool, r#"{"spec":{"nodeSelector":"all()"}}"#);
+            vec![format!("correct its selector: {patch}")]
+        }
         Reason::BlockLimit { limit, .. } => {
             let more = (limit + 1).to_string();
-            let raise = configure(&["--max-blocks-per-host", &more, "--strict-affinity", "true"]);
-            return vec![
+            let raise = command(&[
+                "configure",
+                "--max-blocks-per-host",
+                &more,
+                "--strict-affinity",
+                "true",
+            ]);
+            vec![
                 format!("raise the limit: {raise}"),
                 "or use a pool with larger blocks for services".to_owned(),
-            ];
+            ]
         }
         Reason::NoAutoAllocation => {
-            format!(
-                "let blocks be claimed: {}",
-                configure(&["--auto-allocate-blocks", "true"])
-            )
+            let allow = command(&["configure", "--auto-allocate-blocks", "true"]);
+            vec![format!("let blocks be claimed: {allow}")]
         }
-        Reason::Taken(address) => {
-            format!(
-                "see who has it: {}",
-                command(&["show", "--ip", &address.to_string()])
-            )
-        }
+        Reason::Taken(address) => vec![format!("see who has it: {}", show_address(address))],
         Reason::OutsidePools(_) => {
-            format!(
-                "name an address of an enabled pool for services: {}",
-                command(&["show"])
-            )
+            let show = command(&["show"]);
+            vec![format!("name an address of an enabled pool for services: {show}")]
         }
         Reason::ForeignBlock(_) => {
-            format!("allow borrowing: {}", configure(&["--strict-affinity", "false"]))
+            let allow = command(&["configure", "--strict-affinity", "false"]);
+            vec![format!("allow borrowing: {allow}")]
         }
         Reason::Exhausted(cooling) => {
-            let leaked = format!("release what has leaked: {}", command(&["release", "--leaked"]));
-            let end = cooling
-                .iter()
-                .map(|_| format!("end the cooldown: {}", configure(&["--ip-cooldown-seconds", "0"])));
-            return end.chain([leaked, format!("or {ADD_POOL}")]).collect();
+            let mut steps = Vec::new();
+            if cooling.is_some() {
+                let end = command(&["configure", "--ip-cooldown-seconds", "0"]);
+                steps.push(format!("end the cooldown: {end}"));
+            }
+            let release = command(&["release", "--leaked"]);
+            steps.push(format!("release what has leaked: {release}"));
+            steps.push(format!("or {ADD_POOL}"));
+            steps
         }
-        Reason::Other => format!("see what is damaged: {}", command(&["check", "-o", "wide"])),
-        _ => ADD_POOL.to_owned(),
-    };
-    vec![one]
+        Reason::Other => {
+            let check = command(&["check", "-o", "wide"]);
+            vec![format!("see what is damaged: {check}")]
+        }
+        _ => vec![ADD_POOL.to_owned()],
+    }
 }
 
-/// The command that sets an annotation of the service.
+/// Formats the command that merges `patch` into a pool.
+fn patch_pool(pool: &str, patch: &str) -> String {
+    format!("`calicoctl patch ippool {} -p '{patch}'`", shell_word(pool))
+}
+
+/// Formats the command that sets an annotation of the service.
 fn annotate(explanation: &ServiceExplanation, field: &str, value: &str) -> String {
     let (namespace, name) = explanation.service.split_once('/').unwrap_or_default();
     format!(

@@ -5,87 +5,153 @@ use calipam_check::views::{Explanation, RequestState};
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 
-use super::command;
+use super::{command, show_address};
 use crate::render::text::shell_word;
 
 const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
+const LIST_NAMESPACES: &str =
+    "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`";
+const SEE_CNI_CONFIGURATION: &str = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
+const UNLOCK: &str =
+    "unlock the datastore, if no upgrade or migration is in progress: `calicoctl datastore migrate unlock`";
+const RESTART_CALICO_NODE: &str = "restart calico-node, which writes the cluster information: `kubectl rollout restart daemonset --namespace calico-system calico-node`";
+const SEE_MACHINES: &str =
+    "see whether the virtual machine is running: `kubectl get virtualmachineinstances --all-namespaces`";
+const KEEP_ADDRESSES_OF_MACHINES: &str =
+    "let virtual machines keep their addresses: `calicoctl ipam configure --kubevirt-ip-persistence=Enabled`";
 
 /// The first version of Calico whose pools have an assignment mode.
 const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
 
 /// Returns the next steps that cannot be tried, the most likely one first.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
-    let describe = || {
-        let (namespace, name) = namespaced(explanation.pod.as_deref()?)?;
-        let namespace = shell_word(namespace);
-        let name = shell_word(name);
-        Some(format!(
-            "see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"
-        ))
-    };
-    let one = match &explanation.state {
+    match &explanation.state {
+        RequestState::Asks => {
+            if let Some(refused) = explanation.refusal() {
+                return of_refusal(snapshot, explanation, refused);
+            }
+            let mut steps = describe_pod(explanation);
+            if explanation.waits_in_vain {
+                steps.push(SEE_CNI_CONFIGURATION.to_owned());
+            }
+            steps
+        }
         RequestState::Has(addresses) => {
-            let shown = addresses.iter().map(|address| {
-                format!(
-                    "see where it is recorded: {}",
-                    command(&["show", "--ip", &address.to_string()])
-                )
-            });
-            return shown.chain(describe()).collect();
+            let mut steps = Vec::new();
+            for address in addresses {
+                steps.push(format!("see where it is recorded: {}", show_address(address)));
+            }
+            steps.extend(describe_pod(explanation));
+            steps
         }
-        RequestState::NamespacesNotRead => {
-            "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`".into()
-        }
-        RequestState::NotKnown => format!("see what is missing: {}", command(&["check", "-o", "wide"])),
-        RequestState::Elsewhere => "read the Kubernetes datastore: `--datastore kubernetes`".into(),
-        RequestState::Asks if let Some(refused) = explanation.refusal() => {
-            return of_refusal(snapshot, explanation, refused);
-        }
-        RequestState::Asks if explanation.waits_in_vain => {
-            let configured = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
-            return describe().into_iter().chain([configured.to_owned()]).collect();
-        }
-        _ => return describe().into_iter().collect(),
+        RequestState::NotBound
+        | RequestState::HostNetwork
+        | RequestState::Finished
+        | RequestState::Leaving(_)
+        | RequestState::BypassesIpam(_) => describe_pod(explanation),
+        RequestState::NotKnown => vec![format!("see what is missing: {}", list_findings())],
+        RequestState::NamespacesNotRead => vec![LIST_NAMESPACES.to_owned()],
+        RequestState::Elsewhere => vec!["read the Kubernetes datastore: `--datastore kubernetes`".to_owned()],
+    }
+}
+
+/// Returns the step that shows the events of the pod; none for the next pod of a node.
+fn describe_pod(explanation: &Explanation) -> Vec<String> {
+    let Some((namespace, name)) = explanation.pod.as_deref().and_then(namespaced) else {
+        return Vec::new();
     };
-    vec![one]
+    vec![format!(
+        "see what it is waiting for: `kubectl describe pod --namespace {} {}`",
+        shell_word(namespace),
+        shell_word(name)
+    )]
+}
+
+fn list_findings() -> String {
+    command(&["check", "-o", "wide"])
 }
 
 fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
-    let one = match &refused.reason {
+    match &refused.reason {
+        Reason::NoneSelectsNode => selectors(refused)
+            .map(|(pool, selector)| {
+                format!(
+                    "label {} so that pool {pool} selects it: {selector}",
+                    explanation.node
+                )
+            })
+            .collect(),
+        Reason::NoneSelectsNamespace => selectors(refused)
+            .map(|(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}"))
+            .collect(),
+        Reason::StrictAffinity | Reason::Exhausted(_) => of_full_pools(snapshot, refused),
+        reason => of_reason(reason).into_iter().collect(),
+    }
+}
+
+/// Returns the only step that helps against a reason, unless several do, or the cures are tried.
+fn of_reason(reason: &Reason) -> Option<String> {
+    let step = match reason {
+        // Cures are tried for these reasons, or they have several steps.
+        Reason::BlockLimit { .. }
+        | Reason::NoAutoAllocation
+        | Reason::WindowsNeedsStrictAffinity
+        | Reason::NoneSelectsNode
+        | Reason::NoneSelectsNamespace
+        | Reason::StrictAffinity
+        | Reason::Exhausted(_) => return None,
+
+        // The cluster and its nodes.
         Reason::NoNode => "see whether calico-node is running there: `kubectl get nodes`".to_owned(),
-        Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices => ADD_POOL.to_owned(),
+        Reason::NoClusterInformation | Reason::ReadyNotSet => RESTART_CALICO_NODE.to_owned(),
+        Reason::NotReady => UNLOCK.to_owned(),
+        Reason::SingleBlock => {
+            "move pods to another node: a Windows node has one block while windows_use_single_network is true"
+                .to_owned()
+        }
+        Reason::Other => format!("see what is damaged: {}", list_findings()),
+
+        // The pools.
+        Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices | Reason::NoneForWorkloads => {
+            ADD_POOL.to_owned()
+        }
         Reason::BlocksTooSmall => {
             "add a pool whose blocks are /29 or larger: `calicoctl create -f POOL.yaml`".to_owned()
         }
+        Reason::SmallerThanBlock(pool) => {
+            let pool = shell_word(pool);
+            format!("replace the pool {pool} with one that has room for a block: {ADD_POOL}")
+        }
+        Reason::BrokenSelector(pool) => format!("correct the selector of the pool {}", shell_word(pool)),
         Reason::NoneAutomatic => {
             "name the pool in the pod's annotation cni.projectcalico.org/ipv4pools or ipv6pools".to_owned()
         }
-        Reason::NoneSelectsNode => {
-            let label = |(pool, selector)| {
-                format!("label {} so that pool {pool} selects it: {selector}", explanation.node)
-            };
-            return selectors(refused).map(label).collect();
+        Reason::NamedClosed { .. } | Reason::BrokenPool { .. } => {
+            "name another pool in the annotation".to_owned()
         }
-        Reason::NoneSelectsNamespace => {
-            let label =
-                |(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}");
-            return selectors(refused).map(label).collect();
-        }
-        Reason::NoneForWorkloads => ADD_POOL.to_owned(),
-        Reason::NamedClosed { .. } | Reason::BrokenPool { .. } => "name another pool in the annotation".to_owned(),
         Reason::UnknownPool(_) | Reason::UnknownCidr { .. } | Reason::OtherFamily { .. } => {
-            format!("correct its annotation; to list the pools: {}", command(&["show"]))
+            format!(
+                "correct its annotation; to list the pools: {}",
+                command(&["show"])
+            )
         }
-        Reason::SmallerThanBlock(pool) => {
-            format!("replace the pool {} with one that has room for a block: {ADD_POOL}", shell_word(pool))
+
+        // The requested address.
+        Reason::Taken(address) | Reason::TakenByEarlier(address) => {
+            format!("see who has it: {}", show_address(address))
         }
-        Reason::NotReady => {
-            "unlock the datastore, if no upgrade or migration is in progress: `calicoctl datastore migrate unlock`".into()
+        Reason::InClosedPool { .. } | Reason::OutsidePools(_) | Reason::NotForWorkloads { .. } => {
+            format!("name an address of an enabled pool: {}", command(&["show"]))
         }
-        Reason::NoClusterInformation | Reason::ReadyNotSet => {
-            "restart calico-node, which writes the cluster information: `kubectl rollout restart daemonset --namespace calico-system calico-node`".into()
+        Reason::ForeignBlock(_) => "name an address of a block of the node, or none".to_owned(),
+        Reason::OneForEach(_) => {
+            "leave only one address in the annotation cni.projectcalico.org/ipAddrs".to_owned()
         }
-        Reason::NotJson(annotation) => format!("correct the annotation {annotation}: a list such as `[\"a\", \"b\"]`"),
+
+        // Other annotations.
+        Reason::NotJson(annotation) => {
+            format!("correct the annotation {annotation}: a list such as `[\"a\", \"b\"]`")
+        }
         Reason::BadEntry { annotation, .. } | Reason::NamesNothing(annotation) => {
             format!("correct the annotation {annotation}, or remove it")
         }
@@ -97,54 +163,42 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
             "enable it in the CNI configuration of the nodes: `feature_control: {{\"{feature}\": true}}`; or remove the annotation"
         ),
         Reason::NoFamily => "name IPv4, IPv6 or both in the annotation ipFamilies, or remove it".to_owned(),
-        Reason::NoMachine(_) | Reason::MachineReplaced(_) => {
-            "see whether the virtual machine is running: `kubectl get virtualmachineinstances --all-namespaces`".into()
-        }
-        Reason::MigrationOff => {
-            "let virtual machines keep their addresses: `calicoctl ipam configure --kubevirt-ip-persistence=Enabled`".into()
-        }
+
+        // Virtual machines.
+        Reason::NoMachine(_) | Reason::MachineReplaced(_) => SEE_MACHINES.to_owned(),
+        Reason::MigrationOff => KEEP_ADDRESSES_OF_MACHINES.to_owned(),
         Reason::NothingToMigrate => "stop and start the virtual machine instead of migrating it".to_owned(),
         Reason::MachineOutsidePools(address) => {
-            format!("see which pool the address is in: {}", command(&["show", "--ip", &address.to_string()]))
+            format!("see which pool the address is in: {}", show_address(address))
         }
-        Reason::OneForEach(_) => "leave only one address in the annotation cni.projectcalico.org/ipAddrs".to_owned(),
-        Reason::BrokenSelector(pool) => format!("correct the selector of the pool {}", shell_word(pool)),
-        Reason::BlockLimit { .. } | Reason::NoAutoAllocation | Reason::WindowsNeedsStrictAffinity => return Vec::new(),
-        Reason::SingleBlock => {
-            "move pods to another node: a Windows node has one block while windows_use_single_network is true".into()
-        }
-        Reason::StrictAffinity | Reason::Exhausted(_) => return of_full_pools(snapshot, refused),
-        Reason::Taken(address) | Reason::TakenByEarlier(address) => {
-            format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))
-        }
-        Reason::InClosedPool { .. } | Reason::OutsidePools(_) | Reason::NotForWorkloads { .. } => {
-            format!("name an address of an enabled pool: {}", command(&["show"]))
-        }
-        Reason::ForeignBlock(_) => "name an address of a block of the node, or none".to_owned(),
-        Reason::Other => format!("see what is damaged: {}", command(&["check", "-o", "wide"])),
     };
-    vec![one]
+    Some(step)
 }
 
-/// Advice if the pools are full. If the pod names its pool, other pods can be kept out of it.
+/// Returns the steps if the pools are full. If the pod names its pool, other pods can be kept out of it.
 fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
     let is_named = refused
         .pools
         .iter()
         .any(|(_, why)| *why == PoolPassedOver::NotRequested);
-    let keep_out = match snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) {
-        Some(false) => r#"{"spec":{"nodeSelector":"!all()"}}"#,
-        _ => r#"{"spec":{"assignmentMode":"Manual"}}"#,
+    if !is_named {
+        return vec![ADD_POOL.to_owned()];
+    }
+
+    let has_no_mode = snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) == Some(false);
+    let keep_out = if has_no_mode {
+        r#"{"spec":{"nodeSelector":"!all()"}}"#
+    } else {
+        r#"{"spec":{"assignmentMode":"Manual"}}"#
     };
+
     let mut steps = Vec::new();
-    for pool in refused.serving.iter().filter(|_| is_named) {
+    for pool in &refused.serving {
+        let holders = command(&["show", "--node", "*", "--pool", pool]);
+        let pool = shell_word(pool);
+        steps.push(format!("see who holds its addresses: {holders}"));
         steps.push(format!(
-            "see who holds its addresses: {}",
-            command(&["show", "--node", "*", "--pool", pool])
-        ));
-        steps.push(format!(
-            "keep pods that do not name the pool out of it, and restart those that hold its addresses: `calicoctl patch ippool {} -p '{keep_out}'`",
-            shell_word(pool)
+            "keep pods that do not name the pool out of it, and restart those that hold its addresses: `calicoctl patch ippool {pool} -p '{keep_out}'`"
         ));
     }
     steps.push(ADD_POOL.to_owned());

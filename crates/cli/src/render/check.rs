@@ -15,29 +15,31 @@ use super::output::Text;
 use super::report::changes;
 use super::show::use_of_pools;
 use super::sources::unread;
-use super::table::Grid;
-use super::text::{count, dash, joined, thousands};
+use super::table::{Grid, NONE_SINGLY};
+use super::text::{count, dash, thousands};
 
 /// Writes a report as text.
 pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: &mut Text) {
-    let wide = text.page.wide;
     text.line(header::cluster(&report.cluster));
     text.line(header::counts(report));
     text.lines(&report.notes);
     text.blank();
+
     advice::text(advice, text);
-    if wide {
+    let is_wide = text.page.wide;
+    if is_wide {
         text.aside(use_of_pools(&views::pools(snapshot), text.page));
     }
-    let mut rows = table(
-        Found::all_of(report, 0, "").collect(),
-        report.changes.is_some(),
-        wide,
-    );
-    if let (true, Some(changes)) = (wide, &report.changes) {
+
+    let findings = Found::of_report(report).collect();
+    let mut rows = table(findings, report.changes.is_some(), is_wide);
+    if let Some(changes) = &report.changes
+        && is_wide
+    {
         rows.extend(earlier(changes));
     }
     text.section(rows);
+
     text.line(summary_of(report));
     text.lines(changes::lines(report));
 }
@@ -45,34 +47,37 @@ pub(crate) fn text(report: &Report, advice: &Advice, snapshot: &Snapshot, text: 
 /// Creates a table with a row for each finding or, in the short form, for each combination of severity, code and
 /// cluster. The worst findings come first, and new findings are preferred as examples.
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
-    let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
-    let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
-    findings
-        .iter()
-        .filter(|of| of.is_new_or_worse())
-        .for_each(|of| *news.entry(of.kind()).or_default() += 1);
-    if !wide {
-        findings.sort_by_key(|of| !of.is_new_or_worse());
+    let mut new_of_kind: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
+    for found in findings.iter().filter(|found| found.is_new_or_worse()) {
+        *new_of_kind.entry(found.kind()).or_default() += 1;
     }
-    let change = |of: Found<'_>| of.change.map(|change| change.to_string()).unwrap_or_default();
-    let color = |of: Found<'_>| color(of.finding.severity);
-    let cluster = left("CLUSTER", |of: Found<'_>| of.cluster)
-        .colored(color)
-        .of_kind();
-    let severity = left("SEVERITY", |of: Found<'_>| of.finding.severity).of_kind();
-    let mut columns = if of_fleet {
-        vec![cluster, severity]
+    if !wide {
+        findings.sort_by_key(|found| !found.is_new_or_worse());
+    }
+
+    // The first column is colored.
+    let color = |found: Found<'_>| color(found.finding.severity);
+    let severity = left("SEVERITY", |found: Found<'_>| found.finding.severity).of_kind();
+    let is_fleet = findings.first().is_some_and(|found| !found.cluster.is_empty());
+    let mut columns = if is_fleet {
+        let cluster = left("CLUSTER", |found: Found<'_>| found.cluster).of_kind();
+        vec![cluster.colored(color), severity]
     } else {
         vec![severity.colored(color)]
     };
-    columns.push(left("CODE", |of: Found<'_>| of.finding.code).of_kind());
-    let new = |of: Found<'_>| thousands(news.get(&of.kind()).copied().unwrap_or_default());
+
+    columns.push(left("CODE", |found: Found<'_>| found.finding.code).of_kind());
     if is_compared {
-        columns.extend([left("CHANGE", change), right("NEW", new).only_of_kinds()]);
+        let change = |found: Found<'_>| found.change.map(|change| change.to_string()).unwrap_or_default();
+        let new = |found: Found<'_>| thousands(new_of_kind.get(&found.kind()).copied().unwrap_or_default());
+        columns.push(left("CHANGE", change));
+        columns.push(right("NEW", new).only_of_kinds());
     }
-    columns.push(left("SUBJECT", |of: Found<'_>| &of.finding.subject));
-    columns.push(left("FINDING", |of: Found<'_>| of.finding.message()));
-    Grid::short(wide, 0, findings, columns, Found::kind, |of| of.finding.message())
+    columns.push(left("SUBJECT", |found: Found<'_>| &found.finding.subject));
+    columns.push(left("FINDING", |found: Found<'_>| found.finding.message()));
+    Grid::short(wide, NONE_SINGLY, findings, columns, Found::kind, |of| {
+        of.finding.message()
+    })
 }
 
 /// Returns the table of the findings that only the earlier report has.
@@ -108,20 +113,24 @@ fn summary_of(report: &Report) -> String {
     line
 }
 
-/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`, for the findings of all reports.
+/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`, or `No findings`, for all reports together.
 pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
-    let numbers = Severity::ALL.into_iter().filter_map(|severity| {
+    let mut by_severity = Vec::new();
+    for severity in Severity::ALL {
         let of_each = reports
             .clone()
             .filter_map(|report| report.counts.findings.get(&severity));
-        Some(of_each.sum())
-            .filter(|number| *number > 0)
-            .map(|number: usize| format!("{} {severity}", thousands(number)))
-    });
-    match (joined(numbers, ", ").as_str(), verdict(reports.clone())) {
-        ("", verdict) => verdict.replacen('n', "N", 1),
-        (parts, verdict) => format!("{verdict}: {parts}"),
+        let number: usize = of_each.sum();
+        if number > 0 {
+            by_severity.push(format!("{} {severity}", thousands(number)));
+        }
     }
+
+    let verdict = verdict(reports);
+    if by_severity.is_empty() {
+        return verdict.replacen('n', "N", 1);
+    }
+    format!("{verdict}: {}", by_severity.join(", "))
 }
 
 /// Formats `34 findings`, `no findings`, or `no new findings` if known findings are left out.

@@ -1,5 +1,7 @@
 //! The output of `diff`.
 
+use std::cmp::Reverse;
+
 use calipam_check::ClusterIdentity;
 use calipam_history::diff::{
     AddressRecord, BlockState, Difference, FieldChange, FindingSummary, NamedSum, NotCompared, ObjectChange,
@@ -12,11 +14,13 @@ use super::column::{left, right};
 use super::document::Document;
 use super::header;
 use super::output::Text;
-use super::table::Grid;
+use super::table::{Grid, NONE_SINGLY};
 use super::text::{count, joined, or_dash, thousands};
 
 /// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
+/// The width of the labels `OLD  ` and `NEW  `, below which the next lines of a state begin.
+const STATE_INDENT: usize = 5;
 
 /// The differences between two states.
 #[derive(Serialize)]
@@ -55,19 +59,21 @@ fn state(cluster: &ClusterIdentity, has_known_time: bool) -> String {
 impl Document for DifferenceDocument<'_> {
     const KIND: &'static str = "Difference";
 
+    /// Writes the two states, the numbers of addresses if any changed, the differences, and what was not compared.
     fn text(&self, text: &mut Text) {
-        let [old, new] = self.has_known_time;
-        text.about(5, format!("OLD  {}", state(&self.old, old)));
-        text.about(5, format!("NEW  {}", state(&self.new, new)));
+        let [old_has_time, new_has_time] = self.has_known_time;
+        text.about(STATE_INDENT, format!("OLD  {}", state(&self.old, old_has_time)));
+        text.about(STATE_INDENT, format!("NEW  {}", state(&self.new, new_has_time)));
         text.blank();
 
+        let is_wide = text.page.wide;
         let difference = self.difference;
-        let total = &difference.sums.total;
-        if total.assigned + total.released + total.moved > 0 {
-            text.section(sums(difference, text.page.wide));
+        if changed(&difference.sums.total) > 0 {
+            text.section(sums(difference, is_wide));
         }
         let rows = rows(difference);
-        text.section(table(&rows, text.page.wide));
+        text.section(table(&rows, is_wide));
+
         text.lines(difference.not_compared.iter().map(not_compared));
         text.line(difference_count(rows.len(), difference.same));
     }
@@ -82,40 +88,62 @@ fn difference_count(number: usize, same: bool) -> String {
     }
 }
 
-/// Creates the table of the numbers of addresses: in total, by pool and by node.
+fn changed(sum: &Sum) -> usize {
+    sum.assigned + sum.released + sum.moved
+}
+
+/// A row of the table of the numbers of addresses.
+struct SumRow<'a> {
+    name: String,
+    /// `None` for the row that stands for the nodes that are left out.
+    sum: Option<&'a Sum>,
+}
+
+impl<'a> SumRow<'a> {
+    fn of(kind: &str, named: &'a NamedSum) -> Self {
+        let name = if named.name.is_empty() {
+            format!("no {kind}")
+        } else {
+            format!("{kind} {}", named.name)
+        };
+        Self {
+            name,
+            sum: Some(&named.sum),
+        }
+    }
+}
+
+/// Creates the table of the numbers of addresses: in total, by pool and by node. A short table has only the nodes with
+/// the most changes.
 fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
-    let named = |kind: &str, of: &NamedSum| match of.name.as_str() {
-        "" => format!("no {kind}"),
-        name => format!("{kind} {name}"),
-    };
     let sums = &difference.sums;
-    let mut rows = vec![("everything".to_owned(), Some(&sums.total))];
-    rows.extend(sums.by_pool.iter().map(|of| (named("pool", of), Some(&of.sum))));
+    let mut rows = vec![SumRow {
+        name: "everything".to_owned(),
+        sum: Some(&sums.total),
+    }];
+    rows.extend(sums.by_pool.iter().map(|pool| SumRow::of("pool", pool)));
 
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
-    let left_out = if wide {
-        0
+    let left_out = nodes.len().saturating_sub(NODES_SHOWN);
+    if wide || left_out == 0 {
+        rows.extend(nodes.into_iter().map(|node| SumRow::of("node", node)));
     } else {
-        nodes.len().saturating_sub(NODES_SHOWN)
-    };
-    if left_out > 0 {
-        nodes.sort_by_key(|of| std::cmp::Reverse(of.sum.assigned + of.sum.released + of.sum.moved));
-        nodes.truncate(NODES_SHOWN);
+        nodes.sort_by_key(|node| Reverse(changed(&node.sum)));
+        let shown = nodes.into_iter().take(NODES_SHOWN);
+        rows.extend(shown.map(|node| SumRow::of("node", node)));
+        rows.push(SumRow {
+            name: format!("(and {})", count(left_out, "more node", "more nodes")),
+            sum: None,
+        });
     }
-    rows.extend(nodes.into_iter().map(|of| (named("node", of), Some(&of.sum))));
-    if left_out > 0 {
-        rows.push((
-            format!("(and {})", count(left_out, "more node", "more nodes")),
-            None,
-        ));
-    }
+
     let number = |title, number: fn(&Sum) -> usize| {
-        right(title, move |(_, sum): &(String, Option<&Sum>)| {
-            sum.map(|sum| thousands(number(sum))).unwrap_or_default()
+        right(title, move |row: &SumRow<'_>| {
+            row.sum.map(|sum| thousands(number(sum))).unwrap_or_default()
         })
     };
     let columns = vec![
-        left("ADDRESSES OF", |(name, _): &(String, Option<&Sum>)| name),
+        left("ADDRESSES OF", |row: &SumRow<'_>| &row.name),
         number("IN OLD", |sum| sum.before),
         number("IN NEW", |sum| sum.after),
         number("ASSIGNED", |sum| sum.assigned),
@@ -125,74 +153,111 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     Grid::new(wide, &rows, columns)
 }
 
+/// A kind of object that differs, in the order of the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Address,
+    Block,
+    Affinity,
+    Handle,
+    Pool,
+    Reservation,
+    Node,
+    Configuration,
+    Finding,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Block => "block",
+            Self::Affinity => "affinity",
+            Self::Handle => "handle",
+            Self::Pool => "pool",
+            Self::Reservation => "reservation",
+            Self::Node => "node",
+            Self::Configuration => "configuration",
+            Self::Finding => "finding",
+        }
+    }
+}
+
 /// One difference, formatted for a table row.
 struct Row {
-    /// The kind of the object: the position of this kind in a table, and its name.
-    kind: (u8, &'static str),
+    kind: Kind,
     change: &'static str,
     name: String,
     /// The object's old and new state.
     states: [String; 2],
 }
 
+/// Formats all differences, one kind of object after the other.
 fn rows(difference: &Difference<'_>) -> Vec<Row> {
-    let row = |kind, change, name, states| Row {
-        kind,
-        change,
-        name,
-        states,
-    };
-    let addresses = difference.addresses.iter().map(|of| {
-        row(
-            (0, "address"),
-            of.change.words(),
-            of.address.to_string(),
-            [of.before, of.after].map(holder),
-        )
-    });
-    let blocks = difference.blocks.iter().map(|of| {
-        let states = [&of.before, &of.after].map(|states| blocks(states));
-        row((1, "block"), of.change.words(), of.cidr.to_string(), states)
-    });
-    let affinities = difference.affinities.iter().map(|of| {
-        let states = [&of.before, &of.after].map(|state| state.clone().unwrap_or_default());
-        row(
-            (2, "affinity"),
-            of.change.words(),
-            format!("{}/{}", of.node, of.cidr),
-            states,
-        )
-    });
-    let handles = difference.handles.iter().map(|of| {
-        let [before, after] = of.counts().map(|number| format!("holds {}", thousands(number)));
-        let states = [of.before.map(|_| before), of.after.map(|_| after)].map(Option::unwrap_or_default);
-        row((3, "handle"), of.change.words(), of.id.to_string(), states)
-    });
+    let mut rows = Vec::new();
+    rows.extend(difference.addresses.iter().map(|address| Row {
+        kind: Kind::Address,
+        change: address.change.words(),
+        name: address.address.to_string(),
+        states: [address.before, address.after].map(holder),
+    }));
+    rows.extend(difference.blocks.iter().map(|block| Row {
+        kind: Kind::Block,
+        change: block.change.words(),
+        name: block.cidr.to_string(),
+        states: [&block.before, &block.after].map(|states| blocks(states)),
+    }));
+    rows.extend(difference.affinities.iter().map(|affinity| Row {
+        kind: Kind::Affinity,
+        change: affinity.change.words(),
+        name: format!("{}/{}", affinity.node, affinity.cidr),
+        states: [&affinity.before, &affinity.after].map(|state| state.clone().unwrap_or_default()),
+    }));
+
+    rows.extend(difference.handles.iter().map(|handle| {
+        let [before, after] = handle
+            .counts()
+            .map(|number| format!("holds {}", thousands(number)));
+        Row {
+            kind: Kind::Handle,
+            change: handle.change.words(),
+            name: handle.id.to_string(),
+            states: [handle.before.map(|_| before), handle.after.map(|_| after)]
+                .map(Option::unwrap_or_default),
+        }
+    }));
+
     let objects = [
-        ((4, "pool"), &difference.pools),
-        ((5, "reservation"), &difference.reservations),
-        ((6, "node"), &difference.nodes),
-        ((7, "configuration"), &difference.configuration),
+        (Kind::Pool, &difference.pools),
+        (Kind::Reservation, &difference.reservations),
+        (Kind::Node, &difference.nodes),
+        (Kind::Configuration, &difference.configuration),
     ];
-    let objects = objects.into_iter().flat_map(|(kind, changes)| {
-        changes
-            .iter()
-            .map(move |of| row(kind, of.change.words(), of.name.clone(), fields(of)))
-    });
-    let finding = |found: &FindingSummary, change, states| {
-        row(
-            (8, "finding"),
-            change,
-            format!("{} {}", found.code, found.subject),
-            states,
-        )
-    };
-    let new = difference.findings.new.iter();
-    let new = new.map(|found| finding(found, "new", [String::new(), found.message.clone()]));
-    let gone = difference.findings.gone.iter();
-    let gone = gone.map(|found| finding(found, "gone", [found.message.clone(), String::new()]));
-    let records = addresses.chain(blocks).chain(affinities).chain(handles);
-    records.chain(objects).chain(new).chain(gone).collect()
+    for (kind, changes) in objects {
+        rows.extend(changes.iter().map(|object| Row {
+            kind,
+            change: object.change.words(),
+            name: object.name.clone(),
+            states: fields(object),
+        }));
+    }
+
+    for new in &difference.findings.new {
+        rows.push(finding(new, "new", [String::new(), new.message.clone()]));
+    }
+    for gone in &difference.findings.gone {
+        rows.push(finding(gone, "gone", [gone.message.clone(), String::new()]));
+    }
+    rows
+}
+
+fn finding(summary: &FindingSummary, change: &'static str, states: [String; 2]) -> Row {
+    Row {
+        kind: Kind::Finding,
+        change,
+        name: format!("{} {}", summary.code, summary.subject),
+        states,
+    }
 }
 
 /// Formats the old and new values of the changed fields.
@@ -245,7 +310,7 @@ fn blocks(states: &[BlockState]) -> String {
 /// objects of one kind, with an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
-        left("WHAT", |row: &Row| row.kind.1).of_kind(),
+        left("WHAT", |row: &Row| row.kind.name()).of_kind(),
         left("DIFFERENCE", |row: &Row| row.change).of_kind(),
         left("NAME", |row: &Row| &row.name),
         left("BEFORE", |row: &Row| or_dash(&row.states[0])),
@@ -260,7 +325,14 @@ fn table(rows: &[Row], wide: bool) -> Grid {
         };
         format!("{}: {before}{arrow}{after}", row.name)
     };
-    Grid::short(wide, 0, rows, columns, |row| (row.kind.0, row.change), example)
+    Grid::short(
+        wide,
+        NONE_SINGLY,
+        rows,
+        columns,
+        |row| (row.kind, row.change),
+        example,
+    )
 }
 
 fn not_compared(left_out: &NotCompared) -> String {

@@ -32,7 +32,7 @@ pub(super) struct WithFindings<'a, T> {
 
 impl<'a> WithFindings<'a, Report> {
     pub(super) fn of_report(report: &'a Report, advice: &'a Advice) -> Self {
-        let findings = Found::all_of(report, 0, "").collect();
+        let findings = Found::of_report(report).collect();
         let changes = report.changes.as_ref().and_then(|changes| {
             let Changes {
                 not_read_now,
@@ -139,8 +139,13 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    /// Returns the findings of the only cluster.
+    pub(super) fn of_report(report: &'a Report) -> impl Iterator<Item = Self> + Clone {
+        Self::of_cluster(report, 0, "")
+    }
+
     /// Returns the findings of a cluster. `place` is the position of the cluster in the report.
-    pub(super) fn all_of(
+    pub(super) fn of_cluster(
         report: &'a Report,
         place: usize,
         cluster: &'a str,

@@ -49,6 +49,8 @@ const SEPARATED: TableStyle = TableStyle::new()
 
 /// The maximum number of rows that are shown one by one; more are summarized by kind.
 pub(crate) const FEW: usize = 25;
+/// The limit in place of [`FEW`] for a list whose rows are always summarized by kind.
+pub(crate) const NONE_SINGLY: usize = 0;
 
 impl Grid {
     pub(crate) fn new<R: Copy>(

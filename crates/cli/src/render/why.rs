@@ -108,17 +108,17 @@ impl<'a> Why<'a> {
 
 /// Lists the cures, and then what cannot be tried.
 fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<String> {
-    let mut steps: Vec<String> = cures
-        .iter()
-        .map(|cure| hints::cure::sentence(cure, Reader::Operator))
-        .collect();
+    let mut steps = Vec::new();
+    for cure in cures {
+        steps.push(hints::cure::sentence(cure, Reader::Operator));
+    }
     for step in hints::why::steps(snapshot, explanation) {
-        let or = if steps.is_empty() || !explanation.is_refused() {
-            ""
+        let is_alternative = explanation.is_refused() && !steps.is_empty();
+        steps.push(if is_alternative {
+            format!("or {step}")
         } else {
-            "or "
-        };
-        steps.push(format!("{or}{step}"));
+            step
+        });
     }
     steps
 }
@@ -129,24 +129,22 @@ fn calico(explanation: &Explanation) -> &str {
 }
 
 impl<'a> ShownFamily<'a> {
-    fn new(snapshot: &Snapshot, node: &Node, family: &'a FamilyAnswer) -> Self {
-        let outcome = family.answer.outcome.as_ref();
-        let given = outcome.ok();
-        let refused = outcome.err();
-        let events = family.answer.events.iter();
+    /// Shows the allocator's answer for one family to the node.
+    fn new(snapshot: &Snapshot, node: &Node, explained: &'a FamilyAnswer) -> Self {
+        let answer = &explained.answer;
+        let given = answer.outcome.as_ref().ok();
+        let refused = answer.outcome.as_ref().err();
+        let first_refused = answer.first.as_ref();
+        let events = answer.events.iter();
         Self {
-            family: family.family.name(),
-            needed: family.is_needed,
+            family: explained.family.name(),
+            needed: explained.is_needed,
             address: given.map(|given| given.address),
             block: given.map(|given| given.block),
             from: given.map(|given| source(given.source)),
             reason: refused.map(|refused| refused.reason.name()),
             calico: refused.map(|refused| refused.calico.as_str()),
-            first_attempt: family
-                .answer
-                .first
-                .as_ref()
-                .map(|refused| refused.calico.as_str()),
+            first_attempt: first_refused.map(|refused| refused.calico.as_str()),
             decisions: events.map(|event| decisions::of(snapshot, node, event)).collect(),
         }
     }
@@ -154,51 +152,6 @@ impl<'a> ShownFamily<'a> {
 
 impl<'a> ShownTunnel<'a> {
     fn new(tunnel: &'a TunnelAnswer) -> Self {
-        let name = tunnel.kind.name();
-        let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();
-        let (next, answer) = match &tunnel.next {
-            TunnelStep::Keep => ("keep", format!("its {name} tunnel has {address}")),
-            TunnelStep::Remove => (
-                "remove",
-                format!(
-                    "its {name} tunnel loses {address} when calico-node starts: no pool offers it any more"
-                ),
-            ),
-            TunnelStep::Assign { given, .. } if tunnel.has.is_none() => (
-                "assign",
-                format!(
-                    "its {name} tunnel has no address: calico-node assigns {} when it starts",
-                    given.address
-                ),
-            ),
-            TunnelStep::Assign { given, why } => (
-                "assign",
-                format!(
-                    "its {name} tunnel gets {} in place of {address} when calico-node starts: {why}",
-                    given.address
-                ),
-            ),
-            TunnelStep::Refuse {
-                why: TunnelLack::Cooling,
-                ..
-            } => (
-                "refuse",
-                format!(
-                    "calico-node fails at its {name} tunnel until the cooldown of its address {address} is over"
-                ),
-            ),
-            TunnelStep::Refuse { refused, .. } => (
-                "refuse",
-                format!(
-                    "calico-node fails at its {name} tunnel, which gets no address: {}",
-                    refused.reason
-                ),
-            ),
-            TunnelStep::NotReached => (
-                "not-reached",
-                format!("its {name} tunnel stays as it is, since calico-node fails before"),
-            ),
-        };
         let given = match &tunnel.next {
             TunnelStep::Assign { given, .. } => Some(given),
             _ => None,
@@ -207,11 +160,57 @@ impl<'a> ShownTunnel<'a> {
         Self {
             kind: tunnel.kind.attribute(),
             address: tunnel.has,
-            next,
+            next: step_name(&tunnel.next),
             new_address: given.map(|given| given.address),
             reason: refused.map(|refused| refused.reason.name()),
             calico: refused.map(|refused| refused.calico.as_str()),
-            answer,
+            answer: tunnel_sentence(tunnel),
+        }
+    }
+}
+
+/// Returns the name of calico-node's step in documents.
+fn step_name(step: &TunnelStep) -> &'static str {
+    match step {
+        TunnelStep::Keep => "keep",
+        TunnelStep::Remove => "remove",
+        TunnelStep::Assign { .. } => "assign",
+        TunnelStep::Refuse { .. } => "refuse",
+        TunnelStep::NotReached => "not-reached",
+    }
+}
+
+/// Says in one sentence what becomes of a tunnel's address.
+fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
+    let name = tunnel.kind.name();
+    let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();
+    match &tunnel.next {
+        TunnelStep::Keep => format!("its {name} tunnel has {address}"),
+        TunnelStep::Remove => {
+            format!("its {name} tunnel loses {address} when calico-node starts: no pool offers it any more")
+        }
+        TunnelStep::Assign { given, .. } if tunnel.has.is_none() => format!(
+            "its {name} tunnel has no address: calico-node assigns {} when it starts",
+            given.address
+        ),
+        TunnelStep::Assign { given, why } => format!(
+            "its {name} tunnel gets {} in place of {address} when calico-node starts: {why}",
+            given.address
+        ),
+        TunnelStep::Refuse {
+            why: TunnelLack::Cooling,
+            ..
+        } => {
+            format!(
+                "calico-node fails at its {name} tunnel until the cooldown of its address {address} is over"
+            )
+        }
+        TunnelStep::Refuse { refused, .. } => format!(
+            "calico-node fails at its {name} tunnel, which gets no address: {}",
+            refused.reason
+        ),
+        TunnelStep::NotReached => {
+            format!("its {name} tunnel stays as it is, since calico-node fails before")
         }
     }
 }

@@ -85,6 +85,7 @@ impl<'a> WhyService<'a> {
 }
 
 impl<'a> ShownFamily<'a> {
+    /// Shows what the controller does for one family of the service.
     fn new(snapshot: &Snapshot, explained: &'a FamilyOfService) -> Self {
         // The allocator gives blocks of services to this holder, as it does to a node.
         let holder = Node {

@@ -52,7 +52,7 @@ impl fmt::Display for Question {
     }
 }
 
-/// Proof that the operator agreed to a [`Question`]. There are only three ways to create it, and without it there is no
+/// Proof that the operator agreed to a [`Question`]. There are only four ways to create it, and without it there is no
 /// [`Writer`](super::Writer).
 #[derive(Clone, Debug)]
 pub struct Consent {
@@ -77,6 +77,14 @@ impl Consent {
             question,
             was_typed: false,
         })
+    }
+
+    /// Consent by a command whose call is the consent, since it asks no question.
+    pub fn from_command(question: Question) -> Self {
+        Self {
+            question,
+            was_typed: false,
+        }
     }
 
     /// Consent by the call of a container runtime, which the operator has set up. It covers one change of one address

@@ -101,7 +101,7 @@ impl FleetReport {
     fn findings(&self) -> Vec<Found<'_>> {
         let each = self.clusters.iter().enumerate();
         let mut findings: Vec<Found<'_>> = each
-            .flat_map(|(place, of)| Found::all_of(&of.report, place, &of.name))
+            .flat_map(|(place, of)| Found::of_cluster(&of.report, place, &of.name))
             .collect();
         // The sort is stable, and the findings of each cluster are already sorted.
         findings.sort_by_key(|of| (of.finding.severity, of.finding.code));

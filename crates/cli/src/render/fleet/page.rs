@@ -5,7 +5,6 @@ mod ranges;
 
 use std::io::{self, Write};
 
-use calipam_check::Severity;
 use calipam_check::fleet::Cluster;
 use maud::{Markup, html};
 
@@ -19,6 +18,7 @@ use crate::render::report::page::{sentence, tiles};
 use crate::render::sources::unread;
 use crate::render::text::{count, escape, thousands};
 
+/// Writes the page of the fleet.
 pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let findings = report.findings();
     let clusters = &report.clusters;
@@ -39,7 +39,13 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
             h1 { "IPAM check: " (sentence(&title, &counts, is_whole)) }
             p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
             (tiles(&counts, pools))
-            nav { a href="#kinds" { "What to do" } a href="#clusters" { "Clusters" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !findings.is_empty() { a href="#codes" { "Codes" } } }
+            nav {
+                a href="#kinds" { "What to do" }
+                a href="#clusters" { "Clusters" }
+                a href="#findings" { "Findings" }
+                a href="#ranges" { "Ranges" }
+                @if !findings.is_empty() { a href="#codes" { "Codes" } }
+            }
         }
         main {
             @for note in &report.notes { (notice(note)) }
@@ -71,18 +77,31 @@ fn table_of_clusters(report: &FleetReport) -> Markup {
     html! { section #clusters { h2 { "Clusters" } (filtered("clusters", rows)) } }
 }
 
+/// Draws the row of a cluster: its findings by severity and, if it was read, the numbers of its nodes and addresses.
 fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
-    let counts: Vec<(Severity, usize)> = severities(&cluster.report.counts.findings).collect();
+    let name = escape(&cluster.name);
+    let name_class = format!("name {}", long(&cluster.name).unwrap_or_default());
     let (used, share) = use_of_pools(cluster);
+    let taken_at = cluster.report.cluster.taken_at;
     html! {
         tr {
-            td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" data-filter=(escape(&cluster.name)) { (escape(&cluster.name)) } }
+            td class=(name_class) {
+                a href="#findings" data-filter=(name) { (name) }
+            }
             td { (escape(cluster.group.as_deref().unwrap_or_default())) }
-            @for (severity, number) in counts { td class={ "number " @if number > 0 { (severity) } } { (thousands(number)) } }
+
+            @for (severity, number) in severities(&cluster.report.counts.findings) {
+                td class={ "number " @if number > 0 { (severity) } } { (thousands(number)) }
+            }
+
             @if cluster.is_read {
-                td.number { (thousands(cluster.report.counts.nodes)) } td.number { (used) } td.number { (share) }
-                td.number title=(cluster.report.cluster.taken_at) { (report.age(cluster).map(age).unwrap_or_default()) }
-            } @else { td colspan="4" { "not read" } }
+                td.number { (thousands(cluster.report.counts.nodes)) }
+                td.number { (used) }
+                td.number { (share) }
+                td.number title=(taken_at) { (report.age(cluster).map(age).unwrap_or_default()) }
+            } @else {
+                td colspan="4" { "not read" }
+            }
         }
     }
 }

@@ -58,7 +58,7 @@ struct Suite<'a> {
 impl<'a> Suite<'a> {
     fn new(name: &'a str, report: &'a Report, advice: &'a Advice, codes: impl Iterator<Item = Code>) -> Self {
         let mut by_code: BTreeMap<Code, Vec<Found<'_>>> = codes.map(|code| (code, Vec::new())).collect();
-        for of in Found::all_of(report, 0, name) {
+        for of in Found::of_cluster(report, 0, name) {
             by_code.entry(of.finding.code).or_default().push(of);
         }
         let failed = by_code.values().filter(|findings| fails(findings)).count();

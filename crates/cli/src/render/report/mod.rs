@@ -52,7 +52,7 @@ impl Document for Checked<'_> {
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        let findings = || Found::all_of(self.report, 0, "").collect::<Vec<_>>();
+        let findings = || Found::of_report(self.report).collect::<Vec<_>>();
         match format {
             Format::Name => write_names(&findings(), out),
             Format::Prometheus => prometheus::write(self, out),

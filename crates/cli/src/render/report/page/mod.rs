@@ -52,7 +52,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
     } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
-    let found: Vec<Found<'_>> = Found::all_of(report, 0, "").collect();
+    let found: Vec<Found<'_>> = Found::of_report(report).collect();
     let title = verdict([*report].into_iter());
     let counts = &report.counts.findings;
     let unread = unread(&report.coverage, report.cluster.datastore);
