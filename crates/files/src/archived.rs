@@ -62,17 +62,14 @@ fn is_record(key: &str, handle: Option<&str>) -> bool {
     }
 }
 
-/// A pod's namespace and name, from its own key or that of its endpoint.
+/// Returns a pod's namespace and name, from its own key or that of its endpoint.
 fn pod_of(key: &str) -> Option<(String, String)> {
-    let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
-    let (namespace, name) = is_endpoint
-        .or_else(|| key.strip_prefix("pods/"))?
-        .split_once('/')?;
-    let pod = match is_endpoint {
-        Some(_) => EndpointName::parse(name)?.workload,
-        None => name.to_owned(),
-    };
-    Some((namespace.to_owned(), pod))
+    if let Some(endpoint) = key.strip_prefix(ENDPOINT_PREFIX) {
+        let (namespace, name) = endpoint.split_once('/')?;
+        return Some((namespace.to_owned(), EndpointName::parse(name)?.workload));
+    }
+    let (namespace, pod) = key.strip_prefix("pods/")?.split_once('/')?;
+    Some((namespace.to_owned(), pod.to_owned()))
 }
 
 /// One export in an archive.

@@ -66,11 +66,13 @@ pub async fn archive(access: Access<'_>, folder: &Path, keep: Option<&Keep>) -> 
             "{error}: this export in the archive is damaged, and is left unchanged"
         ));
     }
+
     let removed = match keep {
         Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
         None => Vec::new(),
     };
     let exports = archive.exports().len() - removed.len();
+
     if let Some(later) = added.later {
         access.operator.warn(format!(
             "the archive has an export from {later}, later than this one from {}: a clock was set back",
@@ -96,14 +98,11 @@ pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
 pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
-    for (export, _) in archive
-        .exports()
-        .iter()
-        .zip(keep.to_remove(&times, now))
-        .filter(|(_, remove)| *remove)
-    {
-        export.remove()?;
-        removed.push(export.clone());
+    for (export, is_to_remove) in archive.exports().iter().zip(keep.to_remove(&times, now)) {
+        if is_to_remove {
+            export.remove()?;
+            removed.push(export.clone());
+        }
     }
     Ok(removed)
 }
@@ -133,65 +132,63 @@ pub fn archive_history(
     let mut reader = ExportReader::new(&about, &written);
     let part = Part::Records { handle };
     let is_recorded = archive.exports().iter().any(|export| export.changes().exists());
-    let mut exports = Vec::new();
-    let mut recorded = Vec::new();
+    let mut span = ReadSpan::default();
     if is_recorded {
         let concerned = concerned(&archive, part, &about)?;
-        (exports, recorded) =
-            each_state(
-                &archive,
-                &|key| concerned.contains(key),
-                Some(operator),
-                |told| match told {
-                    StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
-                    StateUpdate::State(snapshot) => reader.take(*snapshot, RECORDS),
-                },
-            )?;
+        let is_wanted = |key: &[u8]| concerned.contains(key);
+        span = each_state(&archive, &is_wanted, Some(operator), |update| {
+            take_update(&mut reader, update, RECORDS);
+        })?;
     } else {
         each(&archive, part, operator, |snapshot| {
-            exports.push(snapshot.taken_at);
+            span.exports.push(snapshot.taken_at);
             reader.take(snapshot, RECORDS);
         })?;
     }
 
+    // The records name the pods, which are read in a second pass.
     let pods = reader.pods();
-    if !pods.is_empty() && is_recorded {
-        each_state(
-            &archive,
-            &|key| Part::Users(&pods).holds(key),
-            None,
-            |told| match told {
-                StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
-                StateUpdate::State(snapshot) => reader.take(*snapshot, USERS),
-            },
-        )?;
-    } else if !pods.is_empty() {
-        each(&archive, Part::Users(&pods), operator, |snapshot| {
-            reader.take(snapshot, USERS)
+    let users = Part::Users(&pods);
+    if pods.is_empty() {
+        // There is nothing more to read.
+    } else if is_recorded {
+        each_state(&archive, &|key| users.holds(key), None, |update| {
+            take_update(&mut reader, update, USERS);
         })?;
+    } else {
+        each(&archive, users, operator, |snapshot| reader.take(snapshot, USERS))?;
     }
 
-    let location = folder.display().to_string();
     let events = reader.finish();
     Ok(History {
         guid,
-        location,
+        location: folder.display().to_string(),
         about,
-        reach: Reach::Archive { exports, recorded },
+        reach: Reach::Archive {
+            exports: span.exports,
+            recorded: span.recorded,
+        },
         events,
     })
+}
+
+/// Passes an update from a recording to the reader of a history.
+fn take_update(reader: &mut ExportReader<'_>, update: StateUpdate, sources: &[Source]) {
+    match update {
+        StateUpdate::Unchanged(until) => reader.mark_valid_until(until),
+        StateUpdate::State(snapshot) => reader.take(*snapshot, sources),
+    }
 }
 
 /// Returns the keys of objects in a part of the archive that concern the subject of a history in at least one version.
 fn concerned(archive: &Archive, part: Part<'_>, about: &HistorySubject) -> Result<HashSet<Vec<u8>>> {
     let mut keys = HashSet::new();
     let mut known = Known::default();
+    let is_in_part = |key: &[u8]| part.holds(key);
     for export in archive.exports() {
-        each_version(export, &mut known, &|key| part.holds(key), |version| {
-            if let Version::Of(entry, _) = version
-                && !keys.contains(entry.key)
-                && about.is_in(of_entry(entry))
-            {
+        each_version(export, &mut known, &is_in_part, |version| {
+            let Version::Of(entry, _) = version else { return };
+            if !keys.contains(entry.key) && about.is_in(of_entry(entry)) {
                 keys.insert(entry.key.to_vec());
             }
         })?;
@@ -223,37 +220,46 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
     warn_of_gap(reached, operator);
 }
 
+/// The exports that were read, and how far the recordings reach.
+#[derive(Default)]
+struct ReadSpan {
+    /// The times of the exports.
+    exports: Vec<Timestamp>,
+    /// The periods in which every change is known.
+    recorded: Vec<Span>,
+}
+
 /// Passes the states of the objects that `is_wanted` accepts to `take`: one for each export and each recorded change.
-/// With two recorders, the states of the later recorder begin where those of the earlier one end. Returns the times of
-/// the exports, and the periods in which every change is known.
+/// With two recorders, the states of the later recorder begin where those of the earlier one end.
 fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,
     operator: Option<&dyn Operator>,
     mut take: impl FnMut(StateUpdate),
-) -> Result<(Vec<Timestamp>, Vec<Span>)> {
-    let (mut times, mut recorded): (_, Vec<Span>) = (Vec::new(), Vec::new());
+) -> Result<ReadSpan> {
+    let mut span = ReadSpan::default();
     let mut states = States::default();
     for export in archive.exports() {
         let Some(reached) = states.pass_states(export, is_wanted, &mut take)? else {
             continue;
         };
-        times.push(export.taken_at);
+        span.exports.push(export.taken_at);
         if let Some(operator) = operator {
             note_damage(export, &reached, operator);
         }
+
         if !reached.is_recorded {
             continue;
         }
-        match recorded.last_mut() {
+        match span.recorded.last_mut() {
             Some(last) if reached.continues => last.until = reached.until,
-            _ => recorded.push(Span {
+            _ => span.recorded.push(Span {
                 from: reached.from,
                 until: reached.until,
             }),
         }
     }
-    Ok((times, recorded))
+    Ok(span)
 }
 
 /// Passes a part of each export to `take`, beginning with the oldest export.
@@ -340,33 +346,29 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
 /// If the archive is empty, cannot be read, or is of another cluster.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<()> {
     let archive = open(folder, operator)?;
-    let guids = [
-        archive.guid().unwrap_or_default().to_owned(),
-        report.cluster.guid.clone(),
-    ];
-    if guids[0] != guids[1] {
-        let [archive, checked] = guids;
+    let archived = archive.guid().unwrap_or_default();
+    let checked = report.cluster.guid.as_str();
+    if archived != checked {
         let message =
-            format!("the archive is from cluster {archive:?}, but the checked data is from {checked:?}");
+            format!("the archive is from cluster {archived:?}, but the checked data is from {checked:?}");
         return Err(Failure::usage(message).hint("name this cluster's archive"));
     }
 
-    let leaked = |finding: &&mut Finding| finding.code == Code::LeakedAddress;
+    let checked_at = report.cluster.taken_at;
     let mut waiting: BTreeMap<IpAddr, &mut Finding> = BTreeMap::new();
-    for finding in report.findings.iter_mut().filter(leaked) {
-        if let Subject::Address(address) = finding.subject {
+    for finding in &mut report.findings {
+        if finding.code == Code::LeakedAddress
+            && let Subject::Address(address) = finding.subject
+        {
             waiting.insert(address, finding);
         }
     }
 
-    let mut not_at = report.cluster.taken_at;
+    // From the newest export to the oldest. At `not_at`, nothing used the addresses that are still waiting.
+    let mut not_at = checked_at;
     let meter = operator.start(Activity::Reading);
-    for export in archive
-        .exports()
-        .iter()
-        .rev()
-        .filter(|export| export.taken_at < report.cluster.taken_at)
-    {
+    let exports = archive.exports().iter().rev();
+    for export in exports.filter(|export| export.taken_at < checked_at) {
         if waiting.is_empty() {
             break;
         }
@@ -376,6 +378,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
         if !snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Pods) {
             continue;
         }
+
         let context = Context::new(&snapshot, &Options::default());
         waiting.retain(|address, finding| {
             let Some(by) = user_of(&context, *address) else {
@@ -388,6 +391,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
             });
             false
         });
+
         // An object that cannot be decoded may use the address.
         if context.index.broken_workloads.is_empty() {
             not_at = export.taken_at;
@@ -398,7 +402,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// The user of an address: its owner, or an object that mentions the address and may own it.
+/// Returns the user of an address: its owner, or an object that mentions the address and may own it.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {

@@ -44,7 +44,7 @@ pub struct Live {
     /// connected.
     has_new_machines: bool,
     /// The time of the last complete read that new virtual machines required.
-    for_machines: Option<Instant>,
+    read_for_machines: Option<Instant>,
     pub counts: LiveCounts,
     pub trends: Trends,
 }
@@ -102,7 +102,7 @@ impl Live {
             criteria: criteria.clone(),
             read: Instant::now(),
             has_new_machines: false,
-            for_machines: None,
+            read_for_machines: None,
             counts: LiveCounts {
                 changes: 0,
                 checks: 1,
@@ -160,23 +160,24 @@ impl Live {
             return self.read(access).await;
         }
         access.datastore.resume(&mut self.followed);
-        let is_due = self.until_due().is_zero();
-        let again = if is_due {
-            self.read_again(access.datastore).await?
-        } else {
-            None
-        };
-        if is_due && again.is_none() {
-            self.followed.confirm_current().await?;
-            self.needs_proof = false;
+
+        let mut again = None;
+        let has_due_findings = self.until_due().is_zero();
+        if has_due_findings {
+            again = self.read_again(access.datastore).await?;
+            if again.is_none() {
+                self.followed.confirm_current().await?;
+                self.needs_proof = false;
+            }
         }
+
         match self.followed.news().await? {
             Ok(changes) => {
                 self.apply(changes);
                 self.check(again);
                 Ok(Step::Changes(changes))
             }
-            Err(why) => self.read_for(access, Some(why)).await,
+            Err(why) => self.read_because(access, Some(why)).await,
         }
     }
 
@@ -184,24 +185,27 @@ impl Live {
     /// separately, this is faster than proving that all changes were reported. Returns `None` if there are too many
     /// objects, or such a proof is needed.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>> {
-        let now = self.followed.now();
-        let waiting = self.found.waiting.iter();
-        let due = || {
-            waiting
-                .clone()
-                .filter(|finding| self.ages.is_due(&finding.key(), now))
-        };
-        let is_enough = self.followed.kinds_are_independent() && !self.needs_proof;
-        if !is_enough || due().any(|finding| finding.depends_on.is_empty()) {
+        if !self.followed.kinds_are_independent() || self.needs_proof {
             return Ok(None);
         }
-        let keys: BTreeSet<Key> = due()
-            .flat_map(|finding| finding.depends_on.iter().cloned())
-            .collect();
+
+        let now = self.followed.now();
+        let mut keys: BTreeSet<Key> = BTreeSet::new();
+        for finding in &self.found.waiting {
+            if !self.ages.is_due(&finding.key(), now) {
+                continue;
+            }
+            if finding.depends_on.is_empty() {
+                return Ok(None);
+            }
+            keys.extend(finding.depends_on.iter().cloned());
+        }
         if keys.is_empty() || keys.len() > MOST_AGAIN {
             return Ok(None);
         }
-        Ok(datastore.reread(&keys).await?.map(|later| (now, later)))
+
+        let later = datastore.reread(&keys).await?;
+        Ok(later.map(|later| (now, later)))
     }
 
     /// Checks the snapshot. Findings whose objects in `again` are unchanged are confirmed.
@@ -212,10 +216,11 @@ impl Live {
             let mut due = report.clone();
             due.retain(|finding| self.ages.is_due(&finding.key(), at));
             self.needs_proof = !drop_changed(&mut due, &snapshot, &later).is_empty();
-            due.findings
-                .iter()
-                .for_each(|finding| self.ages.confirm(&finding.key(), at));
+            for finding in &due.findings {
+                self.ages.confirm(&finding.key(), at);
+            }
         }
+
         self.found = Found::new(report, &mut self.ages, &snapshot, &self.followed);
         self.counts.checks += 1;
     }
@@ -231,12 +236,16 @@ impl Live {
         self.counts.changes += changes as u64;
         let Changed { before, now } = self.followed.apply(&mut snapshot);
         self.trends.add_changes(&before, &now, &snapshot);
+
         // After KubeVirt was removed, pods of virtual machines can remain, although there is no resource for virtual
         // machines.
-        let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
-        let mut pods = now.pods.iter().map(|pod| &pod.value);
-        self.has_new_machines |=
-            !is_recent && !snapshot.has_read(Source::Machines) && pods.any(|pod| !pod.machine().is_empty());
+        let is_recent = self.read_for_machines.is_some_and(|at| at.elapsed() < WHOLE);
+        if is_recent || snapshot.has_read(Source::Machines) {
+            return;
+        }
+        if now.pods.iter().any(|pod| !pod.value.machine().is_empty()) {
+            self.has_new_machines = true;
+        }
     }
 
     /// Reads and checks everything. [`Self::step`] does so each hour.
@@ -244,11 +253,11 @@ impl Live {
     /// # Errors
     /// The same as for [`Self::step`].
     pub async fn read(&mut self, access: Access<'_>) -> Result<Step> {
-        self.read_for(access, None).await
+        self.read_because(access, None).await
     }
 
     /// Reads and checks everything: because of `why`, or because the hourly read is due.
-    async fn read_for(&mut self, access: Access<'_>, why: Option<WholeReadReason>) -> Result<Step> {
+    async fn read_because(&mut self, access: Access<'_>, why: Option<WholeReadReason>) -> Result<Step> {
         let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
             Err(why) => return Ok(Step::Lost(why)),
@@ -268,7 +277,7 @@ impl Live {
         self.read = Instant::now();
 
         if std::mem::take(&mut self.has_new_machines) {
-            self.for_machines = Some(self.read);
+            self.read_for_machines = Some(self.read);
         }
         self.counts.reads += 1;
         self.check(None);

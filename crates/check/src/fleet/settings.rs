@@ -53,18 +53,15 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
 
     for (position, settings) in of_clusters {
         let subject = Subject::Cluster(group[position].name.clone());
-        let each = settings.iter().map(|(name, values)| {
-            format!(
-                "{name} is {} here (in its group: {})",
-                values[HERE], values[GROUP]
-            )
+        let differences = settings.iter().map(|(name, values)| {
+            let here = &values[HERE];
+            let in_group = &values[GROUP];
+            format!("{name} is {here} here (in its group: {in_group})")
         });
-        let says = joined(each, "; ");
+        let says = joined(differences, "; ");
         let evidence = Evidence::Configuration(settings);
-        found.push((
-            position,
-            Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence),
-        ));
+        let finding = Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence);
+        found.push((position, finding));
     }
 }
 

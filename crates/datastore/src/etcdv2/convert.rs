@@ -145,10 +145,8 @@ fn pool(rest: &str, value: &str) -> Option<(String, String)> {
         });
         resource(name, &spec)
     });
-    Some((
-        Key::Pool(name.to_owned()).to_string(),
-        converted.unwrap_or_else(|text| text),
-    ))
+    let value = converted.unwrap_or_else(|undecodable| undecodable);
+    Some((Key::Pool(name.to_owned()).to_string(), value))
 }
 
 #[derive(Default, Deserialize)]
@@ -159,27 +157,27 @@ struct RawEndpoint {
     ipv6_nets: Option<Vec<String>>,
 }
 
+/// Converts the endpoint of a workload. A value that cannot be decoded becomes a text that cannot be decoded either.
 fn endpoint(workload: &Workload, value: &str) -> String {
-    let converted = decode(value).map(|raw: RawEndpoint| {
-        let networks: Vec<String> = [raw.ipv4_nets, raw.ipv6_nets]
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect();
-        let mut spec = json!({
-            "node": workload.host,
-            "orchestrator": workload.orchestrator,
-            "endpoint": workload.endpoint,
-            "containerID": raw.active_instance_id,
-            "ipNetworks": networks,
-        });
-        match workload.pod() {
-            Some((_, pod)) => spec["pod"] = pod.into(),
-            None => spec["workload"] = workload.workload.as_str().into(),
-        }
-        resource("", &spec)
+    let raw: RawEndpoint = match decode(value) {
+        Ok(raw) => raw,
+        Err(undecodable) => return undecodable,
+    };
+
+    let mut networks = raw.ipv4_nets.unwrap_or_default();
+    networks.extend(raw.ipv6_nets.unwrap_or_default());
+    let mut spec = json!({
+        "node": workload.host,
+        "orchestrator": workload.orchestrator,
+        "endpoint": workload.endpoint,
+        "containerID": raw.active_instance_id,
+        "ipNetworks": networks,
     });
-    converted.unwrap_or_else(|text| text)
+    match workload.pod() {
+        Some((_, pod)) => spec["pod"] = pod.into(),
+        None => spec["workload"] = workload.workload.as_str().into(),
+    }
+    resource("", &spec)
 }
 
 /// The cluster information, gathered from several keys.

@@ -13,7 +13,7 @@ use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
 use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
 use calipam_model::node::Node;
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 use crate::basis::Basis;
@@ -277,36 +277,25 @@ impl Planner<'_, '_> {
 
     /// Warns of reservations and node selectors, which only automatic assignment respects.
     fn warn_about(&mut self, address: IpAddr) {
-        let pool = self.basis.context.index.enabled_pool_around(address);
-        let excludes = |pool: &&Pool| {
-            pool.selected_nodes()
-                .is_ok_and(|nodes| !nodes.matches(&self.node.labels))
-        };
-        if let Some(pool) = pool.filter(excludes) {
-            let (pool, selector) = (&pool.name, &pool.node_selector);
-            self.plan.warnings.push(format!(
-                "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: pods on the node get addresses there only if they request the pool"
-            ).into());
+        if let Some(pool) = self.basis.context.index.enabled_pool_around(address)
+            && let Ok(nodes) = pool.selected_nodes()
+            && !nodes.matches(&self.node.labels)
+        {
+            let warning = format!(
+                "{address} is in pool {}, whose nodeSelector ({}) does not select the node: pods on the node get addresses there only if they request the pool",
+                pool.name, pool.node_selector
+            );
+            self.plan.warnings.push(warning.into());
         }
 
-        let reservations = self
-            .basis
-            .snapshot
-            .reservations
-            .iter()
-            .map(|reservation| &reservation.value);
         let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
-        if let Some(reservation) = reservations
-            .into_iter()
-            .find(|reservation| covers(&reservation.cidrs))
-        {
-            self.plan.warnings.push(
-                format!(
-                    "{address} is reserved by {}, which only excludes it from automatic assignment",
-                    reservation.name
-                )
-                .into(),
+        let mut reservations = self.basis.snapshot.reservations.iter();
+        if let Some(reservation) = reservations.find(|reservation| covers(&reservation.value.cidrs)) {
+            let warning = format!(
+                "{address} is reserved by {}, which only excludes it from automatic assignment",
+                reservation.value.name
             );
+            self.plan.warnings.push(warning.into());
         }
     }
 }
@@ -317,22 +306,19 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
         return None;
     }
 
+    let index = &basis.context.index;
     let owners = basis.context.owners_of(address);
-    let detail = match (owners.is_empty(), range::is_free(basis.snapshot, address.into())) {
-        (false, _) => {
-            format!(
-                "{address} is used by {}, although no block records it",
-                names_of_owners(&owners)
-            )
-        }
-        (true, Err(refusal)) => refusal.to_string(),
-        (true, Ok(())) if basis.context.index.is_mentioned(address) => {
-            let names = names_of_mentions(&basis.context.index.mentions(address));
-            format!("{address} is named by {names}, although no block records it")
-        }
-        (true, Ok(())) => return None,
+    let detail = if !owners.is_empty() {
+        let owners = names_of_owners(&owners);
+        format!("{address} is used by {owners}, although no block records it")
+    } else if let Err(refusal) = range::is_free(basis.snapshot, address.into()) {
+        refusal.to_string()
+    } else if index.is_mentioned(address) {
+        let names = names_of_mentions(&index.mentions(address));
+        format!("{address} is named by {names}, although no block records it")
+    } else {
+        return None;
     };
-
     Some(Skipped::new(Subject::Address(address), SkipReason::InUse, detail))
 }
 

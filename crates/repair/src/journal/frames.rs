@@ -29,6 +29,9 @@ impl FrameWriter {
     }
 
     /// Returns the frames of lines that are written together. `add` appends a line to the text of a frame.
+    ///
+    /// A line that no longer fits into the frame begins the next one. A line that is longer than a frame is alone in its
+    /// frames.
     pub(super) fn frames<L>(
         &mut self,
         lines: impl IntoIterator<Item = L>,
@@ -36,10 +39,12 @@ impl FrameWriter {
     ) -> io::Result<&[u8]> {
         self.frames.clear();
         for line in lines {
-            let before = self.text.len();
+            let line_start = self.text.len();
             add(line, &mut self.text);
-            if before > 0 && self.text.len() > MOST_TEXT {
-                let line = self.text.split_off(before);
+
+            let is_first = line_start == 0;
+            if self.text.len() > MOST_TEXT && !is_first {
+                let line = self.text.split_off(line_start);
                 self.flush()?;
                 self.text = line;
             }
@@ -52,6 +57,7 @@ impl FrameWriter {
         Ok(&self.frames)
     }
 
+    /// Makes frames of the text so far.
     fn flush(&mut self) -> io::Result<()> {
         for piece in self.text.chunks(MOST_TEXT) {
             self.packer.push(piece, &mut self.frames)?;
@@ -88,34 +94,40 @@ impl<R: Read> Text<R> {
         (self.taken == self.text.len()).then_some(self.end)
     }
 
-    /// Reads the next frame. If there is no complete frame, the text is empty.
+    /// Reads the text of the next frame. At the end of the journal, the text is empty.
     fn read_more(&mut self) -> io::Result<()> {
         self.text.clear();
         self.taken = 0;
-        let mut bytes = Vec::new();
-        self.file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
-        if bytes.len() < HEAD {
-            return Ok(());
-        }
-        let Some(head) = Head::read(&bytes) else {
-            // After a power failure a file can have its new length, but zeros instead of its content.
-            return if bytes.iter().all(|b| *b == 0) && self.is_only_zeros()? {
-                Ok(())
-            } else {
-                Err(damaged())
-            };
-        };
-        bytes.clear();
-        self.file
-            .by_ref()
-            .take(head.length.into())
-            .read_to_end(&mut bytes)?;
-        if bytes.len() < head.length as usize {
-            return Ok(());
-        }
-        self.text = head.unpack(&bytes)?;
-        self.end += (HEAD + bytes.len()) as u64;
+        self.text = self.next_frame()?.unwrap_or_default();
         Ok(())
+    }
+
+    /// Returns the text of the next frame; `None` if there is no complete frame.
+    fn next_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let head = self.read_at_most(HEAD as u64)?;
+        if head.len() < HEAD {
+            return Ok(None);
+        }
+        let Some(head) = Head::read(&head) else {
+            // After a power failure a file can have its new length, but zeros instead of its content.
+            let is_unwritten = head.iter().all(|byte| *byte == 0) && self.is_only_zeros()?;
+            return if is_unwritten { Ok(None) } else { Err(damaged()) };
+        };
+
+        let frame = self.read_at_most(head.length.into())?;
+        if frame.len() < head.length as usize {
+            return Ok(None);
+        }
+        let text = head.unpack(&frame)?;
+        self.end += (HEAD + frame.len()) as u64;
+        Ok(Some(text))
+    }
+
+    /// Reads this number of bytes, or fewer at the end of the file.
+    fn read_at_most(&mut self, length: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file.by_ref().take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Returns true if the rest of the file consists of zeros.

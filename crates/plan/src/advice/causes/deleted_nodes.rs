@@ -9,28 +9,28 @@ use super::{Facts, Found, leak_reasons, nodes_of};
 
 /// Finds the deleted nodes whose blocks, affinities, addresses, endpoints or pods remain.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let is_of_gone = |finding: &Finding| match finding.code {
-        Code::LeakedAddress => leak_reasons(finding).contains(&LeakReason::NodeGone),
-        _ => true,
-    };
     let codes = [
         Code::BlockOfMissingNode,
         Code::AffinityOfMissingNode,
         Code::LeakedAddress,
         Code::EndpointOfMissingNode,
     ];
-    let findings: Vec<_> = facts
-        .open(&codes)
-        .filter(|(_, finding)| is_of_gone(finding))
-        .collect();
-    let each = || findings.iter().map(|(_, finding)| *finding);
-    let mut nodes = nodes_of(each().filter(|finding| finding.code != Code::LeakedAddress));
-    nodes.extend(each().flat_map(recorded));
+    let of_gone_nodes = facts.open(&codes).filter(|(_, finding)| {
+        finding.code != Code::LeakedAddress || leak_reasons(finding).contains(&LeakReason::NodeGone)
+    });
+    let (positions, findings): (Vec<usize>, Vec<&Finding>) = of_gone_nodes.unzip();
+
+    // An address can also be in the block of another node, so only the record of a leaked address tells its node.
+    let (leaked, others): (Vec<&Finding>, Vec<&Finding>) = findings
+        .iter()
+        .partition(|finding| finding.code == Code::LeakedAddress);
+    let mut nodes = nodes_of(others.into_iter());
+    nodes.extend(leaked.into_iter().flat_map(recorded_nodes));
     if nodes.is_empty() {
         return Vec::new();
     }
 
-    let held = held(each().map(|finding| finding.code).collect());
+    let held = held(findings.iter().map(|finding| finding.code).collect());
     let says = if nodes.len() == 1 {
         format!(
             "node {} was deleted, and its records remain: {held}",
@@ -43,10 +43,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
             list(&nodes)
         )
     };
-    let findings = findings.iter().map(|(position, _)| *position).collect();
     vec![Found {
         says,
-        findings,
+        findings: positions,
         remedies: vec![Remedy::ReleaseNodes(nodes)],
     }]
 }
@@ -59,6 +58,7 @@ fn held(codes: Vec<Code>) -> String {
     let blocks = number(Code::BlockOfMissingNode);
     let affinities = number(Code::AffinityOfMissingNode);
     let endpoints = number(Code::EndpointOfMissingNode);
+
     let mut held: Vec<String> = Vec::new();
     if leaked > 0 {
         held.push(addresses(thousands(leaked)));
@@ -75,12 +75,10 @@ fn held(codes: Vec<Code>) -> String {
     held.join(" and ")
 }
 
-/// The nodes that the record of a leaked address names.
-fn recorded(finding: &Finding) -> BTreeSet<String> {
+/// Returns the nodes that the record of an address names.
+fn recorded_nodes(finding: &Finding) -> BTreeSet<String> {
     match &finding.evidence {
-        Evidence::Address(evidence) if finding.code == Code::LeakedAddress => {
-            evidence.recorded_nodes().collect()
-        }
+        Evidence::Address(evidence) => evidence.recorded_nodes().collect(),
         _ => BTreeSet::new(),
     }
 }

@@ -5,21 +5,19 @@ use calipam_model::words::thousands;
 
 use super::{Facts, Found, leak_reasons};
 
+/// Finds the leaked addresses of finished pods, and the endpoints that these pods still have.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let is_of_finished = |finding: &Finding| match (finding.code, &finding.evidence) {
-        (Code::LeakedAddress, _) => leak_reasons(finding) == [LeakReason::PodFinished],
-        (_, Evidence::Endpoint(owner)) => owner.pod_state == Some(PodState::Finished),
-        _ => false,
-    };
-    let codes = [Code::LeakedAddress, Code::EndpointWithoutPod];
-    let of: Vec<_> = facts
-        .open(&codes)
-        .filter(|(_, finding)| is_of_finished(finding))
+    let findings: Vec<_> = facts
+        .open(&[Code::LeakedAddress, Code::EndpointWithoutPod])
+        .filter(|(_, finding)| is_of_finished_pod(finding))
         .collect();
-    let leaked = of
-        .iter()
-        .filter(|(_, finding)| finding.code == Code::LeakedAddress)
-        .count();
+
+    let mut leaked = 0;
+    for (_, finding) in &findings {
+        if finding.code == Code::LeakedAddress {
+            leaked += 1;
+        }
+    }
     if leaked == 0 {
         return Vec::new();
     }
@@ -27,5 +25,15 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         "pods that have finished, as those of jobs, keep {}",
         addresses(thousands(leaked))
     );
-    vec![Found::with_own_remedies(says, of)]
+    vec![Found::with_own_remedies(says, findings)]
+}
+
+fn is_of_finished_pod(finding: &Finding) -> bool {
+    if finding.code == Code::LeakedAddress {
+        return leak_reasons(finding) == [LeakReason::PodFinished];
+    }
+    match &finding.evidence {
+        Evidence::Endpoint(owner) => owner.pod_state == Some(PodState::Finished),
+        _ => false,
+    }
 }
