@@ -168,22 +168,33 @@ pub(crate) fn addresses<'s>(
 
 /// Returns the change between two states of an address; `None` if nothing has changed.
 pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Option<Change> {
-    use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
-    match (
-        before.filter(|held| held.is_allocated()),
-        after.filter(|held| held.is_allocated()),
-    ) {
-        (Some(old), Some(new)) if !is_same_owner(&old.record(), &new.record()) => Some(Moved),
-        (Some(old), Some(new)) if !is_same_allocation(old, new) => Some(Renewed),
-        (Some(old), Some(new)) => (!is_same_record(&old.record(), &new.record())).then_some(Attributes),
-        (Some(_), None) => Some(Released),
-        (None, Some(_)) => Some(Assigned),
-        (None, None) => match (before, after) {
-            (Some(_), None) => Some(Cooled),
-            (Some(old), Some(new)) if old.record().released_at() == new.record().released_at() => None,
-            (_, after) => after.map(|_| Passed),
-        },
+    let old = before.filter(|held| held.is_allocated());
+    let new = after.filter(|held| held.is_allocated());
+    match (old, new) {
+        (Some(old), Some(new)) => of_allocations(old, new),
+        (Some(_), None) => Some(Change::Released),
+        (None, Some(_)) => Some(Change::Assigned),
+        (None, None) => of_unallocated(before, after),
     }
+}
+
+fn of_allocations(old: AddressRecord<'_>, new: AddressRecord<'_>) -> Option<Change> {
+    if !is_same_owner(&old.record(), &new.record()) {
+        return Some(Change::Moved);
+    }
+    if !is_same_allocation(old, new) {
+        return Some(Change::Renewed);
+    }
+    (!is_same_record(&old.record(), &new.record())).then_some(Change::Attributes)
+}
+
+/// Returns the change between two states in which the address is free, cooling down or reserved for Windows.
+fn of_unallocated(before: Option<AddressRecord<'_>>, after: Option<AddressRecord<'_>>) -> Option<Change> {
+    let Some(new) = after else {
+        return before.map(|_| Change::Cooled);
+    };
+    let is_same = before.is_some_and(|old| old.record().released_at() == new.record().released_at());
+    (!is_same).then_some(Change::Passed)
 }
 
 /// Compares the owners and claim times of two states of a block. Returns `None` if neither is known to have changed.

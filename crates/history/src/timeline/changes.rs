@@ -1,6 +1,7 @@
 //! The events between two states of an object.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_check::Subject;
 use calipam_model::block::Block;
@@ -61,28 +62,41 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &H
 /// True if an event is about the subject of a history. `states` are the states of the object before and after the
 /// event.
 pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &HistorySubject) -> bool {
-    let mut blocks = states.into_iter().flatten().filter_map(State::block);
+    match &event.subject {
+        Subject::Address(address) => concerns_address(event, *address, about),
+        Subject::Block(_) => concerns_block(event, states, about),
+        _ => true,
+    }
+}
+
+/// Returns true if an event of an address is about the subject.
+fn concerns_address(event: &Event, address: IpAddr, about: &HistorySubject) -> bool {
     let mut holders = event.before.iter().chain(&event.after);
-    match (about, &event.subject) {
-        (HistorySubject::Address(address), Subject::Address(own)) => own == address,
-        // The block's content is unknown, so the event may be about the subject.
-        (HistorySubject::Handle(_) | HistorySubject::Node(_) | HistorySubject::Pod(_), Subject::Block(_))
-            if event.what == EventKind::Undecodable =>
-        {
-            blocks.next().is_none_or(|block| about.has_block(block))
-        }
-        (HistorySubject::Node(node), Subject::Block(_)) => blocks.any(|block| block.host() == Some(node)),
-        (HistorySubject::Node(node), Subject::Address(_)) => {
-            holders.any(|holder| holder.node.as_ref() == Some(node))
-        }
-        (HistorySubject::Handle(id), Subject::Address(_)) => {
+    match about {
+        HistorySubject::Address(own) => *own == address,
+        HistorySubject::Block(_) => true,
+        HistorySubject::Node(node) => holders.any(|holder| holder.node.as_ref() == Some(node)),
+        HistorySubject::Handle(id) => {
             holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(clean_id(id)))
         }
-        (HistorySubject::Pod(pod), Subject::Address(_)) => {
-            holders.any(|holder| holder.kind == "pod" && holder.allocated_to == *pod)
-        }
-        (HistorySubject::Handle(_) | HistorySubject::Pod(_), Subject::Block(_)) => false,
-        _ => true,
+        HistorySubject::Pod(pod) => holders.any(|holder| holder.kind == "pod" && holder.allocated_to == *pod),
+    }
+}
+
+/// Returns true if an event of a block, rather than of an address in it, is about the subject.
+fn concerns_block(event: &Event, states: [Option<&State>; 2], about: &HistorySubject) -> bool {
+    if matches!(about, HistorySubject::Address(_) | HistorySubject::Block(_)) {
+        return true;
+    }
+
+    let mut blocks = states.into_iter().flatten().filter_map(State::block);
+    if event.what == EventKind::Undecodable {
+        // The block's content is unknown, so the event may be about the subject.
+        return blocks.next().is_none_or(|block| about.has_block(block));
+    }
+    match about {
+        HistorySubject::Node(node) => blocks.any(|block| block.host() == Some(node)),
+        _ => false,
     }
 }
 

@@ -34,9 +34,20 @@ pub struct ExportReader<'a> {
     events: Vec<(EventOrder, Event)>,
 }
 
-/// The sort key of an event: the time and the revision of the export that shows it. The event's own time only breaks
-/// ties, since it is from another machine's clock.
-type EventOrder = (Timestamp, i64);
+/// The sort key of an event: the export that shows it. The event's own time only breaks ties, since it is from another
+/// machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct EventOrder {
+    taken_at: Timestamp,
+    revision: i64,
+}
+
+/// The last known state of an object, and the time at which it was last known to be unchanged.
+#[derive(Clone, Copy)]
+struct LastState<'a> {
+    state: &'a State,
+    since: Timestamp,
+}
 
 /// A write of a calipam run, from its journal.
 #[derive(Debug)]
@@ -75,28 +86,40 @@ impl<'a> ExportReader<'a> {
     /// Adds the objects of the next export that come from `sources`. Sources that the export does not contain are
     /// skipped.
     pub fn take(&mut self, snapshot: Snapshot, sources: &[Source]) {
-        let order = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
+        let order = EventOrder {
+            taken_at: snapshot.taken_at,
+            revision: snapshot.revision.parse().unwrap_or_default(),
+        };
         // An export may be incomplete.
-        let covers = |source: &Source| {
+        let mut covered = sources.to_vec();
+        covered.retain(|source| {
             matches!(
                 snapshot.coverage.get(source),
                 Some(Coverage::Read | Coverage::Partial)
             )
-        };
-        let sources: Vec<Source> = sources.iter().copied().filter(covers).collect();
-        let mut found = states(snapshot, self.about);
-        for source in sources {
-            let since = self.read.insert(source, order.0);
-            let known = self
+        });
+
+        let mut new_states = states(snapshot, self.about);
+        for source in covered {
+            let since = self.read.insert(source, order.taken_at);
+            let keys: BTreeSet<Key> = self
                 .states
                 .keys()
-                .chain(found.keys())
-                .filter(|key| source_of(key) == Some(source));
-            for key in known.cloned().collect::<BTreeSet<Key>>() {
-                let last = self.states.remove(&key).unwrap_or(State::Absent);
-                let after = found.remove(&key).unwrap_or(State::Absent);
-                let events = self.compare(&key, since.map(|since| (&last, since)), &after, order.0);
-                self.events.extend(events.into_iter().map(|event| (order, event)));
+                .chain(new_states.keys())
+                .filter(|key| source_of(key) == Some(source))
+                .cloned()
+                .collect();
+
+            for key in keys {
+                let before = self.states.remove(&key).unwrap_or(State::Absent);
+                let after = new_states.remove(&key).unwrap_or(State::Absent);
+                let last = since.map(|since| LastState {
+                    state: &before,
+                    since,
+                });
+                for event in self.compare(&key, last, &after, order.taken_at) {
+                    self.events.push((order, event));
+                }
                 self.states.insert(key, after);
             }
         }
@@ -111,71 +134,84 @@ impl<'a> ExportReader<'a> {
     fn compare(
         &mut self,
         key: &Key,
-        last: Option<(&State, Timestamp)>,
+        last: Option<LastState<'_>>,
         after: &State,
         now: Timestamp,
     ) -> Vec<Event> {
-        let before = last.map(|(state, _)| state);
-        let mut found = events(key, before, after, self.about);
-        found.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
-        let assigned: Vec<(Subject, Option<Recorded>)> = found
+        let before = last.map(|last| last.state);
+        let mut changes = events(key, before, after, self.about);
+        changes.retain(|raw| concerns(&raw.event, [before, Some(after)], self.about));
+
+        let Some(LastState { since, .. }) = last else {
+            let first_known = |raw: Raw| Event {
+                origin: Origin::Archive,
+                time: When {
+                    before: Some(now),
+                    ..When::default()
+                },
+                ..raw.event
+            };
+            return changes.into_iter().map(first_known).collect();
+        };
+
+        let assigned: Vec<(Subject, Option<Recorded>)> = changes
             .iter()
             .filter(|raw| raw.event.what == EventKind::Assigned)
             .map(|raw| (raw.event.subject.clone(), raw.recorded))
             .collect();
-        let timed = found.into_iter().map(|raw| {
-            let Some((_, since)) = last else {
-                let time = When {
-                    before: Some(now),
-                    ..When::default()
-                };
-                return Event {
-                    origin: Origin::Archive,
-                    time,
-                    ..raw.event
-                };
-            };
-            let write = self.write_of(&raw.event, [since, now]);
+        let mut timed = Vec::new();
+        for raw in changes {
+            timed.push(self.between_exports(raw, since, now, &assigned));
+        }
+        timed
+    }
+
+    /// Determines the run and the time of an event between two exports. `assigned` are the addresses that were assigned
+    /// between these exports, with the recorded times.
+    fn between_exports(
+        &mut self,
+        raw: Raw,
+        since: Timestamp,
+        now: Timestamp,
+        assigned: &[(Subject, Option<Recorded>)],
+    ) -> Event {
+        let write = self.write_of(&raw.event, since, now);
+        let mut recorded = raw.recorded;
+        let mut began = since.min(now);
+        if let Some((_, started_at)) = &write {
             // A run writes after its start, and may have restored an earlier record.
-            let recorded = if write.is_some() {
-                raw.recorded.map(Recorded::copied)
-            } else {
-                raw.recorded
-            };
-            let began = write
-                .as_ref()
-                .map_or(since, |(_, began)| *began)
-                .max(since)
-                .min(now);
-            let mut time = time_between(recorded, began, now);
-            if raw.event.what == EventKind::Released
-                && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
-            {
-                // The address was released before it was assigned to its next owner.
-                time.before = latest(&time_between(*next, began, now)).or(time.before);
-            }
-            Event {
-                by: write.map(|(run, _)| run),
-                origin: Origin::Archive,
-                time,
-                ..raw.event
-            }
-        });
-        timed.collect()
+            recorded = recorded.map(Recorded::copied);
+            began = (*started_at).max(since).min(now);
+        }
+
+        let mut time = time_between(recorded, began, now);
+        if raw.event.what == EventKind::Released
+            && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
+        {
+            // The address was released before it was assigned to its next owner.
+            time.before = latest(&time_between(*next, began, now)).or(time.before);
+        }
+        Event {
+            by: write.map(|(run, _)| run),
+            origin: Origin::Archive,
+            time,
+            ..raw.event
+        }
     }
 
     /// Returns the run that began between two exports and made exactly this change, with the time at which the run
     /// began.
-    fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
-        let is_between = |at: Timestamp| is_between(at, after, before);
-        self.writes
-            .iter_mut()
-            .filter(|write| is_between(write.started_at))
-            .find_map(|write| {
-                let place = write.events.iter().position(|own| own.event == *event)?;
-                write.events.remove(place);
-                Some((write.run.clone(), write.started_at))
-            })
+    fn write_of(&mut self, event: &Event, after: Timestamp, before: Timestamp) -> Option<(Run, Timestamp)> {
+        for write in &mut self.writes {
+            if !is_between(write.started_at, after, before) {
+                continue;
+            }
+            if let Some(position) = write.events.iter().position(|own| own.event == *event) {
+                write.events.remove(position);
+                return Some((write.run.clone(), write.started_at));
+            }
+        }
+        None
     }
 
     /// Returns the namespace and name of each pod to read: for an address or a handle, the pods in its records; for a
@@ -200,38 +236,32 @@ impl<'a> ExportReader<'a> {
 
     /// Returns all events in order. Events that only a journal contains are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
-        let Self {
-            mut events, writes, ..
-        } = self;
-        let orders: BTreeSet<EventOrder> = events.iter().map(|(order, _)| *order).collect();
-        for Write {
-            run,
-            started_at,
-            events: untold,
-            ..
-        } in writes.into_iter().filter(|write| write.is_certain)
-        {
-            let order = orders
-                .range((started_at, i64::MIN)..)
-                .next()
-                .copied()
-                .unwrap_or((started_at, 0));
-            events.extend(untold.into_iter().map(|raw| {
-                let time = When {
-                    after: Some(started_at),
-                    ..When::default()
-                };
-                (
-                    order,
-                    Event {
-                        by: Some(run.clone()),
-                        origin: Origin::Journal,
-                        time,
-                        ..raw.event
+        let mut events = self.events;
+        let exports: BTreeSet<EventOrder> = events.iter().map(|(order, _)| *order).collect();
+        for write in self.writes.into_iter().filter(|write| write.is_certain) {
+            let started_at = write.started_at;
+            let at_start = |revision| EventOrder {
+                taken_at: started_at,
+                revision,
+            };
+            // The next export would have shown the event.
+            let mut later_exports = exports.range(at_start(i64::MIN)..);
+            let order = later_exports.next().copied().unwrap_or(at_start(0));
+
+            for raw in write.events {
+                let event = Event {
+                    by: Some(write.run.clone()),
+                    origin: Origin::Journal,
+                    time: When {
+                        after: Some(started_at),
+                        ..When::default()
                     },
-                )
-            }));
+                    ..raw.event
+                };
+                events.push((order, event));
+            }
         }
+
         events.sort_by_key(|(order, event)| (*order, latest(&event.time)));
         let mut events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
         mark_reused(&mut events);

@@ -119,51 +119,49 @@ impl HistorySubject {
 
 /// Returns the states of the objects in a snapshot that may be relevant to the subject.
 pub(crate) fn states(snapshot: Snapshot, about: &HistorySubject) -> BTreeMap<Key, State> {
-    let mut found = BTreeMap::new();
+    let mut states = BTreeMap::new();
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {
         let state = match stored.content {
             content if content.is_deleted() => continue,
             BlockContent::Sound(block) => State::Block(block),
             BlockContent::Corrupt(block) => State::Hidden(joined(&block.problems, "; ")),
         };
-        found.insert(Key::Block(stored.key), state);
+        states.insert(Key::Block(stored.key), state);
     }
-    let mut add = |key: Key, said: String| drop(found.insert(key, State::Other(said)));
-    for affinity in snapshot
-        .affinities
-        .iter()
-        .map(|affinity| &affinity.value)
-        .filter(|own| !own.deleted)
-    {
-        add(Key::Affinity(affinity.key.clone()), affinity.state.to_string());
-    }
-    for handle in snapshot
-        .handles
-        .iter()
-        .map(|handle| &handle.value)
-        .filter(|own| !own.is_deleted())
-    {
-        let blocks = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}"));
-        add(Key::Handle(handle.id().to_string()), joined(blocks, ", "));
-    }
-    for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
-        add(
-            endpoint.key(),
-            on_node(endpoint.addresses(), &endpoint.node().to_string()),
-        );
-    }
-    for pod in snapshot.pods.iter().map(|pod| &pod.value) {
-        let finished = if pod.finished { ", finished" } else { "" };
-        let said = on_node(pod.addresses(), &pod.node().to_string());
-        add(pod.key(), format!("{said}{finished}"));
-    }
-    for defect in snapshot.defects {
-        if let (Some(key), DefectKind::Key(reason) | DefectKind::Value(reason)) = (defect.key, defect.kind) {
-            found.entry(key).or_insert(State::Hidden(reason));
+
+    for affinity in snapshot.affinities.iter().map(|affinity| &affinity.value) {
+        if !affinity.deleted {
+            let text = affinity.state.to_string();
+            states.insert(Key::Affinity(affinity.key.clone()), State::Other(text));
         }
     }
-    found.retain(|key, _| about.has_key(key));
-    found
+    for handle in snapshot.handles.iter().map(|handle| &handle.value) {
+        if !handle.is_deleted() {
+            let blocks = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}"));
+            let text = joined(blocks, ", ");
+            states.insert(Key::Handle(handle.id().to_string()), State::Other(text));
+        }
+    }
+
+    for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
+        let text = on_node(endpoint.addresses(), &endpoint.node().to_string());
+        states.insert(endpoint.key(), State::Other(text));
+    }
+    for pod in snapshot.pods.iter().map(|pod| &pod.value) {
+        let mut text = on_node(pod.addresses(), &pod.node().to_string());
+        if pod.finished {
+            text.push_str(", finished");
+        }
+        states.insert(pod.key(), State::Other(text));
+    }
+
+    for defect in snapshot.defects {
+        if let (Some(key), DefectKind::Key(reason) | DefectKind::Value(reason)) = (defect.key, defect.kind) {
+            states.entry(key).or_insert(State::Hidden(reason));
+        }
+    }
+    states.retain(|key, _| about.has_key(key));
+    states
 }
 
 /// Formats addresses and their node: `10.0.0.3 on node-1`.

@@ -108,13 +108,15 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
         })
         .collect();
     let before = mem::replace(&mut snapshot.pools, after);
-    let of_family = |family: Family| {
+
+    let mut capacity = Vec::new();
+    for family in Family::BOTH {
         let users = users
             .iter()
             .filter(|user| Family::of_address(user.address) == family);
-        assign_to(snapshot, family, users)
-    };
-    let capacity = Family::BOTH.into_iter().flat_map(of_family).collect();
+        capacity.extend(assign_to(snapshot, family, users));
+    }
+
     snapshot.pools = before;
     capacity
 }
@@ -136,25 +138,29 @@ fn assign_to<'u>(
         }
     }
 
-    let unknown = || NodeRoom {
-        reason: Some(UNKNOWN.to_owned()),
-        ..NodeRoom::default()
-    };
-    let rooms = match Outlook::new(snapshot) {
+    let rooms: Vec<NodeRoom> = match Outlook::new(snapshot) {
         Some(outlook) => outlook.room_of_nodes(family, demand.iter().map(|(node, need)| (*node, *need))),
-        None => demand.iter().map(|_| unknown()).collect(),
+        None => vec![
+            NodeRoom {
+                reason: Some(UNKNOWN.to_owned()),
+                ..NodeRoom::default()
+            };
+            demand.len()
+        ],
     };
-    let of_node = |((node, need), room): ((&str, NodeNeed), NodeRoom)| {
+
+    let mut capacity = Vec::new();
+    for ((node, need), room) in demand.into_iter().zip(rooms) {
         let needed = need.workloads.saturating_add(need.tunnels);
-        NodeCapacity {
+        capacity.push(NodeCapacity {
             node: node.to_owned(),
             needed,
             found: room.found,
             new_blocks: room.new_blocks,
             reason: room.reason.filter(|_| room.found < needed),
-        }
-    };
-    demand.into_iter().zip(rooms).map(of_node).collect()
+        });
+    }
+    capacity
 }
 
 /// Checks that all users of a pool find addresses elsewhere.

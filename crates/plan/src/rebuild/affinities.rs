@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use calipam_check::{Code, Finding, Subject};
+use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::edit::{BlockEdit, Condition, Edit, Precondition, Step};
 use calipam_model::key::Key;
@@ -27,6 +28,7 @@ const CODES: [Code; 6] = [
     Code::UnexpectedAffinityType,
 ];
 
+/// Plans the repair of affinities, and affinities for blocks whose owners have none.
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     let mut deleted = Vec::new();
     for affinity in &planner.basis.snapshot.affinities {
@@ -35,11 +37,12 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         if !planner.request.has_affinity(key, owner) {
             continue;
         }
-        let subject = Subject::affinity(&affinity.value.key);
-        let found = CODES
+
+        let subject = Subject::affinity(key);
+        let found: Vec<&Finding> = CODES
             .into_iter()
-            .filter_map(|code| planner.basis.finding(code, &subject));
-        let found: Vec<&Finding> = found.collect();
+            .filter_map(|code| planner.basis.finding(code, &subject))
+            .collect();
         if !found.is_empty() && plan_repair(planner, affinity, &found) {
             deleted.push(affinity);
         }
@@ -68,19 +71,13 @@ enum Decision<'f> {
 /// Decides on the repair of an affinity, and plans it. Returns true if the plan deletes the affinity.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
-    let subject = Subject::affinity(key);
-    let reason = || format!("affinity {key}");
-    let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
-    let delete = || Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
-    let set = |state| Edit::Affinity(key.clone().into(), affinity.revision.clone(), state);
-
-    let gone = found
+    let is_of_gone_node = found
         .iter()
         .any(|finding| finding.code == Code::AffinityOfMissingNode)
         && !planner.index().node_exists(&key.node);
     let decision = decide(planner, affinity, found);
     if matches!(decision, Decision::Delete(_) | Decision::Finish)
-        && !gone
+        && !is_of_gone_node
         && let Some(refusal) = too_early_affinity(planner.basis, affinity)
     {
         for finding in found {
@@ -89,6 +86,11 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
         return false;
     }
 
+    let subject = Subject::affinity(key);
+    let reason = || format!("affinity {key}");
+    let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
+    let delete = || Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
+    let set = |state| Edit::Affinity(key.clone().into(), affinity.revision.clone(), state);
     match decision {
         Decision::Leave => false,
         Decision::SkipOfLiving(finding) => {
@@ -100,20 +102,17 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             false
         }
         Decision::Delete(why) => {
-            let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
+            let absent = is_of_gone_node.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
             // An affinity that is marked deleted can be removed even if its holder owns the block.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let action = Action::new(reason(), vec![delete()], vec![what]);
-            planner
-                .deletions
-                .entry(key.cidr)
-                .or_default()
-                .push(planner.before_blocks.len());
-            planner
-                .before_blocks
-                .push(action.requiring(absent.into_iter().chain(not_owned)));
+            plan_deletion(
+                planner,
+                key.cidr,
+                action.requiring(absent.into_iter().chain(not_owned)),
+            );
             true
         }
         Decision::Finish => {
@@ -132,14 +131,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 "this finishes its release",
                 &[],
             );
-            planner
-                .deletions
-                .entry(key.cidr)
-                .or_default()
-                .push(planner.before_blocks.len());
-            planner
-                .before_blocks
-                .push(Action::new(reason(), edits, vec![what, block]));
+            plan_deletion(planner, key.cidr, Action::new(reason(), edits, vec![what, block]));
             true
         }
         Decision::Confirm => {
@@ -164,6 +156,15 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
     }
 }
 
+/// Plans an action that deletes an affinity for a block.
+fn plan_deletion(planner: &mut Planner<'_, '_>, cidr: IpNet, action: Action) {
+    let position = planner.before_blocks.len();
+    planner.deletions.entry(cidr).or_default().push(position);
+    planner.before_blocks.push(action);
+}
+
+/// Decides on the repair of an affinity with the findings `found`. `Leave` also stands for repairs by other parts of the
+/// plan.
 fn decide<'f>(
     planner: &Planner<'_, '_>,
     affinity: &Versioned<Affinity>,
@@ -197,24 +198,25 @@ fn decide<'f>(
         return Decision::Delete("its node does not own the block");
     }
 
-    if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
+    if let Some(finding) = has(Code::AffinityOfMissingNode)
+        && value.key.kind == AffinityType::Host
+    {
         let node = &value.key.node;
-        let with_block = planner
-            .blocks
-            .get(&value.key.cidr)
-            .and_then(|planned| planned.loses_owner.as_ref());
-        return match with_block {
-            _ if planner.index().workloads_name_node(node) => Decision::SkipOfLiving(finding),
+        if planner.index().workloads_name_node(node) {
+            return Decision::SkipOfLiving(finding);
+        }
+        let planned = planner.blocks.get(&value.key.cidr);
+        if planned.is_some_and(|planned| planned.loses_owner.as_ref() == Some(node)) {
             // The affinity is deleted in the step in which the block loses its owner.
-            Some(loses_owner) if loses_owner == node => Decision::Leave,
-            _ => Decision::Delete("its node does not exist"),
-        };
+            return Decision::Leave;
+        }
+        return Decision::Delete("its node does not exist");
     }
 
     if let Some(finding) = has(Code::UnsettledAffinity)
         && value.state != AffinityState::Confirmed
     {
-        return unconfirmed(planner, value, finding, block.is_some(), is_own);
+        return decide_unconfirmed(planner, value, finding);
     }
     if has(Code::AffinityLabels).is_some() {
         Decision::Label
@@ -223,41 +225,39 @@ fn decide<'f>(
     }
 }
 
-fn unconfirmed<'f>(
+/// Decides on an affinity whose claim or release stopped half-way.
+fn decide_unconfirmed<'f>(
     planner: &Planner<'_, '_>,
-    value: &Affinity,
+    affinity: &Affinity,
     finding: &'f Finding,
-    exists: bool,
-    is_own: bool,
 ) -> Decision<'f> {
-    let cidr = value.key.cidr;
-    let created = planner
-        .blocks
-        .get(&cidr)
-        .and_then(|planned| planned.created.as_ref());
-    let sound = planner.index().block(cidr).and_then(|block| block.sound);
+    let key = &affinity.key;
+    if let AffinityState::Other(state) = &affinity.state {
+        let detail = format!("{key} is in the state {state:?}, which Calico does not know");
+        return Decision::Skip(finding, SkipReason::NeedsDecision, detail);
+    }
 
-    match &value.state {
-        AffinityState::Other(state) => {
-            let detail = format!(
-                "{} is in the state {state:?}, which Calico does not know",
-                value.key
-            );
-            Decision::Skip(finding, SkipReason::NeedsDecision, detail)
-        }
+    let planned = planner.blocks.get(&key.cidr);
+    if let Some(created) = planned.and_then(|planned| planned.created.as_ref())
+        && created.owner() == Some(&key.owner())
+    {
         // The affinity is confirmed when its block is created.
-        _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
-        _ if !exists => Decision::Delete("there is no such block"),
-        AffinityState::PendingDeletion
-            if is_own
-                && sound.is_some_and(|sound| sound.is_empty())
-                && !planner.changes_addresses(cidr)
-                && !planner.corrupt.blocks.contains_key(&cidr) =>
-        {
-            Decision::Finish
-        }
-        _ if is_own => Decision::Confirm,
-        _ => Decision::Leave,
+        return Decision::Leave;
+    }
+
+    let Some(block) = planner.index().block(key.cidr) else {
+        return Decision::Delete("there is no such block");
+    };
+    if !is_own(planner, key) {
+        return Decision::Leave;
+    }
+    let stays_empty = block.sound.is_some_and(|sound| sound.is_empty())
+        && !planner.changes_addresses(key.cidr)
+        && !planner.corrupt.blocks.contains_key(&key.cidr);
+    if affinity.state == AffinityState::PendingDeletion && stays_empty {
+        Decision::Finish
+    } else {
+        Decision::Confirm
     }
 }
 

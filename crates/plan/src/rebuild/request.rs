@@ -47,25 +47,36 @@ impl Request {
             return true;
         }
 
-        let owner = |cidr: IpNet| index.block(cidr).and_then(|block| block.owner);
-        let of_node =
-            || self.scope.nodes.is_empty() || finding.nodes.iter().any(|node| self.scope.has_node(node));
-        let blocks = || blocks_of(finding).into_iter();
+        let has_owner_of = |cidr: IpNet| {
+            let owner = index.block(cidr).and_then(|block| block.owner);
+            self.scope.has_owner(owner)
+        };
         match &finding.subject {
-            Subject::Block(cidr) => self.has_block(*cidr, owner(*cidr)),
+            Subject::Block(cidr) => self.has_network(*cidr) && has_owner_of(*cidr),
             Subject::Affinity { node, cidr } => {
-                self.has_network(*cidr) && (self.scope.has_node(node) || self.scope.has_owner(owner(*cidr)))
+                self.has_network(*cidr) && (self.scope.has_node(node) || has_owner_of(*cidr))
             }
-            Subject::Address(address) if blocks().next().is_none() => {
-                self.has_network((*address).into()) && of_node()
+            Subject::Address(address) => {
+                let blocks = blocks_of(finding);
+                if blocks.is_empty() {
+                    return self.has_network((*address).into()) && self.has_node_of(finding);
+                }
+                blocks
+                    .into_iter()
+                    .any(|cidr| self.has_network(cidr) && has_owner_of(cidr))
             }
-            Subject::Address(_) => blocks().any(|cidr| self.has_block(cidr, owner(cidr))),
-            Subject::Handle(_) => blocks()
-                .any(|cidr| self.has_network(cidr) && (self.scope.has_owner(owner(cidr)) || of_node())),
+            Subject::Handle(_) => blocks_of(finding)
+                .into_iter()
+                .any(|cidr| self.has_network(cidr) && (has_owner_of(cidr) || self.has_node_of(finding))),
             Subject::Pool(cidr) => self.scope.nodes.is_empty() && self.has_network(*cidr),
             // Other subjects belong to no network.
-            _ => self.scope.networks.is_empty() && self.blocks.is_empty() && of_node(),
+            _ => self.scope.networks.is_empty() && self.blocks.is_empty() && self.has_node_of(finding),
         }
+    }
+
+    /// Returns true if the finding names a node in scope, or every node is in scope.
+    fn has_node_of(&self, finding: &Finding) -> bool {
+        self.scope.nodes.is_empty() || finding.nodes.iter().any(|node| self.scope.has_node(node))
     }
 }
 

@@ -100,50 +100,61 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
     let family = if has_v4 { Family::V4 } else { Family::V6 };
-    // No block is larger than the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
-    let largest = pools_of(&fresh, family)
-        .map(|cidr| cidr.prefix_len())
-        .min()
-        .unwrap_or(0);
-    let convert = |size: &u8| {
-        if family == Family::V4 || *size > 32 {
-            *size
-        } else {
-            *size + 96
-        }
-    };
-    let sizes: Vec<u8> = sizes
-        .iter()
-        .map(convert)
-        .filter(|size| *size >= largest)
-        .collect();
-    let mut found = Trials::run(&fresh, &sizes, runs)?;
-    let candidates = found.candidates();
-    if found.best().is_none() {
-        found = Trials::run(&with_larger_pool(&fresh, family, &sizes), &sizes, runs)?;
-    }
-    let block_size = found.best();
+    let sizes = sizes_in_pools(&fresh, family, sizes);
 
-    let pool_addresses = block_size.map(|size| addresses_needed(&fresh, size));
-    let existing = pools_of(&fresh, family).fold(0, |sum: u128, cidr| sum.saturating_add(cidr::size(cidr)));
-    Ok(Advice {
+    let mut trials = Trials::run(&fresh, &sizes, runs)?;
+    let candidates = trials.candidates();
+    if trials.best().is_none() {
+        trials = Trials::run(&with_larger_pool(&fresh, family, &sizes), &sizes, runs)?;
+    }
+
+    let advice = Advice {
         nodes: fresh.node_count(),
         pods_per_node: fresh.pods_per_node,
         max_pods_per_node: fresh.max_pods_per_node,
-        block_size,
-        runs: found.pods_per_node.len() as u64,
-        wins: block_size.map_or(0, |size| {
-            found.winners().filter(|(_, best)| *best == size).count() as u64
-        }),
-        tipping: block_size.and_then(|size| found.tipping(size)),
-        pool_prefix: pool_addresses
-            .zip(block_size)
-            .map(|(addresses, size)| prefix_for(addresses, size)),
-        pool_addresses: pool_addresses.map(Count),
-        pools_suffice: pool_addresses.map(|needed| existing >= needed),
-        block_limit: block_size.map(|size| blocks_of_full_node(&fresh, size) + 1),
+        block_size: None,
+        runs: trials.pods_per_node.len() as u64,
+        wins: 0,
+        tipping: None,
+        pool_prefix: None,
+        pool_addresses: None,
+        pools_suffice: None,
+        block_limit: None,
         candidates,
+    };
+    let Some(block_size) = trials.best() else {
+        return Ok(advice);
+    };
+
+    let needed = addresses_needed(&fresh, block_size);
+    let existing = pools_of(&fresh, family).fold(0, |sum: u128, cidr| sum.saturating_add(cidr::size(cidr)));
+    Ok(Advice {
+        block_size: Some(block_size),
+        wins: trials.winners().filter(|(_, best)| *best == block_size).count() as u64,
+        tipping: trials.tipping(block_size),
+        pool_prefix: Some(prefix_for(needed, block_size)),
+        pool_addresses: Some(Count(needed)),
+        pools_suffice: Some(existing >= needed),
+        block_limit: Some(blocks_of_full_node(&fresh, block_size) + 1),
+        ..advice
     })
+}
+
+/// Returns the block sizes that fit into the family's largest pool. If the family is IPv6, IPv4 sizes are converted.
+fn sizes_in_pools(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
+    let largest_pool = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min();
+    let mut fitting = Vec::new();
+    for size in sizes {
+        let size = if family == Family::V4 || *size > 32 {
+            *size
+        } else {
+            *size + 96
+        };
+        if size >= largest_pool.unwrap_or(0) {
+            fitting.push(size);
+        }
+    }
+    fitting
 }
 
 /// The runs with each block size.
@@ -262,23 +273,30 @@ fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> 
         .filter(move |cidr| Family::of(*cidr) == family)
 }
 
+/// Returns the drawbacks of a block size in one run. `quickest` is the lowest average time of an ADD among all sizes.
 fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -> Vec<Drawback> {
+    let mut drawbacks = Vec::new();
+    if run.waiting_pods > 0 {
+        drawbacks.push(Drawback::WaitingPods);
+    }
+    if run.blocks.stranded_nodes > 0 {
+        drawbacks.push(Drawback::StrandedNodes);
+    }
+    if run.blocks.borrowed > 0 {
+        drawbacks.push(Drawback::Borrows);
+    }
+
     let time = &run.adds.time;
-    let limit = scenario.config().unwrap_or_default().block_limit();
-    let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOW_MEAN_PERMILLE) / 1_000 || time.p99 > SLOW_P99;
-    [
-        (run.waiting_pods > 0, Drawback::WaitingPods),
-        (run.blocks.stranded_nodes > 0, Drawback::StrandedNodes),
-        (run.blocks.borrowed > 0, Drawback::Borrows),
-        (is_slow, Drawback::Slow),
-        (
-            blocks_of_full_node(scenario, block_size) > limit,
-            Drawback::BlockLimit,
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(applies, drawback)| applies.then_some(drawback))
-    .collect()
+    let slow_mean = quickest.0.saturating_mul(SLOW_MEAN_PERMILLE) / 1_000;
+    if time.mean.0 > slow_mean || time.p99 > SLOW_P99 {
+        drawbacks.push(Drawback::Slow);
+    }
+
+    let block_limit = scenario.config().unwrap_or_default().block_limit();
+    if blocks_of_full_node(scenario, block_size) > block_limit {
+        drawbacks.push(Drawback::BlockLimit);
+    }
+    drawbacks
 }
 
 /// The same cluster, but with a single pool of the family, which is large enough for every size.

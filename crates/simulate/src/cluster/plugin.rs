@@ -87,6 +87,17 @@ impl<'w> Call<'w> {
         self.world.server.kind == DatastoreKind::Kubernetes
     }
 
+    /// Returns how long the call has taken so far, and what it has requested.
+    fn timed(&self) -> Timed {
+        let micros = |time: Micros| u32::try_from(time.0).unwrap_or(u32::MAX);
+        Timed {
+            time: micros(self.world.engine.now() - self.started),
+            waited: micros(self.waited.get()),
+            requests: u16::try_from(self.client().requests.get()).unwrap_or(u16::MAX),
+            listed: self.client().has_searched.get(),
+        }
+    }
+
     /// The attributes that an ADD records.
     fn attributes(&self) -> BTreeMap<String, String> {
         let nanos = self.world.engine.now().timestamp().as_nanosecond();
@@ -143,7 +154,8 @@ impl plugin::Host for Call<'_> {
     }
 }
 
-/// Carries out an ADD, which assigns addresses to a pod, and measures it. Returns `None` if the pod got none.
+/// Carries out an ADD, which assigns addresses to a pod, and measures it. Returns `None` if the pod got none, and counts
+/// the failure.
 pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     let call = Call::begin(world, id).await;
     let add = plugin::Add {
@@ -156,23 +168,23 @@ pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
         },
     };
     let added = call.plugin().add(&add).await;
+
     let mut measured = world.measured.borrow_mut();
     measured.conflicts += u64::from(call.client().conflicts.get());
     match added {
         Ok(Added { addresses, .. }) => {
-            let micros = |time: Micros| u32::try_from(time.0).unwrap_or(u32::MAX);
-            measured.started.push(Timed {
-                time: micros(world.engine.now() - call.started),
-                waited: micros(call.waited.get()),
-                requests: u16::try_from(call.client().requests.get()).unwrap_or(u16::MAX),
-                listed: call.client().has_searched.get(),
-            });
-            return Some(addresses.iter().map(IpNet::addr).collect());
+            measured.started.push(call.timed());
+            Some(addresses.iter().map(IpNet::addr).collect())
         }
-        Err(Failure::TooSlow(_)) => measured.too_long += 1,
-        Err(failure) => *measured.reasons.entry(failure.to_string()).or_default() += 1,
+        Err(Failure::TooSlow(_)) => {
+            measured.too_long += 1;
+            None
+        }
+        Err(failure) => {
+            *measured.reasons.entry(failure.to_string()).or_default() += 1;
+            None
+        }
     }
-    None
 }
 
 /// Carries out a DEL, which releases a pod's addresses. Returns false if it failed.

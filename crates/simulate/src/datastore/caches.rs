@@ -51,7 +51,7 @@ pub(super) struct Caches {
     /// The time of the newest write, and the kind of the written object.
     newest: Option<(Micros, Kind)>,
     /// The last time, by `Kind`, at which the server asked for a cache's progress. It can be in the future.
-    asked: [Option<Micros>; 6],
+    last_asked: [Option<Micros>; 6],
 }
 
 impl Caches {
@@ -59,24 +59,25 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// The time at which a list request can be answered so that the newest write is included, if the server asks at
-    /// most once per `period` and etcd answers after `trip`.
-    pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
+    /// Returns the time at which a list request can be answered so that the newest write is included. The server asks
+    /// etcd for a cache's progress at most once per `period`, and has the answer after `answer_time`.
+    pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, answer_time: Micros) -> Micros {
         let Some((written, written_kind)) = self.newest else {
             return now;
         };
         if written_kind == kind || period.is_zero() {
             return now;
         }
-        let asked = &mut self.asked[kind as usize];
-        let next = match *asked {
+
+        let last_asked = &mut self.last_asked[kind as usize];
+        let asked_at = match *last_asked {
             // The answer to this earlier request includes the write.
-            Some(asked) if written < asked => asked,
-            Some(asked) => now.max(asked + period),
+            Some(earlier) if written < earlier => earlier,
+            Some(earlier) => now.max(earlier + period),
             None => now,
         };
-        *asked = Some(next);
-        now.max(next + trip)
+        *last_asked = Some(asked_at);
+        now.max(asked_at + answer_time)
     }
 }
 
