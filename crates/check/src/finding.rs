@@ -405,7 +405,8 @@ mod tests {
     fn the_text_of_a_finding_leaves_the_address_out() {
         let address: IpAddr = "10.0.0.1".parse().unwrap();
         let evidence = Evidence::Address(Box::default());
-        let (subject, text) = (Subject::Address(address), "allocated to a, which is gone");
+        let subject = Subject::Address(address);
+        let text = "allocated to a, which is gone";
         let mut finding = Finding::new(Code::LeakedAddress, subject, text, evidence);
         assert_eq!(finding.message(), "10.0.0.1 allocated to a, which is gone");
         assert_eq!(finding.text(), "allocated to a, which is gone");

@@ -173,16 +173,24 @@ pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     {
         return None;
     }
-    Some(match uses_ipam(snapshot) {
-        false if read(Source::Pools) && snapshot.pools.is_empty() => {
-            "There is no pool and no block: this cluster does not use Calico IPAM"
-        }
-        false if index::keeps_data_elsewhere(snapshot) => DATA_IS_ELSEWHERE,
-        false if read(Source::Handles) => UNUSED,
-        false => "There is no block and no affinity: Calico IPAM has assigned no address",
-        true if index::is_for_services_only(snapshot) => SERVES_SERVICES,
-        true if index::is_host_local(snapshot) => "Pods have addresses from host-local, not from Calico IPAM",
-        true => return None,
+
+    if uses_ipam(snapshot) {
+        return if index::is_for_services_only(snapshot) {
+            Some(SERVES_SERVICES)
+        } else if index::is_host_local(snapshot) {
+            Some("Pods have addresses from host-local, not from Calico IPAM")
+        } else {
+            None
+        };
+    }
+    Some(if read(Source::Pools) && snapshot.pools.is_empty() {
+        "There is no pool and no block: this cluster does not use Calico IPAM"
+    } else if index::keeps_data_elsewhere(snapshot) {
+        DATA_IS_ELSEWHERE
+    } else if read(Source::Handles) {
+        UNUSED
+    } else {
+        "There is no block and no affinity: Calico IPAM has assigned no address"
     })
 }
 

@@ -114,26 +114,29 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     if Claim::of(record) != Claim::Machine {
         return false;
     }
-    let is_side = |side: OwnerMap<'_>| {
-        side.get("namespace") == Some(workload.namespace) && side.get("pod") == Some(workload.pod)
+
+    let names_workload = |owner: OwnerMap<'_>| {
+        owner.get("namespace") == Some(workload.namespace) && owner.get("pod") == Some(workload.pod)
     };
-    if is_side(record.owner()) || record.alternate().is_some_and(is_side) {
+    if names_workload(record.owner()) || record.alternate().is_some_and(names_workload) {
         return true;
     }
+
     let machines = machines_of(record);
     if machines.is_empty() {
         // The hash in a handle could belong to any machine.
-        return workload
-            .machine
-            .map_or_else(|| is_launcher(workload.pod), |machine| !machine.is_empty());
+        return match workload.machine {
+            Some(machine) => !machine.is_empty(),
+            None => is_launcher(workload.pod),
+        };
     }
-    let is_of = |name: &str| match workload.machine {
-        Some(machine) => machine == *name,
-        None => may_be_launcher_of(&workload.pod.to_string(), name),
-    };
-    machines
-        .iter()
-        .any(|(namespace, name)| workload.namespace == *namespace.as_str() && is_of(name))
+    machines.iter().any(|(namespace, name)| {
+        let is_of_machine = match workload.machine {
+            Some(machine) => machine == *name.as_str(),
+            None => may_be_launcher_of(&workload.pod.to_string(), name),
+        };
+        is_of_machine && workload.namespace == *namespace.as_str()
+    })
 }
 
 /// True if the record names the workload's pod and container, on any node.

@@ -146,7 +146,8 @@ mod tests {
             assert_eq!(unpack(&flipped), None, "{place}");
             assert_eq!(unpack(&frames[..place]), None, "{place}");
         }
-        let (dictionary, mut after) = (b"some text, some text", Vec::new());
+        let dictionary = b"some text, some text";
+        let mut after = Vec::new();
         Packer::new()
             .unwrap()
             .push_with_dictionary(dictionary, dictionary, &mut after)

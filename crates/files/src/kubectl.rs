@@ -291,7 +291,9 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
         // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
-        if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
+        if let Some(list) = of_list
+            && object.kind.is_empty()
+        {
             object.kind = list.kind.trim_end_matches("List").to_owned();
             object.api_version.clone_from(&list.api_version);
         }
@@ -299,10 +301,13 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             return !object.kind.is_empty();
         };
         self.seen.add(kind, &object.api_version);
-        if self.known.insert(format!(
+
+        let name = format!(
             "{}/{}/{}",
             kind.plural, object.metadata.namespace, object.metadata.name
-        )) {
+        );
+        let is_new = self.known.insert(name);
+        if is_new {
             (self.take)(kind, json);
         }
         true

@@ -164,26 +164,31 @@ impl Trend {
 
     /// Forecasts when `free` addresses will be used up; `None` if too little is known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
-        let number = self.sums.len() as f64;
         if self.sums.len() < MIN_SUMS {
             return None;
         }
+
+        let number = self.sums.len() as f64;
         let sums = self.sums.iter().map(|(_, sum)| *sum as f64);
         let mean = sums.clone().sum::<f64>() / number;
         let squares = sums.map(|sum| (sum - mean).powi(2)).sum::<f64>();
         let error = (squares / (number - 1.0) / number).sqrt();
         // A sufficient approximation of Student's t-distribution for 5 or more degrees of freedom.
         let beyond = (1.96 + 3.05 / (number - 1.0)) * error;
-        let after = |sum: f64| match sum > 0.0 {
-            true => free as f64 / sum * SPAN.as_secs_f64(),
-            false if free == 0 => 0.0,
-            false => f64::INFINITY,
+
+        let seconds_until_full = |sum: f64| {
+            if sum > 0.0 {
+                free as f64 / sum * SPAN.as_secs_f64()
+            } else if free == 0 {
+                0.0
+            } else {
+                f64::INFINITY
+            }
         };
-        let [earliest, expected, latest] = [mean + beyond, mean, mean - beyond].map(after);
         Some(Forecast {
-            earliest,
-            expected,
-            latest,
+            earliest: seconds_until_full(mean + beyond),
+            expected: seconds_until_full(mean),
+            latest: seconds_until_full(mean - beyond),
         })
     }
 }
@@ -242,7 +247,8 @@ mod tests {
 
     #[test]
     fn assignments_and_releases_count_for_their_pool() {
-        let (mut trends, nothing) = (Trends::default(), Snapshot::default());
+        let mut trends = Trends::default();
+        let nothing = Snapshot::default();
         let states = [
             snapshot(0, &[(0, "a")]),
             snapshot(1, &[(0, "b"), (3, "c")]),
@@ -349,7 +355,8 @@ mod tests {
             "the gap is left out"
         );
 
-        let (mut trends, nothing) = (Trends::default(), Snapshot::default());
+        let mut trends = Trends::default();
+        let nothing = Snapshot::default();
         trends.add_changes(&nothing, &nothing, &snapshot(65, &[]));
         trends.add_changes(&nothing, &snapshot(66, &[(0, "a")]), &snapshot(66, &[]));
         trends.add_changes(&nothing, &nothing, &snapshot(76, &[]));

@@ -67,7 +67,8 @@ mod tests {
         let cluster_ips = ["10.96.0.1", "fd00:96::1"]
             .map(|text| text.parse().unwrap())
             .to_vec();
-        let (namespace, name) = ("default".into(), "kubernetes".into());
+        let namespace = "default".into();
+        let name = "kubernetes".into();
         let service = Service {
             namespace,
             name,

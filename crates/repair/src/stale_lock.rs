@@ -139,7 +139,8 @@ mod tests {
     /// Returns the stale lock and the journal state that a run leaves if it is killed after writing `marks`.
     async fn left(marks: &[LockMark], asked: &str) -> (Option<(Option<bool>, Option<String>)>, JournalState) {
         let folder = tempfile::tempdir().unwrap();
-        let (started_at, cluster) = ("2026-05-01T10:00:00Z".into(), "0f0e1d2c".into());
+        let started_at = "2026-05-01T10:00:00Z".into();
+        let cluster = "0f0e1d2c".into();
         let header = Header {
             format: FORMAT,
             started_at,
@@ -159,7 +160,8 @@ mod tests {
     #[tokio::test]
     async fn the_last_mark_in_the_journal_decides_if_a_lock_is_left() {
         let own = "0f0e1d2c";
-        let (taking, taken) = (LockMark::Taking(Some(true)), LockMark::Taken("7".into()));
+        let taking = LockMark::Taking(Some(true));
+        let taken = LockMark::Taken("7".into());
         let (found, state) = left(std::slice::from_ref(&taking), own).await;
         assert_eq!((found, state), (Some((Some(true), None)), JournalState::LockLeft));
         let both = [taking.clone(), taken.clone()];

@@ -121,7 +121,8 @@ pub fn trends(
 fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P> {
     let part = Part::Records { handle: None };
     let mut reader = PastReader::new(past);
-    let (mut last, mut known): (Option<Reached>, _) = (None, Known::default());
+    let mut last: Option<Reached> = None;
+    let mut known = Known::default();
     for export in exports {
         let reached = each_version(
             export,

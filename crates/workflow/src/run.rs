@@ -89,10 +89,11 @@ impl<'a> Run<'a> {
 
     /// The settings for writing; `None` if the run only plans, or the datastore is a file.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
-        self.intent
-            .writing
-            .as_ref()
-            .filter(|_| self.access.datastore.is_live())
+        if self.access.datastore.is_live() {
+            self.intent.writing.as_ref()
+        } else {
+            None
+        }
     }
 
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.

@@ -145,7 +145,9 @@ impl<'c, 's> Judge<'c, 's> {
                 served[family as usize] = false;
                 let severity = self.severity(node, family, &refused.reason, is_usual, count > 0, waits);
                 let known = &mut by_family[family as usize];
-                if let Some(severity) = severity.filter(|_| known.is_none()) {
+                if let Some(severity) = severity
+                    && known.is_none()
+                {
                     *known = Some((refused, severity));
                 }
             }

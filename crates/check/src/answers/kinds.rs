@@ -193,7 +193,7 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
             Wanted::Any { families, pools } => {
                 let mut asked = families.into_iter().zip(&pools).filter(|(is_asked, _)| *is_asked);
                 let is_named = asked.all(|(_, pools)| !pools.is_empty());
-                let namespace = of_namespace.filter(|_| !is_named);
+                let namespace = if is_named { None } else { of_namespace };
                 Ok(Some(Kind {
                     families,
                     pools,

@@ -77,27 +77,24 @@ impl Cluster {
 
     /// Makes a cluster that cannot be read. Its only finding reports this.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
-        let identity = ClusterIdentity {
-            location,
-            ..ClusterIdentity::default()
-        };
+        let subject = Subject::Cluster(name.into());
         let says = format!("cannot be read: {}", short(&reason));
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
-        let finding = Finding::new(
-            Code::ClusterUnreadable,
-            Subject::Cluster(name.into()),
-            says,
-            evidence,
-        );
+        let finding = Finding::new(Code::ClusterUnreadable, subject, says, evidence);
+
+        let mut report = Report {
+            cluster: ClusterIdentity {
+                location,
+                ..ClusterIdentity::default()
+            },
+            ..Report::default()
+        };
+        report.add(vec![finding]);
+
         let pools = PoolList {
             pools: Vec::new(),
             outside: None,
         };
-        let mut report = Report {
-            cluster: identity,
-            ..Report::default()
-        };
-        report.add(vec![finding]);
         Self {
             is_read: false,
             ..Self::new(report, pools, Ranges::default())

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::block::{Allocation, Block, BlockContent, BlockOwner, BlockProblem};
 use calipam_model::cidr::block_around;
-use calipam_model::snapshot::{Revision, Snapshot, Source};
+use calipam_model::snapshot::{Revision, Snapshot, Source, StoredBlock, Versioned};
 use calipam_model::time::CLOCK_SKEW;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::finding::RecordEvidence;
 
@@ -70,47 +70,63 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
     let cooldown = config.map(|config| config.cooldown());
     let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
     let mut blocks: Vec<_> = stored
-        .map(|stored| {
-            let content = &stored.value.content;
-            let mut problems = match content {
-                BlockContent::Sound(_) => Vec::new(),
-                BlockContent::Corrupt(block) => block.problems.clone(),
-            };
-            // Looking at cooling addresses is most of the work. Most blocks have none, and skip it.
-            let cooling = content.usable().filter(|block| block.has_cooling());
-            problems.extend(
-                cooling
-                    .into_iter()
-                    .flat_map(|block| released_in_future(block, future)),
-            );
-            if content.cidr() != stored.value.key {
-                let key = stored.value.key.to_string();
-                let cidr = content.cidr().to_string();
-                problems.push(BlockProblem::KeyMismatch { key, cidr });
-            }
-            let is_unreferenced = |p: &BlockProblem| matches!(p, BlockProblem::UnreferencedAttribute { .. });
-            let usable = content.usable().filter(|_| problems.iter().all(is_unreferenced));
-            let sound = usable.filter(|_| problems.is_empty());
-            let cooled = sound
-                .filter(|_| cooling.is_some())
-                .zip(cooldown)
-                .and_then(|(block, cooldown)| {
-                    let cooled = block.without_cooled(now, cooldown);
-                    (cooled.allocated() < block.allocated()).then(|| Box::new(cooled.into_owned()))
-                });
-            IndexedBlock {
-                key: stored.value.key,
-                owner: content.owner(),
-                sound,
-                usable,
-                cooled,
-                problems,
-                revision: &stored.revision,
-            }
-        })
+        .map(|stored| index_block(stored, future, now, cooldown))
         .collect();
-    blocks.sort_by_key(|b| b.key);
+    blocks.sort_by_key(|block| block.key);
     blocks
+}
+
+/// Finds the problems of a stored block, and the addresses that have cooled down by `now`.
+fn index_block(
+    stored: &Versioned<StoredBlock>,
+    future: Timestamp,
+    now: Timestamp,
+    cooldown: Option<SignedDuration>,
+) -> IndexedBlock<'_> {
+    let content = &stored.value.content;
+    let mut problems = match content {
+        BlockContent::Sound(_) => Vec::new(),
+        BlockContent::Corrupt(block) => block.problems.clone(),
+    };
+    // Looking at cooling addresses is most of the work. Most blocks have none, and skip it.
+    let cooling = content.usable().filter(|block| block.has_cooling());
+    if let Some(block) = cooling {
+        problems.extend(released_in_future(block, future));
+    }
+    if content.cidr() != stored.value.key {
+        problems.push(BlockProblem::KeyMismatch {
+            key: stored.value.key.to_string(),
+            cidr: content.cidr().to_string(),
+        });
+    }
+
+    let mut usable = None;
+    let mut sound = None;
+    let mut cooled = None;
+    if problems
+        .iter()
+        .all(|problem| matches!(problem, BlockProblem::UnreferencedAttribute { .. }))
+    {
+        usable = content.usable();
+    }
+    if problems.is_empty() {
+        sound = usable;
+    }
+    if let (Some(block), Some(_), Some(cooldown)) = (sound, cooling, cooldown) {
+        let without_cooled = block.without_cooled(now, cooldown);
+        if without_cooled.allocated() < block.allocated() {
+            cooled = Some(Box::new(without_cooled.into_owned()));
+        }
+    }
+    IndexedBlock {
+        key: stored.value.key,
+        owner: content.owner(),
+        sound,
+        usable,
+        cooled,
+        problems,
+        revision: &stored.revision,
+    }
 }
 
 /// Returns the blocks that contain an address, the largest first.

@@ -73,18 +73,19 @@ impl<'s> Index<'s> {
 /// Returns the Calico names of nodes that no longer exist in Kubernetes. Leaves out nodes that refer to no Kubernetes
 /// node, since they belong to another orchestrator.
 pub(super) fn departed_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
-    // If there is no Kubernetes node at all, Kubernetes nodes were not read.
-    let nodes = snapshot
-        .nodes
-        .iter()
-        .map(|node| &node.value)
-        .filter(|_| !kubernetes.is_empty());
-    let is_left = |node: &&Node| {
-        node.kubernetes_name
-            .as_deref()
-            .is_some_and(|name| !kubernetes.contains(name))
-    };
-    nodes.filter(is_left).map(|node| node.name.as_str()).collect()
+    let mut departed = FastSet::default();
+    if kubernetes.is_empty() {
+        // Kubernetes nodes were not read.
+        return departed;
+    }
+    for node in snapshot.nodes.iter().map(|node| &node.value) {
+        if let Some(name) = node.kubernetes_name.as_deref()
+            && !kubernetes.contains(name)
+        {
+            departed.insert(node.name.as_str());
+        }
+    }
+    departed
 }
 
 /// Returns the nodes' own addresses that are in pools, with the positions of the nodes. Pods could get the same

@@ -75,18 +75,16 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         Key::IpamConfiguration("default".into()).to_string(),
     ];
     let is_limited = snapshot.block_limit().is_some();
-    let pairs = settings_of(&used, is_limited)
-        .into_iter()
-        .zip(settings_of(&shown, is_limited));
-    let different = pairs.filter(|((_, used, _), (_, shown, _))| used != shown);
-    let settings: Settings = different
-        .map(|((name, used, _), (_, shown, _))| {
-            (
-                name.to_owned(),
-                places.iter().cloned().zip([used, shown]).collect(),
-            )
-        })
-        .collect();
+    let used = settings_of(&used, is_limited);
+    let shown = settings_of(&shown, is_limited);
+    let mut settings = Settings::new();
+    for (used, shown) in used.into_iter().zip(shown) {
+        if used.value != shown.value {
+            let values = places.iter().cloned().zip([used.value, shown.value]);
+            settings.insert(used.name.to_owned(), values.collect());
+        }
+    }
+
     if !settings.is_empty() {
         let says = format!(
             "the IPAM settings that Calico uses differ from the IPAMConfiguration resource in {}",

@@ -96,9 +96,11 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn finding(owner: OwnerEvidence) -> Finding {
     let name = short(&owner.name);
     let on = short(&owner.node);
-    let says = match owner.kind == OwnerKind::Pod && owner.fields.is_empty() {
-        true => format!("{name} is Pending on {on}, which does not exist, and can block the cleanup of {on}"),
-        false => format!("{name} is on {on}, which does not exist"),
+    let is_pending_pod = owner.kind == OwnerKind::Pod && owner.fields.is_empty();
+    let says = if is_pending_pod {
+        format!("{name} is Pending on {on}, which does not exist, and can block the cleanup of {on}")
+    } else {
+        format!("{name} is on {on}, which does not exist")
     };
     let subject = Subject::Endpoint(owner.name.clone());
     let node = owner.node.clone();

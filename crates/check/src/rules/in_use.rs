@@ -43,15 +43,13 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
         // The address is free in a block unless no block contains it, or a block records it as cooling down.
-        let free_in = address
-            .containing_blocks()
-            .next()
-            .filter(|_| address.records.is_empty());
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
-            let place = match (free_in, evidence.records.first()) {
-                (Some(block), _) => format!("free in {}", block.key),
-                (None, Some(record)) => format!("cooling down in {}", record.block),
-                (None, None) => "in no block".to_owned(),
+            let place = if let Some(record) = evidence.records.first() {
+                format!("cooling down in {}", record.block)
+            } else if let Some(block) = address.containing_blocks().next() {
+                format!("free in {}", block.key)
+            } else {
+                "in no block".to_owned()
             };
             format!("is used by {}, but {place}", evidence.users())
         }));

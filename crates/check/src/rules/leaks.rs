@@ -153,7 +153,8 @@ fn evidence(
         .index
         .pools_around(record.allocation.address.into())
         .next();
-    let (pool, records) = (pool.map(|pool| pool.name.clone()), vec![record.evidence()]);
+    let pool = pool.map(|pool| pool.name.clone());
+    let records = vec![record.evidence()];
     AddressEvidence {
         pool,
         owners,

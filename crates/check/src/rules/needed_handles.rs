@@ -17,14 +17,13 @@ use crate::owner::Owners;
 pub(super) fn note(context: &Context<'_>, findings: &mut [Finding]) {
     let orphans = || {
         findings.iter().enumerate().filter_map(|(place, finding)| {
-            let id = finding
-                .subject
-                .handle()
-                .filter(|_| finding.code == Code::OrphanHandle)?;
+            if finding.code != Code::OrphanHandle {
+                return None;
+            }
             let Evidence::Handle(evidence) = &finding.evidence else {
                 return None;
             };
-            Some((place, id, &**evidence))
+            Some((place, finding.subject.handle()?, &**evidence))
         })
     };
     let claims: Vec<Claim<'_>> = orphans().map(|(_, id, _)| Claim::of_handle(id)).collect();

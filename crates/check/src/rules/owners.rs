@@ -41,12 +41,11 @@ fn other_owner(evidence: &AddressEvidence) -> String {
     let record = evidence.holding().next();
     let whose = record.map(RecordEvidence::holder).unwrap_or_default();
     // If the user and the recorded owner have the same name, the node distinguishes them.
-    let node = record.and_then(|record| record.record.as_ref().get("node"));
     let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
-    let node = node
-        .filter(|_| is_namesake)
-        .map(|node| format!(" on {node}"))
-        .unwrap_or_default();
+    let node = match record.and_then(|record| record.record.as_ref().get("node")) {
+        Some(node) if is_namesake => format!(" on {node}"),
+        _ => String::new(),
+    };
     format!("is used by {}, but recorded for {whose}{node}", evidence.users())
 }
 

@@ -170,7 +170,9 @@ fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool,
     } else {
         Code::PoolNearlyFull.severity()
     };
-    let (taken, usable, cooling) = (tally.usable_taken, tally.usable, tally.cooling);
+    let taken = tally.usable_taken;
+    let usable = tally.usable;
+    let cooling = tally.cooling;
     let percent = tally.whole_percent().unwrap_or_default();
     let says = match cooling {
         0 => format!("is {percent} % full: {taken} of {usable} in use"),

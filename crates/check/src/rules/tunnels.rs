@@ -18,7 +18,8 @@ use crate::names::{list, short};
 /// Checks the Linux nodes that have a block of the tunnel's family. Checks no node if pods have addresses from another
 /// IPAM, since tunnels can then have such addresses, too, without a field in the node object.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let (snapshot, index) = (context.snapshot, &context.index);
+    let snapshot = context.snapshot;
+    let index = &context.index;
     let is_read = [Source::Nodes, Source::Pools, Source::Blocks]
         .into_iter()
         .all(|s| snapshot.has_read(s));

@@ -41,7 +41,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Checks the addresses that other load balancers gave to services. A node's own address is another rule's subject.
 fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     for (position, service) in (0..).zip(&context.snapshot.services) {
-        for address in service.value.ingress.iter().filter(|_| !service.value.deleting) {
+        if service.value.deleting {
+            continue;
+        }
+        for address in &service.value.ingress {
             if context.index.node_of_own_address(*address).is_none() {
                 out.extend(unrecorded(
                     context,
@@ -161,17 +164,12 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
         let name = name_of_pod(pod);
         let name = short(&name);
         let how = how.words();
-        match others.is_empty() {
-            false => format!("is used by {} and {name}{how}", names_of_owners(&others)),
-            true => {
-                let recorded = evidence
-                    .holding()
-                    .map(|record| record.holder())
-                    .next()
-                    .unwrap_or_default();
-                format!("is used by {name}{how}, but recorded for {recorded}")
-            }
+        if !others.is_empty() {
+            return format!("is used by {} and {name}{how}", names_of_owners(&others));
         }
+        let mut holders = evidence.holding().map(|record| record.holder());
+        let recorded = holders.next().unwrap_or_default();
+        format!("is used by {name}{how}, but recorded for {recorded}")
     }))
 }
 

@@ -1,9 +1,8 @@
 //! Nodes whose next pod gets no address, and pods that are waiting for one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use calipam_assign::{Family, Reason, Refused};
+use calipam_assign::{Family, Reason};
 use calipam_model::snapshot::Snapshot;
 
 use crate::Context;
@@ -50,6 +49,7 @@ pub fn nodes_without_addresses(findings: &[Finding]) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Reports the nodes whose next pod gets no address. Nodes with the same reason share a finding if there are many.
 fn report_nodes(judge: &Judge<'_, '_>, Nodes { refusals, served }: Nodes<'_>, out: &mut Vec<Finding>) {
     let mut groups: BTreeMap<(Family, &str, bool), Vec<NodeRefusal<'_>>> = BTreeMap::new();
     for mut refusal in refusals {
@@ -63,7 +63,9 @@ fn report_nodes(judge: &Judge<'_, '_>, Nodes { refusals, served }: Nodes<'_>, ou
             .or_default()
             .push(refusal);
     }
-    let mut single: BTreeMap<&str, Vec<NodeRefusal<'_>>> = BTreeMap::new();
+
+    // The refusals that few nodes have are reported for each node, all of a node together.
+    let mut by_node: BTreeMap<&str, Vec<NodeRefusal<'_>>> = BTreeMap::new();
     for ((family, reason, may_be_intended), group) in groups {
         if group.len() > MOST_SINGLE {
             let kind = if may_be_intended { "/may-be-intended" } else { "" };
@@ -71,68 +73,69 @@ fn report_nodes(judge: &Judge<'_, '_>, Nodes { refusals, served }: Nodes<'_>, ou
             out.push(finding(judge, subject, &group));
         } else {
             for refusal in group {
-                single.entry(&refusal.node.name).or_default().push(refusal);
+                by_node.entry(&refusal.node.name).or_default().push(refusal);
             }
         }
     }
-    out.extend(
-        single
-            .into_iter()
-            .map(|(node, of)| finding(judge, Subject::Node(node.to_owned()), &of)),
-    );
+    for (node, refusals) in by_node {
+        out.push(finding(judge, Subject::Node(node.to_owned()), &refusals));
+    }
 }
 
 /// Makes the finding about one node, or about all nodes with the same reason.
-fn finding(judge: &Judge<'_, '_>, subject: Subject, of: &[NodeRefusal<'_>]) -> Finding {
-    let is_group = matches!(subject, Subject::Cluster(_));
-    let severity = of
+fn finding(judge: &Judge<'_, '_>, subject: Subject, refusals: &[NodeRefusal<'_>]) -> Finding {
+    let severity = refusals
         .iter()
         .map(|refusal| refusal.severity)
         .min()
         .unwrap_or(Severity::Error);
-    let shown = if is_group { &of[..1] } else { of };
-    let of_nodes = if is_group { of } else { &of[..1] };
+
+    // The nodes of a group have the same refusal. A single node can have one for each family.
+    let is_group = matches!(subject, Subject::Cluster(_));
+    let shown = if is_group { &refusals[..1] } else { refusals };
+    let of_nodes = if is_group { refusals } else { &refusals[..1] };
     let nodes: Vec<&str> = of_nodes
         .iter()
         .map(|refusal| refusal.node.name.as_str())
         .collect();
-    let waits_there = |waiting: &&WaitingPod<'_>| waiting.wants_any && nodes.contains(&waiting.node.as_str());
-    let waiting = judge
+    let waiting: Vec<String> = judge
         .waiting
         .iter()
-        .filter(waits_there)
-        .map(|waiting| name_of_pod(waiting.pod));
-    let waiting: Vec<String> = waiting.collect();
+        .filter(|waiting| waiting.wants_any && nodes.contains(&waiting.node.as_str()))
+        .map(|waiting| name_of_pod(waiting.pod))
+        .collect();
+    let named_nodes: &[&str] = if is_group { &nodes } else { &[] };
+
     let evidence = NoAddressEvidence {
         refusals: shown
             .iter()
-            .map(|r| RefusalEvidence::new(r.family, &r.refused))
+            .map(|refusal| RefusalEvidence::new(refusal.family, &refusal.refused))
             .collect(),
-        nodes: nodes
-            .iter()
-            .filter(|_| is_group)
-            .map(|node| (*node).to_owned())
-            .collect(),
+        nodes: named_nodes.iter().map(|node| (*node).to_owned()).collect(),
         waiting_pods: waiting.len(),
         refused_pods: of_nodes.iter().map(|refusal| refusal.refused_pods).sum(),
         running_pods: of_nodes.iter().map(|refusal| refusal.running_pods).sum(),
         waiting: waiting.into_iter().take(MOST_NAMED).collect(),
         node: None,
     };
-    let who = match is_group {
-        true => format!("{} nodes get", nodes.len()),
-        false => format!("{} gets", short(nodes[0])),
+
+    let who = if is_group {
+        format!("{} nodes get", nodes.len())
+    } else {
+        format!("{} gets", short(nodes[0]))
     };
     let waiting = match evidence.waiting_pods {
         0 => String::new(),
         1 => "; 1 pod is waiting".to_owned(),
         many => format!("; {many} pods are waiting"),
     };
-    let again = match (evidence.refused_pods, evidence.running_pods) {
-        (0, _) => String::new(),
-        (refused, running) => {
-            format!("; {refused} of the {running} pods that run there would not start again")
-        }
+    let again = if evidence.refused_pods == 0 {
+        String::new()
+    } else {
+        format!(
+            "; {} of the {} pods that run there would not start again",
+            evidence.refused_pods, evidence.running_pods
+        )
     };
     let intent = if severity == Severity::Info {
         intent(&shown[0].refused.reason)
@@ -143,16 +146,13 @@ fn finding(judge: &Judge<'_, '_>, subject: Subject, of: &[NodeRefusal<'_>]) -> F
         "{who} no further {}{again}{waiting}{intent}",
         evidence.says("; no further ")
     );
-    Finding::new(
-        Code::NodeWithoutAddresses,
-        subject,
-        says,
-        Evidence::NoAddress(Box::new(evidence)),
-    )
-    .with_severity(severity)
-    .on_nodes(nodes)
+    let evidence = Evidence::NoAddress(Box::new(evidence));
+    Finding::new(Code::NodeWithoutAddresses, subject, says, evidence)
+        .with_severity(severity)
+        .on_nodes(nodes)
 }
 
+/// Reports the pods that are waiting for addresses. `served` is true for each family in which some node gets addresses.
 fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>) {
     for WaitingPod {
         pod,
@@ -161,26 +161,32 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
         wants_any,
     } in &judge.waiting
     {
-        let all_fail = |(family, refused): &(Family, Arc<Refused>)| {
+        let no_pod_is_served = refusals.iter().any(|(family, refused)| {
             *wants_any && !refused.reason.is_of_request() && !served[*family as usize]
-        };
-        let severity = if refusals.iter().any(all_fail) {
+        });
+        let severity = if no_pod_is_served {
             Severity::Critical
         } else {
             Severity::Error
         };
+
+        let refusals = refusals
+            .iter()
+            .map(|(family, refused)| RefusalEvidence::new(*family, refused))
+            .collect();
         let evidence = NoAddressEvidence {
-            refusals: refusals
-                .iter()
-                .map(|(family, of)| RefusalEvidence::new(*family, of))
-                .collect(),
+            refusals,
             node: Some(node.clone()),
             ..NoAddressEvidence::default()
         };
         let name = name_of_pod(pod);
-        let who = short(&name);
-        let on = short(node);
-        let says = format!("{who} gets no {} (on {on})", evidence.says("; no "));
+        let says = format!(
+            "{} gets no {} (on {})",
+            short(&name),
+            evidence.says("; no "),
+            short(node)
+        );
+
         let subject = Subject::Endpoint(name);
         let evidence = Evidence::NoAddress(Box::new(evidence));
         let finding = Finding::new(Code::PodWithoutAddress, subject, says, evidence)
@@ -190,6 +196,7 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
         out.push(finding);
     }
 }
+
 /// The end of a message about nodes that may be meant to get no address.
 fn intent(reason: &Reason) -> &'static str {
     match reason {

@@ -91,7 +91,8 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         ..context.index.describe_fully(Owner::Endpoint(position))
     };
     let endpoint = context.index.endpoint(position);
-    let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
+    let namespace = endpoint.namespace().to_string();
+    let name = endpoint.pod().to_string();
     let clause = match state {
         PodState::Finished => "has finished",
         PodState::Gone => "does not exist",
@@ -121,7 +122,9 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
 
 /// Returns the possible keys of the pod's endpoint. The node can have different names in Calico and Kubernetes.
 fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
-    let (namespace, name, kubernetes) = (pod.namespace().to_string(), pod.name().to_string(), pod.node());
+    let namespace = pod.namespace().to_string();
+    let name = pod.name().to_string();
+    let kubernetes = pod.node();
     let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
     let same = nodes.filter(|node| node.names().any(|name| kubernetes == *name));
     let key = |node: &str| {

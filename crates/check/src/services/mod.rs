@@ -324,17 +324,18 @@ impl<'c, 's> Services<'c, 's> {
                 |owner: &BlockOwner| matches!(owner, BlockOwner::Virtual(name) if name == LOAD_BALANCER);
             for stored in &self.context.snapshot.blocks {
                 let content = &stored.value.content;
-                let usable = content
-                    .usable()
-                    .filter(|_| content.owner().is_some_and(is_of_services));
-                for held in usable.into_iter().flat_map(|block| block.allocations()) {
+                let Some(block) = content.usable() else { continue };
+                if !content.owner().is_some_and(is_of_services) {
+                    continue;
+                }
+                for held in block.allocations() {
                     let record = &held.attribute;
-                    let is_named = record.get("namespace").is_some() && record.get("service").is_some();
-                    if let Some(handle) = record.clean_handle().filter(|_| is_named) {
-                        recorded
-                            .entry(handle.to_string())
-                            .or_default()
-                            .insert(held.address);
+                    let names_service = record.get("namespace").is_some() && record.get("service").is_some();
+                    if let Some(handle) = record.clean_handle()
+                        && names_service
+                    {
+                        let addresses = recorded.entry(handle.to_string()).or_default();
+                        addresses.insert(held.address);
                     }
                 }
             }

@@ -68,7 +68,8 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         };
         if lends || scope.has_node(&node) {
             let (kind, allocated_to) = describe(&claim, &attribute);
-            let (block, block_owner) = (block.key, block.owner.cloned());
+            let block_owner = block.owner.cloned();
+            let block = block.key;
             list.addresses.push(BorrowedAddress {
                 address,
                 node,

@@ -30,9 +30,18 @@ pub struct Setting {
     pub resource: Option<String>,
 }
 
-/// Returns the settings of an [`IpamConfig`]: name, effective value, and true if the value is Calico's default because
-/// the field is missing. `is_limited` is true if Calico has a built-in block limit.
-pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
+/// A setting of an [`IpamConfig`].
+pub(crate) struct ConfigSetting {
+    /// The setting's name in the API.
+    pub name: &'static str,
+    /// The effective value.
+    pub value: String,
+    /// True if the value is Calico's default, because the field is missing.
+    pub is_default: bool,
+}
+
+/// Returns the settings of an [`IpamConfig`]. `is_limited` is true if Calico has a built-in block limit.
+pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [ConfigSetting; 5] {
     let has_blocks = config.max_blocks_per_host > 0;
     let blocks = if has_blocks || is_limited {
         config.block_limit().to_string()
@@ -44,20 +53,25 @@ pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static s
     } else {
         "Disabled"
     };
+    let setting = |name, value: String, is_default| ConfigSetting {
+        name,
+        value,
+        is_default,
+    };
     [
-        ("strictAffinity", config.strict_affinity.to_string(), false),
-        (
+        setting("strictAffinity", config.strict_affinity.to_string(), false),
+        setting(
             "autoAllocateBlocks",
             config.auto_allocate_blocks.to_string(),
             false,
         ),
-        ("maxBlocksPerHost", blocks, !has_blocks),
-        (
+        setting("maxBlocksPerHost", blocks, !has_blocks),
+        setting(
             "kubeVirtVMAddressPersistence",
             persistence.to_owned(),
             config.kubevirt_persistence.is_none(),
         ),
-        (
+        setting(
             "ipCooldownSeconds",
             config.cooldown_seconds.max(0).to_string(),
             false,
@@ -65,41 +79,31 @@ pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static s
     ]
 }
 
+/// Returns the settings that the allocator uses, and other settings that affect addresses.
 pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
-    let origin = match (&snapshot.ipam_config, snapshot.datastore) {
-        _ if snapshot.effective_ipam_config().is_none() => {
-            "stored, but cannot be decoded: Calico's default is shown"
-        }
-        (None, _) if !snapshot.ignored_configs.is_empty() => {
-            "Calico's default: there is no IPAM configuration called default"
-        }
-        (None, _) => "Calico's default: nothing is stored",
-        (Some(_), DatastoreKind::Etcd | DatastoreKind::EtcdV2) => "/calico/ipam/v2/config",
-        (Some(_), DatastoreKind::Kubernetes) => "IPAM configuration default",
-    };
+    let is_stored = snapshot.ipam_config.is_some();
+    let origin = origin(snapshot);
     let is_limited = snapshot.block_limit().is_some();
     let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default(), is_limited);
-    let resource = snapshot
-        .ipam_configuration
-        .filter(|_| snapshot.datastore == DatastoreKind::Etcd);
-    let resource = resource.map(|config| settings_of(&config, is_limited));
+    let mut in_resource = match snapshot.ipam_configuration {
+        Some(config) if snapshot.datastore == DatastoreKind::Etcd => {
+            settings_of(&config, is_limited).map(|setting| Some(setting.value))
+        }
+        _ => Default::default(),
+    };
+
     let mut settings: Vec<Setting> = Vec::new();
-    for (position, (name, value, is_absent)) in effective.into_iter().enumerate() {
-        let other = resource
-            .as_ref()
-            .map(|r| r[position].1.clone())
-            .filter(|other| *other != value);
-        let is_default = is_absent && snapshot.ipam_config.is_some();
-        let origin = if is_default {
+    for (setting, in_resource) in effective.into_iter().zip(&mut in_resource) {
+        let origin = if setting.is_default && is_stored {
             "Calico's default (not set)"
         } else {
             origin
         };
         settings.push(Setting {
-            name,
-            value,
+            name: setting.name,
             origin: origin.to_owned(),
-            resource: other,
+            resource: in_resource.take().filter(|other| *other != setting.value),
+            value: setting.value,
         });
     }
     settings.extend(others(snapshot));
@@ -109,6 +113,25 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     }
 }
 
+/// Returns the object that contains the allocator's settings, or a note that there is none.
+fn origin(snapshot: &Snapshot) -> &'static str {
+    if snapshot.effective_ipam_config().is_none() {
+        return "stored, but cannot be decoded: Calico's default is shown";
+    }
+    if snapshot.ipam_config.is_none() {
+        return if snapshot.ignored_configs.is_empty() {
+            "Calico's default: nothing is stored"
+        } else {
+            "Calico's default: there is no IPAM configuration called default"
+        };
+    }
+    match snapshot.datastore {
+        DatastoreKind::Etcd | DatastoreKind::EtcdV2 => "/calico/ipam/v2/config",
+        DatastoreKind::Kubernetes => "IPAM configuration default",
+    }
+}
+
+/// Returns the settings of Calico's controllers and of the cluster.
 fn others(snapshot: &Snapshot) -> Vec<Setting> {
     let setting = |name, value: String, origin: &str| Setting {
         name,
@@ -117,25 +140,30 @@ fn others(snapshot: &Snapshot) -> Vec<Setting> {
         resource: None,
     };
     let mut settings = Vec::new();
+
     let controllers = "KubeControllersConfiguration/default";
-    settings.push(
-        match snapshot
-            .kube_controllers
-            .as_ref()
-            .and_then(|c| c.leak_grace_period)
-        {
-            Some(grace) => setting("leakGracePeriod", format!("{grace:#}"), controllers),
-            None => setting(
-                "leakGracePeriod",
-                format!("{DEFAULT_GRACE:#}"),
-                "Calico's default",
-            ),
-        },
-    );
-    settings.extend(snapshot.serves_services().map(|serves| match serves {
-        Ok(controller) => setting("assignIPs", format!("{:?}", controller.assign), controllers),
-        Err(why) => setting("assignIPs", "none".to_owned(), &why.to_string()),
-    }));
+    let configured = snapshot.kube_controllers.as_ref();
+    let grace = configured.and_then(|configuration| configuration.leak_grace_period);
+    settings.push(match grace {
+        Some(grace) => setting("leakGracePeriod", format!("{grace:#}"), controllers),
+        None => setting(
+            "leakGracePeriod",
+            format!("{DEFAULT_GRACE:#}"),
+            "Calico's default",
+        ),
+    });
+    match snapshot.serves_services() {
+        Some(Ok(controller)) => {
+            settings.push(setting(
+                "assignIPs",
+                format!("{:?}", controller.assign),
+                controllers,
+            ));
+        }
+        Some(Err(why)) => settings.push(setting("assignIPs", "none".to_owned(), &why.to_string())),
+        None => {}
+    }
+
     if let Some(cluster) = &snapshot.cluster {
         let origin = "ClusterInformation/default";
         let ready = cluster

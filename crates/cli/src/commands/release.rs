@@ -60,6 +60,7 @@ fn flags(args: &ReleaseArgs) -> String {
         .collect()
 }
 
+/// Reads the targets from the arguments, and refuses combinations that have no effect or are dangerous.
 fn targets(args: &ReleaseArgs) -> Result<Request> {
     let mut handles = Vec::new();
     for id in &args.handles {
@@ -70,16 +71,19 @@ fn targets(args: &ReleaseArgs) -> Result<Request> {
         }
     }
     let by_report = !args.reports.is_empty();
+    let force = if !args.force {
+        Force::Nothing
+    } else if by_report {
+        Force::Reported
+    } else {
+        Force::Named
+    };
     let request = Request {
         addresses: args.addresses.clone(),
         handles,
         leaked: args.leaked || (by_report && !args.orphan_handles),
         orphan_handles: args.orphan_handles || (by_report && !args.leaked),
-        force: match (args.force, by_report) {
-            (true, true) => Force::Reported,
-            (true, false) => Force::Named,
-            (false, _) => Force::Nothing,
-        },
+        force,
         ..Request::default()
     };
 

@@ -68,9 +68,10 @@ impl Source {
 
     /// Resolves the settings of the datastore.
     pub(crate) fn settings(&self) -> Result<Settings> {
-        let settings = match self.is_entry {
-            false => Settings::resolve(&self.overrides, &connect::environment(), &LocalFiles),
-            true => Settings::resolve(&self.overrides, &BTreeMap::new(), &OnlyNamed),
+        let settings = if self.is_entry {
+            Settings::resolve(&self.overrides, &BTreeMap::new(), &OnlyNamed)
+        } else {
+            Settings::resolve(&self.overrides, &connect::environment(), &LocalFiles)
         };
         Ok(settings.map_err(calipam_datastore::Error::from)?)
     }

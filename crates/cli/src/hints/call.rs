@@ -83,17 +83,17 @@ impl Call {
 
     /// Returns the options with which another command reads the same data; for a `diff`, the data of the later state.
     pub(super) fn same_data(&self) -> Vec<&str> {
-        let is_new =
-            |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));
-        let new = self
-            .given
-            .iter()
-            .find(is_new)
-            .filter(|_| self.command == ["diff"]);
-        let new = new
-            .into_iter()
-            .flat_map(|new| std::iter::once("--datastore").chain(new.words()));
-        self.connection().into_iter().chain(new).collect()
+        let mut words = self.connection();
+        if self.command != ["diff"] {
+            return words;
+        }
+        let is_revision = |given: &Given| given.words.iter().any(|word| word.starts_with("etcd@"));
+        let mut given = self.given.iter();
+        if let Some(new) = given.find(|given| given.id == "new" && !is_revision(given)) {
+            words.push("--datastore");
+            words.extend(new.words());
+        }
+        words
     }
 
     /// Returns the connection options without those whose IDs are in `without`.

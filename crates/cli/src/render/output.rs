@@ -146,7 +146,8 @@ impl Text {
     /// cluster in the first column. The lines of [`Self::about`] and the lines below tables come last, each with its
     /// cluster's name in front.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
-        let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
+        let mut lists = Vec::<Vec<(&str, Grid)>>::new();
+        let mut lines = Vec::new();
         for (name, text) in texts {
             if text
                 .parts

@@ -138,7 +138,8 @@ mod tests {
             ("fd00::/128", "fd00::/116"),
         ] {
             let (net, around): (IpNet, IpNet) = (net.parse().unwrap(), around.parse().unwrap());
-            let (spans, beyond) = (spans(net), Vec::from_iter(blocks_holding_elsewhere(net)));
+            let spans = spans(net);
+            let beyond = Vec::from_iter(blocks_holding_elsewhere(net));
             for block in blocks(around).filter(|block| overlap(*block, net)) {
                 let is_found = beyond.contains(&block) || has(&spans, &dashed(block));
                 // In Kubernetes, names contain `-` in place of `.` and `:`.

@@ -276,7 +276,8 @@ mod tests {
     #[test]
     fn a_write_that_is_denied_needs_another_permission_than_a_read() {
         let denied = || Failure::PermissionDenied(String::new());
-        let (endpoint, what) = (String::new(), String::new());
+        let endpoint = String::new();
+        let what = String::new();
         let write = Error::Write {
             server: Server::Etcd,
             endpoint,

@@ -167,7 +167,8 @@ impl News {
 pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<(Snapshot, EtcdFeed)> {
     let collect = |_: &Start| Ok(CollectorWithLastWrite::default());
     let observed = whole::observe(client, None, &Extent::Whole, collect, progress).await?;
-    let (start, CollectorWithLastWrite { mut snapshot, last }) = (observed.start, observed.collector);
+    let start = observed.start;
+    let CollectorWithLastWrite { mut snapshot, last } = observed.collector;
     let mut followed = Point {
         identity: (start.first.cluster_id, snapshot.guid().to_owned()),
         raft_term: start.first.raft_term,
@@ -284,7 +285,8 @@ mod tests {
             position: Position::at(revision),
         };
         let block = r#"{"block":{"10.0.0.0/26":1}}"#;
-        let (deleted, odd) = ("/calico/ipam/v2/handle/net.b", "/calico/ipam/v2/@/odd");
+        let deleted = "/calico/ipam/v2/handle/net.b";
+        let odd = "/calico/ipam/v2/@/odd";
         let changes = vec![
             change(8, HANDLE, Some("broken")),
             change(10, HANDLE, None),

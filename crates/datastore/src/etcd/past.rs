@@ -325,7 +325,8 @@ impl PastSubject {
             // The objects that blocks name are not needed, and there would be many.
             Self::Blocks => Vec::new(),
             Self::Node(_) => {
-                let (all, mut cidrs) = (reading.versions(), BTreeMap::<IpNet, Key>::new());
+                let all = reading.versions();
+                let mut cidrs = BTreeMap::<IpNet, Key>::new();
                 let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
                 held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
                 // A deletion has a key, but no value.

@@ -56,10 +56,8 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
 }
 
 fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: &[Found]) -> Result<Tree> {
-    let (endpoint, entries) = (
-        client.endpoint(),
-        convert(parts.iter().filter_map(|part| part.node.as_ref())),
-    );
+    let endpoint = client.endpoint();
+    let entries = convert(parts.iter().filter_map(|part| part.node.as_ref()));
     if entries.is_empty() {
         return Err(Error::NoCalico { location: endpoint });
     }

@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn the_last_end_counts_where_all_have_ended() {
         let ended = |at: &str| json!({"name": "a", "ready": false, "state": {"terminated": {"exitCode": 1, "finishedAt": at}}});
-        let (early, late) = (ended("2026-05-01T10:00:00Z"), ended("2026-05-01T11:00:00Z"));
+        let early = ended("2026-05-01T10:00:00Z");
+        let late = ended("2026-05-01T11:00:00Z");
         let waiting = json!({"state": {"waiting": {"reason": "PodInitializing"}}});
         let running = json!({"state": {"running": {"startedAt": "2026-05-01T10:00:00Z"}}});
         let unseen =

@@ -15,14 +15,17 @@ const USERS: [Source; 4] = [
 /// snapshots are checked.
 pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
     for source in USERS {
-        match (old.has_read(source), new.has_read(source)) {
-            (true, false) => forget(old, source),
-            (false, true) => forget(new, source),
-            _ => {}
+        let is_in_old = old.has_read(source);
+        let is_in_new = new.has_read(source);
+        if is_in_old && !is_in_new {
+            forget(old, source);
+        } else if is_in_new && !is_in_old {
+            forget(new, source);
         }
     }
 }
 
+/// Makes a source one that was not read.
 fn forget(snapshot: &mut Snapshot, source: Source) {
     match source {
         Source::Endpoints => snapshot.endpoints = Vec::new(),

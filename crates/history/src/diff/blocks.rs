@@ -106,7 +106,10 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
 
 /// Compares the owners and claim times of a block that is sound in both snapshots.
 fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
-    let change = block_change::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
+    if old.cidr != new.cidr {
+        return None;
+    }
+    let change = block_change::of_owner(old.block?, new.block?)?;
     Some(BlockChange::new(
         old.cidr,
         change,

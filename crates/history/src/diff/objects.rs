@@ -59,7 +59,9 @@ pub(crate) fn changes(
         let after = after.remove(&id);
         let (list, name, source, key) = id;
         let is_compared = old.has_read(source) && new.has_read(source) && !hidden.has(&key);
-        if let Some(change) = Change::of(&before, &after).filter(|_| is_compared) {
+        if let Some(change) = Change::of(&before, &after)
+            && is_compared
+        {
             let fields = field_changes(before.unwrap_or_default(), after.unwrap_or_default());
             found[list].push(ObjectChange { name, change, fields });
         }

@@ -164,7 +164,10 @@ fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) ->
             .any(|base| base.path == write.path && Some(base.revision) == write.replaced);
         // A journal has no revision for a deletion. Therefore the deletion is placed after the version that it
         // replaced.
-        let revision = write.revision.or(write.replaced.filter(|_| !is_kept));
+        let revision = match write.revision {
+            None if !is_kept => write.replaced,
+            revision => revision,
+        };
         let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else {
             continue;
         };

@@ -191,13 +191,15 @@ impl<'b, 's> Trials<'b, 's> {
             return None;
         }
 
-        let (snapshot, keys) = (self.basis.snapshot, plan.keys());
+        let snapshot = self.basis.snapshot;
+        let keys = plan.keys();
         let mut touched = Touched::copy(snapshot, &keys);
         touched.apply(&plan, snapshot.datastore, snapshot.taken_at).ok()?;
         let served = if self.asks_allocator() {
             let cooldown = SignedDuration::from_secs(self.basis.cooldown);
             let world = self.world();
-            let (now, original) = (world.taken_at, Touched::take(world, &keys));
+            let now = world.taken_at;
+            let original = Touched::take(world, &keys);
             touched.put_into(world);
             // Released addresses are free only after the cooldown.
             world.taken_at = now.saturating_add(cooldown).unwrap_or(now);
@@ -299,7 +301,8 @@ impl<'b, 's> Trials<'b, 's> {
     /// Changes what the allocator reads, asks it, and undoes the change.
     fn with_world(&mut self, change: impl FnOnce(&mut Snapshot)) -> Effect {
         let world = self.world();
-        let (pools, config) = (world.pools.clone(), world.ipam_config);
+        let pools = world.pools.clone();
+        let config = world.ipam_config;
         change(world);
         let served = self.served();
         let world = self.world();

@@ -193,14 +193,12 @@ impl Planner<'_, '_> {
             .partition(|pool| Family::of(**pool) == Family::V4);
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
         let has_v4 = pools.into_iter().any(|pool| Family::of(pool) == Family::V4);
-        let (v4, v6) = match (pools_v4.is_empty(), pools_v6.is_empty()) {
-            (true, true) if has_v4 => (request.count, 0),
-            (true, true) => (0, request.count),
-            (no_v4, no_v6) => (
-                if no_v4 { 0 } else { request.count },
-                if no_v6 { 0 } else { request.count },
-            ),
-        };
+        // Without named pools, the addresses are IPv4 if the cluster has such pools.
+        let names_none = pools_v4.is_empty() && pools_v6.is_empty();
+        let wants_v4 = !pools_v4.is_empty() || (names_none && has_v4);
+        let wants_v6 = !pools_v6.is_empty() || (names_none && !has_v4);
+        let v4 = if wants_v4 { request.count } else { 0 };
+        let v6 = if wants_v6 { request.count } else { 0 };
         let wanted = AutoAssign {
             host: request.node.clone(),
             v4,
@@ -246,15 +244,14 @@ impl Planner<'_, '_> {
 
     /// Assigns an address that the operator names.
     fn assign_named(&mut self, allocator: &Allocator<&SnapshotStore<'_>>, address: IpAddr) {
-        let against = in_use(self.basis, address).or_else(|| refusal::never_given(self.basis, address));
-        if let Some(against) = against {
+        let objection = in_use(self.basis, address).or_else(|| refusal::never_given(self.basis, address));
+        if let Some(objection) = objection {
             if !self.request.force {
-                self.plan.skipped.push(against);
+                self.plan.skipped.push(objection);
                 return;
             }
-            self.plan
-                .warnings
-                .push(format!("--force: {}; assigning anyway", against.detail).into());
+            let warning = format!("--force: {}; assigning anyway", objection.detail);
+            self.plan.warnings.push(warning.into());
             self.plan.objected.push(address);
         }
 
@@ -268,9 +265,8 @@ impl Planner<'_, '_> {
         match without_waiting(allocator.assign_ip(&wanted)) {
             Ok(()) => self.warn_about(address),
             Err(error) => {
-                self.plan
-                    .skipped
-                    .push(refusal::explain(self.basis, &self.request.node, address, &error));
+                let skipped = refusal::explain(self.basis, &self.request.node, address, &error);
+                self.plan.skipped.push(skipped);
             }
         }
     }

@@ -91,10 +91,11 @@ impl<'s> Planner<'_, 's> {
     /// Deletes a block with its affinity if it is empty, or will be empty once its leaked addresses are released.
     fn block(&mut self, block: &IndexedBlock<'s>) {
         let cidr = block.key;
-        let Some(sound) = block
-            .sound
-            .filter(|_| !self.basis.context.index.is_unchecked(cidr))
-        else {
+        if self.basis.context.index.is_unchecked(cidr) {
+            self.unchecked(cidr);
+            return;
+        }
+        let Some(sound) = block.sound else {
             self.unchecked(cidr);
             return;
         };

@@ -179,9 +179,11 @@ pub fn find<'s>(
     let pools = || snapshot.pools.iter().map(|pool| &pool.value);
     // A stated pool or network overrides the annotation of a temporary pool.
     let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });
-    let begun = pools()
-        .filter(|_| follows)
-        .filter_map(|pool| Begun::of(snapshot, pool));
+    let begun: Vec<Begun<'s>> = if follows {
+        pools().filter_map(|pool| Begun::of(snapshot, pool)).collect()
+    } else {
+        Vec::new()
+    };
 
     if let Some(name) = from {
         if let Some(begun) = begun.into_iter().find(|begun| begun.is_of(name)) {
@@ -192,32 +194,33 @@ pub fn find<'s>(
         return Ok(named.map(|pool| (pool, target.clone())));
     }
 
-    let has_blocks = |pool: &Pool| {
-        snapshot
-            .blocks
-            .iter()
-            .any(|block| pool.cidr.contains(&block.value.key))
-    };
-    let left = pools()
-        .filter(|pool| pool.disabled && has_blocks(pool))
-        .map(|pool| (pool, target.clone()));
-    let created = pools()
-        .filter(|_| follows)
-        .filter_map(|new| Some((made_from(snapshot, new)?, new)));
-    let created: Vec<(&Pool, &Pool)> = created.collect();
-    // If there are several new pools, the operator has to name the target.
-    let only = |old: &Pool| created.iter().filter(|(other, _)| other.name == old.name).count() == 1;
-    let target_of = |old: &Pool, new: &Pool| {
-        if only(old) {
-            Target::Pool(new.name.clone())
-        } else {
-            target.clone()
+    // If a pool is found more than once, the last target counts: that of a temporary pool, if there is one.
+    let mut left: BTreeMap<&str, (&Pool, Target)> = BTreeMap::new();
+    for pool in pools() {
+        let mut blocks = snapshot.blocks.iter().map(|block| block.value.key);
+        if pool.disabled && blocks.any(|block| pool.cidr.contains(&block)) {
+            left.insert(&pool.name, (pool, target.clone()));
         }
-    };
-    let left = left.chain(created.iter().map(|(old, new)| (*old, target_of(old, new))));
-    let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
-    // If a pool was found more than once, the last target counts: that of a temporary pool, if there is one.
-    let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
+    }
+    if follows {
+        let created: Vec<(&Pool, &Pool)> = pools()
+            .filter_map(|new| Some((made_from(snapshot, new)?, new)))
+            .collect();
+        for (old, new) in &created {
+            // If there are several new pools, the operator has to name the target.
+            let is_only = created.iter().filter(|(other, _)| other.name == old.name).count() == 1;
+            let target = if is_only {
+                Target::Pool(new.name.clone())
+            } else {
+                target.clone()
+            };
+            left.insert(&old.name, (old, target));
+        }
+    }
+    for begun in begun {
+        left.insert(&begun.old.name, (begun.old, begun.target));
+    }
+
     if left.len() > 1 {
         let names = joined(left.into_keys(), ", ");
         let message = format!("several pools are being migrated, or are disabled and have blocks: {names}");
@@ -231,13 +234,15 @@ pub fn find<'s>(
 
 /// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool refers to it.
 fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
-    let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
     let is_usual = |pool: &Pool| pool.temporary_for.is_none();
+    if !is_usual(new) || !new.is_enabled() {
+        return None;
+    }
+    let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
     let is_later = |old: &Pool| name_of(new, old.cidr) != old.name || old.created < new.created;
-    let found = pools.find(|old| {
+    pools.find(|old| {
         old.cidr != new.cidr && is_usual(old) && name_of(old, new.cidr) == new.name && is_later(old)
-    });
-    found.filter(|_| is_usual(new) && new.is_enabled())
+    })
 }
 
 fn is_named(text: &str, name: &str, cidr: IpNet) -> bool {

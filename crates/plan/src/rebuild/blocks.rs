@@ -91,11 +91,13 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
         .filter(|block| block.value.content.is_deleted());
     for block in stored {
         let cidr = block.value.key;
-        let finding = planner.basis.finding(Code::HalfDeleted, &Subject::Block(cidr));
-        let Some(finding) = finding.filter(|_| planner.request.has_block(cidr, block.value.content.owner()))
-        else {
+        if !planner.request.has_block(cidr, block.value.content.owner()) {
+            continue;
+        }
+        let Some(finding) = planner.basis.finding(Code::HalfDeleted, &Subject::Block(cidr)) else {
             continue;
         };
+
         if !planner.finishes(&block.value) {
             let (reason, why) = match block.value.content.sound() {
                 Some(_) => (SkipReason::InUse, "but records addresses, which could be in use"),
@@ -108,6 +110,7 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
             planner.skip(finding, reason, detail);
             continue;
         }
+
         let detail = "its deletion stopped half-way";
         let what = Change::new(
             Verb::DeleteBlock,

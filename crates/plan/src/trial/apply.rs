@@ -269,7 +269,8 @@ mod tests {
 
         let mut kinds = [0; 5];
         for plan in [&released, &halves(&released), &rebuilt] {
-            let (keys, mut after) = (plan.keys(), snapshot.clone());
+            let keys = plan.keys();
+            let mut after = snapshot.clone();
             let before = Touched::take(&mut after, &keys);
             let mut tried = before.clone();
             assert_eq!(tried.apply(plan, snapshot.datastore, snapshot.taken_at), Ok(()));

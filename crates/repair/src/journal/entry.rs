@@ -224,7 +224,8 @@ mod tests {
             ..guarded.clone()
         };
         for intent in [guarded, changing] {
-            let (length, hint) = (serde_json::to_vec(&intent).unwrap().len(), intent.length_hint());
+            let length = serde_json::to_vec(&intent).unwrap().len();
+            let hint = intent.length_hint();
             assert!(hint >= length && hint <= 2 * length + 4_096, "{hint} of {length}");
         }
     }

@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn flipped_moved_or_dropped_lines_are_detected() {
-        let (mut sum, mut text) = (Sum::default(), Vec::new());
+        let mut sum = Sum::default();
+        let mut text = Vec::new();
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
         objects
             .iter()

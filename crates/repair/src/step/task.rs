@@ -162,11 +162,12 @@ impl WriteTask {
 
     /// The blocks whose counts are lowered after them.
     fn counted_blocks(&self) -> impl Iterator<Item = Key> {
-        let edits = self
-            .pieces
-            .iter()
-            .filter(|_| self.counts_only)
-            .flat_map(|piece| piece.edits(&self.step));
+        let pieces = if self.counts_only {
+            self.pieces.as_slice()
+        } else {
+            &[]
+        };
+        let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
         edits.filter_map(|edit| lowers(edit).map(|(_, block, _)| Key::Block(block)))
     }
 
@@ -185,7 +186,10 @@ impl WriteTask {
     /// may have removed the count already, and counted addresses of their own. The handle keeps counting what the block
     /// records.
     fn still_due<'e>(&self, edit: &'e Edit, objects: &Objects) -> Cow<'e, Edit> {
-        let Some((id, block, by)) = lowers(edit).filter(|_| self.counts_only) else {
+        if !self.counts_only {
+            return Cow::Borrowed(edit);
+        }
+        let Some((id, block, by)) = lowers(edit) else {
             return Cow::Borrowed(edit);
         };
         let Some(found) = objects.get(&Key::Block(block)) else {

@@ -26,8 +26,10 @@ pub(super) enum Footprint {
 impl Footprint {
     /// Returns the ranges of an object; `None` if the undo does not create the object again.
     pub(super) fn of(object: &UndoObject) -> Option<Self> {
-        let stays = object.left.as_ref().is_some_and(|left| left.value.is_some());
-        let before = object.before.as_ref().filter(|_| !stays)?;
+        if object.left.as_ref().is_some_and(|left| left.value.is_some()) {
+            return None;
+        }
+        let before = object.before.as_ref()?;
         match &object.key {
             Key::Pool(name) => Some(Self::Pool(Pool::parse(name, before).ok()?.value.cidr)),
             Key::Block(cidr) => Some(Self::Blocks(vec![*cidr])),

@@ -321,11 +321,13 @@ fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool)
             .as_ref()
             .map(LeftVersion::of)
             .filter(|found| found.value.is_some());
-        let stays = change.after.is_some() || is_marked;
-        let left = revision.clone().filter(|_| stays).map(|revision| LeftVersion {
-            revision,
-            value: change.after.as_ref().and_then(Value::bytes),
-        });
+        let left = match revision {
+            Some(revision) if change.after.is_some() || is_marked => Some(LeftVersion {
+                revision: revision.clone(),
+                value: change.after.as_ref().and_then(Value::bytes),
+            }),
+            _ => None,
+        };
         Ok(ObjectWrite {
             key: key_of(&change.key)?,
             found,
@@ -392,7 +394,8 @@ struct UndoUnit {
 /// Merges units that come from the same step of the run or have an object in common.
 fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
     let mut sets: Vec<Option<UndoUnit>> = Vec::new();
-    let (mut set_of, mut set_of_step) = (BTreeMap::<Key, usize>::new(), BTreeMap::<usize, usize>::new());
+    let mut set_of = BTreeMap::<Key, usize>::new();
+    let mut set_of_step = BTreeMap::<usize, usize>::new();
     for mut unit in units {
         let of_keys = unit.keys.iter().filter_map(|key| set_of.get(key));
         let of_steps = unit.steps.iter().filter_map(|step| set_of_step.get(step));

@@ -305,7 +305,8 @@ mod tests {
 
     /// The number of addresses that are allocated to pods that no longer exist.
     fn leaked(world: &World) -> usize {
-        let (data, pods) = (world.server.data(), world.pods.borrow());
+        let data = world.server.data();
+        let pods = world.pods.borrow();
         data.blocks()
             .flat_map(|block| block.allocations())
             .filter(|held| {
@@ -336,7 +337,8 @@ mod tests {
             }
             world.engine.now()
         };
-        let (etcd, kubernetes) = (freed(DatastoreKind::Etcd), freed(DatastoreKind::Kubernetes));
+        let etcd = freed(DatastoreKind::Etcd);
+        let kubernetes = freed(DatastoreKind::Kubernetes);
         assert!(kubernetes > etcd + Micros::from_secs(8), "{etcd} {kubernetes}");
     }
 }

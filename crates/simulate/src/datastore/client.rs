@@ -112,8 +112,10 @@ impl Client {
 
     /// The server's work for a query.
     fn work(&self, query: &Query) -> Work {
-        let listed = Kind::listed_by(query).filter(|_| self.is_on_kubernetes());
-        listed.map_or(Work::Read, Work::List)
+        match Kind::listed_by(query) {
+            Some(kind) if self.is_on_kubernetes() => Work::List(kind),
+            _ => Work::Read,
+        }
     }
 
     fn measure(&self, query: &Query) -> Listing {

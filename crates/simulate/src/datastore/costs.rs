@@ -155,7 +155,9 @@ impl Costs {
 
     /// A datastore's assumed costs, changed by `text`.
     pub(crate) fn of(kind: DatastoreKind, text: &str) -> Result<Self> {
-        if let Some(name) = profiles::named(text).filter(|_| kind == DatastoreKind::Kubernetes) {
+        if let Some(name) = profiles::named(text)
+            && kind == DatastoreKind::Kubernetes
+        {
             let message = format!("the profile {name} is for etcd, not for an API server");
             return Err(ScenarioError::of_costs(message));
         }
@@ -177,6 +179,7 @@ impl Costs {
         Ok(())
     }
 
+    /// Sets one cost. A number of nanoseconds needs no unit.
     fn set_one(&mut self, name: &str, value: &str) -> Result<()> {
         let Some((_, cost)) = self.by_name().into_iter().find(|(known, _)| *known == name) else {
             let names = Self::names_not_in("").join(", ");
@@ -184,21 +187,21 @@ impl Costs {
                 "{name:?} is not a cost; the costs are {names}"
             )));
         };
-        let refused = || ScenarioError::of_costs(format!("{value:?} is not a value of {name}"));
 
+        let refused = || ScenarioError::of_costs(format!("{value:?} is not a value of {name}"));
         let number = value.strip_suffix("ns").unwrap_or(value).parse();
         match cost {
             Cost::Latency(latency) => *latency = value.parse().map_err(|_| refused())?,
             Cost::Time(time) => *time = value.parse().map_err(|_| refused())?,
             Cost::Number(target) => *target = number.map_err(|_| refused())?,
             Cost::Nanos(target) => {
-                let nanos = || {
-                    value
-                        .parse::<Micros>()
-                        .ok()
-                        .map(|time| time.0.saturating_mul(1_000))
+                *target = match number {
+                    Ok(nanos) => nanos,
+                    Err(_) => {
+                        let time: Micros = value.parse().map_err(|_| refused())?;
+                        time.0.saturating_mul(1_000)
+                    }
                 };
-                *target = number.ok().or_else(nanos).ok_or_else(refused)?;
             }
         }
         Ok(())

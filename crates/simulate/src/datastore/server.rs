@@ -219,8 +219,10 @@ mod tests {
         let server = server(&engine);
         let (done, answered): (Rc<RefCell<Vec<_>>>, Rc<RefCell<Vec<_>>>) = Default::default();
         for (number, patience) in [(1, 60), (2, 1), (3, 60)] {
-            let (engine, server) = (engine.clone(), Rc::clone(&server));
-            let (done, answered) = (Rc::clone(&done), Rc::clone(&answered));
+            let engine = engine.clone();
+            let server = Rc::clone(&server);
+            let done = Rc::clone(&done);
+            let answered = Rc::clone(&answered);
             engine.clone().spawn(async move {
                 let listing = Listing {
                     objects: 1,
@@ -263,7 +265,9 @@ mod tests {
         let server = Server::new(&engine, DatastoreKind::Etcd, costs, Data::default(), 1);
         let answered: Rc<RefCell<Vec<u64>>> = Rc::default();
         for _ in 0..100 {
-            let (engine, server, answered) = (engine.clone(), Rc::clone(&server), Rc::clone(&answered));
+            let engine = engine.clone();
+            let server = Rc::clone(&server);
+            let answered = Rc::clone(&answered);
             engine.clone().spawn(async move {
                 for _ in 0..10 {
                     server
@@ -286,7 +290,9 @@ mod tests {
         let server = server(&engine);
         let answered: Rc<RefCell<Vec<(&str, Micros)>>> = Rc::default();
         let send = |name: &'static str, work, objects| {
-            let (engine, server, answered) = (engine.clone(), Rc::clone(&server), Rc::clone(&answered));
+            let engine = engine.clone();
+            let server = Rc::clone(&server);
+            let answered = Rc::clone(&answered);
             engine.clone().spawn(async move {
                 server
                     .send(work, Micros::ZERO, Listing { objects, bytes: 0 }, |_| ())

@@ -161,7 +161,8 @@ mod tests {
         let engine = Engine::default();
         let (log, note) = log();
         for (at, name) in [(5, "b"), (5, "c"), (2, "a")] {
-            let (inner, note) = (engine.clone(), note.clone());
+            let inner = engine.clone();
+            let note = note.clone();
             engine.at(Micros(at), move || note(&inner, name));
         }
         engine.run_until(Micros(10));
@@ -176,7 +177,9 @@ mod tests {
         let lock = Lock::new(&engine);
         let mut ids = Vec::new();
         for name in ["a", "b", "c"] {
-            let (inner, note, lock) = (engine.clone(), note.clone(), lock.clone());
+            let inner = engine.clone();
+            let note = note.clone();
+            let lock = lock.clone();
             ids.push(engine.spawn(async move {
                 let _guard = lock.take().await;
                 note(&inner, name);
@@ -200,7 +203,8 @@ mod tests {
         let engine = Engine::default();
         let (log, note) = log();
         for (name, long) in [("short", 5), ("long", 50)] {
-            let (inner, note) = (engine.clone(), note.clone());
+            let inner = engine.clone();
+            let note = note.clone();
             engine.spawn(async move {
                 let outcome = within(&inner, Micros(20), inner.sleep(Micros(long))).await;
                 note(&inner, &format!("{name} {}", outcome.is_some()));

@@ -130,7 +130,8 @@ impl Eviction {
 
     /// The error if no pod moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
     fn stopped(&self, example: &WorkloadPod, left: usize, ending: usize) -> Failure {
-        let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
+        let waited = self.patience;
+        let WorkloadPod { namespace, name, .. } = example;
         if left > 0 {
             return Failure::refused(format!(
                 "for {waited:#}, no eviction was allowed; pods left: {left}, such as {namespace}/{name}"

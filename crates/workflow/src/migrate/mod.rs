@@ -208,15 +208,16 @@ async fn look_again(
         now.has_room()?;
     }
     migrate::plan_pools(&seen.snapshot, &now.migration, &stored, now.phase)?;
-    let is_compared = now.phase == Phase::Delete && seen.snapshot.datastore == DatastoreKind::Etcd;
-    let revision = seen.snapshot.revision.parse().ok().filter(|_| is_compared);
-    let compared = |revision| {
-        (
-            Key::Block(now.migration.old.cidr),
-            Precondition::NoBlockSince(revision),
-        )
-    };
-    Ok(revision.map(compared).into_iter().collect())
+
+    let mut preconditions = Vec::new();
+    if now.phase == Phase::Delete
+        && seen.snapshot.datastore == DatastoreKind::Etcd
+        && let Ok(revision) = seen.snapshot.revision.parse()
+    {
+        let old = Key::Block(now.migration.old.cidr);
+        preconditions.push((old, Precondition::NoBlockSince(revision)));
+    }
+    Ok(preconditions)
 }
 
 /// Reads and surveys the migration. Also returns the pools as they are stored.
@@ -242,9 +243,9 @@ async fn survey(access: Access<'_>, request: &MigrateRequest) -> Result<(CheckRe
         }
     };
     let old = pool(&migration.old.name).await?;
-    let new = match migration.new.as_ref().filter(|_| !migration.creates) {
-        Some(new) => Some(pool(&new.name).await?),
-        None => None,
+    let new = match &migration.new {
+        Some(new) if !migration.creates => Some(pool(&new.name).await?),
+        _ => None,
     };
     let stored = StoredPools { old, new };
 

@@ -237,7 +237,8 @@ mod tests {
             annotation,
             value: value.to_owned(),
         };
-        let (pools, addresses) = ("cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs");
+        let pools = "cni.projectcalico.org/ipv4pools";
+        let addresses = "cni.projectcalico.org/ipAddrs";
         let pinned = |of_pod: &[AddressRequest], of_namespace: &[AddressRequest]| {
             let namespaces = [RequestingNamespace {
                 name: "n".into(),

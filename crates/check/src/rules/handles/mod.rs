@@ -46,6 +46,7 @@ impl<'s> Checker<'_, 's> {
         }
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
+
         let has_read = |source| self.context.snapshot.has_read(source);
         // A handle with a carriage return in its ID counts only if no handle has the clean ID.
         let stray = group

@@ -125,9 +125,11 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             hints::again(&["-o", "wide"], &["output"])
         ));
     }
-    Ok(match is_same {
-        _ if !is_whole => Outcome::PartlyRead,
-        true => Outcome::Clean,
-        false => Outcome::Findings,
+    Ok(if !is_whole {
+        Outcome::PartlyRead
+    } else if is_same {
+        Outcome::Clean
+    } else {
+        Outcome::Findings
     })
 }

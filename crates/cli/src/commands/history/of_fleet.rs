@@ -64,10 +64,12 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         known => format!("Known in {known} of {all}"),
     });
     console.print(&list)?;
-    Ok(match (list.unreadable.is_empty(), known) {
-        (false, _) => Outcome::PartlyRead,
-        (true, 0) => Outcome::Refused,
-        (true, _) => Outcome::Clean,
+    Ok(if !list.unreadable.is_empty() {
+        Outcome::PartlyRead
+    } else if known == 0 {
+        Outcome::Refused
+    } else {
+        Outcome::Clean
     })
 }
 
@@ -76,7 +78,8 @@ async fn of_datastore(access: Access<'_>, address: IpAddr, journals: Option<&Pat
     match history(access, Object::Address(address), journals).await {
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(access, &Lookup::Address(address)).await?;
-            let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
+            let guid = snapshot.guid().to_owned();
+            let location = snapshot.location.clone();
             let reach = Reach::State {
                 read_at: snapshot.taken_at,
             };

@@ -92,14 +92,15 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     console.print(&document)?;
     missing.iter().for_each(|failure| console.failure(failure));
     let is_lacking = document.clusters.is_empty() || !missing.is_empty() || document.free == Some(Vec::new());
-    let mut outcomes = document.clusters.iter().map(|of| of.outcome).rev();
-    Ok(match document.unreadable.is_empty() {
-        false => Outcome::PartlyRead,
-        true if is_lacking => Outcome::Refused,
-        true => outcomes
-            .find(|outcome| *outcome != Outcome::Clean)
-            .unwrap_or(Outcome::Clean),
-    })
+    if !document.unreadable.is_empty() {
+        return Ok(Outcome::PartlyRead);
+    }
+    if is_lacking {
+        return Ok(Outcome::Refused);
+    }
+    let mut outcomes = document.clusters.iter().map(|cluster| cluster.outcome).rev();
+    let last = outcomes.find(|outcome| *outcome != Outcome::Clean);
+    Ok(last.unwrap_or(Outcome::Clean))
 }
 
 fn lists_pools(args: &ShowArgs) -> bool {

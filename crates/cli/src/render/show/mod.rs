@@ -67,7 +67,9 @@ impl<V: View> Document for ViewDocument<'_, V> {
 
     fn text(&self, text: &mut Text) {
         text.line(header::cluster(&self.cluster));
-        if let (true, Some(unread)) = (text.page.wide, unread(self.coverage, self.cluster.datastore)) {
+        if text.page.wide
+            && let Some(unread) = unread(self.coverage, self.cluster.datastore)
+        {
             text.line(format!("Not read: {unread}"));
         }
         text.lines(self.note);

@@ -155,7 +155,8 @@ struct Page {
 impl Page {
     /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
     fn of(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
-        let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
+        let wanted_count = wanted.len();
+        let mut wanted = wanted.iter().peekable();
         let mut blocks = Vec::new();
         let mut items = 0;
         for item in list.items {
@@ -185,7 +186,7 @@ impl Page {
         };
         Some(Self {
             blocks,
-            covered: whole - rest,
+            covered: wanted_count - rest,
             items,
         })
     }

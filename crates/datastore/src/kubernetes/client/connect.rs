@@ -76,16 +76,14 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
         return Ok(Some((parsed.map_err(|e| bad(INLINE, &e))?, INLINE.to_owned())));
     }
-    let home = || {
-        std::env::home_dir()
-            .map(|home| home.join(".kube/config"))
-            .filter(|path| path.exists())
-    };
-    let paths: Vec<PathBuf> = match settings.kubeconfig.is_empty() {
-        false => std::env::split_paths(&settings.kubeconfig).collect(),
-        true if settings.api_endpoint.is_empty() => home().into_iter().collect(),
-        true => Vec::new(),
-    };
+
+    let mut paths: Vec<PathBuf> = Vec::new();
+    if !settings.kubeconfig.is_empty() {
+        paths.extend(std::env::split_paths(&settings.kubeconfig));
+    } else if settings.api_endpoint.is_empty() {
+        let in_home = std::env::home_dir().map(|home| home.join(".kube/config"));
+        paths.extend(in_home.filter(|path| path.exists()));
+    }
     if paths.is_empty() {
         return Ok(None);
     }
@@ -153,10 +151,15 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
         .iter()
         .filter(leads_there)
         .map(|context| &context.name);
-    let chosen = Some(&settings.context).filter(|name| !name.is_empty());
-    let chosen = chosen.or(kubeconfig.current_context.as_ref());
-    let is_there = there.clone().any(|name| Some(name) == chosen);
-    Ok(there.next().filter(|_| !is_there).cloned())
+    let chosen = if settings.context.is_empty() {
+        kubeconfig.current_context.as_ref()
+    } else {
+        Some(&settings.context)
+    };
+    if there.clone().any(|name| Some(name) == chosen) {
+        return Ok(None);
+    }
+    Ok(there.next().cloned())
 }
 
 /// A server's URL without user and password, for output.
@@ -315,7 +318,8 @@ mod tests {
             {name: c, context: {cluster: y, user: v}}, {name: d, context: {cluster: z, user: v}}, {name: e}]\n";
         let path = write(&folder, "a", text);
         let of = |server: &str, context: &str| {
-            let (kubeconfig, context) = (path.clone(), context.to_owned());
+            let kubeconfig = path.clone();
+            let context = context.to_owned();
             let settings = KubernetesSettings {
                 kubeconfig,
                 context,

@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn a_token_file_overrides_a_token_and_is_trimmed() {
         let folder = tempfile::tempdir().unwrap();
-        let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+        let good = folder.path().join("good");
+        let bad = folder.path().join("bad");
         fs::write(&good, " abc\r\n").unwrap();
         fs::write(&bad, "a\nb").unwrap();
 

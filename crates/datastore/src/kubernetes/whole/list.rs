@@ -213,11 +213,9 @@ impl<T: Take> Run<'_, T> {
                 && ahead.is_empty()
                 && !meta.next.is_empty()
             {
-                let (client, path, accept) = (
-                    Arc::clone(self.client),
-                    self.path(&meta.next),
-                    self.kind.known.accept,
-                );
+                let client = Arc::clone(self.client);
+                let path = self.path(&meta.next);
+                let accept = self.kind.known.accept;
                 self.expect(meta.remaining);
                 ahead.spawn(async move { client.get(&path, accept).await });
             }

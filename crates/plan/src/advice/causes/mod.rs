@@ -160,7 +160,10 @@ impl Cause {
 
     /// Adds where to read what helps, if no remedy does.
     pub(super) fn add_next_step(&mut self) {
-        let Some((code, subject)) = self.findings.first().filter(|_| self.cures.is_empty()) else {
+        if !self.cures.is_empty() {
+            return;
+        }
+        let Some((code, subject)) = self.findings.first() else {
             return;
         };
         let topic = match (code, subject) {

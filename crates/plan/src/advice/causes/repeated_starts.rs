@@ -36,7 +36,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let found = workloads.into_iter().filter(|(_, starts)| is_repeated(starts));
     found
         .map(|((workload, node), starts)| {
-            let (first, last) = (starts.first.unwrap_or_default(), starts.last.unwrap_or_default());
+            let first = starts.first.unwrap_or_default();
+            let last = starts.last.unwrap_or_default();
             let says = format!(
                 "{} on {} leaves an address behind at each start: {} since {first:.0}, the last at {last:.0}",
                 short(&workload),

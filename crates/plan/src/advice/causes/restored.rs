@@ -28,7 +28,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
             .filter(move |(_, finding)| finding.code == code)
             .map(|(_, finding)| *finding)
     };
-    let (unrecorded, mismatched) = (with(Code::UnallocatedInUse), with(Code::OwnerMismatch));
+    let unrecorded = with(Code::UnallocatedInUse);
+    let mismatched = with(Code::OwnerMismatch);
     let numbers = [unrecorded.clone().count(), mismatched.clone().count()];
     let nodes = nodes_of(unrecorded.chain(mismatched));
     // A handle whose owner lives shows that a record was there once.

@@ -78,10 +78,12 @@ fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
 }
 
 fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
-    let class = match (cluster.overlapping.contains(&pool.cidr), pool.enabled) {
-        (true, _) => Some("error"),
-        (false, true) => None,
-        (false, false) => Some("info"),
+    let class = if cluster.overlapping.contains(&pool.cidr) {
+        Some("error")
+    } else if pool.enabled {
+        None
+    } else {
+        Some("info")
     };
     let share = |part: u128| format!("{:.4}", part as f64 * 100.0 / cidr::size(whole) as f64);
     let left = share(offset(whole, pool.cidr));

@@ -309,7 +309,9 @@ mod tests {
             states: vec![AddressState::Allocated],
             owners,
         };
-        let (name, cells, blocks) = ("p".into(), Vec::new(), Some(vec![block]));
+        let name = "p".into();
+        let cells = Vec::new();
+        let blocks = Some(vec![block]);
         let map = PoolMap {
             name,
             cidr,
