@@ -53,25 +53,33 @@ pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Resul
     replace(path, write).map_err(Failure::io_at("write", path))
 }
 
+/// The size of the buffer of a written file.
+const BUFFER: usize = 1 << 16;
+
+/// Replaces a file in one step, so that readers never see an incomplete one.
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     // A symbolic link is kept; its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let known = fs::metadata(path).ok().map(|found| found.file_type());
-    if known.is_some_and(|kind| kind.is_dir()) {
-        return Err(io::ErrorKind::IsADirectory.into());
+    if let Ok(existing) = fs::metadata(path) {
+        if existing.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !existing.is_file() {
+            // A pipe or device, such as /dev/stdout, has no old content to keep.
+            let device = OpenOptions::new().write(true).open(path)?;
+            let mut out = BufWriter::with_capacity(BUFFER, device);
+            write(&mut out)?;
+            return out.flush();
+        }
     }
-    if known.is_some_and(|kind| !kind.is_file()) {
-        // A pipe or device, such as /dev/stdout, has no old content to keep.
-        let mut out = BufWriter::with_capacity(1 << 16, OpenOptions::new().write(true).open(path)?);
-        return write(&mut out).and_then(|()| out.flush());
-    }
+
     let folder = regular::folder_of(path);
     // The Prometheus textfile collector reads `*.prom`, so an incomplete file must not have that ending.
     let file = Builder::new()
         .prefix(".calipam-")
         .suffix(".tmp")
         .tempfile_in(folder)?;
-    let mut out = BufWriter::with_capacity(1 << 16, file);
+    let mut out = BufWriter::with_capacity(BUFFER, file);
     write(&mut out)?;
 
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;

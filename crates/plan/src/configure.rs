@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{Code, Finding, Options, Subject, check};
+use calipam_check::{Code, Options, Subject, check};
 use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
@@ -120,30 +120,37 @@ fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
         Code::BorrowedUnderStrictAffinity,
         Code::NodeWithoutAddresses,
     ];
-    let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
-        let findings = check(snapshot, &Options::default()).findings.into_iter();
-        let found = findings.filter(|finding| codes.contains(&finding.code));
-        let subjects = |finding: Finding| match finding.code {
-            // Many nodes share one finding.
-            Code::NodeWithoutAddresses => finding
-                .nodes
-                .into_iter()
-                .map(|node| (finding.code, Subject::Node(node)))
-                .collect(),
-            _ => vec![(finding.code, finding.subject)],
-        };
-        found.flat_map(subjects).collect()
-    };
-    let now = found(&snapshot);
+    let now = findings_of(&codes, &snapshot);
     snapshot.ipam_config = Some(after);
-    let then = found(&snapshot);
+    let then = findings_of(&codes, &snapshot);
 
-    let follows = |code: Code| {
+    let mut consequences = Vec::new();
+    for code in codes {
         let new = then.difference(&now).filter(|(found, _)| *found == code);
         let subjects: Vec<Subject> = new.map(|(_, subject)| subject.clone()).collect();
-        (!subjects.is_empty()).then(|| follows(code, &subjects))
-    };
-    codes.into_iter().filter_map(follows).collect()
+        if !subjects.is_empty() {
+            consequences.push(follows(code, &subjects));
+        }
+    }
+    consequences
+}
+
+/// Checks a snapshot. Returns the findings with these codes, each with its subject or, if many nodes share a finding,
+/// with each of its nodes.
+fn findings_of(codes: &[Code], snapshot: &Snapshot) -> BTreeSet<(Code, Subject)> {
+    let mut subjects = BTreeSet::new();
+    for finding in check(snapshot, &Options::default()).findings {
+        if !codes.contains(&finding.code) {
+            continue;
+        }
+        if finding.code == Code::NodeWithoutAddresses {
+            let nodes = finding.nodes.into_iter().map(Subject::Node);
+            subjects.extend(nodes.map(|node| (finding.code, node)));
+        } else {
+            subjects.insert((finding.code, finding.subject));
+        }
+    }
+    subjects
 }
 
 fn follows(code: Code, subjects: &[Subject]) -> String {

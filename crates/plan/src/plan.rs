@@ -299,19 +299,20 @@ impl Plan {
             mut warnings,
             ..
         } = self;
-        let cooling = cooling(actions.iter().flat_map(|action| action.step.edits()));
-        warnings.extend(cooling.map(|(addresses, seconds)| {
+        if let Some((addresses, seconds)) = cooling(actions.iter().flat_map(|action| action.step.edits())) {
             let what = count(addresses, "released address", "released addresses");
-            Hint::new(
+            warnings.push(Hint::new(
                 format!("{what} will cool down for {seconds} s; {{}} ends the cooldown at once"),
                 [Call::to(["configure", "--ip-cooldown-seconds", "0"])],
-            )
-        }));
-        let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) = actions
-            .into_iter()
-            .map(|action| (action.step, action.changes))
-            .unzip();
-        let changes = changes.into_iter().flatten().collect();
+            ));
+        }
+
+        let mut steps = Vec::new();
+        let mut changes = Vec::new();
+        for action in actions {
+            steps.push(action.step);
+            changes.extend(action.changes);
+        }
         (
             PlanSummary {
                 kind,

@@ -66,6 +66,7 @@ fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     call.print(&format!("Successfully released IP address {address}\n"))
 }
 
+/// Releases what the reports list, and prints what is kept and why.
 fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     let force = if args.force {
         Force::Reported
@@ -78,18 +79,21 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
         force,
         ..Request::default()
     };
-    let repaired = carry_out(targets, args.from_report.clone(), "--from-report", call);
-    let repaired = repaired.map_err(|failure| match failure.cause() {
-        Some(UnusableReport { report, objection }) => refused(report, objection),
-        None => failure,
-    })?;
+    let repaired = match carry_out(targets, args.from_report.clone(), "--from-report", call) {
+        Ok(repaired) => repaired,
+        Err(failure) => {
+            return Err(match failure.cause() {
+                Some(UnusableReport { report, objection }) => refused(report, objection),
+                None => failure,
+            });
+        }
+    };
+
     for skipped in &repaired.plan.skipped {
         if skipped.reason != SkipReason::NotAllocated {
-            call.console.say(&format!(
-                "kept: {}: {}",
-                skipped.subject,
-                hints::plan::skipped(skipped, Reader::Document)
-            ));
+            let subject = &skipped.subject;
+            let why = hints::plan::skipped(skipped, Reader::Document);
+            call.console.say(&format!("kept: {subject}: {why}"));
         }
     }
     call.print(&message(&repaired))?;

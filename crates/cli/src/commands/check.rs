@@ -34,6 +34,7 @@ use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::{connect, hints};
 
+/// Checks a cluster, an earlier state or a fleet. Prints the report, and writes it into files.
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let begin = Instant::now();
     if args.reports.only_new && console.format == Format::Prometheus {
@@ -45,6 +46,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return of_fleet::run(args, &fleet, begin, console);
     }
+
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
     let found = findings(args, global, console).inspect_err(|failure| {
@@ -59,6 +61,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         calicoctl,
         is_whole,
     } = found;
+
     let outcome = if args.fail_on.fails(worst(&report, args)) {
         Outcome::Findings
     } else if is_whole {
@@ -74,6 +77,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         took: begin.elapsed(),
         exit_code: exit::code(&Ok(outcome)),
     };
+
     let printed = if args.reports.only_new {
         print_new(&checked, args, console)
     } else {

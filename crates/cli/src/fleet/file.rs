@@ -93,26 +93,29 @@ impl Entry {
         let has_etcd = self.etcd_endpoints.is_some();
         let has_certificates =
             self.etcd_cacert.is_some() || self.etcd_cert.is_some() || self.etcd_key.is_some();
-        let sources = [
-            ("datastore", self.datastore.is_some()),
-            ("etcdEndpoints", has_etcd),
+
+        let mut sources = Vec::new();
+        if self.datastore.is_some() {
+            sources.push("datastore");
+        }
+        if has_etcd {
+            sources.push("etcdEndpoints");
+        } else if has_kubernetes {
             // With etcd, the kubeconfig is used only to read pods and services.
-            ("kubeconfig/context", has_kubernetes && !has_etcd),
-            ("config", self.config.is_some()),
-        ];
-        let named: Vec<&str> = sources
-            .iter()
-            .filter(|(_, is)| *is)
-            .map(|(name, _)| *name)
-            .collect();
-        let one = "it needs one of datastore, etcdEndpoints, kubeconfig/context and config";
-        match named[..] {
-            [] => Err(format!("it does not say how to connect: {one}")),
+            sources.push("kubeconfig/context");
+        }
+        if self.config.is_some() {
+            sources.push("config");
+        }
+
+        let needed = "it needs one of datastore, etcdEndpoints, kubeconfig/context and config";
+        match sources[..] {
+            [] => Err(format!("it does not say how to connect: {needed}")),
             [_] if has_certificates && !has_etcd => {
                 Err("it has certificates for etcd, but no etcdEndpoints".to_owned())
             }
             [_] => Ok(()),
-            _ => Err(format!("it has {}: {one}", named.join(" and "))),
+            _ => Err(format!("it has {}: {needed}", sources.join(" and "))),
         }
     }
 

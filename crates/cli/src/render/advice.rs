@@ -64,30 +64,45 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
     entries
 }
 
+/// Writes the entries, on a page that is not wide only those that fit.
 fn write(entries: &[Entry], text: &mut Text) {
-    let heights: Vec<usize> = entries.iter().map(|entry| height(&entry.lines, text)).collect();
-    // The last line says how many more there are.
-    let most = if heights.iter().sum::<usize>() > LINES {
-        LINES - 1
+    if entries.is_empty() {
+        return;
+    }
+
+    let shown = if text.page.wide {
+        entries.len()
     } else {
-        LINES
+        number_that_fits(entries, text)
     };
-    let mut written = 0;
-    let mut shown = 0;
-    for (entry, height) in entries.iter().zip(heights) {
-        if !text.page.wide && shown > 0 && written + height > most {
-            break;
+    for entry in &entries[..shown] {
+        for line in &entry.lines {
+            text.hanging(INDENT, line);
         }
-        entry.lines.iter().for_each(|line| text.hanging(INDENT, line));
-        (written, shown) = (written + height, shown + 1);
     }
     let left = entries.len() - shown;
     if left > 0 {
         text.line(format!("{:INDENT$}{left} more with -o wide", "…"));
     }
-    if !entries.is_empty() {
-        text.blank();
+    text.blank();
+}
+
+/// Returns the number of entries that fit into [`LINES`]. The first one is always shown. If not all fit, the last line
+/// says how many more there are.
+fn number_that_fits(entries: &[Entry], text: &Text) -> usize {
+    let heights: Vec<usize> = entries.iter().map(|entry| height(&entry.lines, text)).collect();
+    if heights.iter().sum::<usize>() <= LINES {
+        return entries.len();
     }
+
+    let mut written = 0;
+    for (position, height) in heights.into_iter().enumerate() {
+        written += height;
+        if position > 0 && written > LINES - 1 {
+            return position;
+        }
+    }
+    entries.len()
 }
 
 fn height(lines: &[String], text: &Text) -> usize {

@@ -53,11 +53,12 @@ pub(crate) async fn export(
         counter: Counter::new(progress),
     };
     let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
-    let begin = lists.first();
-    let taken_at = begin
+
+    let first = lists.first();
+    let taken_at = first
         .and_then(|listed| listed.date)
         .unwrap_or_else(crate::clock::now);
-    let revision = begin
+    let revision = first
         .map(|listed| listed.resource_version.clone())
         .unwrap_or_default();
     let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), &revision, taken_at);
@@ -66,8 +67,8 @@ pub(crate) async fn export(
         .map(|listed| &listed.taken.guid)
         .find(|guid| !guid.is_empty());
     header.guid = guid.cloned().unwrap_or_default();
-
     header.coverage = plan.coverage.coverage;
+
     let mut writer = Writer::create(path, &header)?;
     // Namespaces are useful, but may be forbidden.
     let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();

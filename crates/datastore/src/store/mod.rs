@@ -30,7 +30,6 @@ pub struct Datastore {
 impl Datastore {
     /// Opens the datastore that the settings name.
     pub async fn open(settings: &Settings) -> Result<Self> {
-        let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
         let backend: Arc<dyn Backend> = match &settings.target {
             Target::Etcd(etcd) => Arc::new(Arc::new(EtcdClient::connect(etcd).await?)),
             Target::EtcdV2(etcd) => Arc::new(Arc::new(EtcdV2Client::connect(etcd).await?)),
@@ -48,6 +47,9 @@ impl Datastore {
                 Arc::new(blocking(|| Ok(DataFile::of_input(std::io::stdin().lock())?)).await?)
             }
         };
+
+        // The pods and services of an etcd's cluster are read from its API server.
+        let is_etcd = matches!(settings.target, Target::Etcd(_) | Target::EtcdV2(_));
         let beside = if is_etcd && settings.kubernetes.is_named() {
             Some(KubeClient::connect(&settings.kubernetes).await?)
         } else {

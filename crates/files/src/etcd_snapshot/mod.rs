@@ -300,20 +300,20 @@ impl Newest {
 
 const DIGEST: u64 = 32;
 
-/// Verifies the SHA-256 that `etcdctl snapshot save` writes after the database. True if it exists and matches; false if
-/// there is none, as in a member's database file.
+/// Verifies the SHA-256 that `etcdctl snapshot save` writes after the database. Returns false if there is none, as in a
+/// member's database file.
 fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     let mut file = regular::open(path)?;
     let len = file.metadata()?.len();
-    match len % u64::from(page_size) {
-        0 => return Ok(false),
-        DIGEST => {}
-        rest => {
-            return Err(FileError::SnapshotCut(format!(
-                "{rest} bytes follow its last complete page"
-            )));
-        }
+    let rest = len % u64::from(page_size);
+    if rest == 0 {
+        return Ok(false);
     }
+    if rest != DIGEST {
+        let damage = format!("{rest} bytes follow its last complete page");
+        return Err(FileError::SnapshotCut(damage));
+    }
+
     let mut hasher = Context::new(&SHA256);
     let mut left = len - DIGEST;
     let mut buffer = vec![0; 1 << 20];
@@ -323,6 +323,7 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
         hasher.update(&buffer[..part]);
         left -= part as u64;
     }
+
     let mut stated = [0; DIGEST as usize];
     file.read_exact(&mut stated)?;
     if hasher.finish().as_ref() == stated {

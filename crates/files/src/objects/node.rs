@@ -1,7 +1,6 @@
 //! Kubernetes nodes, with Calico's data in their annotations (facts 2.11).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use calipam_model::cidr::{parse_address, parse_cidr};
 use calipam_model::node::{Node, TunnelKind};
@@ -102,6 +101,7 @@ pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Ve
     export("Node", node)
 }
 
+/// Adds a node to the snapshot. Returns its fields that cannot be read.
 fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
     let name = meta.name.to_string();
@@ -109,26 +109,27 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     let mut node = Node {
         kubernetes_name: Some(name.clone()),
         name,
+        created: meta.created_at(),
+        labels: labels(meta, &mut defects),
+        plugin: meta.annotation(INSTALLED).map(str::to_owned),
+        wireguard_keys: KEYS.map(|key| meta.annotation(key).is_some_and(|key| !key.is_empty())),
         ..Node::default()
     };
-    node.created = meta.created_at();
-    node.labels = labels(meta, &mut defects);
-    node.plugin = meta.annotation(INSTALLED).map(str::to_owned);
+
     for (kind, annotation) in TunnelKind::ALL.into_iter().zip(TUNNELS) {
         let Some(text) = meta.annotation(annotation).filter(|text| !text.is_empty()) else {
             continue;
         };
-        let v6 = kind.is_v6();
-        match parse_address(text).filter(|address| matches!(address, IpAddr::V6(_)) == v6) {
-            Some(address) => node.tunnels.push((kind, address)),
-            None => {
-                let family = if v6 { "IPv6" } else { "IPv4" };
+        match parse_address(text) {
+            Some(address) if address.is_ipv6() == kind.is_v6() => node.tunnels.push((kind, address)),
+            _ => {
+                let family = if kind.is_v6() { "IPv6" } else { "IPv4" };
                 let reason = format!("annotation {annotation}: {text:?} is not an {family} address");
                 defects.push(FieldDefect::new(kind.field(), reason));
             }
         }
     }
-    node.wireguard_keys = KEYS.map(|key| meta.annotation(key).is_some_and(|key| !key.is_empty()));
+
     let mut taints = object.spec.taints.iter().flatten();
     node.tainted = taints.any(|taint| KEEPS_AWAY.contains(&&*taint.effect));
     let ranges = object
@@ -137,6 +138,7 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
         .as_deref()
         .unwrap_or(std::slice::from_ref(&object.spec.pod_cidr));
     node.pod_cidrs = ranges.iter().filter_map(|text| parse_cidr(text)).collect();
+
     for text in OWN
         .into_iter()
         .filter_map(|annotation| meta.annotation(annotation))
@@ -146,6 +148,7 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     for NodeAddress { address, kind } in object.status.addresses.iter().flatten() {
         node.add_address(kind, address);
     }
+
     snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
     snapshot.nodes.push(Versioned {
         value: node,

@@ -211,17 +211,19 @@ impl Journal {
             ..Group::default()
         };
         let mut groups = Vec::new();
-        let mut last = empty();
+        let mut open = empty();
         let mut size = 0;
         for change in changes {
             size += change.key.len() + change.value.as_ref().map_or(0, Vec::len) + OVERHEAD;
             if size > MOST_TEXT / 2 {
                 size = 0;
-                groups.push(replace(&mut last, empty()));
+                groups.push(replace(&mut open, empty()));
             }
-            last.changes.push(change);
+            open.changes.push(change);
         }
-        groups.push(Group { reached, ..last });
+        // The last group says how far the changes reach.
+        groups.push(Group { reached, ..open });
+
         let mut frames = Vec::new();
         for group in &groups {
             let known = self.codec.known.clone();

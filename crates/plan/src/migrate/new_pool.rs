@@ -116,15 +116,14 @@ pub(super) fn name_of(old: &Pool, cidr: IpNet) -> String {
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.
 pub(super) fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     if new.name == old.name {
-        return Err(Refused::new(format!(
-            "{} is both the old and the new pool",
-            old.name
-        )));
+        let message = format!("{} is both the old and the new pool", old.name);
+        return Err(Refused::new(message));
     }
     if is_v4(new.cidr) != is_v4(old.cidr) {
         let message = format!("{} and {} are from different IP families", old.cidr, new.cidr);
         return Err(Refused::new(message));
     }
+
     // Calico also marks a disabled pool as not allocatable.
     if !new.is_enabled() && (new.deleting || !new.disabled) {
         let message = format!(
@@ -138,11 +137,13 @@ pub(super) fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
     if new.is_smaller_than_block() {
         return Err(smaller_than_block(new.cidr, new.block_size));
     }
+
     overlaps_none(snapshot, new, new.cidr)?;
     has_free_range(snapshot, new.cidr)?;
-    of_another_size(snapshot, new)
-        .next()
-        .map_or(Ok(()), |block| Err(block_in_the_way(block, new)))
+    match of_another_size(snapshot, new).next() {
+        Some(block) => Err(block_in_the_way(block, new)),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a CIDR that overlaps a pool other than `pool`.

@@ -333,36 +333,38 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
         let Subject::Block(cidr) = finding.subject else {
             continue;
         };
-        let all = planner
-            .basis
-            .affinities_for(cidr)
-            .iter()
-            .map(|affinity| &affinity.value);
-        let left = all.filter(|value| {
-            let goes = deleted.contains(&value.key)
-                || planner.blocks.get(&cidr).is_some_and(|planned| {
-                    planned
-                        .released
-                        .iter()
-                        .any(|affinity| affinity.value.key == value.key)
-                });
-            value.key.kind == AffinityType::Host && !value.deleted && !goes
-        });
-        if left.count() > 1 {
+        if number_left(planner, cidr, &deleted) > 1 {
             continue;
         }
-        let last = planner
-            .deletions
-            .get(&cidr)
-            .and_then(|deletions| deletions.iter().max());
-        let Some(action) = last.map(|last| &mut planner.before_blocks[*last]) else {
+
+        // The last deletion ends the conflict.
+        let deletions = planner.deletions.get(&cidr);
+        let Some(last) = deletions.and_then(|deletions| deletions.iter().max()) else {
             continue;
         };
+        let action = &mut planner.before_blocks[*last];
         let is_deletion = |change: &&mut Change| change.action == Verb::DeleteAffinity;
         if let Some(change) = action.changes.iter_mut().find(is_deletion) {
             change.repairs.push(finding.key());
         }
     }
+}
+
+/// Counts the nodes that hold an affinity for a block after the rebuild. `deleted` are the affinities that it deletes by
+/// themselves.
+fn number_left(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&AffinityKey>) -> usize {
+    let planned = planner.blocks.get(&cidr);
+    let is_released = |key: &AffinityKey| {
+        let mut released = planned.into_iter().flat_map(|planned| &planned.released);
+        released.any(|affinity| affinity.value.key == *key)
+    };
+
+    let affinities = planner.basis.affinities_for(cidr).iter();
+    affinities
+        .map(|affinity| &affinity.value)
+        .filter(|affinity| affinity.key.kind == AffinityType::Host && !affinity.deleted)
+        .filter(|affinity| !deleted.contains(&affinity.key) && !is_released(&affinity.key))
+        .count()
 }
 
 /// Creates affinities for blocks whose owners have none, unless the owner is a deleted node.

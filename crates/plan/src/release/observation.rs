@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use calipam_check::{Code, Evidence, Report, Subject};
+use calipam_check::{Code, Evidence, Finding, Report, Subject};
 use calipam_model::attributes::PackedAttribute;
 use calipam_model::edit::AllocationGuard;
 use calipam_model::key::Key;
@@ -63,40 +63,40 @@ impl Observations {
             ..Self::default()
         };
         for finding in &report.findings {
-            match (finding.code, &finding.subject, &finding.evidence) {
-                (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
-                    let records = evidence.records.iter().map(|record| Observation {
-                        record: record.record.clone(),
-                        has_owner: true,
-                        sequence: Some(record.sequence_number),
-                    });
-                    observations
-                        .addresses
-                        .entry(*address)
-                        .or_default()
-                        .extend(records);
-                }
-                (Code::OrphanHandle, Subject::Handle(id), Evidence::Handle(evidence)) => {
-                    let revision = evidence.revision.clone().unwrap_or_default();
-                    observations.handles.insert(id.clone(), revision);
-                }
-                (Code::HandleCount, Subject::Handle(id), Evidence::Handle(evidence)) => {
-                    let revision = evidence.revision.clone().unwrap_or_default();
-                    observations.unsettled.insert(Key::Handle(id.clone()), revision);
-                }
-                (Code::UnsettledAffinity, _, Evidence::Affinity(evidence)) => {
-                    let key = finding
-                        .depends_on
-                        .iter()
-                        .find(|key| matches!(key, Key::Affinity(_)));
-                    let seen = key.map(|key| (key.clone(), evidence.revision.clone()));
-                    observations.unsettled.extend(seen);
-                }
-                _ => {}
-            }
+            observations.note(finding);
         }
-
         observations
+    }
+
+    /// Notes the records and revisions in a finding, if another read is needed before its objects may be changed.
+    fn note(&mut self, finding: &Finding) {
+        match (&finding.subject, &finding.evidence) {
+            (Subject::Address(address), Evidence::Address(evidence))
+                if finding.code == Code::LeakedAddress =>
+            {
+                let records = evidence.records.iter().map(|record| Observation {
+                    record: record.record.clone(),
+                    has_owner: true,
+                    sequence: Some(record.sequence_number),
+                });
+                self.addresses.entry(*address).or_default().extend(records);
+            }
+            (Subject::Handle(id), Evidence::Handle(evidence)) => {
+                let revision = evidence.revision.clone().unwrap_or_default();
+                if finding.code == Code::OrphanHandle {
+                    self.handles.insert(id.clone(), revision);
+                } else if finding.code == Code::HandleCount {
+                    self.unsettled.insert(Key::Handle(id.clone()), revision);
+                }
+            }
+            (_, Evidence::Affinity(evidence)) if finding.code == Code::UnsettledAffinity => {
+                let mut keys = finding.depends_on.iter();
+                if let Some(key) = keys.find(|key| matches!(key, Key::Affinity(_))) {
+                    self.unsettled.insert(key.clone(), evidence.revision.clone());
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Returns true if the allocation was seen unused.

@@ -148,7 +148,13 @@ impl Touched {
                 step: action.step.reason.clone(),
                 reason: reason.into(),
             })?;
+
             for (key, object) in changes {
+                let Some(value) = object else {
+                    self.doubles.retain(|(double, _)| *double != key);
+                    self.objects.remove(&key);
+                    continue;
+                };
                 let labels = match &key {
                     Key::Affinity(key) if self.has_labels => {
                         key.labels().map(|(name, value)| (name.to_owned(), value)).into()
@@ -156,13 +162,7 @@ impl Touched {
                     _ => BTreeMap::new(),
                 };
                 let revision = written(datastore, labels);
-                match object {
-                    Some(value) => drop(self.objects.insert(key, Versioned { value, revision })),
-                    None => {
-                        self.doubles.retain(|(double, _)| *double != key);
-                        self.objects.remove(&key);
-                    }
-                }
+                self.objects.insert(key, Versioned { value, revision });
             }
         }
         Ok(())

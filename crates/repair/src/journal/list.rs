@@ -119,10 +119,12 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
     let mut lines = Lines::new(BufReader::new(file));
-    let first = lines
-        .next()?
-        .and_then(|(line, is_sound)| header(path, line, is_sound).ok());
-    let Some(header) = first else { return Ok(None) };
+    let Some((first, is_sound)) = lines.next()? else {
+        return Ok(None);
+    };
+    let Ok(header) = header(path, first, is_sound) else {
+        return Ok(None);
+    };
 
     let mut objects = 0;
     let mut lock = None;
@@ -148,6 +150,7 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
             _ => state = JournalState::Damaged,
         }
     }
+
     let leaves_lock = matches!(lock, Some(LockMark::Taking(_) | LockMark::Taken(_)));
     if is_running {
         state = JournalState::Running;

@@ -114,33 +114,55 @@ fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
         .iter()
         .map(|(key, _)| key.clone())
         .collect();
-    let mut writes: Vec<Vec<Piece>> = Vec::new();
-    let mut compared = of_whole.clone();
-    let mut write = |part: usize, edits: &[usize], keys: HashSet<Key>| {
-        let more = keys.iter().filter(|key| !compared.contains(*key)).count();
-        if writes.is_empty() || compared.len() + more > most {
-            writes.push(Vec::new());
-            compared.clone_from(&of_whole);
-        }
-        compared.extend(keys);
-        if let Some(pieces) = writes.last_mut() {
-            edits.iter().for_each(|edit| add(pieces, part, *edit));
-        }
+    let mut packer = Packer {
+        most,
+        compared: of_whole.clone(),
+        of_whole,
+        writes: Vec::new(),
     };
 
     for (index, part) in step.parts.iter().enumerate() {
         let keys = keys(part, &part.edits);
         let all: Vec<usize> = (0..part.edits.len()).collect();
-        if keys.union(&of_whole).count() <= most {
-            write(index, &all, keys);
+        if keys.union(&packer.of_whole).count() <= most {
+            packer.add(index, &all, keys);
             continue;
         }
         // The deletion of a handle and of its copies under other IDs can take more than one write.
         for edit in all {
-            write(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
+            packer.add(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
         }
     }
-    writes
+    packer.writes
+}
+
+/// The writes of a step while parts are added to them.
+struct Packer {
+    /// The maximum number of comparisons of a write.
+    most: usize,
+    /// The evidence of the whole step, which each write compares.
+    of_whole: HashSet<Key>,
+    /// The objects that the last write compares.
+    compared: HashSet<Key>,
+    writes: Vec<Vec<Piece>>,
+}
+
+impl Packer {
+    /// Adds edits of a part, which need comparisons of `keys`, to the last write if it has room, or else to a new one.
+    fn add(&mut self, part: usize, edits: &[usize], keys: HashSet<Key>) {
+        let more = keys.iter().filter(|key| !self.compared.contains(*key)).count();
+        if self.writes.is_empty() || self.compared.len() + more > self.most {
+            self.writes.push(Vec::new());
+            self.compared.clone_from(&self.of_whole);
+        }
+        self.compared.extend(keys);
+
+        if let Some(pieces) = self.writes.last_mut() {
+            for edit in edits {
+                add(pieces, part, *edit);
+            }
+        }
+    }
 }
 
 fn keys(part: &Part, edits: &[Edit]) -> HashSet<Key> {

@@ -88,30 +88,24 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.
 pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
-    let owner = |block: &Block| block.host().map(str::to_owned);
     let mut known = BTreeSet::new();
     for snapshot in states {
-        known.extend(snapshot.nodes.iter().map(|node| node.value.name.clone()));
-        known.extend(
-            snapshot
-                .affinities
-                .iter()
-                .map(|affinity| affinity.value.key.node.clone()),
-        );
-        known.extend(
-            snapshot
-                .blocks
-                .iter()
-                .filter_map(|block| owner(block.value.content.sound()?)),
-        );
-        add(
-            &mut known,
-            snapshot.endpoints.iter().map(|endpoint| endpoint.value.node()),
-        );
-        add(
-            &mut known,
-            attributes(snapshot).filter_map(|record| record.get("node")),
-        );
+        for node in &snapshot.nodes {
+            known.insert(node.value.name.clone());
+        }
+        for affinity in &snapshot.affinities {
+            known.insert(affinity.value.key.node.clone());
+        }
+        let sound = snapshot
+            .blocks
+            .iter()
+            .filter_map(|block| block.value.content.sound());
+        known.extend(sound.filter_map(Block::host).map(str::to_owned));
+
+        let of_endpoints = snapshot.endpoints.iter().map(|endpoint| endpoint.value.node());
+        add(&mut known, of_endpoints);
+        let of_records = attributes(snapshot).filter_map(|record| record.get("node"));
+        add(&mut known, of_records);
     }
     known
 }

@@ -13,44 +13,45 @@ const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 /// The characters for the heights of a curve.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws a bar for each number.
-pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
-    bars(
-        title,
-        rows.map(|(name, number)| (name, number, thousands(number))),
-        text,
-    );
+/// The number of spaces around and between the name of a bar, the bar and its label.
+const SPACES: usize = 6;
+/// The smallest width of the longest bar.
+const NARROW: usize = 8;
+
+/// A bar with its name and its label.
+pub(super) struct Bar {
+    pub name: String,
+    pub length: u64,
+    pub label: String,
 }
 
-/// Draws bars, each with its name, its length, and a label.
-pub(super) fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
-    let rows: Vec<_> = rows.collect();
-    let names = rows
-        .iter()
-        .map(|(name, ..)| display_width(name))
-        .max()
-        .unwrap_or(0);
-    let labels = rows
-        .iter()
-        .map(|(.., label)| display_width(label))
-        .max()
-        .unwrap_or(0);
+/// Draws a bar for each number.
+pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
+    let of_number = |(name, number)| Bar {
+        name,
+        length: number,
+        label: thousands(number),
+    };
+    bars(title, rows.map(of_number), text);
+}
+
+/// Draws bars below a title.
+pub(super) fn bars(title: &str, bars: impl Iterator<Item = Bar>, text: &mut Text) {
+    let bars: Vec<Bar> = bars.collect();
+    let widest = |width_of: fn(&Bar) -> usize| bars.iter().map(width_of).max().unwrap_or(0);
+    let names = widest(|bar| display_width(&bar.name));
+    let labels = widest(|bar| display_width(&bar.label));
+    let longest = bars.iter().map(|bar| bar.length).max().unwrap_or(0).max(1);
     let room = text.page.width.map_or(WIDE, |width| {
-        usize::from(width).saturating_sub(names + labels + 6)
+        usize::from(width).saturating_sub(names + labels + SPACES)
     });
-    let most = rows
-        .iter()
-        .map(|(_, length, _)| *length)
-        .max()
-        .unwrap_or(0)
-        .max(1);
+    let room = room.clamp(NARROW, WIDE);
+
     text.blank();
     text.line(format!("{title}:"));
-    for (name, length, label) in rows {
-        text.drawn(&format!(
-            "  {name:>names$}  {} {label}",
-            bar(length, most, room.clamp(8, WIDE))
-        ));
+    for Bar { name, length, label } in bars {
+        let drawn = bar(length, longest, room);
+        text.drawn(&format!("  {name:>names$}  {drawn} {label}"));
     }
 }
 

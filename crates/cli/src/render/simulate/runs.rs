@@ -2,7 +2,8 @@
 
 use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
-use super::{bars, heading, share};
+use super::bars::{self, Bar};
+use super::{heading, share};
 use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::table::Grid;
@@ -12,12 +13,12 @@ use crate::render::text::thousands;
 pub(super) fn scale(scale: &Scale, text: &mut Text) {
     heading(text, "ADD latency by cluster size");
     text.grid(scale_table(scale));
-    let rows = scale
-        .rows
-        .iter()
-        .map(|run| (thousands(run.nodes), run.adds.time.p99));
-    let rows = rows.map(|(nodes, time)| (nodes, time.0, time.to_string()));
-    bars::bars("99 % of ADDs finish within, by number of nodes", rows, text);
+    let bars = scale.rows.iter().map(|run| Bar {
+        name: thousands(run.nodes),
+        length: run.adds.time.p99.0,
+        label: run.adds.time.p99.to_string(),
+    });
+    bars::bars("99 % of ADDs finish within, by number of nodes", bars, text);
 }
 
 /// Returns the row of a result. If the result represents several runs, also returns the rows `lowest` and `highest`,

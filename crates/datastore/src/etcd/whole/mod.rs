@@ -206,58 +206,53 @@ fn affinities() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }
 
-/// The ranges of small kinds, and of affinities. Together with the ranges of blocks and handles, they cover everything
-/// below the IPAM prefix, since unknown keys are reported as findings. Revision 0 is the newest one.
+/// Returns the ranges of small kinds, and of affinities. Together with the ranges of blocks and handles, they cover
+/// everything below the IPAM prefix, since unknown keys are reported as findings. Revision 0 is the newest one.
 fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
-    let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
-    let ranges = [
+    let mut ranges = Vec::new();
+    if *extent == Extent::Whole {
         // No known key is in this range.
-        (
-            *extent == Extent::Whole,
-            Range::between(IPAM_PREFIX, BLOCK_PREFIX),
-            FIRST_LIMIT,
-        ),
-        (
-            extent.has(Source::IpamConfig),
-            Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX),
-            FIRST_LIMIT,
-        ),
+        let before_blocks = Range::between(IPAM_PREFIX, BLOCK_PREFIX);
+        ranges.push(before_blocks.with_limit(FIRST_LIMIT));
+    }
+    if extent.has(Source::IpamConfig) {
+        let after_blocks = Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX);
+        ranges.push(after_blocks.with_limit(FIRST_LIMIT));
+    }
+    if extent.has_any(&[Source::Affinities, Source::Blocks]) {
         // Affinities name the blocks.
-        (
-            extent.has_any(&[Source::Affinities, Source::Blocks]),
-            Range::between(affinities(), after(IPAM_PREFIX)),
-            FIRST_LIMIT,
-        ),
-        (
-            extent.has(Source::ClusterInformation),
-            Range::prefix(&resource("clusterinformations")),
-            FIRST_LIMIT,
-        ),
+        let affinities = Range::between(affinities(), after(IPAM_PREFIX));
+        ranges.push(affinities.with_limit(FIRST_LIMIT));
+    }
+
+    if extent.has(Source::ClusterInformation) {
+        let cluster = Range::prefix(&resource("clusterinformations"));
+        ranges.push(cluster.with_limit(FIRST_LIMIT));
+    }
+    if extent.has_any(&[
+        Source::IpamConfiguration,
+        Source::Pools,
+        Source::Reservations,
+        Source::KubeControllersConfiguration,
+    ]) {
         // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbors.
-        (
-            extent.has_any(&small) || extent.has(Source::KubeControllersConfiguration),
-            Range::between(
-                resource("ipamconfigurations"),
-                after(&resource("kubecontrollersconfigurations")),
-            ),
-            FIRST_LIMIT,
-        ),
-        (
-            extent.has(Source::Nodes),
-            Range::prefix(&resource("nodes")),
-            FIRST_NODES,
-        ),
-    ];
-    let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
+        let settings = Range::between(
+            resource("ipamconfigurations"),
+            after(&resource("kubecontrollersconfigurations")),
+        );
+        ranges.push(settings.with_limit(FIRST_LIMIT));
+    }
+    if extent.has(Source::Nodes) {
+        ranges.push(Range::prefix(&resource("nodes")).with_limit(FIRST_NODES));
+    }
+
     // Not serializable, since the member that answers may not have this revision yet.
-    wanted
-        .map(|(_, range, limit)| Range {
-            revision,
-            ..range.with_limit(limit)
-        })
-        .collect()
+    for range in &mut ranges {
+        range.revision = revision;
+    }
+    ranges
 }
 
 /// The keys beyond the limit of an answer.

@@ -172,6 +172,7 @@ impl<C: Collector> Pull<C> {
     /// Reads one part, in several requests if it has more keys than expected.
     async fn read_part(&self, index: usize, part: Part) -> Result<()> {
         let mut chunk = C::chunk(self.records);
+
         // The first limit has a margin, since a sample is never exact.
         let limit = (part.expected * 4).max(LEAST_LIMIT) as i64;
         let mut range = part.range.clone().at(self.revision).with_limit(limit);
@@ -184,12 +185,14 @@ impl<C: Collector> Pull<C> {
             if !reply.more {
                 return self.commit(index, chunk);
             }
-            let mut last = None;
-            reply
-                .for_each(|entry| last = Some(next_key(entry.key)))
-                .ok_or_else(|| self.malformed(part.what))?;
+
             // The next request starts after the last key, so the reply must have one.
-            range.start = last.ok_or_else(|| self.malformed(part.what))?;
+            let mut after_last = None;
+            reply
+                .for_each(|entry| after_last = Some(next_key(entry.key)))
+                .ok_or_else(|| self.malformed(part.what))?;
+            range.start = after_last.ok_or_else(|| self.malformed(part.what))?;
+
             // The limit is doubled, unless answers would become too large.
             let average = reply.size() / reply.len.max(1);
             let most = i64::try_from(MOST_BYTES / average.max(1)).unwrap_or(i64::MAX);

@@ -68,25 +68,33 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else {
         return Ok(Answer::default());
     };
-    let larger = blocks_holding_elsewhere(net).map(|larger| {
+    let larger_blocks = blocks_holding_elsewhere(net).map(|block| {
         let client = Arc::clone(client);
-        async move { block_key(&client, larger).await }
+        async move { block_key(&client, block).await }
     });
-    let around = spans(net).into_iter().map(|span| {
+    let names_around = spans(net).into_iter().map(|span| {
         let client = Arc::clone(client);
         let kind = kind.clone();
         async move { in_span(&client, &kind, &span).await }
     });
-    let (larger, around) = tokio::try_join!(tasks::all(IN_FLIGHT, larger), tasks::all(IN_FLIGHT, around))?;
+    let (larger_blocks, names_around) = tokio::try_join!(
+        tasks::all(IN_FLIGHT, larger_blocks),
+        tasks::all(IN_FLIGHT, names_around)
+    )?;
 
-    let mut entries: Vec<Entry> = larger.into_iter().flat_map(|answer| answer.entries).collect();
-    for found in around {
-        let Some(found) = found else {
+    let mut entries: Vec<Entry> = Vec::new();
+    for answer in larger_blocks {
+        entries.extend(answer.entries);
+    }
+    for names in names_around {
+        let Some(names) = names else {
             return block_keys(client, NAMES, &Query::Overlapping(net)).await;
         };
-        let blocks = found.into_iter().filter_map(|name| cidr_of_block(&name));
-        let overlapping = blocks.filter(|found| cidr::overlap(*found, net));
-        entries.extend(overlapping.map(|found| entry(found, Metadata::default())));
+        for block in names.iter().filter_map(|name| cidr_of_block(name)) {
+            if cidr::overlap(block, net) {
+                entries.push(entry(block, Metadata::default()));
+            }
+        }
     }
     Ok(Answer::found(entries))
 }

@@ -71,6 +71,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     if kind.known.source == Source::Nodes {
         return node(client, key, &kind, &path).await;
     }
+
     for _ in 0..SECOND_STEPS {
         let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
             return Ok(Answer::missing());
@@ -79,6 +80,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
+
         if is_marked(&value["spec"]) {
             match finish_deletion(client, &path, &value).await {
                 Ok(()) | Err(Failure::NotFound) => return Ok(Answer::found(Vec::new())),
@@ -86,6 +88,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
                 Err(failure) => return Err(client.write_error(kind.known.plural, failure)),
             }
         }
+
         let entries = object_entries(key, snapshot, &version(&value));
         return Ok(Answer {
             object: Some((key.clone(), value)),

@@ -44,19 +44,14 @@ impl OneKind {
         sender: Sender<Message>,
         asked: state::Receiver<u64>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let client = Arc::clone(client);
-        let kind = kind.clone();
-        let Position {
-            revision: known,
-            last,
-        } = from.unwrap_or_default();
+        let Position { revision, last } = from.unwrap_or_default();
         let mut one = Self {
-            client,
-            kind,
+            client: Arc::clone(client),
+            kind: kind.clone(),
             sender,
             asked,
             seconds,
-            known,
+            known: revision,
         };
         async move {
             let broken = match from {

@@ -105,6 +105,7 @@ impl RawBlock {
 
     /// Replaces the lists with those that the slots make, and `cidr` with the key. Other fields stay unchanged.
     pub(super) fn write(&mut self, slots: &[Slot], now: Timestamp) {
+        // Records that no ordinal refers to are left out, so the others move forward.
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
         for slot in slots {
@@ -128,12 +129,12 @@ impl RawBlock {
         };
         let allocations: Vec<Option<usize>> = slots.iter().map(index).collect();
 
+        // Free ordinals keep their order, and those that were missing follow.
         let is_free = |ordinal: &u32| slots[*ordinal as usize] == Slot::Free;
-        let listed = self.free.iter().copied().filter(is_free);
-        let others = (0..self.size)
-            .filter(is_free)
-            .filter(|ordinal| !self.free.contains(ordinal));
-        let unallocated: Vec<u32> = listed.chain(others).collect();
+        let mut unallocated: Vec<u32> = self.free.iter().copied().filter(is_free).collect();
+        let missing = (0..self.size).filter(|ordinal| !self.free.contains(ordinal));
+        unallocated.extend(missing.filter(is_free));
+
         take(&mut self.fields, "cidr");
         let new = [
             ("cidr", json!(self.key)),
@@ -141,7 +142,6 @@ impl RawBlock {
             ("unallocated", json!(unallocated)),
             ("attributes", json!(kept)),
         ];
-
         self.fields
             .extend(new.map(|(name, value)| (name.to_owned(), value)));
     }

@@ -42,6 +42,7 @@ fn short(number: u128) -> String {
     format!("{}.{}×10{}", &digits[..1], &digits[1..3], raised(number.ilog10()))
 }
 
+/// Draws the table of pools, with notes below it.
 pub(super) fn section(list: &PoolList) -> Markup {
     html! {
         section #pools {
@@ -61,6 +62,7 @@ pub(super) fn section(list: &PoolList) -> Markup {
     }
 }
 
+/// Draws the row of a pool: its numbers, and a bar with the shares of its addresses.
 fn row(pool: &PoolView) -> Markup {
     let total = pool.total.0.max(1) as f64;
     let reserved = pool.reserved.0 + pool.windows_reserved.0;
@@ -70,7 +72,13 @@ fn row(pool: &PoolView) -> Markup {
         ("reserved", reserved),
         ("unknown", pool.unknown.0),
     ];
+
+    // The number as it is shown, and all its digits if they are left out.
     let cell = |number: u128| (short(number), (number >= LONG_NUMBER).then(|| thousands(number)));
+    let allocatable = match &pool.allocatable {
+        Some(number) => cell(number.0),
+        None => ("?".to_owned(), None),
+    };
     let numbers = [
         cell(pool.blocks as u128),
         cell(pool.total.0),
@@ -80,20 +88,27 @@ fn row(pool: &PoolView) -> Markup {
         cell(reserved),
         cell(pool.unknown.0),
         cell(pool.free.0),
-        pool.allocatable
-            .map_or_else(|| ("?".to_owned(), None), |number| cell(number.0)),
+        allocatable,
     ];
+
     let share = |number: u128| format!("width:{:.2}%", number as f64 * 100.0 / total);
     html! {
         tr {
-            td class={ "name " (long(&pool.name).unwrap_or_default()) } { (escape(&pool.name)) @if let Some(why) = &pool.closed { " " span.dim { "(" (escape(why)) ")" } } }
+            td class={ "name " (long(&pool.name).unwrap_or_default()) } {
+                (escape(&pool.name))
+                @if let Some(why) = &pool.closed { " " span.dim { "(" (escape(why)) ")" } }
+            }
             td.name.mono { (pool.cidr) }
             @for (head, (number, digits)) in NUMBERS.into_iter().zip(numbers) {
                 td.number data-head=(head) title=[digits] { (number) }
             }
-            td { span.bar aria-hidden="true" {
-                @for (class, number) in parts { @if number > 0 { i class=(class) style=(share(number)) {} } }
-            } }
+            td {
+                span.bar aria-hidden="true" {
+                    @for (class, number) in parts {
+                        @if number > 0 { i class=(class) style=(share(number)) {} }
+                    }
+                }
+            }
         }
     }
 }
