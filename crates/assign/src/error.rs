@@ -12,6 +12,9 @@ use calipam_model::selector::SelectorError;
 use crate::family::Family;
 use crate::store::StoreError;
 
+/// The last words of a program in Go that gets no memory.
+pub(crate) const OUT_OF_MEMORY: &str = "fatal error: runtime: out of memory";
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error in the middle of an operation. Changes that were already made are not undone.
@@ -71,6 +74,10 @@ pub enum Error {
     /// A block that was just claimed has too few free addresses.
     #[error("Block '{block}' has {free} free ips which is less than {wanted} ips required.")]
     NoRoom { block: IpNet, free: u32, wanted: u32 },
+    /// Calico's allocator makes a block of 2^32 addresses for a pool whose blocks are impossible. No node has the memory for
+    /// that, so the program dies.
+    #[error("{OUT_OF_MEMORY}")]
+    OutOfMemory { pool: String, block_size: u8 },
     #[error("global strict affinity should not be false for Windows node")]
     WindowsNeedsStrictAffinity,
     /// A handle is at its limit but does not have the requested addresses yet: another client is assigning them.

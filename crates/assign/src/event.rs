@@ -93,6 +93,9 @@ pub enum PoolPassedOver {
     /// The pool's blocks have no addresses besides those reserved for Windows.
     #[error("its blocks are too small for the addresses that Windows reserves")]
     BlocksTooSmall,
+    /// The prefix length of the pool's blocks is longer than an address.
+    #[error("its blocks would be /{0}, which is longer than an address")]
+    ImpossibleBlocks(u8),
     /// Other pools were requested.
     #[error("other pools were requested")]
     NotRequested,
@@ -168,6 +171,15 @@ impl PoolPassedOver {
             return Some(Self::Deleting);
         }
         pool.not_allocatable.clone().map(Self::NotAllocatable)
+    }
+
+    /// The reason why the blocks of an enabled pool have too few addresses for a request.
+    pub fn of_block_size(pool: &Pool) -> Self {
+        if pool.has_impossible_blocks() {
+            Self::ImpossibleBlocks(pool.block_size)
+        } else {
+            Self::BlocksTooSmall
+        }
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct PoolRequest<'a> {
     pub requested: &'a [IpNet],
     pub intended_use: PoolUse,
     pub windows: bool,
+    /// True if the request is answered as Calico does, which uses pools with impossible blocks.
+    pub is_calico: bool,
 }
 
 /// The pools that serve a request.
@@ -92,7 +94,7 @@ impl PoolRequest<'_> {
         if eligible.is_empty() {
             enabled
                 .iter()
-                .for_each(|pool| passed_over(pool, PoolPassedOver::BlocksTooSmall));
+                .for_each(|pool| passed_over(pool, PoolPassedOver::of_block_size(pool)));
             return Err(Error::NoQualifiedPool);
         }
 
@@ -150,8 +152,9 @@ impl PoolRequest<'_> {
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
         // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
-        if pool.block_size > self.family.bits() - if self.windows { 2 } else { 0 } {
-            return Ok(Some(PoolPassedOver::BlocksTooSmall));
+        let crashes_calico = self.is_calico && pool.has_impossible_blocks();
+        if pool.block_size > self.family.bits() - if self.windows { 2 } else { 0 } && !crashes_calico {
+            return Ok(Some(PoolPassedOver::of_block_size(pool)));
         }
         if !pool.automatic {
             return Ok(Some(PoolPassedOver::Manual));

@@ -55,7 +55,8 @@ pub struct Successor {
 pub struct Pool {
     pub name: String,
     pub cidr: IpNet,
-    /// Prefix length of new blocks: 26 and 122 by default.
+    /// Prefix length of new blocks: 26 and 122 by default. It can be longer than an address
+    /// ([`Self::has_impossible_blocks`]).
     pub block_size: u8,
     /// `spec.disabled`.
     pub disabled: bool,
@@ -96,20 +97,17 @@ impl Pool {
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
         let block_size = match spec.block_size.unwrap_or(0) {
             0 => default_size,
-            size => u8::try_from(size)
-                .ok()
-                .filter(|size| *size <= cidr.max_prefix_len())
-                .ok_or_else(|| {
-                    DecodeError(format!(
-                        "`spec.blockSize` is {size}, which is not a prefix length"
-                    ))
-                })?,
+            size => u8::try_from(size).map_err(|_| {
+                DecodeError(format!(
+                    "`spec.blockSize` is {size}, which is not a prefix length"
+                ))
+            })?,
         };
         let is_refusal =
             |c: &&Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
         let conditions = status.conditions.unwrap_or_default();
         let refusal = conditions.iter().find(is_refusal);
-        let (temporary_for, defects) = temporary_for(&metadata);
+        let (temporary_for, mut defects) = temporary_for(&metadata);
         let value = Self {
             name: name.to_owned(),
             cidr,
@@ -129,6 +127,10 @@ impl Pool {
             created: metadata.created(),
             temporary_for,
         };
+        if value.has_impossible_blocks() {
+            let reason = format!("{block_size} is not a prefix length of the pool's addresses");
+            defects.push(FieldDefect::new("spec.blockSize", reason));
+        }
         Ok(Parsed {
             value,
             defects,
@@ -139,6 +141,12 @@ impl Pool {
     /// True if Calico allocates from the pool: it is allocatable, and neither disabled nor being deleted.
     pub fn is_enabled(&self) -> bool {
         !self.disabled && !self.deleting && self.not_allocatable.is_none()
+    }
+
+    /// True if the prefix length of the pool's blocks is longer than an address. Calico's allocator uses the blocks that
+    /// such a pool has, and crashes when it wants another one.
+    pub fn has_impossible_blocks(&self) -> bool {
+        self.block_size > self.cidr.max_prefix_len()
     }
 
     /// True if the pool is too small for even one block.
@@ -252,5 +260,33 @@ impl Reservation {
             defects,
             created: metadata.created(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_with_impossible_blocks_is_a_pool() {
+        let parse = |spec: &str| Pool::parse("p", format!(r#"{{"spec":{spec}}}"#).as_bytes());
+        let parsed = parse(r#"{"cidr":"10.0.0.0/16","blockSize":122}"#).unwrap();
+        assert!(parsed.value.has_impossible_blocks());
+        let fields: Vec<&str> = parsed
+            .defects
+            .iter()
+            .map(|defect| defect.field.as_str())
+            .collect();
+        assert_eq!(
+            (parsed.value.block_size, &fields[..]),
+            (122, &["spec.blockSize"][..])
+        );
+
+        let parsed = parse(r#"{"cidr":"fd00::/112","blockSize":122}"#).unwrap();
+        assert!(!parsed.value.has_impossible_blocks() && parsed.defects.is_empty());
+        for size in [-1, 256] {
+            let spec = format!(r#"{{"cidr":"10.0.0.0/16","blockSize":{size}}}"#);
+            assert!(parse(&spec).is_err(), "{size}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::key::Key;
 /// Maximum length of an object name, and therefore of a handle.
 const MAX_HANDLE: usize = 253;
 
-/// A service of type `LoadBalancer`, or another one with cluster IPs.
+/// A service. Calico's controller gives addresses to those of type `LoadBalancer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     pub namespace: String,

@@ -114,7 +114,7 @@ pub struct Snapshot {
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
     pub pods: Vec<Versioned<Pod>>,
-    /// LoadBalancer services and other services with cluster IPs (Kubernetes).
+    /// Services (Kubernetes).
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,

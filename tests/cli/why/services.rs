@@ -9,6 +9,8 @@ use crate::cli::program::{self, Run, calipam};
 
 const RULES: &str = "service-without-address,service-address-extra,unrecorded-address,block-outside-pools,in-use-outside-pools,leaked-address,unallocated-in-use";
 
+const NOT_SERVED: &str = "is not a LoadBalancer service, so it needs no address";
+
 /// A state, the expected findings about services, and services with the exit code and the answer of `explain`.
 struct Case {
     lists: Lists,
@@ -50,6 +52,7 @@ fn each_case_wherever_the_data_is() {
         the_controller_is_off(),
         another_load_balancer_is_at_work(),
         requests_that_cannot_be_met(),
+        services_of_other_types(),
     ] {
         case.check("lists", |line| case.lists.run(line));
         case.lists.write_to(&server);
@@ -311,6 +314,25 @@ fn requests_that_cannot_be_met() -> Case {
                 1,
                 "assigns and releases the address of shop/empty again and again",
             ),
+        ],
+    }
+}
+
+fn services_of_other_types() -> Case {
+    let mut lists = cluster(&[("lb", for_services("198.51.100.0/24"))]);
+    let without_address = json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]});
+    lists.service("shop/headless", without_address, json!({}), &[]);
+    lists.service("shop/internal", json!({"type": "ClusterIP"}), json!({}), &[]);
+    let elsewhere =
+        json!({"type": "ExternalName", "externalName": "example.com", "clusterIP": "", "clusterIPs": []});
+    lists.service("shop/elsewhere", elsewhere, json!({}), &[]);
+    Case {
+        lists,
+        findings: &[],
+        answers: &[
+            ("shop/headless", 0, NOT_SERVED),
+            ("shop/internal", 0, NOT_SERVED),
+            ("shop/elsewhere", 0, NOT_SERVED),
         ],
     }
 }

@@ -148,6 +148,7 @@ impl<S: Store> Allocator<S> {
             requested,
             intended_use: request.intended_use.ok_or(Error::UseRequired)?,
             windows,
+            is_calico: self.is_calico,
         };
         let serving = pool_request.serving(&inputs.pools, &self.trace)?;
         let own = inputs

@@ -6,11 +6,12 @@ use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::cidr_set::CidrSet;
 use calipam_model::key::Key;
+use calipam_model::pool::Pool;
 
 use super::Search;
 use super::survey::{Order, Place, Survey};
 use crate::affinity::{block_of, largest_other};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Event, Passed};
 use crate::keys::BlockKeys;
 use crate::record::Record;
@@ -88,6 +89,7 @@ impl<S: Store> Search<'_, S> {
     /// Checks the first places of the walk over a pool. The answer is [`Nearby::AllTaken`] if the walk ended, and
     /// [`Nearby::Unknown`] if it goes on, or if many places have blocks of other sizes.
     async fn nearby(&self, pool: usize) -> Result<Nearby> {
+        self.crash_as_calico(&self.pools[pool])?;
         let mut walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
         let mut passed = Passed::default();
         let mut in_the_way = Vec::new();
@@ -139,6 +141,17 @@ impl<S: Store> Search<'_, S> {
             }
         }
         Ok(Nearby::Unknown)
+    }
+
+    /// Fails where Calico's plugin dies, since it takes the first place of the pool's impossible blocks for a vacant one.
+    fn crash_as_calico(&self, pool: &Pool) -> Result<()> {
+        if self.allocator.is_calico && pool.has_impossible_blocks() {
+            return Err(Error::OutOfMemory {
+                pool: pool.name.clone(),
+                block_size: pool.block_size,
+            });
+        }
+        Ok(())
     }
 
     /// True if the block is known to belong to the host, and has a free address.
@@ -200,6 +213,7 @@ impl<S: Store> Search<'_, S> {
         let mut places = Vec::new();
         let mut passed = Vec::new();
         for (index, pool) in self.pools.iter().enumerate() {
+            self.crash_as_calico(pool)?;
             let other_sizes = match self.allocator.is_calico {
                 true => CidrSet::new([]),
                 false => keys.of_other_size(pool.block_size),

@@ -37,6 +37,9 @@ pub enum PoolLimit {
     /// The pool is smaller than one of its blocks.
     #[error("the pool is smaller than one of its blocks")]
     SmallerThanBlock,
+    /// The prefix length of the pool's blocks is longer than an address.
+    #[error("its blocks would be /{0}, which is longer than an address")]
+    ImpossibleBlocks(u8),
     /// Nodes are not allowed to claim blocks.
     #[error("nodes cannot claim blocks")]
     AutoAllocationOff,
@@ -334,6 +337,10 @@ impl<'s> Outlook<'s> {
         let is_left = missed || room.unclaimed > from_claims;
         let limits = [
             (PoolLimit::SmallerThanBlock, pool.is_smaller_than_block()),
+            (
+                PoolLimit::ImpossibleBlocks(pool.block_size),
+                pool.has_impossible_blocks(),
+            ),
             (
                 PoolLimit::AutoAllocationOff,
                 !config.auto_allocate_blocks && is_left,

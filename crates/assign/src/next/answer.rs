@@ -9,7 +9,7 @@ use calipam_model::snapshot::DatastoreKind;
 
 use super::reason::Reason;
 use super::{NextAddress, Outlook};
-use crate::error::{Error, Partly, Result};
+use crate::error::{Error, OUT_OF_MEMORY, Partly, Result};
 use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
 use crate::request::{AutoAssigned, Message};
@@ -70,6 +70,11 @@ impl Refused {
             serving: Vec::new(),
         }
     }
+
+    /// True if Calico's program dies instead of refusing the request.
+    pub(super) fn is_crash(&self) -> bool {
+        self.calico == OUT_OF_MEMORY
+    }
 }
 
 impl Answer {
@@ -118,6 +123,16 @@ impl Answer {
             events,
             first: None,
         }
+    }
+
+    /// The answer as the main plugin passes it on. If the IPAM plugin dies, its message is the plugin's whole output.
+    pub(super) fn of_ipam_plugin(mut self) -> Self {
+        if let Err(refused) = &mut self.outcome
+            && refused.is_crash()
+        {
+            refused.calico = format!("netplugin failed: \"{OUT_OF_MEMORY}…");
+        }
+        self
     }
 
     pub(super) fn of_named(
@@ -217,7 +232,9 @@ fn reason_of_error(
             let mut of_family = outlook
                 .pools()
                 .filter(|pool| Family::of(pool.cidr) == request.family);
-            if is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
+            if let Some(reason) = impossible_blocks(events) {
+                reason
+            } else if is_passed(|why| *why == PoolPassedOver::BlocksTooSmall) {
                 Reason::BlocksTooSmall
             } else if of_family.next().is_none() {
                 Reason::NoPool
@@ -243,6 +260,10 @@ fn reason_of_error(
         Error::PoolNotEnabled(cidr) => outlook.reason_of_closed(*cidr),
         Error::Selector { pool, .. } => Reason::BrokenSelector(pool.clone()),
         Error::NoRoom { .. } => Reason::BlocksTooSmall,
+        Error::OutOfMemory { pool, block_size } => Reason::ImpossibleBlocks {
+            pool: pool.clone(),
+            block_size: *block_size,
+        },
         Error::BlockLimit if single_block => Reason::SingleBlock,
         Error::BlockLimit => {
             let limit = events.iter().find_map(|event| match event {
@@ -256,6 +277,21 @@ fn reason_of_error(
         Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
         _ => Reason::Other,
     }
+}
+
+/// The reason for a request for which a pool was passed over since its blocks cannot exist.
+fn impossible_blocks(events: &[Event]) -> Option<Reason> {
+    events.iter().find_map(|event| match event {
+        Event::PoolPassedOver {
+            pool,
+            why: PoolPassedOver::ImpossibleBlocks(block_size),
+            ..
+        } => Some(Reason::ImpossibleBlocks {
+            pool: pool.clone(),
+            block_size: *block_size,
+        }),
+        _ => None,
+    })
 }
 
 /// The reason why none of the pools for LoadBalancer services serves the request, although other pools would.
@@ -348,9 +384,15 @@ impl Outlook<'_> {
         let closed = closed
             .filter_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?)))
             .last();
-        match closed {
-            Some((pool, why)) => Reason::NamedClosed { pool, why },
-            None if self.pools().any(|pool| pool.cidr == cidr) => Reason::BlocksTooSmall,
+        if let Some((pool, why)) = closed {
+            return Reason::NamedClosed { pool, why };
+        }
+        match self.pools().find(|pool| pool.cidr == cidr) {
+            Some(pool) if pool.has_impossible_blocks() => Reason::ImpossibleBlocks {
+                pool: pool.name.clone(),
+                block_size: pool.block_size,
+            },
+            Some(_) => Reason::BlocksTooSmall,
             None => {
                 let within = self
                     .pools()

@@ -198,7 +198,7 @@ impl<'s> Outlook<'s> {
         self.run(|allocator, events| {
             in_two_attempts(allocator, || {
                 let result = without_waiting(allocator.auto_assign(&asked));
-                Answer::of_any(self, request, single_block, result, events())
+                Answer::of_any(self, request, single_block, result, events()).of_ipam_plugin()
             })
         })
     }
@@ -218,7 +218,7 @@ impl<'s> Outlook<'s> {
             let _ = without_waiting(allocator.release_ips(&given));
             drop(events());
             let result = without_waiting(allocator.auto_assign(&asked));
-            Answer::of_any(self, request, single_block, result, events())
+            Answer::of_any(self, request, single_block, result, events()).of_ipam_plugin()
         })
     }
 

@@ -82,6 +82,9 @@ pub enum Reason {
     /// Each pool that serves the request is smaller than one of its blocks.
     #[error("the pool {0} is smaller than one of its blocks")]
     SmallerThanBlock(String),
+    /// The prefix length of the blocks of a pool that the request needs is longer than an address.
+    #[error("the blocks of the pool {pool} would be /{block_size}, which is longer than an address")]
+    ImpossibleBlocks { pool: String, block_size: u8 },
     /// No address in the pools is free.
     #[error("no address in its pools is free{}", .0.map(|cooling| format!("; {cooling}")).unwrap_or_default())]
     Exhausted(Option<Cooling>),
@@ -202,6 +205,7 @@ impl Reason {
             Self::NoAutoAllocation => "no-auto-allocation",
             Self::StrictAffinity => "strict-affinity",
             Self::SmallerThanBlock(_) => "pool-smaller-than-block",
+            Self::ImpossibleBlocks { .. } => "impossible-block-size",
             Self::Exhausted(_) => "exhausted",
             Self::WindowsNeedsStrictAffinity => "windows-needs-strict-affinity",
             Self::Taken(_) => "address-taken",

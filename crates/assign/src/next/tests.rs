@@ -449,3 +449,54 @@ fn a_named_address_is_given_or_refused_with_a_reason() {
         Err(Reason::OutsidePools("10.9.0.0".parse().unwrap()))
     );
 }
+
+#[test]
+fn a_pool_with_impossible_blocks_is_used_until_a_block_is_needed() {
+    let impossible = Reason::ImpossibleBlocks {
+        pool: "small".to_owned(),
+        block_size: 33,
+    };
+    let crash = "netplugin failed: \"fatal error: runtime: out of memory…";
+    let with_impossible = |blocks: &[(&str, usize)]| {
+        let mut world = World::new(OPEN, blocks);
+        world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":33"#);
+        world
+    };
+
+    let mut world = with_impossible(&[]);
+    let refused = world.known().unwrap().unwrap();
+    assert_eq!(
+        (&refused.reason, refused.calico.as_str()),
+        (&impossible, "cannot find a qualified ippool")
+    );
+
+    world.pool("zz", r#""cidr":"10.1.0.0/28","blockSize":30"#);
+    let refused = world.known().unwrap().unwrap();
+    assert_eq!(
+        (&refused.reason, refused.calico.as_str()),
+        (&impossible, crash),
+        "the pool comes before the other one"
+    );
+    let outlook = Outlook::new(&world.0).unwrap();
+    let named = outlook.next(&NextAddress::new(
+        "n1",
+        Family::V4,
+        &["10.0.0.0/28".parse().unwrap()],
+    ));
+    let refused = named.outcome.unwrap_err();
+    assert_eq!(
+        (&refused.reason, refused.calico.as_str()),
+        (
+            &impossible,
+            "the given pool (10.0.0.0/28) does not exist, or is not enabled"
+        )
+    );
+
+    let mut with_room = with_impossible(&[("n1", 1)]);
+    with_room.pool("zz", r#""cidr":"10.1.0.0/28","blockSize":30"#);
+    assert_eq!(
+        with_room.reason(),
+        None,
+        "the node's block in the pool has free addresses"
+    );
+}

@@ -267,7 +267,9 @@ impl Outlook<'_> {
 impl Refused {
     /// The refusal as calico-node passes it on.
     fn of_calico_node(mut self) -> Self {
-        self.calico.insert_str(0, "failed to reconcile tunnel address: ");
+        if !self.is_crash() {
+            self.calico.insert_str(0, "failed to reconcile tunnel address: ");
+        }
         self
     }
 }

@@ -118,7 +118,7 @@ fn of_reason(reason: &Reason) -> Option<String> {
         Reason::BlocksTooSmall => {
             "add a pool whose blocks are /29 or larger: `calicoctl create -f POOL.yaml`".to_owned()
         }
-        Reason::SmallerThanBlock(pool) => {
+        Reason::SmallerThanBlock(pool) | Reason::ImpossibleBlocks { pool, .. } => {
             let pool = shell_word(pool);
             format!("replace the pool {pool} with one that has room for a block: {ADD_POOL}")
         }

@@ -1,4 +1,4 @@
-//! LoadBalancer services (facts 2.13), and all other services with cluster IPs.
+//! Services: what Calico's controller reads of those of type `LoadBalancer` (facts 2.13), and the cluster IPs of all.
 
 use std::net::IpAddr;
 
@@ -71,29 +71,17 @@ impl Spec<'_> {
             None => name == "IPv4",
         }
     }
-
-    fn is_wanted(&self) -> bool {
-        self.is_load_balancer() || self.cluster_ips().next().is_some()
-    }
 }
 
-/// Adds a service, if it is of type `LoadBalancer` or has a cluster IP.
+/// Adds a service.
 pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     let service = ServiceObject::read(object, encoding, WANTED)?;
-    Ok(if service.spec.is_wanted() {
-        add(snapshot, &service)
-    } else {
-        Vec::new()
-    })
+    Ok(add(snapshot, &service))
 }
 
-/// Reduces a service to the part that an export keeps. `None` if its type is not `LoadBalancer` and it has no cluster
-/// IP.
+/// Reduces a service to the part that an export keeps.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut service = ServiceObject::read(object, encoding, WANTED)?;
-    if !service.spec.is_wanted() {
-        return Ok(None);
-    }
     service.metadata = service.metadata.for_export(WANTED);
     export("Service", service)
 }
@@ -188,13 +176,17 @@ mod tests {
         add_service(&mut snapshot, one, Encoding::Json).unwrap();
         let headless = br#"{"metadata": {"name": "db"}, "spec": {"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}}"#;
         add_service(&mut snapshot, headless, Encoding::Json).unwrap();
-        assert_eq!(export_service(headless, Encoding::Json).unwrap(), None);
+        let exported = export_service(headless, Encoding::Json).unwrap().unwrap();
+        add_service(&mut snapshot, &exported, Encoding::Json).unwrap();
         let counts: Vec<usize> = snapshot
             .services
             .iter()
             .map(|service| service.value.cluster_ips.len())
             .collect();
-        assert_eq!((&counts[..], &snapshot.defects[..]), (&[2, 2, 1][..], &[][..]));
+        assert_eq!(
+            (&counts[..], &snapshot.defects[..]),
+            (&[2, 2, 1, 0, 0][..], &[][..])
+        );
         assert!(snapshot.services.iter().all(|service| service.value.is_internal));
         let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
         add_service(&mut snapshot, ours, Encoding::Json).unwrap();

@@ -25,7 +25,7 @@ pub enum Source {
     IpamConfiguration,
     /// Pods (Kubernetes).
     Pods,
-    /// LoadBalancer services and other services with cluster IPs (Kubernetes).
+    /// Services (Kubernetes).
     Services,
     /// KubeVirt machines (Kubernetes).
     Machines,

@@ -53,7 +53,8 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
     match pools.find(|pool| pool.cidr == *cidr) {
         None => format!("pool {cidr} not found"),
         Some(pool) => {
-            let why = PoolPassedOver::of_state(pool).unwrap_or(PoolPassedOver::BlocksTooSmall);
+            let why = PoolPassedOver::of_state(pool);
+            let why = why.unwrap_or_else(|| PoolPassedOver::of_block_size(pool));
             format!("pool {} ({cidr}): {why}", pool.name)
         }
     }

@@ -13,7 +13,7 @@ use crate::cli::kube_cluster::connection;
 use crate::cli::program::{self, Run, calipam};
 
 /// The rules about addresses and requests. The states have no handle objects.
-const RULES: &str = "node-without-addresses,pod-without-address,pool-nearly-full,pool-smaller-than-block,leaked-address,duplicate-address,owner-mismatch,unallocated-in-use,unrecorded-address,overlapping-pools";
+const RULES: &str = "node-without-addresses,pod-without-address,pool-nearly-full,pool-smaller-than-block,leaked-address,duplicate-address,owner-mismatch,unallocated-in-use,unrecorded-address,overlapping-pools,undecodable-object";
 
 /// The ID of a container.
 const SANDBOX: &str = "408373c78a71aea9a5dc80108dae9185a9faa6402c5b959b98e817ac7e398308";
@@ -67,6 +67,7 @@ fn cases() -> Vec<Case> {
         sandboxes::fixed_address_that_the_plugin_releases(),
         sandboxes::blank_annotations_of_running_pods(),
         pools::pool_smaller_than_a_block(),
+        pools::pool_with_an_impossible_block_size(),
         requests::pods_with_one_of_two_families(),
         requests::one_family_by_annotation(),
         pools::pool_that_is_not_allocatable(),

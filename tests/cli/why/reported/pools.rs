@@ -37,6 +37,56 @@ pub(super) fn pool_smaller_than_a_block() -> Case {
     }
 }
 
+/// Calico's plugin takes the first pool whose selectors match, and dies when it makes a block there.
+pub(super) fn pool_with_an_impossible_block_size() -> Case {
+    let typo = pool("10.47.0.0/16", json!({"blockSize": 122}));
+    let pools = [("a-typo", typo), ("default", pool("10.46.0.0/16", json!({})))];
+    let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
+    lists.pod("shop/any", "n1", json!({}), CREATED, None);
+    lists.pod("shop/named", "n1", asks_for("a-typo"), CREATED, None);
+    let other = json!({"cni.projectcalico.org/ipv6pools": r#"["a-typo"]"#});
+    lists.pod("shop/other", "n1", other, CREATED, None);
+    Case {
+        name: "pool with an impossible block size",
+        lists,
+        findings: &[
+            "critical node-without-addresses n1",
+            "critical pod-without-address shop/any",
+            "error pod-without-address shop/named",
+            "error pod-without-address shop/other",
+            "warning undecodable-object ippools/a-typo",
+        ],
+        answers: &[
+            (
+                "explain --pod shop/any",
+                1,
+                "shop/any gets no IPv4 address on n1: the blocks of the pool a-typo would be /122, which is longer than an address",
+            ),
+            (
+                "explain --pod shop/any",
+                1,
+                "Calico says: netplugin failed: \"fatal error: runtime: out of memory…",
+            ),
+            (
+                "explain --pod shop/named",
+                1,
+                "Calico says: the given pool (10.47.0.0/16) does not exist, or is not enabled",
+            ),
+            (
+                "explain --pod shop/other",
+                1,
+                r#"Calico says: "10.47.0.0" isn't a IPv6 address"#,
+            ),
+            (
+                "show",
+                0,
+                "a-typo: its blocks would be /122, which is longer than an address",
+            ),
+        ],
+        also_on: &[],
+    }
+}
+
 pub(super) fn pool_that_is_not_allocatable() -> Case {
     let mut lists = Lists::of_pool("default", "10.54.0.0/16", json!({}));
     lists.block("10.54.1.0/26", "n1", 1);

@@ -56,8 +56,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     Ok(Some(custom(key, snapshot, &value, body)))
 }
 
-/// Converts a built-in object to evidence. A service that is not a load balancer and has no cluster IP uses no address,
-/// and counts as missing.
+/// Converts a built-in object to evidence.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let nodes = snapshot
         .nodes

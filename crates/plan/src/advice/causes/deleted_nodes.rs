@@ -24,7 +24,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let (leaked, others): (Vec<&Finding>, Vec<&Finding>) = findings
         .iter()
         .partition(|finding| finding.code == Code::LeakedAddress);
-    let mut nodes = nodes_of(others.into_iter());
+    let mut nodes = nodes_of(others);
     nodes.extend(leaked.into_iter().flat_map(recorded_nodes));
     if nodes.is_empty() {
         return Vec::new();
