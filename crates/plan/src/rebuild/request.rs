@@ -36,7 +36,7 @@ impl Request {
 
     /// Returns true for an affinity in the networks in scope if its node or its block's owner is in scope.
     pub(super) fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
-        let by_node = key.kind == AffinityType::Host && self.scope.has_node(&key.node);
+        let by_node = key.kind != AffinityType::Virtual && self.scope.has_node(&key.node);
         self.has_network(key.cidr) && (by_node || self.scope.has_owner(owner))
     }
 
