@@ -36,6 +36,7 @@ pub struct ReleaseRequest {
 pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
     let run = Run::new(access, &request.intent);
+
     let mut files = reports::open(&request.reports)?;
     let read = |files, cluster: &Snapshot| {
         reports::read(
@@ -52,6 +53,7 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
         let cluster = reports::cluster(access.datastore).await?;
         observations = Some(read(std::mem::take(&mut files), &cluster)?);
     }
+
     let seen = read_and_check(access, criteria).await?;
     run.refuse_doubtful(&seen.snapshot)?;
     if request.targets.leaked || request.targets.orphan_handles {
@@ -62,6 +64,7 @@ pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Rep
         Some(observations) => observations,
         None => read(files, &seen.snapshot)?,
     };
+
     let plan = |basis: &Basis<'_>| release::plan(basis, &targets);
     let tried = |seen: CheckResult, plan: Plan, _: Part| Ok(seen.try_plan(plan, criteria)?);
     write_in_parts(run, criteria, seen, observations, plan, tried).await

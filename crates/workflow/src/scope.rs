@@ -62,35 +62,33 @@ impl Names {
                 .iter()
                 .any(|all| all.nodes.iter().any(|node| node.value.name == name))
         };
-        let named = |name: &String| {
+        let named = Found::of(self.nodes.iter().map(|name| {
             if exists(name) {
                 Ok(vec![name.clone()])
             } else {
                 named_nodes(name, &known)
             }
-        };
-        let Found {
-            found: nodes,
-            mut not_found,
-        } = Found::of(self.nodes.iter().map(named))?;
-        let mut nodes: BTreeSet<String> = nodes.into_iter().flatten().collect();
+        }))?;
+        let mut not_found = named.not_found;
+        let mut nodes: BTreeSet<String> = named.found.into_iter().flatten().collect();
         if let Some(selector) = &self.selector {
             nodes = selected(selector, states, nodes)?;
         }
+
         let pools = Found::of(self.pools.iter().map(|name| pool(states, name)))?;
         not_found.extend(pools.not_found);
         // Both states may have the same pool.
         let networks: BTreeSet<IpNet> = pools.found.into_iter().flatten().collect();
-        let networks = networks.into_iter().collect();
+
         let scope = Scope {
             nodes,
-            networks,
+            networks: networks.into_iter().collect(),
             namespace: self.namespace.clone(),
         };
         have_in_common(states, &scope)?;
-        self.namespace
-            .iter()
-            .try_for_each(|name| known_namespace(states, name))?;
+        if let Some(name) = &self.namespace {
+            known_namespace(states, name)?;
+        }
         Ok(Found {
             found: scope,
             not_found,

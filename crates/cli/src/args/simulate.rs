@@ -130,12 +130,14 @@ impl SimulateArgs {
             }
             scenario.nodes = *most;
         }
+
         set(&mut scenario.pods_per_node, &self.pods_per_node);
         set(&mut scenario.max_pods_per_node, &self.max_pods_per_node);
         if !self.pools.is_empty() {
             scenario.pools = self.pools.iter().map(|cidr| PoolSpec::new(*cidr)).collect();
         }
         scenario.families = self.families;
+
         if let Some(Sizes(sizes)) = &self.block_size
             && let [size] = sizes[..]
         {
@@ -146,14 +148,17 @@ impl SimulateArgs {
                 return Err(Failure::usage(message));
             }
         }
+
         scenario.strict_affinity = self.strict_affinity;
         set(&mut scenario.max_blocks_per_host, &self.max_blocks_per_host);
         set(&mut scenario.cooldown, &self.cooldown);
-        (scenario.arrival, scenario.lifetime, scenario.duration) =
-            (self.arrival, self.lifetime, self.duration);
+        scenario.arrival = self.arrival;
+        scenario.lifetime = self.lifetime;
+        scenario.duration = self.duration;
         set(&mut scenario.seed, &self.seed);
         set(&mut scenario.datastore, &self.model);
         set(&mut scenario.latency, &self.latency);
+
         scenario.grace = self.grace.or(scenario.grace);
         scenario.removal = match self.removal {
             Some(Removal::Never) => None,

@@ -162,6 +162,7 @@ fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
     ]
 }
 
+/// Lists the addresses that nodes hold in blocks of others, as calicoctl does.
 fn borrowed(snapshot: &Snapshot) -> String {
     let mut rows = Vec::new();
     let mut unknown = 0;
@@ -175,21 +176,22 @@ fn borrowed(snapshot: &Snapshot) -> String {
                 unknown += 1;
                 continue;
             };
-            if node != owner {
-                let (kind, holder) = holder(&allocation.attribute);
-                let address = allocation.address.to_string();
-                let cells = [
-                    address,
-                    node,
-                    block.cidr().to_string(),
-                    owner.clone(),
-                    kind,
-                    holder,
-                ];
-                rows.push(cells.map(|cell| escape(&cell).into_owned()).to_vec());
+            if node == owner {
+                continue;
             }
+            let (kind, holder) = holder(&allocation.attribute);
+            let cells = [
+                allocation.address.to_string(),
+                node,
+                block.cidr().to_string(),
+                owner.clone(),
+                kind,
+                holder,
+            ];
+            rows.push(cells.map(|cell| escape(&cell).into_owned()).to_vec());
         }
     }
+
     let columns = [
         "IP",
         "BORROWING-NODE",

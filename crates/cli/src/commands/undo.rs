@@ -17,6 +17,7 @@ use crate::render::text::joined;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
 
+/// Undoes the run of a journal, or the newest run. With `--list`, lists the runs.
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let folder = || {
         let named = Call::to(["undo", "JOURNAL"]);
@@ -33,25 +34,28 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             hints::command(&["undo", "--list"])
         )));
     }
+
     connect::block_on(async {
-        let (path, datastore) = match &args.run {
-            Some(path) => (path.clone(), None),
-            None if hints::names_connection() => {
-                let datastore = connect::open(global, console).await?;
-                let guid = calipam_workflow::guid(&datastore).await?;
-                (journals::last(&folder()?, Some(&guid), console)?, Some(datastore))
-            }
-            None => (journals::last(&folder()?, None, console)?, None),
+        if args.run.is_none() && hints::names_connection() {
+            // The newest run on the cluster of the connection options.
+            let datastore = connect::open(global, console).await?;
+            let guid = calipam_workflow::guid(&datastore).await?;
+            let path = journals::last(&folder()?, Some(&guid), console)?;
+            let recorded = Recorded::read(&path)?;
+            return undo(args, &path, recorded, &datastore, console).await;
+        }
+
+        let path = match &args.run {
+            Some(path) => path.clone(),
+            None => journals::last(&folder()?, None, console)?,
         };
         let recorded = Recorded::read(&path)?;
-        let datastore = match datastore {
-            Some(datastore) => datastore,
-            None => connect::open(&at_journal(global, &recorded.header, console), console).await?,
-        };
+        let datastore = connect::open(&at_journal(global, &recorded.header, console), console).await?;
         undo(args, &path, recorded, &datastore, console).await
     })
 }
 
+/// Undoes a run, and prints the plan and the result.
 async fn undo(
     args: &UndoArgs,
     path: &Path,
@@ -69,6 +73,7 @@ async fn undo(
         &intent,
     )
     .await?;
+
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_empty_results() {
         console.print(&UndoDocument::new(
@@ -77,6 +82,7 @@ async fn undo(
             undone.run.as_ref(),
         ))?;
     }
+
     if args.dry_run {
         console.info("dry run: nothing was changed");
     }
@@ -92,6 +98,7 @@ async fn undo(
     if let Some(limit) = undone.exceeds {
         repair::warn_of_limit(limit, console);
     }
+
     let is_partial =
         !undone.ended || undone.exceeds.is_some() || !undone.plan.skipped().is_empty() || undone.stays_locked;
     repair::outcome(undone.run, is_partial, console)

@@ -30,32 +30,25 @@ pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
+/// Returns the journals in a folder whose paths begin with `typed`, the newest first.
 fn known(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
-    let is_begun = |path: &Path| {
-        path.as_os_str()
-            .as_encoded_bytes()
-            .starts_with(typed.as_encoded_bytes())
-    };
-    let mut journals: Vec<_> = headers(folder)
-        .into_iter()
-        .filter(|(path, _)| is_begun(path))
-        .collect();
+    let mut journals: Vec<(PathBuf, Header)> = headers(folder);
+    journals.retain(|(path, _)| {
+        let path = path.as_os_str().as_encoded_bytes();
+        path.starts_with(typed.as_encoded_bytes())
+    });
     journals.sort_by(|(_, a), (_, b)| b.started_at.cmp(&a.started_at));
-    let candidate = |(place, (path, header)): (usize, (PathBuf, Header))| {
-        let date = header
-            .started_at
-            .get(..16)
-            .unwrap_or(&header.started_at)
-            .replace('T', " ");
+
+    let mut candidates = Vec::new();
+    for (position, (path, header)) in journals.into_iter().take(MOST).enumerate() {
+        let to_minutes = header.started_at.get(..16).unwrap_or(&header.started_at);
+        let date = to_minutes.replace('T', " ");
         let about = format!("{date} UTC, {} on {}", header.command, header.location);
-        CompletionCandidate::new(path)
-            .help(Some(about.into()))
-            .display_order(Some(place))
-    };
-    journals
-        .into_iter()
-        .take(MOST)
-        .enumerate()
-        .map(candidate)
-        .collect()
+        candidates.push(
+            CompletionCandidate::new(path)
+                .help(Some(about.into()))
+                .display_order(Some(position)),
+        );
+    }
+    candidates
 }

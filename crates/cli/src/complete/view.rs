@@ -81,13 +81,6 @@ impl View<'_> {
     /// Copies the parts of an argument that completion uses. References to other arguments are left out, since the view
     /// may not contain those arguments.
     fn arg(&self, definition: &Arg, command: &str) -> Arg {
-        let is_typed = |alias: &str| self.is_typed(&format!("--{alias}"));
-        let visible = definition.get_visible_aliases().unwrap_or_default();
-        let all = definition.get_all_aliases().unwrap_or_default();
-        let aliases = all
-            .into_iter()
-            .filter(|alias| visible.contains(alias) || is_typed(alias))
-            .map(str::to_owned);
         let mut arg = Arg::new(definition.get_id().clone())
             .action(match definition.get_action() {
                 action if action.takes_values() => action.clone(),
@@ -99,6 +92,7 @@ impl View<'_> {
             .display_order(definition.get_display_order())
             .help(definition.get_help().cloned().unwrap_or_default())
             .hide(self.options_last && !definition.is_positional());
+
         if let Some(heading) = definition.get_help_heading() {
             arg = arg.help_heading(heading.to_owned());
         }
@@ -111,8 +105,15 @@ impl View<'_> {
                 .visible_short_aliases(definition.get_visible_short_aliases().unwrap_or_default());
         }
         if let Some(long) = definition.get_long() {
-            arg = arg.long(long.to_owned()).visible_aliases(aliases);
+            // A hidden alias is completed only if it was typed.
+            let visible = definition.get_visible_aliases().unwrap_or_default();
+            let mut aliases = definition.get_all_aliases().unwrap_or_default();
+            aliases.retain(|alias| visible.contains(alias) || self.is_typed(&format!("--{alias}")));
+            arg = arg
+                .long(long.to_owned())
+                .visible_aliases(aliases.into_iter().map(str::to_owned));
         }
+
         if definition.get_action().takes_values() {
             arg = arg.value_parser(definition.get_value_parser().clone());
             if let Some(number) = definition.get_num_args() {
@@ -122,6 +123,7 @@ impl View<'_> {
                 arg = arg.value_delimiter(delimiter);
             }
         }
+
         match self.cluster.completer(definition, command) {
             Some(completer) => arg.add::<ArgValueCompleter>(completer),
             None => arg,

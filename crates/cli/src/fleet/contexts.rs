@@ -12,6 +12,7 @@ use crate::exit::{Failure, Result};
 /// The name of the group for contexts that route to each other.
 const ROUTED: &str = "routed";
 
+/// Returns a fleet with a cluster for each named context.
 pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     if let Some(other) = global.datastore.as_ref().filter(|name| *name != "kubernetes") {
         return Err(Failure::usage(format!(
@@ -19,34 +20,32 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
         ))
         .hint("a --fleet file can name clusters of any datastore"));
     }
+
     let settings = KubernetesSettings::resolve(&base(global), &connect::environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
     let known = KubeconfigNames::read(&settings)?.contexts;
     let names = named(&global.contexts, &known)?;
-    let cluster = |name: String| {
-        let context = Some(name.clone());
-        let datastore = Some("kubernetes".to_owned());
+
+    let mut clusters = Vec::new();
+    for name in names {
         let overrides = Overrides {
-            context,
-            datastore,
+            context: Some(name.clone()),
+            datastore: Some("kubernetes".to_owned()),
             ..base(global)
         };
-        let source = Source {
-            overrides,
-            is_entry: false,
-        };
-        let group = args.routed.then(|| ROUTED.to_owned());
-        let (labels, services) = Default::default();
-        Named {
+        clusters.push(Named {
             name,
-            group,
-            labels,
-            services,
-            source,
-        }
-    };
+            group: args.routed.then(|| ROUTED.to_owned()),
+            labels: Default::default(),
+            services: Default::default(),
+            source: Source {
+                overrides,
+                is_entry: false,
+            },
+        });
+    }
     Ok(Fleet {
-        clusters: names.into_iter().map(cluster).collect(),
+        clusters,
         taken: Vec::new(),
     })
 }

@@ -31,16 +31,15 @@ pub(crate) fn each<T: Send>(
             let Some(cluster) = clusters.get(position) else {
                 break;
             };
-            let name = Arc::from(cluster.name.as_str());
-            let printed = Arc::default();
-            let of_fleet = OfFleet { name, printed };
-            let result = work(
-                cluster,
-                &Console {
-                    fleet: Some(of_fleet),
-                    ..console.clone()
-                },
-            );
+
+            let console = Console {
+                fleet: Some(OfFleet {
+                    name: Arc::from(cluster.name.as_str()),
+                    printed: Arc::default(),
+                }),
+                ..console.clone()
+            };
+            let result = work(cluster, &console);
             // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
             done.lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -52,6 +51,7 @@ pub(crate) fn each<T: Send>(
             scope.spawn(worker);
         }
     });
+
     let mut results = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     results.sort_by_key(|(position, _)| *position);
     results.into_iter().map(|(_, result)| result).collect()

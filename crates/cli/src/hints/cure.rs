@@ -20,26 +20,22 @@ pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
 /// Formats the effect of a cure.
 pub(crate) fn outcome(effect: &Effect) -> String {
     let mut parts: Vec<String> = released(effect).into_iter().collect();
-    let later = effect
-        .second_check
-        .map(|after| format!("after a second check {after:#} later"));
-    if let (0, Some(later)) = (effect.addresses, &later) {
-        parts.push(later.clone());
+    if let Some(after) = effect.second_check
+        && effect.addresses == 0
+    {
+        parts.push(format!("after a second check {after:#} later"));
     }
+
+    let nodes = effect.nodes.len();
     match effect.nodes.first() {
-        Some(node) if effect.nodes.len() == 1 => parts.push(format!("{node} gets addresses again")),
-        Some(_) => parts.push(format!(
-            "{} get addresses again",
-            count(effect.nodes.len(), "node", "nodes")
-        )),
+        Some(node) if nodes == 1 => parts.push(format!("{node} gets addresses again")),
+        Some(_) => parts.push(format!("{} get addresses again", count(nodes, "node", "nodes"))),
         None => {}
     }
+    let pods = effect.pods.len();
     match effect.pods.first() {
-        Some(pod) if effect.pods.len() == 1 => parts.push(format!("{pod} gets an address")),
-        Some(_) => parts.push(format!(
-            "{} waiting pods get an address",
-            thousands(effect.pods.len())
-        )),
+        Some(pod) if pods == 1 => parts.push(format!("{pod} gets an address")),
+        Some(_) => parts.push(format!("{} waiting pods get an address", thousands(pods))),
         None => {}
     }
     if effect.serves_pod && effect.nodes.is_empty() && effect.pods.is_empty() {
@@ -48,6 +44,7 @@ pub(crate) fn outcome(effect: &Effect) -> String {
     if effect.serves_tunnels {
         parts.push("its tunnels get their addresses then".to_owned());
     }
+
     if !effect.gone.is_empty() {
         parts.push(count(effect.gone.len(), "finding goes", "findings go"));
     }

@@ -8,54 +8,54 @@ use super::remedy::{PART, line};
 
 /// Formats the reason why an object is skipped, and the suggested command.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
-    let Some(action) = &skipped.suggested_action else {
-        return skipped.detail.clone();
-    };
-    let action = match action {
-        SuggestedAction::ReleaseByName => match &skipped.subject {
-            Subject::Address(address) => {
-                format!(
-                    "{} releases it",
-                    reader.command(&["release", "--ip", &address.to_string()])
-                )
-            }
-            Subject::Handle(id) => format!("{} releases them", reader.command(&["release", "--handle", id])),
-            _ => "`release --ip` or `release --handle` frees it".to_owned(),
-        },
-        SuggestedAction::NodeIsDead(node) => {
+    let detail = &skipped.detail;
+    let suggestion = match &skipped.suggested_action {
+        None => return detail.clone(),
+        Some(SuggestedAction::NodeIsDead(node)) => {
             let release = reader.command_with(&["release", "--node", node], &["pools"]);
-            return format!(
-                "{}; if it is not, {release} releases what it holds",
-                skipped.detail
-            );
+            return format!("{detail}; if it is not, {release} releases what it holds");
         }
-        SuggestedAction::ExplainNode(node) => {
-            format!(
-                "{} shows why",
-                reader.command(&["explain", "--node", node, "-o", "wide"])
-            )
+        Some(SuggestedAction::ReleaseByName) => release_by_name(&skipped.subject, reader),
+        Some(SuggestedAction::ExplainNode(node)) => {
+            let explain = reader.command(&["explain", "--node", node, "-o", "wide"]);
+            format!("{explain} shows why")
         }
-        SuggestedAction::ListFindings => {
+        Some(SuggestedAction::ListFindings) => {
             format!("see {}", reader.command_with(&["check", "-o", "wide"], &PART))
         }
-        SuggestedAction::Remedy(remedy) => {
-            let command = line(remedy, reader);
-            match remedy {
-                Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
-                Remedy::Rebuild(blocks) if blocks.is_empty() => {
-                    format!("{command} records its addresses again")
-                }
-                Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
-                    format!("{command} restarts the owner without a record")
-                }
-                Remedy::Rebuild(_) => format!("{command} repairs it"),
-                Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),
-                Remedy::ReleaseLeaked | Remedy::ReleaseLeakedOf(_) | Remedy::ReleaseNodes(_) => {
-                    format!("{command} releases it")
-                }
-                Remedy::Configure(_) | Remedy::ChangePool { .. } | Remedy::Explain(_) => command,
-            }
-        }
+        Some(SuggestedAction::Remedy(remedy)) => effect(remedy, reader),
     };
-    format!("{}: {action}", skipped.detail)
+    format!("{detail}: {suggestion}")
+}
+
+fn release_by_name(subject: &Subject, reader: Reader) -> String {
+    match subject {
+        Subject::Address(address) => {
+            let release = reader.command(&["release", "--ip", &address.to_string()]);
+            format!("{release} releases it")
+        }
+        Subject::Handle(id) => {
+            let release = reader.command(&["release", "--handle", id]);
+            format!("{release} releases them")
+        }
+        _ => "`release --ip` or `release --handle` frees it".to_owned(),
+    }
+}
+
+/// Formats a remedy of a finding: its command, and what the command does.
+fn effect(remedy: &Remedy, reader: Reader) -> String {
+    let command = line(remedy, reader);
+    match remedy {
+        Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
+        Remedy::Rebuild(blocks) if blocks.is_empty() => format!("{command} records its addresses again"),
+        Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
+            format!("{command} restarts the owner without a record")
+        }
+        Remedy::Rebuild(_) => format!("{command} repairs it"),
+        Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),
+        Remedy::ReleaseLeaked | Remedy::ReleaseLeakedOf(_) | Remedy::ReleaseNodes(_) => {
+            format!("{command} releases it")
+        }
+        Remedy::Configure(_) | Remedy::ChangePool { .. } | Remedy::Explain(_) => command,
+    }
 }

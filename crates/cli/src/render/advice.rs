@@ -39,27 +39,26 @@ struct Entry {
 
 /// Returns the entries of a cluster, the worst first; of one severity, causes come first.
 fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
-    let begin = |severity: Severity| format!("{:INDENT$}{cluster}", severity.to_string());
-    let of_cause = |cause: &Cause| {
-        let first = begin(cause.severity) + &cause.says;
-        let cures = cause
-            .cures
-            .iter()
-            .map(|of| format!("{:INDENT$}{}", "", cure::sentence(of, reader)));
-        Entry {
+    let first_line =
+        |severity: Severity, text: &str| format!("{:INDENT$}{cluster}{text}", severity.to_string());
+
+    let mut entries = Vec::new();
+    for cause in &advice.causes {
+        let mut lines = vec![first_line(cause.severity, &cause.says)];
+        for cure in &cause.cures {
+            lines.push(format!("{:INDENT$}{}", "", cure::sentence(cure, reader)));
+        }
+        entries.push(Entry {
             severity: cause.severity,
-            lines: std::iter::once(first).chain(cures).collect(),
-        }
-    };
-    let of_other = |other: &OtherCure| {
-        let line = begin(other.severity) + &cure::sentence(&other.cure, reader);
-        Entry {
+            lines,
+        });
+    }
+    for other in &advice.others {
+        entries.push(Entry {
             severity: other.severity,
-            lines: vec![line],
-        }
-    };
-    let causes = advice.causes.iter().map(of_cause);
-    let mut entries: Vec<Entry> = causes.chain(advice.others.iter().map(of_other)).collect();
+            lines: vec![first_line(other.severity, &cure::sentence(&other.cure, reader))],
+        });
+    }
     entries.sort_by_key(|entry| entry.severity);
     entries
 }

@@ -1,19 +1,19 @@
 //! Lists as tables without borders. Columns are separated by two spaces, and fitted to the terminal.
 
+mod fit;
+mod sort;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use calipam_check::Severity;
-use calipam_model::IpNet;
 use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentLineStyle, LineStyle, Table, TableStyle, Width};
-use textwrap::core::display_width;
 
+use self::fit::Fit;
 use super::column::{Column, Form, left, right};
 use super::page::Page;
 use super::text::{escape, join, thousands};
-use super::wrap::{cut, cut_words, longest_word, on_page, round, shorten_handles};
+use super::wrap::{cut, cut_words, on_page};
 
 /// A list with the cells of all rows.
 #[derive(Clone, Debug, Default)]
@@ -34,8 +34,6 @@ struct Cells {
 
 /// The number of spaces between columns.
 const GAP: usize = 2;
-/// The width that a column of a short table keeps if its words are cut.
-const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
 /// The separators that comfy-table draws between cells, and as a line between rows. They cannot occur in the text of a
 /// cell, since [`escape`] replaces such characters.
@@ -53,43 +51,21 @@ pub(crate) const FEW: usize = 25;
 pub(crate) const NONE_SINGLY: usize = 0;
 
 impl Grid {
+    /// Creates a list with a row for each element. Columns for wide tables are left out of others.
     pub(crate) fn new<R: Copy>(
         wide: bool,
         rows: impl IntoIterator<Item = R>,
         columns: Vec<Column<'_, R>>,
     ) -> Self {
         let rows: Vec<R> = rows.into_iter().collect();
-        let filled = |Column {
-                          title,
-                          is_right,
-                          hidden,
-                          wide: is_wide,
-                          if_any,
-                          cell,
-                          color,
-                          ..
-                      }: Column<'_, R>| {
-            let style = |row| {
-                color
-                    .as_ref()
-                    .and_then(|color| color(row))
-                    .map(AnsiColor::on_default)
-            };
-            let cell = |row: &R| (cut(escape(&cell(*row))), style(*row).unwrap_or_default());
-            let cells = rows.iter().map(cell).collect();
-            Cells {
-                title,
-                is_right,
-                hidden,
-                if_any: if_any && !(is_wide && wide),
-                cells,
+        let mut shown = Vec::new();
+        for column in columns {
+            if wide || !column.wide || column.if_any {
+                shown.push(Cells::of(column, &rows, wide));
             }
-        };
-        let shown = columns
-            .into_iter()
-            .filter(|column| wide || !column.wide || column.if_any);
+        }
         Self {
-            columns: shown.map(filled).collect(),
+            columns: shown,
             rows: rows.len(),
         }
     }
@@ -109,10 +85,12 @@ impl Grid {
         if wide || rows.len() <= few {
             return Self::new(wide, rows, columns.into_iter().filter(has(Form::Rows)).collect());
         }
+
         let kinds = by_kind(rows, kind);
         let kinds = kinds.iter().filter_map(|rows| Some((*rows.first()?, rows.len())));
         let shown = columns.into_iter().filter(has(Form::Kinds));
         let (of_kind, others): (Vec<_>, Vec<_>) = shown.partition(|column| column.form == Form::Both);
+
         let mut columns: Vec<Column<'_, (R, usize)>> = of_kind.into_iter().map(Column::by_kind).collect();
         columns.push(right("COUNT", |(_, number)| thousands(number)));
         columns.extend(others.into_iter().map(Column::by_kind));
@@ -196,13 +174,14 @@ impl Grid {
         if let Some(wanted) = page.sort_by {
             self.sort(wanted)?;
         }
-        let mut hidden = Vec::new();
-        let widths = self.fit(page, &mut hidden);
+        let Fit { widths, hidden } = self.fit(page);
         let table = self.styled(&self.table(widths.as_deref(), page).to_string(), page);
+        if page.rows_only {
+            return Ok(table);
+        }
 
         let note = match hidden.as_slice() {
             [] => return Ok(table),
-            _ if page.rows_only => return Ok(table),
             [one] => format!("({one} is hidden in a narrow terminal; `-o wide` shows it)"),
             several => format!(
                 "({} are hidden in a narrow terminal; `-o wide` shows them)",
@@ -210,41 +189,6 @@ impl Grid {
             ),
         };
         Ok(table + &on_page(&note, 0, page) + "\n")
-    }
-
-    /// Sorts the rows by a column. The sort is stable, and cells without a value come last.
-    fn sort(&mut self, wanted: &str) -> Result<(), String> {
-        let (wanted, descends) = wanted
-            .strip_prefix('-')
-            .map_or((wanted, false), |wanted| (wanted, true));
-        let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
-        let Some(by) = self
-            .columns
-            .iter()
-            .find(|column| plain(column.title) == plain(wanted))
-        else {
-            let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
-            return Err(format!(
-                "--sort-by: there is no column \"{wanted}\", only {}",
-                join(&titles)
-            ));
-        };
-        let mut order: Vec<usize> = (0..self.rows).collect();
-        order.sort_by(|one, other| {
-            match (SortKey::of(&by.cells[*one].0), SortKey::of(&by.cells[*other].0)) {
-                (one, other) if !descends || one == SortKey::None || other == SortKey::None => {
-                    one.cmp(&other)
-                }
-                (one, other) => other.cmp(&one),
-            }
-        });
-        for column in &mut self.columns {
-            column.cells = order
-                .iter()
-                .map(|row| std::mem::take(&mut column.cells[*row]))
-                .collect();
-        }
-        Ok(())
     }
 
     /// Builds the table, without styles and with separators.
@@ -296,100 +240,6 @@ impl Grid {
         }
         text
     }
-
-    /// Shortens cells and hides columns until the table fits the page. Returns the column widths if cells have to be
-    /// wrapped, and `None` if each column is as wide as its widest cell.
-    fn fit(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
-        let room = usize::from(page.width?);
-        let natural = self.widths(display_width);
-        if total(&natural) <= room {
-            return None;
-        }
-        if page.wide {
-            return self.fitted(room, 0);
-        }
-
-        let last = self.columns.len().saturating_sub(1);
-        self.shorten_last(room.saturating_sub(total(&natural[..last]) + GAP).max(NARROWEST));
-        let mut widths = self.fitted(room, 1);
-        if widths.is_none() {
-            self.shorten();
-            widths = self.fitted(room, 1);
-        }
-        while widths.is_none()
-            && let Some(turn) = self
-                .columns
-                .iter()
-                .map(|column| column.hidden)
-                .filter(|turn| *turn > 0)
-                .min()
-        {
-            let place = self
-                .columns
-                .iter()
-                .position(|column| column.hidden == turn)
-                .unwrap_or_default();
-            hidden.push(self.columns.remove(place).title);
-            widths = self.fitted(room, 1);
-        }
-        widths.or_else(|| self.fitted(room, self.columns.len()))
-    }
-
-    /// Returns column widths that fit the width `page`; `None` if a word does not fit. Words in the last `cut` columns
-    /// can be cut.
-    fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
-        let mut least = self.widths(longest_word);
-        for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
-            *width = if column.is_right {
-                *width
-            } else {
-                NARROWEST.min(*width)
-            };
-        }
-        (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
-    }
-
-    /// Returns the width of each column, measured with `of`.
-    fn widths(&self, of: fn(&str) -> usize) -> Vec<usize> {
-        let cells = |column: &Cells| {
-            column
-                .cells
-                .iter()
-                .map(|(cell, _)| of(cell))
-                .max()
-                .unwrap_or_default()
-        };
-        self.columns
-            .iter()
-            .map(|column| cells(column).max(of(column.title)))
-            .collect()
-    }
-
-    /// Shortens handle IDs in those cells of the last column that are wider than `room`.
-    fn shorten_last(&mut self, room: usize) {
-        let cells = self
-            .columns
-            .last_mut()
-            .into_iter()
-            .flat_map(|column| &mut column.cells);
-        for (cell, _) in cells.filter(|(cell, _)| display_width(cell) > room) {
-            if let Some(shorter) = shorten_handles(cell) {
-                *cell = shorter;
-            }
-        }
-    }
-
-    /// Shortens all handle IDs, and the very long numbers that occur only in IPv6 pools.
-    fn shorten(&mut self) {
-        for column in &mut self.columns {
-            let shorter = if column.is_right { round } else { shorten_handles };
-            column.cells.iter_mut().for_each(|(cell, _)| {
-                if let Some(shorter) = shorter(cell) {
-                    *cell = shorter;
-                }
-            });
-        }
-    }
 }
 
 /// Groups rows by kind, in the order of the kinds.
@@ -404,6 +254,24 @@ pub(crate) fn by_kind<R: Copy, K: Ord>(
 }
 
 impl Cells {
+    /// Formats the cells of a column.
+    fn of<R: Copy>(column: Column<'_, R>, rows: &[R], wide: bool) -> Self {
+        let mut cells = Vec::with_capacity(rows.len());
+        for row in rows {
+            let color = column.color.as_ref().and_then(|color| color(*row));
+            let style = color.map(AnsiColor::on_default).unwrap_or_default();
+            cells.push((cut(escape(&(column.cell)(*row))), style));
+        }
+        Self {
+            title: column.title,
+            is_right: column.is_right,
+            hidden: column.hidden,
+            if_any: column.if_any && !(column.wide && wide),
+            cells,
+        }
+    }
+
+    /// Returns true if a row has a value.
     fn has_any(&self) -> bool {
         self.cells
             .iter()
@@ -413,39 +281,6 @@ impl Cells {
 
 fn no_cell() -> (String, Style) {
     ("-".to_owned(), Style::new())
-}
-
-/// The sort key of a cell.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum SortKey<'a> {
-    Severity(usize),
-    Number(u128),
-    Network(IpNet),
-    Text(&'a str),
-    /// A dash or an empty cell.
-    None,
-}
-
-impl<'a> SortKey<'a> {
-    fn of(cell: &'a str) -> Self {
-        if cell.is_empty() || cell == "-" {
-            return Self::None;
-        }
-        let severity = Severity::ALL
-            .iter()
-            .position(|severity| severity.to_string() == cell);
-        let number = || cell.replace(',', "").parse().ok();
-        let network = || {
-            cell.parse()
-                .ok()
-                .or_else(|| cell.parse::<IpAddr>().ok().map(IpNet::from))
-        };
-        severity
-            .map(Self::Severity)
-            .or_else(|| number().map(Self::Number))
-            .or_else(|| network().map(Self::Network))
-            .unwrap_or(Self::Text(cell))
-    }
 }
 
 /// Appends a line of a drawn table. Each cell has its style, but not the spaces around it.
@@ -465,33 +300,6 @@ fn push_line(text: &mut String, line: &str, style: impl Fn(usize) -> Style) {
     }
     text.truncate(begin + text[begin..].trim_end().len());
     text.push('\n');
-}
-
-/// Returns the total width of columns, including the gaps between them.
-fn total(widths: &[usize]) -> usize {
-    widths
-        .iter()
-        .map(|width| width + GAP)
-        .sum::<usize>()
-        .saturating_sub(GAP)
-}
-
-/// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its minimum
-/// width, so that only the widest columns shrink.
-fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
-    let within = |limit: usize| -> Vec<usize> {
-        natural
-            .iter()
-            .zip(least)
-            .map(|(natural, least)| (*natural).min(limit).max(*least))
-            .collect()
-    };
-    let widest = natural.iter().copied().max().unwrap_or_default();
-    (0..=widest)
-        .rev()
-        .map(within)
-        .find(|widths| total(widths) <= page)
-        .unwrap_or_else(|| least.to_vec())
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ impl Document for UndoDocument<'_> {
 }
 
 impl<'a> UndoDocument<'a> {
+    /// Shows a plan and, once it was carried out, its result.
     pub(crate) fn new(header: &'a Header, plan: &UndoPlan, execution: Option<&'a Executed>) -> Self {
         let kinds = [
             DatastoreKind::Etcd,
@@ -79,19 +80,21 @@ impl<'a> UndoDocument<'a> {
             action,
             reason: step.reason.clone(),
         };
-        let action = |object: &UndoObject| match (&object.before, &object.left) {
-            (None, _) => "delete",
-            (Some(_), None) => "create",
-            (Some(_), Some(_)) => "restore",
-        };
-        let restored = plan.steps().iter().flat_map(|step| {
-            let kept = step.fences.iter().map(move |object| row(step, object, KEEP));
-            kept.chain(
-                step.objects
-                    .iter()
-                    .map(move |object| row(step, object, action(object))),
-            )
-        });
+
+        let mut restored = Vec::new();
+        for step in plan.steps() {
+            for object in &step.fences {
+                restored.push(row(step, object, KEEP));
+            }
+            for object in &step.objects {
+                let action = match (&object.before, &object.left) {
+                    (None, _) => "delete",
+                    (Some(_), None) => "create",
+                    (Some(_), Some(_)) => "restore",
+                };
+                restored.push(row(step, object, action));
+            }
+        }
         let skipped = plan.skipped().iter().map(|skipped| NotRestored {
             objects: skipped.keys.iter().map(|key| object_in(datastore, key)).collect(),
             reason: skipped.reason.clone(),
@@ -101,7 +104,7 @@ impl<'a> UndoDocument<'a> {
             started_at: &header.started_at,
             cluster: &header.cluster,
             location: &header.location,
-            restored: restored.collect(),
+            restored,
             skipped: skipped.collect(),
             already: plan.already(),
             execution,
@@ -114,6 +117,7 @@ impl<'a> UndoDocument<'a> {
     }
 }
 
+/// Writes the plan: the objects to restore, the steps that are skipped, and their numbers.
 fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
     text.line(format!(
         "Undoing `{}` of {}",
@@ -126,6 +130,7 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
     if shown.restored.is_empty() && shown.skipped.is_empty() {
         return text.line("Nothing to restore: everything is as it was before that run");
     }
+
     if shown.already > 0 {
         text.line(format!(
             "{} already restored",
@@ -143,6 +148,7 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
             "{objects} written again unchanged, so that no late write of that run can change them"
         ));
     }
+
     let objects = count(shown.restored.len() - kept, "object", "objects");
     text.line(match shown.skipped.len() {
         0 => format!("{objects} to restore"),

@@ -163,8 +163,8 @@ fn plan_deletion(planner: &mut Planner<'_, '_>, cidr: IpNet, action: Action) {
     planner.before_blocks.push(action);
 }
 
-/// Decides on the repair of an affinity with the findings `found`. `Leave` also stands for repairs by other parts of the
-/// plan.
+/// Decides on the repair of an affinity with the findings `found`. `Leave` also stands for repairs by other parts of
+/// the plan.
 fn decide<'f>(
     planner: &Planner<'_, '_>,
     affinity: &Versioned<Affinity>,
@@ -350,8 +350,8 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     }
 }
 
-/// Counts the nodes that hold an affinity for a block after the rebuild. `deleted` are the affinities that it deletes by
-/// themselves.
+/// Counts the nodes that hold an affinity for a block after the rebuild. `deleted` are the affinities that it deletes
+/// by themselves.
 fn number_left(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&AffinityKey>) -> usize {
     let planned = planner.blocks.get(&cidr);
     let is_released = |key: &AffinityKey| {

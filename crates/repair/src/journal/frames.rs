@@ -30,8 +30,8 @@ impl FrameWriter {
 
     /// Returns the frames of lines that are written together. `add` appends a line to the text of a frame.
     ///
-    /// A line that no longer fits into the frame begins the next one. A line that is longer than a frame is alone in its
-    /// frames.
+    /// A line that no longer fits into the frame begins the next one. A line that is longer than a frame is alone in
+    /// its frames.
     pub(super) fn frames<L>(
         &mut self,
         lines: impl IntoIterator<Item = L>,

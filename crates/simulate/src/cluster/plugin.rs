@@ -154,8 +154,8 @@ impl plugin::Host for Call<'_> {
     }
 }
 
-/// Carries out an ADD, which assigns addresses to a pod, and measures it. Returns `None` if the pod got none, and counts
-/// the failure.
+/// Carries out an ADD, which assigns addresses to a pod, and measures it. Returns `None` if the pod got none, and
+/// counts the failure.
 pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     let call = Call::begin(world, id).await;
     let add = plugin::Add {

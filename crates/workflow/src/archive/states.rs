@@ -62,6 +62,7 @@ pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Resu
     state_in(&open(folder, operator)?, folder, time, operator)
 }
 
+/// Finds the state in an open archive. Warns if it is older than `time` by more than a pause between two changes.
 fn state_in(
     archive: &Archive,
     folder: &Path,
@@ -71,7 +72,7 @@ fn state_in(
     let later = archive
         .exports()
         .partition_point(|export| export.taken_at <= time);
-    let first = archive.exports().first().map(|export| export.taken_at);
+
     let mut best: Option<ArchivedState> = None;
     for export in archive.exports()[..later].iter().rev().take(RECORDERS) {
         let state = ArchivedState::written(export, Some(time), operator)?;
@@ -86,26 +87,26 @@ fn state_in(
             break;
         }
     }
-    let state = best.ok_or_else(|| {
+    let Some(state) = best else {
         let folder = folder.display();
-        let first = first.unwrap_or(time);
+        let first = archive.exports().first().map_or(time, |export| export.taken_at);
         let missing =
             format!("{folder} has no export from {time:.0} or before; the first one is from {first:.0}");
-        Failure::usage(missing)
-            .hint("name a later time, or a file: nothing is known from before the first export")
-    })?;
+        return Err(Failure::usage(missing)
+            .hint("name a later time, or a file: nothing is known from before the first export"));
+    };
+
     let exact = if state._written.is_some() {
         QUIET
     } else {
         SignedDuration::ZERO
     };
     if time.duration_since(state.at) > exact {
-        let next = archive
-            .exports()
-            .get(later)
-            .map(|export| format!(" until {:.0}", export.taken_at));
         let at = state.at;
-        let until = next.unwrap_or_default();
+        let until = match archive.exports().get(later) {
+            Some(next) => format!(" until {:.0}", next.taken_at),
+            None => String::new(),
+        };
         operator.warn(format!(
             "this is the state of {at:.0}: nothing is known after it{until}"
         ));

@@ -12,7 +12,7 @@ use super::print;
 use crate::args::{HistoryArgs, journals_folder};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
-use crate::fleet::{Fleet, documents, place, read};
+use crate::fleet::{Fleet, Named, documents, place, read};
 use crate::operator::Person;
 use crate::render::text::count;
 
@@ -27,31 +27,32 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
             Failure::usage(what).hint("nodes, blocks, pods and handles belong to one cluster: name it")
         );
     };
+
     let journals = journals_folder();
+    let history_in = |cluster: &Named, console: &Console| match &args.archive {
+        Some(folder) => {
+            let folder = place(folder, cluster, "");
+            let person = Person::watching(console);
+            let history = archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
+            Ok(history.map_err(|failure| failure.message))
+        }
+        None => read(cluster, &args.fleet, console, async |access| {
+            of_datastore(access, address, journals.as_deref()).await
+        }),
+    };
     let (mut list, _) = documents(
         fleet,
         &args.fleet,
         console,
         "cannot be read",
         |cluster, console| {
-            let found = match &args.archive {
-                Some(folder) => {
-                    let folder = place(folder, cluster, "");
-                    let person = Person::watching(console);
-                    let found =
-                        archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
-                    found.map_err(|failure| failure.message)
-                }
-                None => read(cluster, &args.fleet, console, async |access| {
-                    of_datastore(access, address, journals.as_deref()).await
-                })?,
-            };
-            Ok(match found {
-                Ok(found) => Ok((print(&found, console)?, ())),
+            Ok(match history_in(cluster, console)? {
+                Ok(history) => Ok((print(&history, console)?, ())),
                 Err(reason) => Err(reason),
             })
         },
     )?;
+
     list.omits = Some(Outcome::Refused);
     let known = list
         .clusters
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         known => format!("Known in {known} of {all}"),
     });
     console.print(&list)?;
+
     Ok(if !list.unreadable.is_empty() {
         Outcome::PartlyRead
     } else if known == 0 {

@@ -54,6 +54,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     if args.find_range.is_some() && !lists_pools(args) {
         return Err(Failure::usage("--find-range works only with the list of pools"));
     }
+
     let (mut document, all) = documents(
         fleet,
         &args.fleet,
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
         |cluster, console| of_cluster(cluster, args, console),
     )?;
     document.clusters.retain(|of| of.outcome != Outcome::Refused);
+
     let services = fleet.clusters.iter().flat_map(|cluster| &cluster.services);
     let mut pools = Pools {
         taken: fleet.taken.iter().chain(services).copied().collect(),
@@ -76,6 +78,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     if document.clusters.is_empty() && document.unreadable.is_empty() && !missing.is_empty() {
         return Err(missing.swap_remove(0));
     }
+
     if lists_pools(args) {
         document.sums.push(pools.sum(document.clusters.len()));
     }
@@ -89,8 +92,12 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
                 .push("Ranges that look free can be in use in clusters that were not read".into());
         }
     }
+
     console.print(&document)?;
-    missing.iter().for_each(|failure| console.failure(failure));
+    for failure in &missing {
+        console.failure(failure);
+    }
+
     let is_lacking = document.clusters.is_empty() || !missing.is_empty() || document.free == Some(Vec::new());
     if !document.unreadable.is_empty() {
         return Ok(Outcome::PartlyRead);

@@ -133,36 +133,38 @@ fn addresses(
 ) -> Result<Outcome> {
     let within = |scope| views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
     let list = within(scope);
-    if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
-        let pod = format!("{namespace}/{name}");
-        if !within(&Scope::default()).addresses.is_empty() {
-            let all = format!(
-                "{} shows all its addresses",
-                hints::command(&["show", "--pod", &pod])
-            );
-            let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
-            return Err(Failure::refused(message).hint(all));
-        }
-        let context = Context::new(snapshot, &Options::default());
-        if let Some(explanation) = views::explain(&context, snapshot, Asking::Pod(namespace, name)) {
-            return Err(Failure::refused(explanation.sentence()).hint(format!(
-                "{} explains it",
-                hints::command(&["explain", "--pod", &pod])
-            )));
-        }
-        return Err(Failure::refused(format!(
-            "no address is recorded for the pod {pod}, and it is not known to use one"
-        ))
-        .hint_if(
-            if snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
-                near_pod(snapshot, namespace, name)
-            } else {
-                Some(read_pods())
-            },
-        ));
+    if let Some((namespace, name)) = pod
+        && list.addresses.is_empty()
+    {
+        let has_others = !within(&Scope::default()).addresses.is_empty();
+        return Err(without_address(snapshot, namespace, name, has_others));
     }
     write(&list, snapshot, console)?;
     Ok(Outcome::Clean)
+}
+
+/// Refuses to list the addresses of a pod that has none, or that has only others than the options allow.
+fn without_address(snapshot: &Snapshot, namespace: &str, name: &str, has_others: bool) -> Failure {
+    let pod = format!("{namespace}/{name}");
+    if has_others {
+        let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
+        let show = hints::command(&["show", "--pod", &pod]);
+        return Failure::refused(message).hint(format!("{show} shows all its addresses"));
+    }
+
+    let context = Context::new(snapshot, &Options::default());
+    if let Some(explanation) = views::explain(&context, snapshot, Asking::Pod(namespace, name)) {
+        let explain = hints::command(&["explain", "--pod", &pod]);
+        return Failure::refused(explanation.sentence()).hint(format!("{explain} explains it"));
+    }
+
+    let hint = if snapshot.has_read(Source::Pods) || snapshot.has_read(Source::Endpoints) {
+        near_pod(snapshot, namespace, name)
+    } else {
+        Some(read_pods())
+    };
+    let message = format!("no address is recorded for the pod {pod}, and it is not known to use one");
+    Failure::refused(message).hint_if(hint)
 }
 
 /// Returns the hint that pods were not read and need a kubeconfig.

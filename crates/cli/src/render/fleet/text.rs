@@ -71,20 +71,23 @@ pub(super) fn header(report: &FleetReport) -> String {
     parts.join(" · ")
 }
 
+/// Creates the table of clusters, with their findings by severity.
 fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &'a Cluster>) -> Grid {
     let findings = |severity: Severity| {
-        let number = move |of: &Cluster| {
-            of.report
-                .counts
-                .findings
-                .get(&severity)
-                .copied()
-                .unwrap_or_default()
-        };
-        move |cluster: &Cluster| thousands(number(cluster))
+        move |cluster: &Cluster| {
+            let counts = &cluster.report.counts.findings;
+            thousands(counts.get(&severity).copied().unwrap_or_default())
+        }
     };
-    let known =
-        |cell: fn(&Cluster) -> String| move |of: &Cluster| if of.is_read { cell(of) } else { "-".to_owned() };
+    let known = |cell: fn(&Cluster) -> String| {
+        move |cluster: &Cluster| {
+            if cluster.is_read {
+                cell(cluster)
+            } else {
+                "-".to_owned()
+            }
+        }
+    };
     let columns = vec![
         left("CLUSTER", |cluster: &Cluster| &cluster.name)
             .colored(|cluster: &Cluster| cluster.report.worst().and_then(color)),

@@ -10,6 +10,9 @@ use crate::render::column::{Column, left, right};
 use crate::render::output::Text;
 use crate::render::text::{or_dash, thousands};
 
+/// The position of the column `IN ENDPOINTS`, after `NODE`, `PODS` and `IN KUBERNETES`.
+const AFTER_IN_KUBERNETES: usize = 3;
+
 impl View for Comparison {
     const KIND: &'static str = "Comparison";
     const NAME: &'static str = "node";
@@ -45,17 +48,15 @@ impl View for Comparison {
             differing("RECORDED ELSEWHERE", |node| &node.recorded_elsewhere).if_any(),
         ];
         if self.with_endpoints {
-            columns.insert(
-                3,
-                right("IN ENDPOINTS", |node: &NodeComparison| {
-                    thousands(node.in_endpoints)
-                })
-                .hidden(2),
-            );
+            let in_endpoints = right("IN ENDPOINTS", |node: &NodeComparison| {
+                thousands(node.in_endpoints)
+            });
+            columns.insert(AFTER_IN_KUBERNETES, in_endpoints.hidden(2));
             columns.push(differing("WITHOUT ENDPOINT", |node| &node.without_endpoint));
             columns.push(differing("ENDPOINT ONLY", |node| &node.endpoint_only));
         }
         text.table(&self.nodes, columns);
+
         let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
         text.notes(&[match differing {
             0 if self.nodes.is_empty() => "Neither pods nor blocks have addresses".to_owned(),

@@ -63,52 +63,48 @@ impl View for PoolList {
             rows.chain(self.outside.as_ref().map(PoolRow::Outside)),
             pool_columns(text.page),
         );
+
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
+            let name = &pool.name;
             let unknown = thousands(pool.unknown);
             notes.push(format!(
-                "{}: {unknown} addresses are in blocks that are corrupt or cannot be decoded",
-                pool.name
+                "{name}: {unknown} addresses are in blocks that are corrupt or cannot be decoded"
             ));
         }
-        for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
-            let addresses = usize::try_from(pool.cooling.0).unwrap_or(usize::MAX);
-            notes.push(format!(
-                "{}: {}",
-                pool.name,
-                cool_down(&Cooling {
-                    addresses,
+        for pool in &self.pools {
+            if let Some([first, last]) = pool.cooled {
+                let cooling = Cooling {
+                    addresses: usize::try_from(pool.cooling.0).unwrap_or(usize::MAX),
                     first,
-                    last
-                })
-            ));
-        }
-        let limited = self
-            .pools
-            .iter()
-            .filter(|pool| pool.enabled && !pool.limited_by.is_empty());
-        notes.extend(limited.map(|pool| {
-            let name = &pool.name;
-            let why = pool.limited_by.join("; ");
-            match pool.by_name {
-                Some(free) if free.0 == 0 => {
-                    format!("{name}: not even pods that name the pool get an address: {why}")
-                }
-                Some(free) if free.0 < pool.free.0 => {
-                    let free = thousands(free);
-                    let all = thousands(pool.free);
-                    format!(
-                        "{name}: only pods that name the pool can get {free} of its {all} free addresses: {why}"
-                    )
-                }
-                Some(free) => {
-                    let free = thousands(free);
-                    format!("{name}: only pods that name the pool can get its {free} free addresses: {why}")
-                }
-                None => format!("{name}: {why}"),
+                    last,
+                };
+                notes.push(format!("{}: {}", pool.name, cool_down(&cooling)));
             }
-        }));
+        }
+        for pool in &self.pools {
+            if pool.enabled && !pool.limited_by.is_empty() {
+                notes.push(format!("{}: {}", pool.name, limits(pool)));
+            }
+        }
         text.notes(&notes);
+    }
+}
+
+/// Says why not all free addresses of a pool can be allocated.
+fn limits(pool: &PoolView) -> String {
+    let why = pool.limited_by.join("; ");
+    let Some(by_name) = pool.by_name else {
+        return why;
+    };
+    let by_name_text = thousands(by_name);
+    if by_name.0 == 0 {
+        format!("not even pods that name the pool get an address: {why}")
+    } else if by_name.0 < pool.free.0 {
+        let all = thousands(pool.free);
+        format!("only pods that name the pool can get {by_name_text} of its {all} free addresses: {why}")
+    } else {
+        format!("only pods that name the pool can get its {by_name_text} free addresses: {why}")
     }
 }
 

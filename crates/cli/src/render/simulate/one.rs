@@ -22,15 +22,18 @@ pub(super) fn write(run: &Run, text: &mut Text) {
     }
 }
 
+/// Describes the results of a run, the most important ones first.
 pub(super) fn lines(run: &Run) -> Vec<String> {
     let adds = &run.adds;
     let blocks = &run.blocks;
     let pods = thousands(run.pods + run.waiting_pods);
+    let running = if run.waiting_pods == 0 {
+        format!("{pods} pods are running")
+    } else {
+        format!("{} of {pods} pods are not running", thousands(run.waiting_pods))
+    };
     let mut lines = vec![
-        match run.waiting_pods {
-            0 => format!("{pods} pods are running"),
-            waiting => format!("{} of {pods} pods are not running", thousands(waiting)),
-        },
+        running,
         format!("From pod creation to address: {}", in_words(&run.time_to_address)),
         format!(
             "ADDs that succeed: {}; {} fail",
@@ -54,17 +57,16 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
             blocks.max_blocks_of_node
         ),
     ];
+
     if blocks.stranded_nodes > 0 {
         lines.push(format!("Stranded nodes: {}", thousands(blocks.stranded_nodes)));
     }
     if run.clashes > 0 {
         lines.push(format!("Addresses with two owners: {}", thousands(run.clashes)));
     }
-    lines.extend(
-        adds.reasons
-            .iter()
-            .map(|(reason, count)| format!("{} × {}", thousands(count), escape(reason.trim()))),
-    );
+    for (reason, count) in &adds.reasons {
+        lines.push(format!("{} × {}", thousands(count), escape(reason.trim())));
+    }
     lines
 }
 

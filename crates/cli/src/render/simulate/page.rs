@@ -144,34 +144,32 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
     }
 }
 
+/// Draws the course of a node's failure, with the collector and without it.
 fn of_failure(failure: &Failure) -> Markup {
-    let courses = [
-        ("collector on", &failure.with_collector),
-        ("collector off", &failure.without_collector),
-    ];
-    let end = failure
-        .with_collector
-        .points
-        .last()
-        .map(|point| point.after)
-        .unwrap_or_default();
-    let along = |point: &Point| point.after.0 as f64 / end.0.max(1) as f64;
-    let line = |name: &str, course: &Course, of: fn(&Point) -> u64| Line {
-        name: name.to_owned(),
-        points: course
-            .points
-            .iter()
-            .map(|point| (along(point), number(of(point))))
-            .collect(),
+    let end = match failure.with_collector.points.last() {
+        Some(point) => point.after,
+        None => Default::default(),
     };
-    let held: Vec<Line> = courses
-        .iter()
-        .map(|(name, course)| line(name, course, |point| point.held))
-        .collect();
-    let waiting: Vec<Line> = courses
-        .iter()
-        .map(|(name, course)| line(name, course, |point| point.waiting))
-        .collect();
+    let line = |name: &str, course: &Course, value: fn(&Point) -> u64| {
+        let along = |point: &Point| point.after.0 as f64 / end.0.max(1) as f64;
+        Line {
+            name: name.to_owned(),
+            points: course
+                .points
+                .iter()
+                .map(|point| (along(point), number(value(point))))
+                .collect(),
+        }
+    };
+    let lines = |value: fn(&Point) -> u64| {
+        [
+            line("collector on", &failure.with_collector, value),
+            line("collector off", &failure.without_collector, value),
+        ]
+    };
+
+    let held = lines(|point| point.held);
+    let waiting = lines(|point| point.waiting);
     html! {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }

@@ -84,58 +84,71 @@ pub(super) fn block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
     bars::counts("Routes, by block size", routes, text);
 }
 
+/// A row of the table of block sizes.
+#[derive(Clone, Copy)]
+struct SizeRow<'a> {
+    /// [`LOWEST`] or [`HIGHEST`] for one end of a range of results; otherwise empty.
+    end: &'static str,
+    block_size: u8,
+    run: &'a Run,
+    /// The drawbacks of the block size; empty if there are none, or they are not known.
+    drawbacks: &'a str,
+}
+
 /// Creates the table of block sizes, with the drawbacks of each if they are known.
 pub(super) fn size_table<'a>(rows: impl Iterator<Item = (&'a BlockSizeRow, Option<String>)>) -> Grid {
-    type Row<'a> = (&'static str, u8, &'a Run, &'a str);
     let rows: Vec<(&BlockSizeRow, Option<String>)> = rows.collect();
     let mut columns = vec![
-        left("BLOCK SIZE", |(end, size, ..): Row<'_>| {
-            if end.is_empty() {
-                format!("/{size}")
+        left("BLOCK SIZE", |row: SizeRow<'_>| {
+            if row.end.is_empty() {
+                format!("/{}", row.block_size)
             } else {
-                end.to_owned()
+                row.end.to_owned()
             }
         }),
-        right("MEDIAN", |(_, _, run, _): Row<'_>| run.adds.time.median),
-        right("99 %", |(_, _, run, _): Row<'_>| run.adds.time.p99),
-        right("WORST", |(_, _, run, _): Row<'_>| run.adds.time.worst).hidden(1),
-        right("REQUESTS", |(_, _, run, _): Row<'_>| {
-            format!("{:.2}", run.adds.requests.mean)
+        right("MEDIAN", |row: SizeRow<'_>| row.run.adds.time.median),
+        right("99 %", |row: SizeRow<'_>| row.run.adds.time.p99),
+        right("WORST", |row: SizeRow<'_>| row.run.adds.time.worst).hidden(1),
+        right("REQUESTS", |row: SizeRow<'_>| {
+            format!("{:.2}", row.run.adds.requests.mean)
         })
         .hidden(3),
-        right("BLOCKS", |(_, _, run, _): Row<'_>| thousands(run.blocks.blocks)).hidden(4),
-        right("WASTED", |(_, _, run, _): Row<'_>| thousands(run.blocks.wasted)),
-        right("WASTED %", |(_, _, run, _): Row<'_>| {
-            share(run.blocks.wasted_percent)
+        right("BLOCKS", |row: SizeRow<'_>| thousands(row.run.blocks.blocks)).hidden(4),
+        right("WASTED", |row: SizeRow<'_>| thousands(row.run.blocks.wasted)),
+        right("WASTED %", |row: SizeRow<'_>| {
+            share(row.run.blocks.wasted_percent)
         })
         .hidden(5),
-        right("ROUTES", |(_, _, run, _): Row<'_>| thousands(run.blocks.routes)),
-        right("BORROWED %", |(_, _, run, _): Row<'_>| {
-            share(run.blocks.borrowed_percent)
+        right("ROUTES", |row: SizeRow<'_>| thousands(row.run.blocks.routes)),
+        right("BORROWED %", |row: SizeRow<'_>| {
+            share(row.run.blocks.borrowed_percent)
         }),
-        right("STRANDED", |(_, _, run, _): Row<'_>| {
-            thousands(run.blocks.stranded_nodes)
+        right("STRANDED", |row: SizeRow<'_>| {
+            thousands(row.run.blocks.stranded_nodes)
         }),
-        right("CONFLICTS", |(_, _, run, _): Row<'_>| {
-            thousands(run.adds.conflicts)
-        })
-        .hidden(2),
-        right("NOT RUNNING", |(_, _, run, _): Row<'_>| {
-            thousands(run.waiting_pods)
-        }),
+        right("CONFLICTS", |row: SizeRow<'_>| thousands(row.run.adds.conflicts)).hidden(2),
+        right("NOT RUNNING", |row: SizeRow<'_>| thousands(row.run.waiting_pods)),
     ];
-    if rows.iter().any(|(_, against)| against.is_some()) {
-        columns.push(left("DRAWBACKS", |(end, _, _, against): Row<'_>| {
-            match (end, against) {
-                ("", "") => "-",
-                ("", against) => against,
-                _ => "",
+
+    if rows.iter().any(|(_, drawbacks)| drawbacks.is_some()) {
+        columns.push(left("DRAWBACKS", |row: SizeRow<'_>| {
+            if !row.end.is_empty() {
+                ""
+            } else if row.drawbacks.is_empty() {
+                "-"
+            } else {
+                row.drawbacks
             }
         }));
     }
-    let rows = rows.iter().flat_map(|(row, against)| {
-        let against = against.as_deref().unwrap_or_default();
-        with_range(&row.run).map(move |(end, run)| (end, row.block_size, run, against))
+
+    let rows = rows.iter().flat_map(|(row, drawbacks)| {
+        with_range(&row.run).map(move |(end, run)| SizeRow {
+            end,
+            block_size: row.block_size,
+            run,
+            drawbacks: drawbacks.as_deref().unwrap_or_default(),
+        })
     });
     Grid::new(false, rows, columns)
 }

@@ -14,7 +14,7 @@ use crate::render::explanation;
 use crate::render::findings::Found;
 use crate::render::html::{compact, evidence, head, long};
 use crate::render::report::changes;
-use crate::render::text::{escape, joined, thousands};
+use crate::render::text::{escape, thousands};
 use crate::render::wrap::shorten_handles;
 
 /// The maximum number of findings in the table. If there are more, each code gets a share.
@@ -108,26 +108,30 @@ pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Marku
     let Some(first) = findings.first() else {
         return html! { p { "No findings." } };
     };
+
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
-    findings
-        .iter()
-        .for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
+    for found in findings {
+        *numbers.entry(found.finding.code).or_default() += 1;
+    }
+    // Each code gets a share of the rows, and of those with evidence.
     let shares = |places| -> BTreeMap<Code, usize> {
-        numbers
-            .keys()
-            .copied()
-            .zip(share(numbers.values().copied(), places))
-            .collect()
+        let shares = share(numbers.values().copied(), places);
+        numbers.keys().copied().zip(shares).collect()
     };
     let shown = shares(ROWS);
     let detailed = shares(DETAILED);
+
+    let mut rows = Vec::new();
     let mut written: BTreeMap<Code, usize> = BTreeMap::new();
-    let rows = findings.iter().filter_map(|of| {
-        let code = of.finding.code;
+    for found in findings {
+        let code = found.finding.code;
         let number = written.entry(code).or_default();
         *number += 1;
-        (*number <= shown[&code]).then(|| row(*of, *number <= detailed[&code]))
-    });
+        if *number <= shown[&code] {
+            rows.push(row(*found, *number <= detailed[&code]));
+        }
+    }
+
     let titles =
         &["Cluster", "Severity", "Code", "Subject", "Finding"][usize::from(first.cluster.is_empty())..];
     let table = html! {
@@ -136,15 +140,17 @@ pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Marku
             tbody { @for row in rows { (row) } }
         }
     };
-    let left_out = numbers.iter().filter(|(code, number)| shown[code] < **number);
-    let left_out = joined(
-        left_out.map(|(code, number)| format!("{} × {code}", thousands(number - shown[code]))),
-        ", ",
-    );
+
+    let mut left_out = Vec::new();
+    for (code, number) in &numbers {
+        if shown[code] < *number {
+            left_out.push(format!("{} × {code}", thousands(number - shown[code])));
+        }
+    }
     html! {
         @if !left_out.is_empty() {
             p.notice {
-                "This page shows the first findings of each code. Left out: " (left_out) ". All of them: "
+                "This page shows the first findings of each code. Left out: " (left_out.join(", ")) ". All of them: "
                 code { (hints::command_in_document(command)) }
             }
         }

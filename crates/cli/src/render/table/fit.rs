@@ -1,0 +1,138 @@
+//! The widths of a table's columns on a page.
+
+use textwrap::core::display_width;
+
+use super::{Cells, GAP, Grid};
+use crate::render::page::Page;
+use crate::render::wrap::{longest_word, round, shorten_handles};
+
+/// The width that a column of a short table keeps if its words are cut.
+const NARROWEST: usize = 24;
+
+/// A table that fits its page, as far as possible.
+pub(super) struct Fit {
+    /// The widths of the columns, if cells have to be wrapped; `None` if each column is as wide as its widest cell.
+    pub widths: Option<Vec<usize>>,
+    /// The titles of the columns that were removed.
+    pub hidden: Vec<&'static str>,
+}
+
+impl Grid {
+    /// Shortens cells and hides columns until the table fits the page.
+    pub(super) fn fit(&mut self, page: Page) -> Fit {
+        let mut hidden = Vec::new();
+        let widths = self.fitting_widths(page, &mut hidden);
+        Fit { widths, hidden }
+    }
+
+    fn fitting_widths(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
+        let room = usize::from(page.width?);
+        let natural = self.widths(display_width);
+        if total(&natural) <= room {
+            return None;
+        }
+        if page.wide {
+            return self.fitted(room, 0);
+        }
+
+        let last = self.columns.len().saturating_sub(1);
+        self.shorten_last(room.saturating_sub(total(&natural[..last]) + GAP).max(NARROWEST));
+        if let Some(widths) = self.fitted(room, 1) {
+            return Some(widths);
+        }
+
+        self.shorten();
+        loop {
+            if let Some(widths) = self.fitted(room, 1) {
+                return Some(widths);
+            }
+            match self.next_to_hide() {
+                Some(position) => hidden.push(self.columns.remove(position).title),
+                None => return self.fitted(room, self.columns.len()),
+            }
+        }
+    }
+
+    /// Returns the position of the column that is hidden next; `None` if all others stay.
+    fn next_to_hide(&self) -> Option<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(_, column)| column.hidden > 0)
+            .min_by_key(|(_, column)| column.hidden)
+            .map(|(position, _)| position)
+    }
+
+    /// Returns column widths that fit the width `page`; `None` if a word does not fit. Words in the last `cut` columns
+    /// can be cut.
+    fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
+        let mut least = self.widths(longest_word);
+        for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
+            if !column.is_right {
+                *width = NARROWEST.min(*width);
+            }
+        }
+        (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
+    }
+
+    /// Returns the width of each column, measured with `width_of`.
+    fn widths(&self, width_of: fn(&str) -> usize) -> Vec<usize> {
+        let width = |column: &Cells| {
+            let cells = column.cells.iter().map(|(cell, _)| width_of(cell));
+            cells.max().unwrap_or_default().max(width_of(column.title))
+        };
+        self.columns.iter().map(width).collect()
+    }
+
+    /// Shortens handle IDs in those cells of the last column that are wider than `room`.
+    fn shorten_last(&mut self, room: usize) {
+        let Some(last) = self.columns.last_mut() else {
+            return;
+        };
+        for (cell, _) in &mut last.cells {
+            if display_width(cell) > room
+                && let Some(shorter) = shorten_handles(cell)
+            {
+                *cell = shorter;
+            }
+        }
+    }
+
+    /// Shortens all handle IDs, and the very long numbers that occur only in IPv6 pools.
+    fn shorten(&mut self) {
+        for column in &mut self.columns {
+            let shorten = if column.is_right { round } else { shorten_handles };
+            for (cell, _) in &mut column.cells {
+                if let Some(shorter) = shorten(cell) {
+                    *cell = shorter;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the total width of columns, including the gaps between them.
+fn total(widths: &[usize]) -> usize {
+    widths
+        .iter()
+        .map(|width| width + GAP)
+        .sum::<usize>()
+        .saturating_sub(GAP)
+}
+
+/// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its minimum
+/// width, so that only the widest columns shrink.
+fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
+    let within = |limit: usize| -> Vec<usize> {
+        natural
+            .iter()
+            .zip(least)
+            .map(|(natural, least)| (*natural).min(limit).max(*least))
+            .collect()
+    };
+    let widest = natural.iter().copied().max().unwrap_or_default();
+    (0..=widest)
+        .rev()
+        .map(within)
+        .find(|widths| total(widths) <= page)
+        .unwrap_or_else(|| least.to_vec())
+}

@@ -1,0 +1,84 @@
+//! Sorting of a table by a column.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+
+use calipam_check::Severity;
+use calipam_model::IpNet;
+
+use super::Grid;
+use crate::render::text::join;
+
+impl Grid {
+    /// Sorts the rows by a column, descending if its name begins with a hyphen. The sort is stable, and cells without a
+    /// value come last.
+    pub(super) fn sort(&mut self, wanted: &str) -> Result<(), String> {
+        let (name, descends) = match wanted.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (wanted, false),
+        };
+        let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
+        let mut columns = self.columns.iter();
+        let Some(by) = columns.find(|column| plain(column.title) == plain(name)) else {
+            let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
+            return Err(format!(
+                "--sort-by: there is no column \"{name}\", only {}",
+                join(&titles)
+            ));
+        };
+
+        let mut order: Vec<usize> = (0..self.rows).collect();
+        order.sort_by(|one, other| compare(&by.cells[*one].0, &by.cells[*other].0, descends));
+        for column in &mut self.columns {
+            column.cells = order
+                .iter()
+                .map(|row| std::mem::take(&mut column.cells[*row]))
+                .collect();
+        }
+        Ok(())
+    }
+}
+
+/// Compares two cells. Cells without a value are the last ones in both directions.
+fn compare(one: &str, other: &str, descends: bool) -> Ordering {
+    let one = SortKey::of(one);
+    let other = SortKey::of(other);
+    if descends && one != SortKey::None && other != SortKey::None {
+        other.cmp(&one)
+    } else {
+        one.cmp(&other)
+    }
+}
+
+/// The sort key of a cell.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum SortKey<'a> {
+    Severity(usize),
+    Number(u128),
+    Network(IpNet),
+    Text(&'a str),
+    /// A dash or an empty cell.
+    None,
+}
+
+impl<'a> SortKey<'a> {
+    fn of(cell: &'a str) -> Self {
+        if cell.is_empty() || cell == "-" {
+            return Self::None;
+        }
+        let mut severities = Severity::ALL.iter();
+        if let Some(severity) = severities.position(|severity| severity.to_string() == cell) {
+            return Self::Severity(severity);
+        }
+        if let Ok(number) = cell.replace(',', "").parse() {
+            return Self::Number(number);
+        }
+        if let Ok(network) = cell.parse() {
+            return Self::Network(network);
+        }
+        match cell.parse::<IpAddr>() {
+            Ok(address) => Self::Network(address.into()),
+            Err(_) => Self::Text(cell),
+        }
+    }
+}
