@@ -42,6 +42,7 @@ pub(super) fn pool_with_an_impossible_block_size() -> Case {
     let typo = pool("10.47.0.0/16", json!({"blockSize": 122}));
     let pools = [("a-typo", typo), ("default", pool("10.46.0.0/16", json!({})))];
     let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
+    lists.block("10.46.1.0/26", "n1", 64);
     lists.pod("shop/any", "n1", json!({}), CREATED, None);
     lists.pod("shop/named", "n1", asks_for("a-typo"), CREATED, None);
     let other = json!({"cni.projectcalico.org/ipv6pools": r#"["a-typo"]"#});
@@ -54,7 +55,7 @@ pub(super) fn pool_with_an_impossible_block_size() -> Case {
             "critical pod-without-address shop/any",
             "error pod-without-address shop/named",
             "error pod-without-address shop/other",
-            "warning undecodable-object ippools/a-typo",
+            "error undecodable-object ippools/a-typo",
         ],
         answers: &[
             (
