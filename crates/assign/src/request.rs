@@ -169,7 +169,7 @@ pub enum Message {
     BlockLimit(u32),
     /// These pools have no free address left, not even in other holders' blocks.
     #[error("No IPs available in pools: [{}]", joined(.0, " "))]
-    Exhausted(Vec<IpNet>),
+    Exhausted(Vec<String>),
     /// Nothing could be assigned in a block of the node.
     #[error("Failed to assign IPs in newly allocated block")]
     BlockFailed,

@@ -55,6 +55,8 @@ pub struct Successor {
 pub struct Pool {
     pub name: String,
     pub cidr: IpNet,
+    /// The CIDR as it is stored, if that is not how [`Self::cidr`] is printed.
+    pub spelling: Option<Box<str>>,
     /// Prefix length of new blocks: 26 and 122 by default. It can be longer than an address
     /// ([`Self::has_impossible_blocks`]).
     pub block_size: u8,
@@ -111,6 +113,9 @@ impl Pool {
         let value = Self {
             name: name.to_owned(),
             cidr,
+            spelling: Some(text)
+                .filter(|text| *text != cidr.to_string())
+                .map(String::into_boxed_str),
             block_size,
             disabled: spec.disabled.unwrap_or(false),
             deleting: metadata.deletion_timestamp.is_some(),
@@ -136,6 +141,14 @@ impl Pool {
             defects,
             created: metadata.created(),
         })
+    }
+
+    /// The CIDR as Calico prints it in messages about the pool.
+    pub fn stored_cidr(&self) -> String {
+        match &self.spelling {
+            Some(text) => text.to_string(),
+            None => self.cidr.to_string(),
+        }
     }
 
     /// True if Calico allocates from the pool: it is allocatable, and neither disabled nor being deleted.
@@ -282,8 +295,9 @@ mod tests {
             (122, &["spec.blockSize"][..])
         );
 
-        let parsed = parse(r#"{"cidr":"fd00::/112","blockSize":122}"#).unwrap();
+        let parsed = parse(r#"{"cidr":"FD00::/112","blockSize":122}"#).unwrap();
         assert!(!parsed.value.has_impossible_blocks() && parsed.defects.is_empty());
+        assert_eq!(parsed.value.stored_cidr(), "FD00::/112");
         for size in [-1, 256] {
             let spec = format!(r#"{{"cidr":"10.0.0.0/16","blockSize":{size}}}"#);
             assert!(parse(&spec).is_err(), "{size}");

@@ -1,6 +1,7 @@
 //! Borrowing addresses from other holders' blocks, unless affinity is strict.
 
 use calipam_model::block::Block;
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 
 use super::Search;
@@ -16,7 +17,7 @@ impl<S: Store> Search<'_, S> {
         let Some(mut survey) = self.survey.take() else {
             // A recent search found no free address, so this one has not surveyed the blocks of the pools.
             assigned.note(Message::Exhausted(
-                self.pools.iter().map(|pool| pool.cidr).collect(),
+                self.pools.iter().map(Pool::stored_cidr).collect(),
             ));
             return Ok(());
         };
@@ -49,7 +50,7 @@ impl<S: Store> Search<'_, S> {
                 }
             }
             if assigned.missing() > 0 {
-                exhausted.push(pool.cidr);
+                exhausted.push(pool.stored_cidr());
             }
         }
         self.survey = Some(survey);

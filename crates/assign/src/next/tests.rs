@@ -500,3 +500,13 @@ fn a_pool_with_impossible_blocks_is_used_until_a_block_is_needed() {
         "the node's block in the pool has free addresses"
     );
 }
+
+#[test]
+fn calico_names_a_full_pool_as_it_is_stored() {
+    let mut world = World::new(OPEN, &[]);
+    world.pool("six", r#""cidr":"FD00::/126","blockSize":126"#);
+    world.block("fd00::", "n1", 4, "{}");
+    let refused = world.refusal("n1", Family::V6).unwrap().unwrap();
+    let expected = "failed to request IPv6 addresses: Assigned 0 out of 1 requested IPv6 addresses; No IPs available in pools: [FD00::/126]";
+    assert_eq!(refused.calico, expected);
+}

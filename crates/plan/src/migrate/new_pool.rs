@@ -45,6 +45,7 @@ pub(super) fn made_of(
     Ok(Pool {
         name,
         cidr,
+        spelling: None,
         block_size,
         disabled: false,
         not_allocatable: None,

@@ -294,6 +294,7 @@ impl PoolSpec {
         Pool {
             name: format!("pool-{}", index + 1),
             cidr: self.cidr.trunc(),
+            spelling: None,
             block_size: self.block_size,
             disabled: false,
             deleting: false,
