@@ -230,7 +230,7 @@ fn is_for_services(stored: &Versioned<StoredBlock>) -> bool {
 }
 
 #[test]
-fn calico_does_what_was_foretold() {
+fn calico_does_what_was_predicted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
