@@ -1,4 +1,4 @@
-use super::super::wrap::LONGEST;
+use super::super::wrap::{LONGEST, round, shorten_handles};
 use super::*;
 
 fn page(width: u16) -> Page {
