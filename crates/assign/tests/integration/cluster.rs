@@ -244,6 +244,11 @@ pub(crate) fn nets(cidrs: &[&str]) -> Vec<IpNet> {
     cidrs.iter().map(|cidr| net(cidr)).collect()
 }
 
+/// CIDRs as they are stored.
+pub(crate) fn spellings(cidrs: &[&str]) -> Vec<String> {
+    cidrs.iter().map(ToString::to_string).collect()
+}
+
 pub(crate) fn net(cidr: &str) -> IpNet {
     cidr.parse().unwrap()
 }

@@ -4,7 +4,7 @@ use calipam_assign::{Assigned, AutoAssign, Error, Family, Message};
 use serde_json::json;
 
 use super::{differs, rows};
-use crate::cluster::{Cluster, all_in, net, nets, wants};
+use crate::cluster::{Cluster, all_in, net, nets, spellings, wants};
 
 const POOL_V4: &str = "192.168.1.0/24";
 const POOL_V6: &str = "fd80:24e2:f998:72d6::/120";
@@ -64,8 +64,8 @@ rows! { given:
     one_block_is_the_limit(DEFAULT, [256, 0], 1, [64, 0], [&[Message::BlockLimit(1)], &[]], Some(BLOCK_LIMIT));
     two_blocks_are_the_limit(DEFAULT, [256, 0], 2, [128, 0], [&[Message::BlockLimit(2)], &[]], Some(BLOCK_LIMIT));
     one_ipv6_block_is_the_limit(DEFAULT, [0, 256], 1, [0, 64], [&[], &[Message::BlockLimit(1)]], Some(BLOCK_LIMIT));
-    one_more_than_a_pool_has(DEFAULT, [257, 0], 0, [256, 0], [&[Message::Exhausted(nets(&[POOL_V4]))], &[]], None);
-    one_more_than_an_ipv6_pool_has(DEFAULT, [0, 257], 0, [0, 256], [&[], &[Message::Exhausted(nets(&[POOL_V6]))]], None);
+    one_more_than_a_pool_has(DEFAULT, [257, 0], 0, [256, 0], [&[Message::Exhausted(spellings(&[POOL_V4]))], &[]], None);
+    one_more_than_an_ipv6_pool_has(DEFAULT, [0, 257], 0, [0, 256], [&[], &[Message::Exhausted(spellings(&[POOL_V6]))]], None);
 }
 
 #[test]
@@ -131,7 +131,7 @@ rows! { shortage:
         Some("Assigned 0 out of 1 requested IPv4 addresses; No more free affine blocks and strict affinity enabled"));
     the_block_limit_is_a_reason(10, 5, false, &[Message::BlockLimit(2)],
         Some("Assigned 5 out of 10 requested IPv4 addresses; Need to allocate an IPAM block but could not - limit of 2 blocks reached for this node"));
-    exhausted_pools_are_a_reason(10, 5, false, &[Message::Exhausted(nets(&["10.0.0.0/24", "11.0.0.0/24"]))],
+    exhausted_pools_are_a_reason(10, 5, false, &[Message::Exhausted(spellings(&["10.0.0.0/24", "11.0.0.0/24"]))],
         Some("Assigned 5 out of 10 requested IPv4 addresses; No IPs available in pools: [10.0.0.0/24 11.0.0.0/24]"));
     windows_is_mentioned(10, 5, true, &[],
         Some("Assigned 5 out of 10 requested IPv4 addresses; HostReservedAttr: windows-reserved-ipam-handle"));

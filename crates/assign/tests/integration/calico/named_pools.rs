@@ -3,7 +3,7 @@
 use calipam_assign::{AutoAssign, Message};
 use serde_json::json;
 
-use crate::cluster::{Cluster, all_in, nets, wants};
+use crate::cluster::{Cluster, all_in, nets, spellings, wants};
 
 const FIRST: &str = "10.0.0.0/24";
 const SECOND: &str = "20.0.0.0/24";
@@ -74,7 +74,7 @@ fn two_pools_give_all_their_addresses() {
     assert_eq!(cluster.addresses(&wants_of(&[FIRST, SECOND], 300)).len(), 300);
     let rest = cluster.v4(&wants_of(&[FIRST, SECOND], 300));
     assert_eq!(rest.addresses.len(), 211);
-    assert_eq!(rest.messages, [Message::Exhausted(nets(&[FIRST, SECOND]))]);
+    assert_eq!(rest.messages, [Message::Exhausted(spellings(&[FIRST, SECOND]))]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn nothing_comes_from_a_pool_that_was_not_requested() {
     let late = cluster.v4(&wants_of(&[SECOND], 1));
     assert_eq!(
         (late.addresses.len(), late.messages),
-        (0, vec![Message::Exhausted(nets(&[SECOND]))])
+        (0, vec![Message::Exhausted(spellings(&[SECOND]))])
     );
 }
 
