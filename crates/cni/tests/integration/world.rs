@@ -38,6 +38,7 @@ impl World {
         let etcd = Etcd::start_version(version).unwrap();
         let world = Self(Server::Etcd(Box::new(etcd)));
         world.put_pools();
+        world.put_information("v3.32.1");
         for name in ["a", "b"] {
             world.put_node(name, &json!({"kubernetes.io/os": "linux"}));
         }
