@@ -180,7 +180,7 @@ fn step_name(step: &TunnelStep) -> &'static str {
     }
 }
 
-/// Says in one sentence what becomes of a tunnel's address.
+/// The future of a tunnel's address, in one sentence.
 fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
     let name = tunnel.kind.name();
     let address = tunnel.has.map(|address| address.to_string()).unwrap_or_default();

@@ -190,7 +190,7 @@ mod tests {
         assert!(snapshot.services.iter().all(|service| service.value.is_internal));
         let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
         add_service(&mut snapshot, ours, Encoding::Json).unwrap();
-        let ours = &snapshot.services[3].value;
+        let ours = &snapshot.services.last().unwrap().value;
         assert!(ours.request.names_calico() && ours.request.v4 && !ours.is_internal);
     }
 

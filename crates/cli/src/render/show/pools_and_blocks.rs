@@ -91,7 +91,7 @@ impl View for PoolList {
     }
 }
 
-/// Says why not all free addresses of a pool can be allocated.
+/// The reasons for which some free addresses of a pool cannot be allocated.
 fn limits(pool: &PoolView) -> String {
     let why = pool.limited_by.join("; ");
     let Some(by_name) = pool.by_name else {

@@ -13,6 +13,9 @@ use super::findings::{
 };
 use super::forms::etcd_with_kubernetes;
 
+/// The key of the cluster information.
+const CLUSTER_INFORMATION: &[u8] = b"/calico/resources/v3/projectcalico.org/clusterinformations/default";
+
 fn flavour_of(form: Form) -> Option<Flavour> {
     FLAVOURS.into_iter().find(|flavour| Form::of(*flavour) == form)
 }
@@ -29,7 +32,8 @@ async fn compare(cluster: &Cluster, form: Form) -> (Vec<Finding>, Vec<String>) {
     let kubernetes = cluster.kubernetes(flavour);
     // One list of all objects does not show whether a kind without objects was read.
     let has_blocks = cluster.blocks().next().is_some();
-    let list = if has_blocks {
+    let has_information = cluster.keys().any(|key| key == CLUSTER_INFORMATION);
+    let list = if has_blocks && has_information {
         in_list(&kubernetes).await
     } else {
         in_folder(&kubernetes).await
@@ -79,6 +83,8 @@ fn tested_elsewhere(form: Form) -> &'static [&'static str] {
             "pool-smaller-than-block",
             "pods-without-calico-ipam",
             "pod-without-address",
+            "no-cluster-information",
+            "auto-allocation-off",
         ],
         Form::Classic | Form::Native => &[
             "endpoint-without-pod",
@@ -91,6 +97,8 @@ fn tested_elsewhere(form: Form) -> &'static [&'static str] {
             "pool-smaller-than-block",
             "pods-without-calico-ipam",
             "pod-without-address",
+            "no-cluster-information",
+            "auto-allocation-off",
         ],
     }
 }

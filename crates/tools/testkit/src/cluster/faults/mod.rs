@@ -270,7 +270,7 @@ faults! {
     EmptyConfig Alone pools::empty_settings, "both configurations are {}: no automatic allocation";
     DatastoreLocked Once pools::locked, "the datastore is locked";
     NoClusterInformation Alone pools::no_information, "the cluster information is gone";
-    AutoAllocationOff Once pools::auto_allocation_off, "nodes cannot claim blocks";
+    AutoAllocationOff Alone pools::auto_allocation_off, "nodes cannot claim blocks";
     ConfigurationMismatch Once in Etcd pools::settings_mismatch, "the two configurations differ";
     StrictAffinity Once pools::strict, "strict affinity is on, and addresses are borrowed";
     }

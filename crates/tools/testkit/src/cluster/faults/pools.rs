@@ -1,6 +1,5 @@
 //! Overlapping pools, full pools, nodes without addresses, and settings of the cluster.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -222,31 +221,13 @@ pub(super) fn settings_mismatch(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
-/// Turns on strict affinity. Expects a finding for every address that is used on a node other than the block's owner, and
-/// for every node that can then neither claim nor borrow.
+/// Turns on strict affinity. Expects a finding for every address that is used on a node other than the block's owner.
 pub(super) fn strict(cluster: &mut Cluster) {
     cluster.change_settings(&json!({"strictAffinity": true}));
     let borrowed: Vec<IpAddr> = cluster.blocks().flat_map(borrowed).collect();
     for address in borrowed {
         cluster.expect("borrowed-under-strict-affinity", address);
     }
-    if cluster.mirrored_settings()["spec"]["autoAllocateBlocks"] == false {
-        for node in nodes_without_block(cluster) {
-            cluster.expect("node-without-addresses", node);
-        }
-    }
-}
-
-/// The nodes that own no block.
-fn nodes_without_block(cluster: &Cluster) -> Vec<String> {
-    let owners: HashSet<&str> = cluster.blocks().filter_map(owner).collect();
-    let keys: HashSet<&[u8]> = cluster.keys().collect();
-    let nodes = cluster.nodes.iter().map(|node| &node.name);
-    let existing = nodes.filter(|name| keys.contains(key::node(name).as_bytes()));
-    existing
-        .filter(|name| !owners.contains(name.as_str()))
-        .cloned()
-        .collect()
 }
 
 fn owner(block: &Block) -> Option<&str> {
