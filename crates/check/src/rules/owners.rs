@@ -91,38 +91,44 @@ fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, recor
 /// Checks whether an address is in another node's block, although it must not be.
 pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     check_tunnel(context, address, out);
-    if context.strict_affinity {
-        check_borrowing_when_strict(context, address, out);
+    if context.strict_affinity
+        && let Some(Borrowing { record, node, host }) = borrowing(context, address)
+    {
+        let says = format!(
+            "is allocated on {} from {}, which belongs to {}",
+            short(&node),
+            record.block.key,
+            short(host)
+        );
+        out.push(finding(
+            context,
+            Code::BorrowedUnderStrictAffinity,
+            address,
+            |_| says,
+        ));
     }
 }
 
-/// Checks whether an address is in another node's block, as if strict affinity were on.
-pub(super) fn check_borrowing_when_strict(
+/// An address that a node holds in another node's block.
+pub(super) struct Borrowing<'a, 'c, 's> {
+    record: &'a Record<'c, 's>,
+    node: String,
+    /// The owner of the block.
+    host: &'s str,
+}
+
+/// Returns the first record of an address that strict affinity does not allow where it is.
+pub(super) fn borrowing<'a, 'c, 's>(
     context: &Context<'_>,
-    address: &Address<'_, '_, '_>,
-    out: &mut Vec<Finding>,
-) {
-    for record in address.holding() {
-        let (Some(host), Some(node)) = (record.block.host(), node_of(context, address, record)) else {
-            continue;
-        };
+    address: &Address<'a, 'c, 's>,
+) -> Option<Borrowing<'a, 'c, 's>> {
+    address.holding().find_map(|record| {
+        let host = record.block.host()?;
+        let node = node_of(context, address, record)?;
         // A live migration leaves a machine's address in the block of its earlier node.
-        if host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
-            let says = format!(
-                "is allocated on {} from {}, which belongs to {}",
-                short(&node),
-                record.block.key,
-                short(host)
-            );
-            out.push(finding(
-                context,
-                Code::BorrowedUnderStrictAffinity,
-                address,
-                |_| says,
-            ));
-            return;
-        }
-    }
+        let is_allowed = host == node || Claim::of(&record.allocation.attribute) == Claim::Machine;
+        (!is_allowed).then_some(Borrowing { record, node, host })
+    })
 }
 
 fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
