@@ -54,6 +54,11 @@ pub(super) fn show_address(address: &IpAddr) -> String {
     command(&["show", "--ip", &address.to_string()])
 }
 
+/// Formats the command line that lists all findings.
+pub(super) fn list_findings() -> String {
+    command(&["check", "-o", "wide"])
+}
+
 /// Like [`command`], but also repeats the options of this call whose IDs are in `kept`, such as options that select
 /// nodes.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {

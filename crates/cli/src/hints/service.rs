@@ -2,11 +2,13 @@
 
 use calipam_assign::{NotAsked, PoolPassedOver, Reason, Refused};
 use calipam_check::views::{FamilyOfService, ServiceExplanation, ServiceState};
-use calipam_model::config::NotServed;
+use calipam_check::{PoolChange, Remedy};
+use calipam_model::config::{IpamSetting, NotServed};
 use calipam_model::service::request;
 use calipam_model::words::joined;
 
-use super::{command, show_address};
+use super::remedy::line;
+use super::{Reader, command, list_findings, show_address};
 use crate::render::text::shell_word;
 
 const ADD_POOL: &str = "add a pool with `allowedUses: [LoadBalancer]`: `calicoctl create -f POOL.yaml`";
@@ -46,8 +48,7 @@ fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
             vec![format!("if Calico is to serve it, name a pool: {annotate}")]
         }
         ServiceState::NotKnown => {
-            let check = command(&["check", "-o", "wide"]);
-            vec![format!("see what is missing: {check}")]
+            vec![format!("see what is missing: {}", list_findings())]
         }
         ServiceState::NotRequested
         | ServiceState::NotLoadBalancer
@@ -149,7 +150,7 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             let manual = pools.find(|(_, why)| *why == PoolPassedOver::Manual);
             let pool = manual.map_or("POOL", |(pool, _)| pool.as_str());
             let name = annotate(explanation, request::POOLS_V4, &format!("[\"{pool}\"]"));
-            let automatic = patch_pool(pool, r#"{"spec":{"assignmentMode":"Automatic"}}"#);
+            let automatic = change_pool(pool, PoolChange::AssignAutomatically);
             vec![
                 format!("name the pool: {name}"),
                 format!("or let it serve all services: {automatic}"),
@@ -159,30 +160,24 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             pool,
             why: PoolPassedOver::Disabled,
         } => {
-            let enable = patch_pool(pool, r#"{"spec":{"disabled":false}}"#);
+            let enable = change_pool(pool, PoolChange::Enable);
             vec![format!("enable it: {enable}"), "or name another pool".to_owned()]
         }
         Reason::NamedClosed { .. } => vec!["name another pool".to_owned()],
         Reason::BrokenSelector(pool) => {
-            let patch = patch_pool(pool, r#"{"spec":{"nodeSelector":"all()"}}"#);
-            vec![format!("correct its selector: {patch}")]
+            let select = change_pool(pool, PoolChange::SelectAllNodes);
+            vec![format!("correct its selector: {select}")]
         }
         Reason::BlockLimit { limit, .. } => {
-            let more = (limit + 1).to_string();
-            let raise = command(&[
-                "configure",
-                "--max-blocks-per-host",
-                &more,
-                "--strict-affinity",
-                "true",
-            ]);
+            let more = IpamSetting::MaxBlocksPerHost(i64::from(limit + 1));
+            let raise = configure(&[more, IpamSetting::StrictAffinity(true)]);
             vec![
                 format!("raise the limit: {raise}"),
                 "or use a pool with larger blocks for services".to_owned(),
             ]
         }
         Reason::NoAutoAllocation => {
-            let allow = command(&["configure", "--auto-allocate-blocks", "true"]);
+            let allow = configure(&[IpamSetting::AutoAllocateBlocks(true)]);
             vec![format!("let blocks be claimed: {allow}")]
         }
         Reason::Taken(address) => vec![format!("see who has it: {}", show_address(address))],
@@ -191,13 +186,13 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             vec![format!("name an address of an enabled pool for services: {show}")]
         }
         Reason::ForeignBlock(_) => {
-            let allow = command(&["configure", "--strict-affinity", "false"]);
+            let allow = configure(&[IpamSetting::StrictAffinity(false)]);
             vec![format!("allow borrowing: {allow}")]
         }
         Reason::Exhausted(cooling) => {
             let mut steps = Vec::new();
             if cooling.is_some() {
-                let end = command(&["configure", "--ip-cooldown-seconds", "0"]);
+                let end = configure(&[IpamSetting::Cooldown(0)]);
                 steps.push(format!("end the cooldown: {end}"));
             }
             let release = command(&["release", "--leaked"]);
@@ -206,16 +201,19 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             steps
         }
         Reason::Other => {
-            let check = command(&["check", "-o", "wide"]);
-            vec![format!("see what is damaged: {check}")]
+            vec![format!("see what is damaged: {}", list_findings())]
         }
         _ => vec![ADD_POOL.to_owned()],
     }
 }
 
-/// Formats the command that merges `patch` into a pool.
-fn patch_pool(pool: &str, patch: &str) -> String {
-    format!("`calicoctl patch ippool {} -p '{patch}'`", shell_word(pool))
+fn change_pool(pool: &str, change: PoolChange) -> String {
+    let pool = pool.to_owned();
+    line(&Remedy::ChangePool { pool, change }, Reader::Operator)
+}
+
+fn configure(settings: &[IpamSetting]) -> String {
+    line(&Remedy::Configure(settings.to_vec()), Reader::Operator)
 }
 
 /// Formats the command that sets an annotation of the service.

@@ -5,7 +5,7 @@ use calipam_check::views::{Explanation, RequestState};
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 
-use super::{command, show_address};
+use super::{command, list_findings, show_address};
 use crate::render::text::shell_word;
 
 const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
@@ -65,10 +65,6 @@ fn describe_pod(explanation: &Explanation) -> Vec<String> {
         shell_word(namespace),
         shell_word(name)
     )]
-}
-
-fn list_findings() -> String {
-    command(&["check", "-o", "wide"])
 }
 
 fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
