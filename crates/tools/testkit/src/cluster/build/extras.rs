@@ -13,7 +13,7 @@ use super::service_record;
 use crate::cluster::layout::{PodName, go_time, hash, part};
 use crate::cluster::wire::key::{self, FOREIGN_NAMESPACE};
 use crate::cluster::wire::{Attribute, Era, Tunnel, resource};
-use crate::cluster::{Cluster, ClusterSpec, Pod};
+use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Pod};
 
 impl Cluster {
     /// Adds one of each feature. Needs at least two nodes.
@@ -162,25 +162,27 @@ impl Cluster {
         );
     }
 
-    /// Adds a node that ran Windows before it was installed anew under its name. Its block still has the reserved ordinals,
-    /// without a handle object. It runs no pods; a pod of another node has borrowed an address.
+    /// Adds a Linux node that ran Windows before under the same name. Its block still has the reserved ordinals, without a
+    /// handle object. It runs no pods; a pod of another node has borrowed an address.
     fn add_former_windows(&mut self) {
-        let (_, block) = self.add_reserved_block("linux", self.spec.dual_stack);
-        self.add_tunnels(self.nodes.len() - 1);
+        let node = self.add_node_with_reserved("linux", self.spec.dual_stack);
+        self.add_tunnels(&node);
         let borrower = self.nodes[0].name.clone();
-        self.add_pod(&borrower, &[block]);
+        self.add_pod(&borrower, &node.blocks[..1]);
     }
 
     /// Adds a Windows node without pods, which needs strict affinity.
     pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
-        self.add_reserved_block("windows", false)
+        let node = self.add_node_with_reserved("windows", false);
+        (node.name, node.blocks[0])
     }
 
-    fn add_reserved_block(&mut self, system: &str, has_v6: bool) -> (String, IpNet) {
+    /// Adds a node without tunnels, whose IPv4 block has the ordinals that Windows reserves.
+    fn add_node_with_reserved(&mut self, system: &str, has_v6: bool) -> NodeInfo {
         let name = format!("win-{}", self.next_node);
-        let block = self.add_node_named(&name, system, has_v6).blocks[0];
-        self.block_mut(block).reserve_for_windows();
-        (name, block)
+        let node = self.add_node_named(&name, system, has_v6);
+        self.block_mut(node.blocks[0]).reserve_for_windows();
+        node
     }
 
     /// Adds a node with another name in Kubernetes, and with a tunnel address that includes a mask.

@@ -211,18 +211,16 @@ impl Cluster {
     /// Adds a Linux node with a block of each family and every kind of tunnel; returns its index in [`Cluster::nodes`].
     pub fn add_node(&mut self) -> usize {
         let name = format!("node-{}", self.next_node);
-        self.add_node_named(&name, "linux", self.spec.dual_stack);
-        let node = self.nodes.len() - 1;
-        self.add_tunnels(node);
-        node
+        let info = self.add_node_named(&name, "linux", self.spec.dual_stack);
+        self.add_tunnels(&info);
+        self.nodes.len() - 1
     }
 
     /// Adds all tunnels of a node for which it has blocks.
-    fn add_tunnels(&mut self, node: usize) {
-        let info = self.nodes[node].clone();
+    fn add_tunnels(&mut self, node: &NodeInfo) {
         for tunnel in Tunnel::ALL {
-            if let Some(block) = info.block_for(tunnel) {
-                self.add_tunnel(&info.name, tunnel, block);
+            if let Some(block) = node.block_for(tunnel) {
+                self.add_tunnel(&node.name, tunnel, block);
             }
         }
     }

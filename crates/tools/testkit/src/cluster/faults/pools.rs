@@ -230,12 +230,8 @@ pub(super) fn strict(cluster: &mut Cluster) {
     }
 }
 
-fn owner(block: &Block) -> Option<&str> {
-    block.affinity.as_deref()?.strip_prefix("host:")
-}
-
 fn borrowed(block: &Block) -> Vec<IpAddr> {
-    let Some(host) = owner(block) else {
+    let Some(host) = block.affinity.as_deref().and_then(|a| a.strip_prefix("host:")) else {
         return Vec::new();
     };
     // A machine keeps its address when it migrates.
