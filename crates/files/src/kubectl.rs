@@ -24,7 +24,7 @@ const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
 /// The number of bytes that are read from a file at a time.
 const PIECE: usize = 1 << 18;
 /// Sources that have no objects in some clusters. They count as read if the files contain pools. Every cluster has a
-/// ClusterInformation: files without one are of somebody who did not ask for it.
+/// ClusterInformation: if files have none, it was left out of them.
 const MAY_BE_EMPTY: [Source; 3] = [
     Source::Reservations,
     Source::IpamConfig,

@@ -179,15 +179,16 @@ impl<'s> Outlook<'s> {
     }
 
     fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
-        let (now, cooldown) = (self.indexed.snapshot.taken_at, self.config.cooldown());
-        let (mut is_odd, mut is_unknown) = (
-            self.without_affinity
-                .contains_key(&(&AffinityType::Host, node.name.as_str())),
-            false,
-        );
+        let now = self.indexed.snapshot.taken_at;
+        let cooldown = self.config.cooldown();
+        let mut is_odd = self
+            .without_affinity
+            .contains_key(&(&AffinityType::Host, node.name.as_str()));
+        let mut is_unknown = false;
         let mut held = 0;
         for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
-            let (key, affinity) = (&stored.value.key, &stored.value);
+            let affinity = &stored.value;
+            let key = &affinity.key;
             if Family::of(key.cidr) != family {
                 continue;
             }
@@ -215,10 +216,12 @@ impl<'s> Outlook<'s> {
                 _ => is_odd = true,
             }
         }
-        match (is_unknown, is_odd) {
-            (true, _) => OwnBlocks::Unknown,
-            (_, true) => OwnBlocks::Odd,
-            _ => OwnBlocks::Full(held),
+        if is_unknown {
+            OwnBlocks::Unknown
+        } else if is_odd {
+            OwnBlocks::Odd
+        } else {
+            OwnBlocks::Full(held)
         }
     }
 }

@@ -152,7 +152,7 @@ fn lists_of_all_kinds_and_single_objects() {
     assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
     assert!(
         !snapshot.has_read(Source::ClusterInformation),
-        "every cluster has one, so nobody asked for it"
+        "every cluster has one, so it was left out"
     );
     assert_eq!(
         snapshot.coverage[&Source::Handles],

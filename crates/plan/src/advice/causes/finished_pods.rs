@@ -12,12 +12,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         .filter(|(_, finding)| is_of_finished_pod(finding))
         .collect();
 
-    let mut leaked = 0;
-    for (_, finding) in &findings {
-        if finding.code == Code::LeakedAddress {
-            leaked += 1;
-        }
-    }
+    let is_leaked = |(_, finding): &&(usize, &Finding)| finding.code == Code::LeakedAddress;
+    let leaked = findings.iter().filter(is_leaked).count();
     if leaked == 0 {
         return Vec::new();
     }
