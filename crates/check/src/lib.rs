@@ -54,7 +54,7 @@ pub use self::scope::Scope;
 pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run. Deliberate collisions would only cost time.
-pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+pub type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 /// A set for a million short keys.
 pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 

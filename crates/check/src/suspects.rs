@@ -11,8 +11,9 @@ use calipam_model::node::Node;
 use calipam_model::pod::Pod;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
-use calipam_model::text::Text;
+use calipam_model::text::{Text, TextRef};
 
+use crate::FastSet;
 use crate::finding::{Finding, Subject};
 use crate::report::Report;
 
@@ -138,6 +139,8 @@ impl PartialEq for ReadObject<'_> {
 }
 
 /// Returns the wanted objects of a snapshot. Objects that do not exist are left out.
+///
+/// A snapshot can have a million handles, endpoints or pods, of which few are wanted, so no key is made of the others.
 pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, ReadObject<'s>> {
     let mut found = HashMap::new();
     let mut add = |key: Key, object: ReadObject<'s>| {
@@ -145,47 +148,95 @@ pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
             found.insert(key, object);
         }
     };
-    let wants = |is_of_kind: fn(&Key) -> bool| wanted.iter().any(is_of_kind);
-    snapshot
-        .blocks
+    for block in &snapshot.blocks {
+        add(Key::Block(block.value.key), ReadObject::Block(block));
+    }
+    if wanted.iter().any(|key| matches!(key, Key::Affinity(_))) {
+        for affinity in &snapshot.affinities {
+            let key = Key::Affinity(affinity.value.key.clone());
+            add(key, ReadObject::Other(&affinity.revision));
+        }
+    }
+    for node in &snapshot.nodes {
+        add(Key::Node(node.value.name.clone()), ReadObject::Node(node));
+    }
+    for service in &snapshot.services {
+        add(service.value.key(), ReadObject::Service(service));
+    }
+
+    let handles: FastSet<Text> = wanted
         .iter()
-        .for_each(|b| add(Key::Block(b.value.key), ReadObject::Block(b)));
-    if wants(|key| matches!(key, Key::Affinity(_))) {
-        let affinities = snapshot.affinities.iter();
-        affinities.for_each(|a| add(Key::Affinity(a.value.key.clone()), ReadObject::Other(&a.revision)));
+        .filter_map(|key| match key {
+            Key::Handle(id) => Some(Text::new(id)),
+            _ => None,
+        })
+        .collect();
+    if !handles.is_empty() {
+        for handle in &snapshot.handles {
+            let id = handle.value.id();
+            if handles.contains(id.packed()) {
+                add(Key::Handle(id.to_string()), ReadObject::Other(&handle.revision));
+            }
+        }
     }
-    if wants(|key| matches!(key, Key::Handle(_))) {
-        let handles = snapshot.handles.iter();
-        handles.for_each(|h| {
-            add(
-                Key::Handle(h.value.id().to_string()),
-                ReadObject::Other(&h.revision),
-            )
-        });
+
+    let mut endpoints = Names::new(wanted.iter().filter_map(|key| match key {
+        Key::Endpoint { namespace, name } => Some((namespace.as_str(), name.as_str())),
+        _ => None,
+    }));
+    if !endpoints.is_empty() {
+        for endpoint in &snapshot.endpoints {
+            if endpoints.contain(endpoint.value.namespace(), |out| endpoint.value.push_name(out)) {
+                add(endpoint.value.key(), ReadObject::Other(&endpoint.revision));
+            }
+        }
     }
-    if wants(|key| matches!(key, Key::Node(_))) {
-        snapshot
-            .nodes
-            .iter()
-            .for_each(|n| add(Key::Node(n.value.name.clone()), ReadObject::Node(n)));
+
+    let mut pods = Names::new(wanted.iter().filter_map(|key| match key {
+        Key::Pod { namespace, name } => Some((namespace.as_str(), name.as_str())),
+        _ => None,
+    }));
+    if !pods.is_empty() {
+        for pod in &snapshot.pods {
+            if pods.contain(pod.value.namespace(), |out| pod.value.name().push_to(out)) {
+                add(pod.value.key(), ReadObject::Pod(pod));
+            }
+        }
     }
-    if wants(|key| matches!(key, Key::Endpoint { .. })) {
-        snapshot
-            .endpoints
-            .iter()
-            .for_each(|e| add(e.value.key(), ReadObject::Other(&e.revision)));
-    }
-    if wants(|key| matches!(key, Key::Pod { .. })) {
-        snapshot
-            .pods
-            .iter()
-            .for_each(|pod| add(pod.value.key(), ReadObject::Pod(pod)));
-    }
-    snapshot
-        .services
-        .iter()
-        .for_each(|service| add(service.value.key(), ReadObject::Service(service)));
     found
+}
+
+/// The namespaces and names of wanted objects.
+struct Names<'k> {
+    names: FastSet<(&'k str, &'k str)>,
+    /// The namespace of the object that is looked up.
+    namespace: String,
+    /// The name of the object that is looked up.
+    name: String,
+}
+
+impl<'k> Names<'k> {
+    fn new(names: impl Iterator<Item = (&'k str, &'k str)>) -> Self {
+        Self {
+            names: names.collect(),
+            namespace: String::new(),
+            name: String::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Returns true if an object is wanted. `push_name` appends its name.
+    fn contain(&mut self, namespace: TextRef<'_>, push_name: impl FnOnce(&mut String)) -> bool {
+        self.namespace.clear();
+        namespace.push_to(&mut self.namespace);
+        self.name.clear();
+        push_name(&mut self.name);
+        self.names
+            .contains(&(self.namespace.as_str(), self.name.as_str()))
+    }
 }
 
 /// Returns true if nothing that matters to the finding has changed in a block that was written.

@@ -1,7 +1,7 @@
 //! Checks a cluster. Objects of findings that a half-done Calico operation could explain are read again after a pause
 //! (`--settle`), and findings whose objects have changed are dropped.
 
-use calipam_check::{Finding, Options, Recheck, Report, check};
+use calipam_check::{Context, Finding, Options, Recheck, Report};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
 use calipam_plan::{Basis, FailedTrial, Plan, try_plan};
@@ -45,20 +45,29 @@ impl CheckResult {
 /// Reads and checks the cluster. Objects whose findings a half-done Calico operation could explain are read again, and
 /// findings whose objects have changed are dropped.
 pub(crate) async fn read_and_check(access: Access<'_>, criteria: &Criteria) -> Result<CheckResult> {
-    let snapshot = read(access).await?;
-    check_twice(access, snapshot, criteria).await
+    let (checked, ()) = read_and_check_for(access, criteria, |_, _| ()).await?;
+    Ok(checked)
 }
 
-/// Checks a snapshot, and checks suspicious objects a second time.
-async fn check_twice(access: Access<'_>, mut snapshot: Snapshot, criteria: &Criteria) -> Result<CheckResult> {
+/// Reads and checks the cluster, and makes something of the context of the check and the report, which it may change.
+/// With a million addresses, a second context costs as much as all rules.
+pub(crate) async fn read_and_check_for<T>(
+    access: Access<'_>,
+    criteria: &Criteria,
+    make: impl FnOnce(Context<'_>, &mut Report) -> T,
+) -> Result<(CheckResult, T)> {
+    let mut snapshot = read(access).await?;
     snapshot.rechecked = false;
-    let mut report = check(&snapshot, &criteria.options);
+    let context = Context::new(&snapshot, &criteria.options);
+    let mut report = context.check();
     let dropped = recheck(access, &snapshot, &mut report, criteria.recheck_after).await?;
-    Ok(CheckResult {
+    let made = make(context, &mut report);
+    let checked = CheckResult {
         snapshot,
         report,
         dropped,
-    })
+    };
+    Ok((checked, made))
 }
 
 /// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.

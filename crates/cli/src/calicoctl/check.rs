@@ -33,8 +33,8 @@ const COUNTED: [Code; 7] = [
 ];
 
 pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
-    let CheckResult { report, snapshot, .. } =
-        call.with(async |access| check_and_confirm(access, &criteria(), None).await)?;
+    let (CheckResult { report, snapshot, .. }, ()) =
+        call.with(async |access| check_and_confirm(access, &criteria(), None, |_, _| ()).await)?;
     let view = calicoctl(&snapshot, &report);
     let lines = Lines {
         view: &view,

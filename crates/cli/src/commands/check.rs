@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{
-    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Report, Scope, Severity, Subject,
-    read_document,
+    Changes, Code, Context, EarlierReport, Filter, Finding, NoReport, Options, Report, Scope, Severity,
+    Subject, read_document,
 };
 use calipam_files::regular;
 use calipam_model::CniConfiguration;
@@ -143,13 +143,12 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
     let compared_with = args.reports.compare_with.as_deref();
     let earlier = earlier(&args.reports, console, EarlierReport::decode)?;
     connect::with(global, console, async |access| {
-        let mut checked = checker.check(access).await?;
+        let (mut checked, mut advice) = checker.check(access).await?;
         let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
         let calicoctl = args.reports.report.is_some().then(in_calicoctl);
         checked.report.changes = earlier
             .map(|earlier| since(earlier, &checked, compared_with))
             .transpose()?;
-        let mut advice = checker.advise(&checked.report, &checked.snapshot)?;
         let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
@@ -195,14 +194,18 @@ impl<'a> Checker<'a> {
         })
     }
 
-    pub(crate) async fn check(&self, access: Access<'_>) -> Result<CheckResult> {
-        check_and_confirm(access, &self.criteria(), self.options.confirm).await
+    /// Reads and checks the cluster. Also returns the causes of the findings.
+    pub(crate) async fn check(&self, access: Access<'_>) -> Result<(CheckResult, Advice)> {
+        let advise = |context: Context<'_>, report: &Report| self.advise(context, report);
+        let (checked, advice) =
+            check_and_confirm(access, &self.criteria(), self.options.confirm, advise).await?;
+        Ok((checked, advice?))
     }
 
     /// Finds the causes of the findings in a complete report, and what helps in the selected part of the cluster.
-    pub(crate) fn advise(&self, report: &Report, snapshot: &Snapshot) -> Result<Advice> {
-        let scope = self.scope(snapshot)?.found;
-        Ok(advice::advise(snapshot, report, &self.criteria().options, &scope))
+    pub(crate) fn advise(&self, context: Context<'_>, report: &Report) -> Result<Advice> {
+        let scope = self.scope(context.snapshot)?.found;
+        Ok(advice::advise(context, report, &scope))
     }
 
     fn scope(&self, snapshot: &Snapshot) -> Result<Found<Scope>> {

@@ -49,7 +49,8 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
     let explanation =
         views::explain(&context, &snapshot, asking).ok_or_else(|| not_found(&snapshot, asking))?;
     let cures = if explanation.is_refused() {
-        cures_for(&snapshot, &context.check(), &options, &explanation, asking)
+        let report = context.check();
+        cures_for(context, &report, &explanation, asking)
     } else {
         Vec::new()
     };

@@ -11,7 +11,7 @@ mod trial;
 use std::collections::HashSet;
 
 use calipam_check::views::{Asking, Explanation};
-use calipam_check::{Code, Finding, FindingKey, Options, Remedy, Report, Scope, Severity};
+use calipam_check::{Code, Context, Finding, FindingKey, Remedy, Report, Scope, Severity};
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
@@ -61,13 +61,15 @@ impl Advice {
     }
 }
 
-/// Finds causes and cures. `report` must be complete: not filtered yet. Commands are limited to `scope`.
-pub fn advise(snapshot: &Snapshot, report: &Report, options: &Options, scope: &Scope) -> Advice {
+/// Finds causes and cures from the context of a check and its report, which must be complete: not filtered yet.
+/// Commands are limited to `scope`.
+pub fn advise(context: Context<'_>, report: &Report, scope: &Scope) -> Advice {
     if report.findings.is_empty() {
         return Advice::default();
     }
-    let seen = seen_before(report, options, snapshot);
-    let basis = Basis::new(snapshot, report, options).with(&[], cooldown(snapshot));
+    let snapshot = context.snapshot;
+    let seen = seen_before(report, &context);
+    let basis = Basis::of_check(context, report).with(&[], cooldown(snapshot));
     let mut trials = Trials::new(basis, &seen, scope);
     let mut facts = Facts::new(snapshot, report);
 
@@ -90,19 +92,19 @@ pub fn advise(snapshot: &Snapshot, report: &Report, options: &Options, scope: &S
 }
 
 /// The cures for a request that gets no address, in the order in which they help: those that act at once come first.
-/// `report` must be complete. Empty if the request gets an address.
+/// `report`, of a check with this context, must be complete. Empty if the request gets an address.
 pub fn cures_for(
-    snapshot: &Snapshot,
+    context: Context<'_>,
     report: &Report,
-    options: &Options,
     explained: &Explanation,
     asking: Asking<'_>,
 ) -> Vec<Cure> {
     if !explained.is_refused() {
         return Vec::new();
     }
-    let seen = seen_before(report, options, snapshot);
-    let basis = Basis::new(snapshot, report, options).with(&[], cooldown(snapshot));
+    let seen = seen_before(report, &context);
+    let cooldown = cooldown(context.snapshot);
+    let basis = Basis::of_check(context, report).with(&[], cooldown);
     let scope = Scope::default();
     let mut trials = Trials::new(basis, &seen, &scope).asking(asking, explained);
     let remedies = refusal::remedies(explained, report);
@@ -148,10 +150,12 @@ fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
 }
 
 /// Returns the findings as if an earlier read had seen them, as in the second read of `release` and `rebuild`.
-fn seen_before(report: &Report, options: &Options, snapshot: &Snapshot) -> Vec<Observations> {
+fn seen_before(report: &Report, context: &Context<'_>) -> Vec<Observations> {
     let observations = Observations::of_report(report);
-    let grace = calipam_check::grace(snapshot, options);
-    let at = snapshot.taken_at.saturating_sub(grace).unwrap_or(Timestamp::MIN);
+    let at = context
+        .now
+        .saturating_sub(context.grace)
+        .unwrap_or(Timestamp::MIN);
     vec![Observations { at, ..observations }]
 }
 

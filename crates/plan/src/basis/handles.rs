@@ -1,8 +1,9 @@
 //! Looks up the addresses and objects of some handles.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
+use calipam_check::FastMap;
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
 use calipam_model::edit::{AllocationGuard, Edit, HandleEdit, Precondition, Unit};
@@ -53,7 +54,7 @@ pub(crate) fn handle_of(held: &AllocationGuard) -> Option<String> {
 }
 
 /// The allocations and objects of some handles, by clean ID.
-pub(crate) struct HandleAllocations<'s>(HashMap<Text, Holding<'s>>);
+pub(crate) struct HandleAllocations<'s>(FastMap<Text, Holding<'s>>);
 
 /// The allocations and objects of one handle.
 #[derive(Default)]
@@ -67,7 +68,7 @@ struct Holding<'s> {
 impl<'s> HandleAllocations<'s> {
     /// Looks up `handles`, which are clean IDs, in one pass over the blocks and one over the stored handles.
     pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
-        let mut known: HashMap<Text, Holding<'s>> = handles
+        let mut known: FastMap<Text, Holding<'s>> = handles
             .iter()
             .map(|id| (Text::new(id), Holding::default()))
             .collect();

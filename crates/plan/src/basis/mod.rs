@@ -72,10 +72,16 @@ impl<'s> Basis<'s> {
     /// anything that it does not list counts as healthy. The basis has no earlier reads and a cooldown of 0 until
     /// [`Self::with`] adds them.
     pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
+        Self::of_check(Context::new(snapshot, options), report)
+    }
+
+    /// Prepares planning from the context of a check and its report, as [`Self::new`] does.
+    pub fn of_check(context: Context<'s>, report: &'s Report) -> Self {
+        let snapshot = context.snapshot;
         Self {
             snapshot,
             report,
-            context: Context::new(snapshot, options),
+            context,
             missing_evidence: missing_evidence(snapshot, report),
             findings: report.findings.iter().map(|f| (f.key_ref(), f)).collect(),
             observations: &[],

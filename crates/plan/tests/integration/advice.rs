@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use calipam_check::{Code, FindingKey, Remedy, Report, Scope};
+use calipam_check::{Code, Context, FindingKey, Remedy, Report, Scope};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::advice::{Advice, Cure, Effect, advise};
 use calipam_plan::release::{self, Observations};
@@ -14,12 +14,8 @@ use calipam_testkit::rounds;
 use crate::checked::Checked;
 
 fn advice_on(checked: &Checked) -> Advice {
-    advise(
-        &checked.snapshot,
-        &checked.report,
-        &checked.options,
-        &Scope::default(),
-    )
+    let context = Context::new(&checked.snapshot, &checked.options);
+    advise(context, &checked.report, &Scope::default())
 }
 
 fn cures(advice: &Advice) -> impl Iterator<Item = &Cure> {

@@ -122,12 +122,12 @@ fn check_one(
 ) -> Result<CheckedOne> {
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |access| {
+        let (checked, advice) = checker.check(access).await?;
         let CheckResult {
             report,
             snapshot,
             dropped,
-        } = checker.check(access).await?;
-        let advice = checker.advise(&report, &snapshot)?;
+        } = checked;
         let cluster = Cluster {
             is_live: access.datastore.is_live(),
             ..Cluster::of(report, &snapshot)

@@ -6,11 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use calipam_check::{Context, Report};
 use calipam_datastore::Datastore;
 use calipam_datastore::feed::WholeReadReason;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
-use calipam_workflow::{Access, Live, Step, trends};
+use calipam_plan::advice::Advice;
+use calipam_workflow::{Access, Live, SharedSnapshot, Step, trends};
 
 use super::super::check::Checker;
 use super::served::Good;
@@ -89,19 +91,19 @@ impl<'a> Checks<'a> {
         };
         self.follow(&checker, &datastore).await?;
 
-        let (mut report, snapshot, counts) = match &mut self.live {
-            Some(live) => (live.report().clone(), live.snapshot(), Some(live.counts)),
+        let counts = self.live.as_ref().map(|live| live.counts);
+        let (mut report, mut advice, snapshot) = match &self.live {
+            Some(live) => advised(&checker, live)?,
             None => {
-                let checked = checker
+                let (checked, advice) = checker
                     .check(Access::new(&datastore, &Person::watching(&self.console)))
                     .await?;
-                (checked.report, Arc::new(RwLock::new(checked.snapshot)), None)
+                (checked.report, advice, Arc::new(RwLock::new(checked.snapshot)))
             }
         };
         self.revision = report.cluster.revision.parse().ok();
         self.datastore = self.live.is_some().then_some(datastore);
         let asked = snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        let mut advice = checker.advise(&report, &asked)?;
         checker.keep(&mut report, &asked, &self.console)?;
         advice.narrow(&report);
         drop(asked);
@@ -237,6 +239,17 @@ impl<'a> Checks<'a> {
             }
         }
     }
+}
+
+/// Returns the report on a followed cluster, the causes of its findings, and the snapshot.
+fn advised(checker: &Checker<'_>, live: &Live) -> Result<(Report, Advice, SharedSnapshot)> {
+    let report = live.report().clone();
+    let shared = live.snapshot();
+    let snapshot = shared.read().unwrap_or_else(PoisonError::into_inner);
+    let context = Context::new(&snapshot, &checker.criteria().options);
+    let advice = checker.advise(context, &report)?;
+    drop(snapshot);
+    Ok((report, advice, shared))
 }
 
 /// Returns the processor time of this process, on all cores.
