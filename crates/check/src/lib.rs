@@ -18,7 +18,6 @@ pub mod index;
 mod names;
 pub mod occupancy;
 pub mod owner;
-mod parallel;
 mod places;
 pub mod record;
 mod remedy;
@@ -56,7 +55,7 @@ pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 /// A map for a million short keys. Its hash is the same in every run. Deliberate collisions would only cost time.
 pub type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 /// A set for a million short keys.
-pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
+pub type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
     /// Checks the snapshot with all rules. If no IPAM data is stored and every object can be decoded, this runs only

@@ -6,12 +6,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use calipam_model::block::Block;
+use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
+use calipam_model::names::EndpointName;
 use calipam_model::node::Node;
+use calipam_model::parallel::{OBJECTS, in_parts};
 use calipam_model::pod::Pod;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
-use calipam_model::text::{Text, TextRef};
+use calipam_model::text::Text;
 
 use crate::FastSet;
 use crate::finding::{Finding, Subject};
@@ -180,62 +183,80 @@ pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
         }
     }
 
-    let mut endpoints = Names::new(wanted.iter().filter_map(|key| match key {
+    let endpoints = Names::new(wanted.iter().filter_map(|key| match key {
         Key::Endpoint { namespace, name } => Some((namespace.as_str(), name.as_str())),
         _ => None,
     }));
-    if !endpoints.is_empty() {
-        for endpoint in &snapshot.endpoints {
-            if endpoints.contain(endpoint.value.namespace(), |out| endpoint.value.push_name(out)) {
-                add(endpoint.value.key(), ReadObject::Other(&endpoint.revision));
-            }
-        }
+    for endpoint in endpoints.endpoints(&snapshot.endpoints) {
+        add(endpoint.value.key(), ReadObject::Other(&endpoint.revision));
     }
 
-    let mut pods = Names::new(wanted.iter().filter_map(|key| match key {
+    let pods = Names::new(wanted.iter().filter_map(|key| match key {
         Key::Pod { namespace, name } => Some((namespace.as_str(), name.as_str())),
         _ => None,
     }));
-    if !pods.is_empty() {
-        for pod in &snapshot.pods {
-            if pods.contain(pod.value.namespace(), |out| pod.value.name().push_to(out)) {
-                add(pod.value.key(), ReadObject::Pod(pod));
-            }
-        }
+    for pod in pods.pods(&snapshot.pods) {
+        add(pod.value.key(), ReadObject::Pod(pod));
     }
     found
 }
 
 /// The namespaces and names of wanted objects.
-struct Names<'k> {
-    names: FastSet<(&'k str, &'k str)>,
-    /// The namespace of the object that is looked up.
-    namespace: String,
-    /// The name of the object that is looked up.
-    name: String,
-}
+struct Names<'k>(FastSet<(&'k str, &'k str)>);
 
 impl<'k> Names<'k> {
     fn new(names: impl Iterator<Item = (&'k str, &'k str)>) -> Self {
-        Self {
-            names: names.collect(),
-            namespace: String::new(),
-            name: String::new(),
+        Self(names.collect())
+    }
+
+    fn endpoints<'s>(&self, stored: &'s [Versioned<Endpoint>]) -> Vec<&'s Versioned<Endpoint>> {
+        let names = self.0.iter();
+        let workloads: FastSet<Text> = names
+            .filter_map(|(_, name)| EndpointName::parse(name))
+            .map(|name| Text::new(&name.workload))
+            .collect();
+        self.find(stored, |endpoint, namespace, name| {
+            // Nearly all endpoints are ruled out here, which needs no text.
+            let workload = endpoint.workload_in_name();
+            if workload.is_none_or(|workload| workloads.contains(workload.packed())) {
+                endpoint.namespace().push_to(namespace);
+                endpoint.push_name(name);
+            }
+        })
+    }
+
+    fn pods<'s>(&self, stored: &'s [Versioned<Pod>]) -> Vec<&'s Versioned<Pod>> {
+        self.find(stored, |pod, namespace, name| {
+            pod.namespace().push_to(namespace);
+            pod.name().push_to(name);
+        })
+    }
+
+    /// Returns the wanted objects. `push_names` appends the namespace and the name of an object to the two strings, or
+    /// nothing if the object is not wanted.
+    fn find<'s, T: Sync>(
+        &self,
+        stored: &'s [Versioned<T>],
+        push_names: impl Fn(&T, &mut String, &mut String) + Sync,
+    ) -> Vec<&'s Versioned<T>> {
+        if self.0.is_empty() {
+            return Vec::new();
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Returns true if an object is wanted. `push_name` appends its name.
-    fn contain(&mut self, namespace: TextRef<'_>, push_name: impl FnOnce(&mut String)) -> bool {
-        self.namespace.clear();
-        namespace.push_to(&mut self.namespace);
-        self.name.clear();
-        push_name(&mut self.name);
-        self.names
-            .contains(&(self.namespace.as_str(), self.name.as_str()))
+        let parts = in_parts(OBJECTS, stored.len(), |range| {
+            let mut found = Vec::new();
+            let mut namespace = String::new();
+            let mut name = String::new();
+            for object in &stored[range] {
+                namespace.clear();
+                name.clear();
+                push_names(&object.value, &mut namespace, &mut name);
+                if self.0.contains(&(namespace.as_str(), name.as_str())) {
+                    found.push(object);
+                }
+            }
+            found
+        });
+        parts.concat()
     }
 }
 

@@ -181,6 +181,18 @@ impl Endpoint {
         push_endpoint_name(out, [&node, &orchestrator, &pod, &endpoint]);
     }
 
+    /// The workload that [`EndpointName::parse`](crate::names::EndpointName::parse) finds in the object's name. `None` if
+    /// the name has to be parsed for that: it does not follow from the fields, or not only from these.
+    pub fn workload_in_name(&self) -> Option<TextRef<'_>> {
+        if !self.field(Field::Name).is_empty() {
+            return None;
+        }
+        let parts = [Field::Node, Field::Orchestrator, Field::Pod, Field::Endpoint];
+        // A dash that starts a part is taken for the end of the part before it.
+        let is_found = |part: Field| !matches!(self.field(part).packed(), [] | [b'-', ..]);
+        parts.into_iter().all(is_found).then(|| self.pod())
+    }
+
     /// The node; empty if the object does not name one.
     pub fn node(&self) -> TextRef<'_> {
         self.field(Field::Node)
@@ -254,6 +266,40 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::{EndpointName, endpoint_name};
+
+    #[test]
+    fn the_workload_in_a_name_is_the_one_that_the_name_is_split_into() {
+        let texts = ["", "a", "-a", "a-", "web-0", "virt-launcher-0123456789abcdef0123"];
+        let mut known = 0;
+        for node in texts {
+            for pod in texts {
+                for interface in texts {
+                    let parts = EndpointParts {
+                        name: &endpoint_name(node, "k8s", pod, interface),
+                        node,
+                        orchestrator: "k8s",
+                        pod,
+                        endpoint: interface,
+                        ..EndpointParts::default()
+                    };
+                    let endpoint = Endpoint::new(&parts, &[]);
+                    if let Some(workload) = endpoint.workload_in_name() {
+                        let split = EndpointName::parse(parts.name).unwrap();
+                        assert_eq!(workload, *split.workload, "{}", parts.name);
+                        known += 1;
+                    }
+                    let other = Endpoint::new(&EndpointParts { name: "x", ..parts }, &[]);
+                    assert!(other.workload_in_name().is_none());
+                }
+            }
+        }
+        assert_eq!(
+            known,
+            4 * 4 * 4,
+            "of every text that is neither empty nor starts with a dash"
+        );
+    }
 
     #[test]
     fn the_example_of_the_facts() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -29,6 +29,19 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
         ControlFlow::Continue(())
     });
     results
+}
+
+/// The smallest number of objects that justifies a thread.
+pub const OBJECTS: usize = 1 << 14;
+/// The smallest number of blocks or shards that justifies a thread. Each holds many objects.
+pub const BLOCKS: usize = 16;
+
+/// Splits the numbers below `length` into ranges, at most one per core, and runs `work` on each range. A range has at
+/// least `least` numbers, unless `length` is smaller. Returns the results in order.
+pub fn in_parts<T: Send>(least: usize, length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let parts = cores().get().min(length / least).max(1);
+    let start = |part: usize| length * part / parts;
+    map(cores(), parts, |part| work(start(part)..start(part + 1)))
 }
 
 /// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `take` receives the
@@ -117,6 +130,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn ranges_cover_all_numbers_in_order() {
+        for length in [0, 1, OBJECTS, 5 * OBJECTS + 3] {
+            let all: Vec<usize> = in_parts(OBJECTS, length, |range| range.collect::<Vec<_>>()).concat();
+            assert_eq!(all, (0..length).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn results_come_in_the_order_of_the_pieces() {

@@ -9,6 +9,7 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
 use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
+use calipam_model::parallel::{OBJECTS, in_parts};
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::pool::PoolUse;
 use calipam_model::service::Service;
@@ -18,7 +19,6 @@ use calipam_model::text::TextRef;
 use super::blocks::blocks_around;
 use super::{IndexedBlock, Owner, PodName, Use};
 use crate::claim::{Claim, names_service};
-use crate::parallel::{OBJECTS, in_parts};
 use crate::{FastMap, FastSet};
 
 /// Returns the uses of addresses by live owners, and the addresses that objects merely name; both ascending.

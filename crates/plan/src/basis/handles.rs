@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::FastMap;
+use calipam_check::index::IndexedBlock;
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
 use calipam_model::edit::{AllocationGuard, Edit, HandleEdit, Precondition, Unit};
 use calipam_model::handle::Handle;
 pub(crate) use calipam_model::handle::clean_id as clean;
 use calipam_model::key::Key;
+use calipam_model::parallel::{BLOCKS, OBJECTS, in_parts};
 use calipam_model::snapshot::Versioned;
-use calipam_model::text::Text;
+use calipam_model::text::{Text, TextRef};
 
 use crate::basis::Basis;
 
@@ -76,21 +78,26 @@ impl<'s> HandleAllocations<'s> {
             return Self(known);
         }
 
-        for block in &basis.context.index.blocks {
-            let Some(sound) = block.sound else { continue };
-            for (ordinal, handle) in sound.handles() {
-                let id = handle.cut_at_carriage_return();
-                let Some(holding) = known.get_mut(id.packed()) else {
-                    continue;
-                };
-                let Some(allocation) = sound.allocation(ordinal) else {
-                    continue;
-                };
-                push(&mut holding.allocated, Allocated::new(block.key, &allocation));
+        // A large cluster has a million records and a million handles, of which few are known here.
+        let blocks = &basis.context.index.blocks;
+        let allocated = in_parts(BLOCKS, blocks.len(), |range| {
+            allocations_of(&blocks[range], |id| known.contains_key(id.packed()))
+        });
+        let stored = &basis.snapshot.handles;
+        let objects = in_parts(OBJECTS, stored.len(), |range| {
+            let is_known = |object: &&Versioned<Handle>| {
+                let id = object.value.id().cut_at_carriage_return();
+                !object.value.is_deleted() && known.contains_key(id.packed())
+            };
+            stored[range].iter().filter(is_known).collect::<Vec<_>>()
+        });
+
+        for (id, allocated) in allocated.into_iter().flatten() {
+            if let Some(holding) = known.get_mut(id.packed()) {
+                push(&mut holding.allocated, allocated);
             }
         }
-
-        for object in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
+        for object in objects.into_iter().flatten() {
             let id = object.value.id().cut_at_carriage_return();
             if let Some(holding) = known.get_mut(id.packed()) {
                 push(&mut holding.objects, object);
@@ -138,6 +145,27 @@ impl<'s> HandleAllocations<'s> {
         };
         self.objects(id).iter().filter(is_wrong).map(correction).collect()
     }
+}
+
+/// Returns the allocations in sound blocks whose handles are known, each with the clean ID of its handle.
+fn allocations_of<'s>(
+    blocks: &[IndexedBlock<'s>],
+    is_known: impl Fn(TextRef<'s>) -> bool,
+) -> Vec<(TextRef<'s>, Allocated)> {
+    let mut found = Vec::new();
+    for block in blocks {
+        let Some(sound) = block.sound else { continue };
+        for (ordinal, handle) in sound.handles() {
+            let id = handle.cut_at_carriage_return();
+            if !is_known(id) {
+                continue;
+            }
+            if let Some(allocation) = sound.allocation(ordinal) {
+                found.push((id, Allocated::new(block.key, &allocation)));
+            }
+        }
+    }
+    found
 }
 
 /// Returns preconditions of new counts, for at most `MOST_NAMED` blocks. A CNI ADD counts an address before recording

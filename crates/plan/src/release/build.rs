@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Code, Remedy, Subject};
+use calipam_check::{Code, FastMap, FastSet, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::edit::{BlockEdit, Edit, Evidence, HandleEdit, Part, Precondition, Step, Unit};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
+use calipam_model::text::Text;
 
 use super::select::Selection;
 use crate::basis::handles::MOST_NAMED;
@@ -156,30 +157,27 @@ impl<'s> Selection<'_, 's> {
     }
 
     fn delete_orphans(&self, actions: &mut Vec<Action>) {
-        let wanted = self.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
-        let objects = calipam_check::objects(self.basis.snapshot, &wanted);
-        let mut named: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
-
-        for handle in self.basis.snapshot.handles.iter().map(|handle| &handle.value) {
-            let id = handle.id().to_string();
-            if self.orphans.contains_key(&id) {
-                named.insert(
-                    id,
-                    handle.blocks().map(|(block, _)| block).take(MOST_NAMED).collect(),
-                );
-            }
+        let ids: FastSet<Text> = self.orphans.keys().map(|id| Text::new(id)).collect();
+        if ids.is_empty() {
+            return;
         }
+        let handles = self.basis.snapshot.handles.iter();
+        let objects: FastMap<&[u8], &Versioned<Handle>> = handles
+            .map(|handle| (handle.value.id().packed(), handle))
+            .filter(|(id, _)| ids.contains(*id))
+            .collect();
 
         for (id, finding) in &self.orphans {
-            let Some(object) = objects.get(&Key::Handle(id.clone())) else {
+            let Some(object) = objects.get(Text::new(id).as_ref().packed()) else {
                 continue;
             };
             let subject = finding.subject.clone();
             let detail = "no allocation refers to it";
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
-            let delete = Edit::Delete(Key::Handle(id.clone()), object.revision().clone());
+            let delete = Edit::Delete(Key::Handle(id.clone()), object.revision.clone());
             let is_empty = |block| (Key::Block(block), Precondition::Records(id.clone(), 0..=0));
-            let evidence = named.remove(id).unwrap_or_default().into_iter().map(is_empty);
+            let named = object.value.blocks().map(|(block, _)| block).take(MOST_NAMED);
+            let evidence = named.map(is_empty);
             let reason = format!("orphan-handle {id}");
             actions.push(Action::new(reason, vec![delete], vec![change]).requiring(evidence));
         }

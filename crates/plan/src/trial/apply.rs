@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
+use calipam_check::FastSet;
 use calipam_model::affinity::Affinity;
 use calipam_model::edit::{Current, EditError, apply};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
+use calipam_model::parallel::{BLOCKS, OBJECTS, in_parts};
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::text::Text;
 use calipam_model::writable::Object;
@@ -74,13 +76,12 @@ impl Touched {
             add(key(&value), Object::Affinity(value), revision);
         }
         // There may be a million handles to search.
-        if keys.iter().any(|key| matches!(key, Key::Handle(_))) {
-            let key = |handle: &Handle| Key::Handle(handle.id().to_string());
-            for Versioned { value, revision } in snapshot
-                .handles
-                .extract_if(.., |handle| keys.contains(&key(&handle.value)))
-            {
-                add(key(&value), Object::Handle(value), revision);
+        let handles = handles_of(keys);
+        if !handles.is_empty() {
+            let is_taken = |handle: &mut Versioned<Handle>| handles.contains(handle.value.id().packed());
+            for Versioned { value, revision } in snapshot.handles.extract_if(.., is_taken) {
+                let key = Key::Handle(value.id().to_string());
+                add(key, Object::Handle(value), revision);
             }
         }
         Self {
@@ -92,25 +93,22 @@ impl Touched {
 
     /// Copies objects of a snapshot.
     pub(crate) fn copy(snapshot: &Snapshot, keys: &HashSet<Key>) -> Self {
-        let handles = keys.iter().filter_map(|key| {
-            if let Key::Handle(id) = key {
-                Some(Text::new(id))
-            } else {
-                None
-            }
-        });
-        let handles: HashSet<Text> = handles.collect();
-        let handles: HashSet<&[u8]> = handles.iter().map(|id| id.as_ref().packed()).collect();
+        let handles = handles_of(keys);
         let mut copied = Snapshot {
             datastore: snapshot.datastore,
             cluster: snapshot.cluster.clone(),
             ..Default::default()
         };
-        let blocks = snapshot
-            .blocks
-            .iter()
-            .filter(|block| keys.contains(&Key::Block(block.value.key)));
-        copied.blocks.extend(blocks.cloned());
+        let blocks = &snapshot.blocks;
+        let copies = in_parts(BLOCKS, blocks.len(), |range| {
+            let is_touched = |block: &&Versioned<StoredBlock>| keys.contains(&Key::Block(block.value.key));
+            blocks[range]
+                .iter()
+                .filter(is_touched)
+                .cloned()
+                .collect::<Vec<_>>()
+        });
+        copied.blocks.extend(copies.into_iter().flatten());
         let has_affinity =
             |affinity: &&Versioned<Affinity>| keys.contains(&Key::Affinity(affinity.value.key.clone()));
         copied
@@ -118,10 +116,16 @@ impl Touched {
             .extend(snapshot.affinities.iter().filter(has_affinity).cloned());
         // There may be a million handles to search.
         if !handles.is_empty() {
-            let has_handle = |handle: &&Versioned<Handle>| handles.contains(handle.value.id().packed());
-            copied
-                .handles
-                .extend(snapshot.handles.iter().filter(has_handle).cloned());
+            let stored = &snapshot.handles;
+            let copies = in_parts(OBJECTS, stored.len(), |range| {
+                let is_touched = |handle: &&Versioned<Handle>| handles.contains(handle.value.id().packed());
+                stored[range]
+                    .iter()
+                    .filter(is_touched)
+                    .cloned()
+                    .collect::<Vec<_>>()
+            });
+            copied.handles.extend(copies.into_iter().flatten());
         }
         Self {
             has_labels: snapshot.labels_affinities(),
@@ -185,6 +189,15 @@ impl Touched {
             }
         }
     }
+}
+
+/// Returns the IDs of the handles among some keys.
+fn handles_of(keys: &HashSet<Key>) -> FastSet<Text> {
+    let id = |key: &Key| match key {
+        Key::Handle(id) => Some(Text::new(id)),
+        _ => None,
+    };
+    keys.iter().filter_map(id).collect()
 }
 
 /// Returns the revision for objects that a plan writes. It differs from all revisions that were read.

@@ -11,13 +11,13 @@ use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::is_v4;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
+use calipam_model::parallel::{BLOCKS, OBJECTS, in_parts};
 use calipam_model::snapshot::{DefectKind, Snapshot, Versioned};
 use calipam_model::text::{Text, TextRef};
 use foldhash::fast::FixedState;
 use serde_json::Value;
 
 use crate::index::Record;
-use crate::parallel::{BLOCKS, OBJECTS, in_parts};
 use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;

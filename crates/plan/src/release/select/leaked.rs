@@ -109,7 +109,7 @@ impl<'s> Selection<'_, 's> {
         let held = allocations(self.basis, finding);
         match too_early(self.basis, finding, &held) {
             Some(refusal) => self.skip_refused(finding, refusal),
-            None => self.choose(finding),
+            None => self.choose_held(finding, held),
         }
     }
 

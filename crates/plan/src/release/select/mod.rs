@@ -63,6 +63,11 @@ pub(super) fn select<'b, 's>(basis: &'b Basis<'s>, request: &Request) -> Selecti
 impl<'s> Selection<'_, 's> {
     /// Chooses the addresses of a finding, unless their block is corrupt.
     fn choose(&mut self, finding: &'s Finding) {
+        self.choose_held(finding, allocations(self.basis, finding));
+    }
+
+    /// Chooses the allocations of a finding, unless their block is corrupt.
+    fn choose_held(&mut self, finding: &'s Finding, held: Vec<Allocated>) {
         if let Subject::Address(address) = finding.subject
             && let Some(refusal) = in_corrupt_block(&self.basis.context.index, address)
         {
@@ -70,7 +75,7 @@ impl<'s> Selection<'_, 's> {
             return;
         }
 
-        for allocated in allocations(self.basis, finding) {
+        for allocated in held {
             self.choose_allocation(allocated, Some(finding));
         }
     }
