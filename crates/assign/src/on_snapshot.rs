@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
-use calipam_model::block::{BlockContent, BlockOwner};
+use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::cidr_set::around;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
@@ -502,6 +502,13 @@ impl Store for SnapshotStore<'_> {
 
     fn owned_blocks(&self, owner: &BlockOwner) -> Vec<IpNet> {
         self.indexed.owned(owner).to_vec()
+    }
+
+    fn half_deleted_block(&self, cidr: IpNet) -> Option<Arc<Block>> {
+        match self.current(&Key::Block(cidr))?.record {
+            Record::Block(block) if self.ends_deletions && block.is_deleted() => Some(block),
+            _ => None,
+        }
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {

@@ -1,8 +1,10 @@
 //! The datastore that an allocator works on.
 
+use std::sync::Arc;
+
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
-use calipam_model::block::BlockOwner;
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr;
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
@@ -33,6 +35,12 @@ pub trait Store {
     /// reading all blocks.
     fn owned_blocks(&self, _owner: &BlockOwner) -> Vec<IpNet> {
         Vec::new()
+    }
+
+    /// A block whose deletion stopped half-way, as a list shows it, if the store knows that without a read. A read of the
+    /// block alone finishes the deletion (facts 2.9).
+    fn half_deleted_block(&self, _cidr: IpNet) -> Option<Arc<Block>> {
+        None
     }
 
     /// Performs one write, and returns the record's new revision. After a deletion, the revision has no meaning.
@@ -82,6 +90,10 @@ impl<S: Store> Store for &S {
 
     fn owned_blocks(&self, owner: &BlockOwner) -> Vec<IpNet> {
         (**self).owned_blocks(owner)
+    }
+
+    fn half_deleted_block(&self, cidr: IpNet) -> Option<Arc<Block>> {
+        (**self).half_deleted_block(cidr)
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {

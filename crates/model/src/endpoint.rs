@@ -184,13 +184,12 @@ impl Endpoint {
     /// The workload that [`EndpointName::parse`](crate::names::EndpointName::parse) finds in the object's name. `None` if
     /// the name has to be parsed for that: it does not follow from the fields, or not only from these.
     pub fn workload_in_name(&self) -> Option<TextRef<'_>> {
-        if !self.field(Field::Name).is_empty() {
-            return None;
-        }
+        let fields = self.fields();
         let parts = [Field::Node, Field::Orchestrator, Field::Pod, Field::Endpoint];
         // A dash that starts a part is taken for the end of the part before it.
-        let is_found = |part: Field| !matches!(self.field(part).packed(), [] | [b'-', ..]);
-        parts.into_iter().all(is_found).then(|| self.pod())
+        let is_found = |part: Field| !matches!(fields[part as usize].packed(), [] | [b'-', ..]);
+        let is_split_into_fields = fields[Field::Name as usize].is_empty() && parts.into_iter().all(is_found);
+        is_split_into_fields.then_some(fields[Field::Pod as usize])
     }
 
     /// The node; empty if the object does not name one.
@@ -246,8 +245,7 @@ impl Endpoint {
 
     /// The strings that a check needs from every endpoint, read in one pass over the fields.
     pub fn texts(&self) -> EndpointTexts<'_> {
-        let mut rest = &*self.text;
-        let fields = [(); FIELDS].map(|()| TextRef::from_packed(take_sized(&mut rest)));
+        let fields = self.fields();
         let field = |field: Field| fields[field as usize];
         EndpointTexts {
             namespace: field(Field::Namespace),
@@ -256,6 +254,12 @@ impl Endpoint {
             container_id: field(Field::ContainerId),
             workload: field(Field::Workload),
         }
+    }
+
+    /// All fields, read in one pass.
+    fn fields(&self) -> [TextRef<'_>; FIELDS] {
+        let mut rest = &*self.text;
+        [(); FIELDS].map(|()| TextRef::from_packed(take_sized(&mut rest)))
     }
 
     fn field(&self, field: Field) -> TextRef<'_> {

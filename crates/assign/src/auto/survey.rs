@@ -171,6 +171,10 @@ impl<S: Store> Search<'_, S> {
             return Ok(Batch::default());
         }
         survey.batches += 1;
+        let places: Vec<Place> = places
+            .into_iter()
+            .filter(|place| !self.is_passed_over(place.cidr))
+            .collect();
         let queries: Vec<Query> = places
             .iter()
             .map(|place| Query::Get(Key::Block(place.cidr)))
@@ -199,6 +203,28 @@ impl<S: Store> Search<'_, S> {
             self.classify(block, place, survey, &mut batch);
         }
         Ok(batch)
+    }
+
+    /// Returns true for a block that Calico passes over by its list alone. If such a block is marked deleted, it stays:
+    /// only a read of the block itself would finish its deletion.
+    pub(super) fn is_passed_over(&self, cidr: IpNet) -> bool {
+        if !self.allocator.is_calico {
+            return false;
+        }
+        let Some(block) = self.allocator.store().half_deleted_block(cidr) else {
+            return false;
+        };
+        if self.free(&block) == 0 {
+            return true;
+        }
+        let is_own = block.owner() == Some(&self.holder(cidr).owner());
+        let is_empty = || {
+            block
+                .without_cooled(self.allocator.now(), self.config.cooldown())
+                .is_empty()
+        };
+        // Without strict affinity, addresses are borrowed from it.
+        self.config.strict_affinity && !is_own && !is_empty()
     }
 
     fn classify(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, batch: &mut Batch) {

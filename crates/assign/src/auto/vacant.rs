@@ -156,7 +156,7 @@ impl<S: Store> Search<'_, S> {
 
     /// True if the block is known to belong to the host, and has a free address.
     async fn has_room_in(&self, block: IpNet) -> Result<bool> {
-        if self.owned_blocks.binary_search(&block).is_err() {
+        if self.owned_blocks.binary_search(&block).is_err() || self.is_passed_over(block) {
             return Ok(false);
         }
         let [found] = self.allocator.read([Query::Get(Key::Block(block))]).await?;

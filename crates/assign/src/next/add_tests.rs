@@ -207,3 +207,28 @@ fn the_second_attempt_gets_another_address() {
     assert!(answers[1].1.first.is_some(), "{:?}", reasons(&answers));
     assert_eq!(reasons(&answers), ["IPv4 10.0.0.2", "IPv6 fd00::"]);
 }
+
+/// Calico looks for a place for a new block in a list, in which a full block is in the way although its deletion stopped
+/// half-way. No attempt reads the block itself, which would finish the deletion.
+#[test]
+fn a_full_block_that_is_marked_deleted_stays_in_the_way() {
+    for (taken, is_refused) in [(4, true), (3, false)] {
+        let strict = r#"{"auto_allocate_blocks":true,"strict_affinity":true}"#;
+        let blocks = [("n1", taken), ("n2", 4), ("n2", 4), ("n2", 4)];
+        let mut world = World::new(strict, &blocks);
+        world.0.datastore = DatastoreKind::Kubernetes;
+        let mut block = values::block("10.0.0.0/30", "host:n1", vec![serde_json::json!({}); taken]);
+        block["deleted"] = true.into();
+        world.put(&values::block_key("10.0.0.0/30"), &block.to_string());
+        world.put(
+            &values::affinity_key("host/n1", "10.0.0.0/30"),
+            r#"{"state":"confirmed","deleted":true}"#,
+        );
+        let refusal = world.refusal("n1", Family::V4);
+        assert_eq!(
+            refusal.unwrap().is_some(),
+            is_refused,
+            "{taken} addresses are taken"
+        );
+    }
+}

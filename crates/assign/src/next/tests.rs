@@ -65,7 +65,7 @@ impl World {
         self.refusal("n1", Family::V4)
     }
 
-    fn refusal(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
+    pub(super) fn refusal(&self, node: &str, family: Family) -> Result<Option<Arc<Refused>>, NotKnown> {
         let outlook = Outlook::new(&self.0).unwrap();
         let node = self
             .0

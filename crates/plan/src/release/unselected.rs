@@ -22,7 +22,7 @@ pub(super) fn unselected<'s>(
     let block = index.block(block)?;
     let sound = block.sound.filter(|_| basis.cooldown == 0)?;
     let node = sound.host()?;
-    if sound.allocations().count() != released {
+    if sound.allocated() as usize != released {
         return None;
     }
 
