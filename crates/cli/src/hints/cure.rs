@@ -46,7 +46,8 @@ pub(crate) fn outcome(effect: &Effect) -> String {
     }
 
     if !effect.gone.is_empty() {
-        parts.push(count(effect.gone.len(), "finding goes", "findings go"));
+        let findings = count(effect.gone.len(), "finding", "findings");
+        parts.push(format!("resolves {findings}"));
     }
     if effect.borrowed > 0 {
         let addresses = count(effect.borrowed, "address stays", "addresses stay");
