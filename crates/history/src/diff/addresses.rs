@@ -122,7 +122,7 @@ impl<'s> Comparer<'s, '_> {
                 .flatten()
                 .any(|held| held.record().is_windows_reserved())
         };
-        let change = block_change::of_address(states)
+        let change = block_change::address_change(states)
             .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
         self.count(states, change);
     }

@@ -109,7 +109,7 @@ fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     if old.cidr != new.cidr {
         return None;
     }
-    let change = block_change::of_owner(old.block?, new.block?)?;
+    let change = block_change::owner_change(old.block?, new.block?)?;
     Some(BlockChange::new(
         old.cidr,
         change,

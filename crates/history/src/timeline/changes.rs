@@ -141,7 +141,7 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
                 after.claim_time(),
             ));
         }
-        (Some(before), Some(after)) => all.extend(block_change::of_owner(before, after).map(|change| {
+        (Some(before), Some(after)) => all.extend(block_change::owner_change(before, after).map(|change| {
             let at = after.claim_time();
             if change == Change::Owner {
                 of(
@@ -184,7 +184,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
     let [before, after] = held;
     let is_cooling = after.is_some_and(|held| held.record().is_cooling());
     let released = (EventKind::Released, [before, None]);
-    let events = match block_change::of_address(held) {
+    let events = match block_change::address_change(held) {
         Some(Change::Attributes) => vec![(EventKind::AttributesChanged, held)],
         Some(_) if is_cooling => vec![(EventKind::Cooling, held)],
         Some(Change::Released) => vec![released],
