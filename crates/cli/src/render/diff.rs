@@ -310,8 +310,8 @@ fn blocks(states: &[BlockState]) -> String {
 /// objects of one kind, with an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
-        left("WHAT", |row: &Row| row.kind.name()).of_kind(),
-        left("DIFFERENCE", |row: &Row| row.change).of_kind(),
+        left("WHAT", |row: &Row| row.kind.name()).in_both_forms(),
+        left("DIFFERENCE", |row: &Row| row.change).in_both_forms(),
         left("NAME", |row: &Row| &row.name),
         left("BEFORE", |row: &Row| or_dash(&row.states[0])),
         left("AFTER", |row: &Row| or_dash(&row.states[1])),

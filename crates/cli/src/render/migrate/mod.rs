@@ -351,14 +351,14 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// Creates the table of the users of addresses. If there are many users, a short table contains their number by node
-/// and kind.
+/// Creates the table of the users of addresses. If there are many, a short table has a row for each node and kind of
+/// user, with the number of users and the name of one of them.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
         left("USED BY", |user: &User| format!("{} {}", user.kind, user.name)),
-        left("USED BY", |user: &User| user.kind).only_of_kinds(),
-        left("NODE", |user: &User| &user.node).of_kind(),
+        left("USED BY", |user: &User| user.kind).only_in_short_form(),
+        left("NODE", |user: &User| &user.node).in_both_forms(),
     ];
     Grid::short(
         wide,
