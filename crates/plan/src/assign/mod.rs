@@ -18,7 +18,7 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 use crate::basis::Basis;
 use crate::basis::handles::HandleAllocations;
-use crate::plan::{Plan, PlanKind, Verb};
+use crate::plan::{Action, Plan, PlanKind, Verb};
 use crate::range;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
@@ -45,33 +45,36 @@ pub struct Request {
 
 /// Plans an assignment. Addresses that cannot be assigned are skipped, with the reason.
 pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
-    let plan = Plan::new(PlanKind::Assign, basis.snapshot, Vec::new());
     let mut planner = Planner {
         basis,
         node,
         request,
-        plan,
+        plan: Plan::new(PlanKind::Assign, basis.snapshot, Vec::new()),
     };
-    let writes = match planner.refusal() {
-        Some(refusal) => {
-            planner.plan.skipped.push(refusal);
-            Vec::new()
-        }
-        None => planner.allocate(),
-    };
-
-    let mut plan = planner.plan;
-    plan.actions = edits::actions(basis, request, writes);
-    let assigned = plan
-        .changes()
-        .filter(|change| change.action == Verb::AssignAddress);
-    plan.forced = assigned.filter_map(|change| change.subject.address()).collect();
-    if plan.forced.is_empty() {
-        // If no address is assigned, no block is claimed.
-        plan.actions.clear();
-        plan.warnings.clear();
+    if let Some(refusal) = planner.refusal() {
+        planner.plan.skipped.push(refusal);
+        return planner.plan;
     }
-    plan
+
+    let writes = planner.allocate();
+    let actions = edits::actions(basis, request, writes);
+    let assigned = assigned_addresses(&actions);
+    if assigned.is_empty() {
+        // If no address is assigned, no block is claimed.
+        planner.plan.warnings.clear();
+    } else {
+        planner.plan.actions = actions;
+        planner.plan.forced = assigned;
+    }
+    planner.plan
+}
+
+fn assigned_addresses(actions: &[Action]) -> Vec<IpAddr> {
+    let changes = actions.iter().flat_map(|action| &action.changes);
+    changes
+        .filter(|change| change.action == Verb::AssignAddress)
+        .filter_map(|change| change.subject.address())
+        .collect()
 }
 
 struct Planner<'b, 's> {
@@ -199,6 +202,7 @@ impl Planner<'_, '_> {
         let wants_v6 = !pools_v6.is_empty() || (names_none && !has_v4);
         let v4 = if wants_v4 { request.count } else { 0 };
         let v6 = if wants_v6 { request.count } else { 0 };
+
         let wanted = AutoAssign {
             host: request.node.clone(),
             v4,
