@@ -87,7 +87,8 @@ impl Answer {
         }
     }
 
-    pub(super) fn of_any(
+    /// Answers a request for any address with the allocator's result.
+    pub(super) fn for_any_address(
         outlook: &Outlook<'_>,
         request: &NextAddress<'_>,
         single_block: bool,
@@ -126,7 +127,7 @@ impl Answer {
     }
 
     /// The answer as the main plugin passes it on. If the IPAM plugin dies, its message is the plugin's whole output.
-    pub(super) fn of_ipam_plugin(mut self) -> Self {
+    pub(super) fn passed_on(mut self) -> Self {
         if let Err(refused) = &mut self.outcome
             && refused.is_crash()
         {
@@ -135,7 +136,8 @@ impl Answer {
         self
     }
 
-    pub(super) fn of_named(
+    /// Answers a request for this address with the allocator's result.
+    pub(super) fn for_named_address(
         outlook: &Outlook<'_>,
         node: &str,
         address: IpAddr,

@@ -216,7 +216,7 @@ impl Outlook<'_> {
             ..request.for_use(PoolUse::Tunnel)
         };
         let result = without_waiting(allocator.auto_assign(&asked));
-        match Answer::of_any(self, &request, false, result, events()).outcome {
+        match Answer::for_any_address(self, &request, false, result, events()).outcome {
             Ok(given) => TunnelStep::Assign { given, why },
             Err(mut refused) => {
                 let of_pods = format!("failed to request {family} addresses: ");
