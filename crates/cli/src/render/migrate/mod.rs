@@ -309,9 +309,9 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
         .partition(|group| group.kind.is_none() && !wide);
     let mut rows: Vec<Row> = others.into_iter().map(|group| Row::of(group, moving)).collect();
     if bare.len() > BARE {
-        rows.push(Row::of_bare(&bare))
+        rows.push(Row::of_bare(&bare));
     } else {
-        rows.extend(bare.into_iter().map(|group| Row::of(group, moving)))
+        rows.extend(bare.into_iter().map(|group| Row::of(group, moving)));
     }
     let columns = vec![
         left("NAMESPACE", |row: &Row| row.namespace.clone()),
@@ -365,6 +365,7 @@ fn users(users: &[User], wide: bool) -> Grid {
         FEW,
         users,
         columns,
+        // The kind of a row, and the example that the short form shows for it.
         |user| (&user.node, user.kind),
         |user| &user.name,
     )
