@@ -50,11 +50,11 @@ impl<'s> IndexedSnapshot<'s> {
             .collect();
         blocks.sort_by_key(|(cidr, _)| *cidr);
         blocks.dedup_by_key(|(cidr, _)| *cidr);
-        let nodes = snapshot
-            .nodes
-            .iter()
-            .enumerate()
-            .map(|(at, node)| (node.value.name.as_str(), at));
+
+        let mut nodes = HashMap::new();
+        for (at, node) in snapshot.nodes.iter().enumerate() {
+            nodes.insert(node.value.name.as_str(), at);
+        }
         let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
         let mut by_key = HashMap::new();
         for (at, affinity) in snapshot.affinities.iter().enumerate() {
@@ -65,12 +65,12 @@ impl<'s> IndexedSnapshot<'s> {
                 .push(at);
             by_key.entry(key).or_insert(at);
         }
-        let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.kind {
-            DefectKind::Value(reason) => Some((defect.key.as_ref()?, reason.as_str())),
-            _ => None,
-        });
-        let nodes = nodes.collect();
-        let undecodable = undecodable.collect();
+        let mut undecodable = BTreeMap::new();
+        for defect in &snapshot.defects {
+            if let (Some(key), DefectKind::Value(reason)) = (&defect.key, &defect.kind) {
+                undecodable.insert(key, reason.as_str());
+            }
+        }
         Self {
             snapshot,
             blocks,
@@ -103,18 +103,7 @@ impl<'s> IndexedSnapshot<'s> {
 
     /// The CIDRs of the blocks that belong to an owner.
     fn owned(&self, owner: &BlockOwner) -> &[IpNet] {
-        let owned = self.owned.get_or_init(|| {
-            let mut owned: HashMap<BlockOwner, Vec<IpNet>> = HashMap::new();
-            for StoredBlock { key, content } in self.snapshot.blocks.iter().map(|stored| &stored.value) {
-                let Some(owner) = content.owner() else { continue };
-                match owned.get_mut(owner) {
-                    Some(blocks) => blocks.push(*key),
-                    None => drop(owned.insert(owner.clone(), vec![*key])),
-                }
-            }
-            owned.values_mut().for_each(|blocks| blocks.sort_unstable());
-            owned
-        });
+        let owned = self.owned.get_or_init(|| blocks_by_owner(self.snapshot));
         owned.get(owner).map_or(&[], Vec::as_slice)
     }
 
@@ -150,6 +139,25 @@ impl<'s> IndexedSnapshot<'s> {
         let snapshot = self.snapshot;
         found.iter().map(move |at| &snapshot.affinities[*at])
     }
+}
+
+/// Returns the CIDRs of the blocks that have owners, by owner, ascending.
+fn blocks_by_owner(snapshot: &Snapshot) -> HashMap<BlockOwner, Vec<IpNet>> {
+    let mut owned: HashMap<BlockOwner, Vec<IpNet>> = HashMap::new();
+    for stored in &snapshot.blocks {
+        let StoredBlock { key, content } = &stored.value;
+        let Some(owner) = content.owner() else { continue };
+        // The owner is cloned only once.
+        if let Some(blocks) = owned.get_mut(owner) {
+            blocks.push(*key);
+        } else {
+            owned.insert(owner.clone(), vec![*key]);
+        }
+    }
+    for blocks in owned.values_mut() {
+        blocks.sort_unstable();
+    }
+    owned
 }
 
 /// A datastore on top of a snapshot, which itself does not change. Reads see earlier writes. The clock always shows the
@@ -388,9 +396,10 @@ impl<'s> SnapshotStore<'s> {
 
     fn copied(&self, stored: &Versioned<StoredBlock>) -> Entry {
         let content = &stored.value.content;
-        let usable = match self.trusts_free_lists {
-            true => content.as_calico_takes(),
-            false => content.usable().map(Cow::Borrowed),
+        let usable = if self.trusts_free_lists {
+            content.as_calico_takes()
+        } else {
+            content.usable().map(Cow::Borrowed)
         };
         let problems = match content {
             BlockContent::Sound(_) => &[][..],

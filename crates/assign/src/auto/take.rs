@@ -50,6 +50,7 @@ impl<S: Store> Search<'_, S> {
         if !self.config.may_borrow() {
             check_owner(&block.value, &self.holder(cidr).owner())?;
         }
+
         let record = attribute(self.request.handle.as_deref(), self.request.attributes.as_ref());
         let now = self.allocator.now();
         let mut after = block.value.clone();
@@ -70,18 +71,17 @@ impl<S: Store> Search<'_, S> {
                 Increment::Full => return self.take_existing(id, assigned).await,
             }
         }
-        let made = self
+        let is_made = self
             .allocator
             .write_assignment(block, after, &ordinals, &record)
-            .await;
-        if !matches!(made, Ok(true) | Err(_))
-            && let Some(id) = id
-        {
-            self.allocator.decrement_or_warn(id, cidr, count, handle).await;
-        }
-        if !made? {
+            .await?;
+        if !is_made {
+            if let Some(id) = id {
+                self.allocator.decrement_or_warn(id, cidr, count, handle).await;
+            }
             return Ok(TakeOutcome::LostRace);
         }
+
         let address = |ordinal: &u32| cidr::address_at(cidr, *ordinal);
         self.allocator.trace.record(|| Event::Assigned {
             block: cidr,
