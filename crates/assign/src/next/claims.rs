@@ -21,8 +21,10 @@ pub(super) struct Holder<'s>(Option<&'s Node>);
 
 impl<'s> Holder<'s> {
     pub(super) fn key(self) -> (&'static AffinityType, &'s str) {
-        self.0
-            .map_or((&VIRTUAL, LOAD_BALANCER), |node| (&HOST, node.name.as_str()))
+        match self.0 {
+            Some(node) => (&HOST, &node.name),
+            None => (&VIRTUAL, LOAD_BALANCER),
+        }
     }
 
     /// The name of the node, or [`LOAD_BALANCER`].
@@ -69,15 +71,12 @@ impl<'s> Outlook<'s> {
     /// True if the node has a block of the family, or is about to create one.
     pub fn holds_some(&self, node: &Node, family: Family) -> bool {
         let holder = Holder(Some(node));
-        let without_affinity = self
-            .without_affinity
-            .get(&holder.key())
-            .into_iter()
-            .flatten()
-            .copied();
-        self.held(holder)
-            .chain(without_affinity)
-            .any(|cidr| Family::of(cidr) == family)
+        let is_of_family = |cidr: IpNet| Family::of(cidr) == family;
+        if self.held(holder).any(is_of_family) {
+            return true;
+        }
+        let without_affinity = self.without_affinity.get(&holder.key());
+        without_affinity.is_some_and(|cidrs| cidrs.iter().any(|cidr| is_of_family(*cidr)))
     }
 
     /// True if the owner of a block has no affinity for it.
@@ -103,19 +102,23 @@ impl<'s> Outlook<'s> {
         self.limit(self.has_single_block(node, family))
     }
 
+    /// The number of blocks of a family that a node may hold, if it uses a single block or not.
     pub(super) fn limit(&self, single_block: bool) -> u32 {
-        match (single_block, self.limit) {
-            (true, _) => 1,
-            (false, limit) => limit.unwrap_or(u32::MAX),
+        if single_block {
+            1
+        } else {
+            self.limit.unwrap_or(u32::MAX)
         }
     }
 
     /// The block limit to set in a request; 0 for the configured one.
     pub(super) fn most_blocks(&self, single_block: bool) -> u32 {
-        match (single_block, self.limit) {
-            (true, _) => 1,
-            (false, None) => u32::MAX,
-            (false, Some(_)) => 0,
+        if single_block {
+            1
+        } else if self.limit.is_some() {
+            0
+        } else {
+            u32::MAX
         }
     }
 
@@ -129,14 +132,18 @@ impl<'s> Outlook<'s> {
         if limit == u32::MAX {
             return limit;
         }
-        let by_name = !self.serves(pool, holder);
-        let open = self.open[family as usize].iter().flatten().filter(|_| !by_name);
-        let joins = open.filter(|open| {
-            !open.is_special && open.pool.allows(wanted) && open.nodes.matches(holder.labels())
-        });
-        let pools: Vec<IpNet> = joins.map(|open| open.pool.cidr).chain([pool.cidr]).collect();
-        let counts = |held: &IpNet| pools.iter().any(|pool| pool.contains(&held.network()));
-        limit.saturating_sub(u32::try_from(self.held(holder).filter(counts).count()).unwrap_or(u32::MAX))
+
+        let mut pools = vec![pool.cidr];
+        if self.serves(pool, holder) {
+            for open in self.open[family as usize].iter().flatten() {
+                if !open.is_special && open.pool.allows(wanted) && open.nodes.matches(holder.labels()) {
+                    pools.push(open.pool.cidr);
+                }
+            }
+        }
+        let counts = |block: &IpNet| pools.iter().any(|pool| pool.contains(&block.network()));
+        let held = self.held(holder).filter(counts).count();
+        limit.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX))
     }
 
     /// The blocks for which a holder has an affinity, even one that cannot be decoded. Leaves out a block that belongs

@@ -158,9 +158,10 @@ impl Outlook<'_> {
                 if has.is_none() && !is_needed {
                     continue;
                 }
-                let next = match fails {
-                    true => TunnelStep::NotReached,
-                    false => self.tunnel_step(node, kind, has, &offering, allocator, events),
+                let next = if fails {
+                    TunnelStep::NotReached
+                } else {
+                    self.tunnel_step(node, kind, has, &offering, allocator, events)
                 };
                 fails |= next.refused().is_some();
                 found.push(TunnelAnswer { kind, has, next });

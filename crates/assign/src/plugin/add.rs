@@ -171,7 +171,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             pools_v6,
             namespace_labels,
         } = lookup.map_err(Failure::LookUp)?;
-        (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
+        request.pools_v4 = pools_v4;
+        request.pools_v6 = pools_v6;
         request.namespace_labels = namespace_labels;
         let inputs = inputs??;
         let assigned = {
