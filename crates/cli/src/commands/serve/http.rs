@@ -19,7 +19,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -100,25 +100,20 @@ pub(super) async fn serve(
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     let stopped = loop {
-        let accepted = async {
-            let place = tokio::select! {
-                biased;
-                place = Arc::clone(&places).acquire_owned() => (place, Answers::All),
-                place = Arc::clone(&probes).acquire_owned() => (place, Answers::Probes),
-            };
-            (place, listener.accept().await)
-        };
-        let ((place, answers), stream) = tokio::select! {
-            (place, accepted) = accepted => match accepted {
-                Ok((stream, _)) => (place, stream),
-                // No file descriptors are left, or the client has disconnected.
-                Err(_) => {
-                    sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places, &probes) => accepted,
             stopped = &mut stop => break stopped,
         };
+        let Some(Accepted {
+            stream,
+            answers,
+            place,
+        }) = accepted
+        else {
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+
         let state = state.clone();
         let asking = Arc::clone(&asking);
         let ending = ending.clone();
@@ -135,6 +130,33 @@ pub(super) async fn serve(
     })
     .await;
     stopped
+}
+
+/// A connection that was accepted, and the place that it takes.
+struct Accepted {
+    stream: TcpStream,
+    answers: Answers,
+    place: Result<OwnedSemaphorePermit, AcquireError>,
+}
+
+/// Waits for a free place and then for a client. Returns `None` if no file descriptors are left, or the client has
+/// disconnected.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+    probes: &Arc<Semaphore>,
+) -> Option<Accepted> {
+    let (place, answers) = tokio::select! {
+        biased;
+        place = Arc::clone(places).acquire_owned() => (place, Answers::All),
+        place = Arc::clone(probes).acquire_owned() => (place, Answers::Probes),
+    };
+    let (stream, _) = listener.accept().await.ok()?;
+    Some(Accepted {
+        stream,
+        answers,
+        place,
+    })
 }
 
 /// The paths that a connection is allowed to request.
