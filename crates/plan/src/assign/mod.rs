@@ -88,10 +88,8 @@ impl Planner<'_, '_> {
     /// Returns the reason if nothing can be assigned, before the allocator runs. Warns if the handle has a live owner.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
-        if let Some(source) = ALLOCATION_SOURCES
-            .into_iter()
-            .find(|source| !snapshot.has_read(*source))
-        {
+        let mut sources = ALLOCATION_SOURCES.into_iter();
+        if let Some(source) = sources.find(|source| !snapshot.has_read(*source)) {
             let node = Subject::Node(self.request.node.clone());
             let detail = format!("this cannot be decided, since {source} were not read");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));
@@ -135,20 +133,24 @@ impl Planner<'_, '_> {
     /// Returns a live owner that has addresses under the handle.
     fn owner_of_handle(&self, id: &str) -> Option<String> {
         let handles = HandleAllocations::new(self.basis, &HashSet::from([id.to_owned()]));
-        let held = handles.allocated(id);
-        let records: Vec<(IpNet, u32)> = held.iter().map(|held| (held.block, held.held.ordinal)).collect();
+        let allocated = handles.allocated(id);
+        let records: Vec<(IpNet, u32)> = allocated
+            .iter()
+            .map(|allocated| (allocated.block, allocated.held.ordinal))
+            .collect();
         let context = &self.basis.context;
-        let owners = context.recorded_owners(&records).into_iter().zip(held);
-        let mut live =
-            owners.filter(|(owner, _)| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle));
+        let owners = context.recorded_owners(&records);
+        let is_live =
+            |owner: &RecordedOwner| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle);
+        let index = owners.iter().position(is_live)?;
 
-        let (_, held) = live.next()?;
-        let users = context.owners_of(held.address);
-        Some(if users.is_empty() {
-            format!("the owner of {}", held.address)
+        let address = allocated.get(index)?.address;
+        let users = context.owners_of(address);
+        if users.is_empty() {
+            Some(format!("the owner of {address}"))
         } else {
-            names_of_owners(&users)
-        })
+            Some(names_of_owners(&users))
+        }
     }
 
     /// Runs the allocator on the snapshot. Returns its writes.
@@ -171,20 +173,19 @@ impl Planner<'_, '_> {
     /// records them. The allocator would treat them as free.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
-        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
-        let named = pools.flat_map(|pool| {
-            index
-                .uses_in(pool)
-                .iter()
-                .map(|used| used.address)
-                .chain(index.mentioned_in(pool).iter().copied())
-        });
-        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
-        let services = Places::of(self.basis.snapshot, pools).services;
-        let named = named.chain(services.into_iter().map(|service| service.address));
-        named
-            .filter(|address| !is_recorded(self.basis, *address))
-            .collect()
+        let pools = &self.basis.snapshot.pools;
+        let mut addresses = Vec::new();
+        for pool in pools {
+            let cidr = pool.value.cidr;
+            addresses.extend(index.uses_in(cidr).iter().map(|used| used.address));
+            addresses.extend(index.mentioned_in(cidr).iter().copied());
+        }
+        let pools = pools.iter().map(|pool| pool.value.cidr);
+        for service in Places::of(self.basis.snapshot, pools).services {
+            addresses.push(service.address);
+        }
+        addresses.retain(|address| !is_recorded(self.basis, *address));
+        addresses
     }
 
     /// Assigns addresses that the allocator chooses.

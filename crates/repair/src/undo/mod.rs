@@ -358,29 +358,22 @@ fn add_write(nets: &mut BTreeMap<Key, NetChange>, write: ObjectWrite) {
                 left,
                 before,
             };
-            nets.insert(
-                key,
-                NetChange {
-                    object,
-                    broken: false,
-                },
-            );
+            let broken = false;
+            nets.insert(key, NetChange { object, broken });
         }
     }
 }
 
+/// True if a write found an object as the run's write before it had left it.
 fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVersion>) -> bool {
-    let (left, found) = match (left, found) {
-        (None, None) => return true,
-        (Some(left), Some(found)) => (left, found),
-        _ => return false,
+    let (Some(left), Some(found)) = (left, found) else {
+        return left.is_none() && found.is_none();
     };
-    let is_value = left
-        .value
-        .as_ref()
-        .zip(found.value.as_ref())
-        .is_none_or(|(a, b)| same_value(a, b));
-    (left.revision == found.revision || compared_by_value(key.clone())) && is_value
+    let has_same_value = match (&left.value, &found.value) {
+        (Some(left), Some(found)) => same_value(left, found),
+        _ => true,
+    };
+    has_same_value && (left.revision == found.revision || compared_by_value(key.clone()))
 }
 
 /// Objects that are undone together or not at all.
