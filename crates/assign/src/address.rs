@@ -184,14 +184,14 @@ impl<S: Store> Allocator<S> {
         if self.is_calico {
             return self.block(cidr).await;
         }
-        let found = self.blocks_around(address).await?;
-        let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
-        let of_size = |block: &&Versioned<Block>| block.value.cidr() == cidr;
-        let chosen = found
+        let blocks = self.blocks_around(address).await?;
+        let allocating = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
+        let at_cidr = |block: &&Versioned<Block>| block.value.cidr() == cidr;
+        let chosen = blocks
             .iter()
-            .find(held)
-            .or_else(|| found.iter().find(of_size))
-            .or(found.first());
+            .find(allocating)
+            .or_else(|| blocks.iter().find(at_cidr))
+            .or(blocks.first());
         Ok(chosen.cloned())
     }
 

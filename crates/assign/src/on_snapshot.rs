@@ -261,16 +261,14 @@ impl<'s> SnapshotStore<'s> {
         let found = match key {
             Key::Block(cidr) => self.indexed.block(*cidr).map(|stored| self.block(stored)),
             Key::Affinity(key) => {
-                let found = self.indexed.by_key.get(key);
-                found
-                    .map(|at| &snapshot.affinities[*at])
-                    .map(entry(Record::Affinity))
+                let index = self.indexed.by_key.get(key);
+                let affinity = index.map(|index| &snapshot.affinities[*index]);
+                affinity.map(entry(Record::Affinity))
             }
             Key::Handle(id) => {
                 let mut handles = snapshot.handles.iter();
-                handles
-                    .find(|handle| handle.value.id() == **id)
-                    .map(entry(Record::Handle))
+                let handle = handles.find(|handle| handle.value.id() == **id);
+                handle.map(entry(Record::Handle))
             }
             Key::Node(name) => self.indexed.node(name).map(entry(Record::Node)),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
@@ -353,14 +351,14 @@ impl<'s> SnapshotStore<'s> {
         all
     }
 
+    /// The affinities that a query asks for: those in `stored` that were not written, and written ones.
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = lock(&self.writes);
-        let is_wanted = |found: &&Versioned<Affinity>| {
-            if self.lists_by_label && !is_labelled(found) {
-                return false;
-            }
-            let key = Key::Affinity(found.value.key.clone());
-            !(self.ends_deletions && found.value.deleted) && writes.is_unwritten(query, &key)
+        let is_wanted = |affinity: &&Versioned<Affinity>| {
+            let is_hidden = self.lists_by_label && !is_labelled(affinity);
+            let is_gone = self.ends_deletions && affinity.value.deleted;
+            let key = Key::Affinity(affinity.value.key.clone());
+            !is_hidden && !is_gone && writes.is_unwritten(query, &key)
         };
         stored
             .filter(is_wanted)

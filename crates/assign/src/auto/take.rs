@@ -173,20 +173,30 @@ impl<S: Store> Allocator<S> {
         if now.revision == before.revision {
             return WriteOutcome::Unknown;
         }
+
         // Only one client can have assigned addresses at the sequence number that was read.
-        let is_made = ordinals.iter().all(|ordinal| {
-            now.value.allocation(*ordinal).is_some_and(|found| {
-                let stored = found.attribute.to_attribute();
-                found.sequence == before.value.sequence()
-                    && stored.handle == record.handle
-                    && stored.owner.unwrap_or_default() == record.owner.clone().unwrap_or_default()
-            })
-        });
-        match (is_made, &record.handle) {
-            (true, Some(_)) => WriteOutcome::Made,
+        let sequence = before.value.sequence();
+        for ordinal in ordinals {
+            if !is_assigned(&now.value, *ordinal, sequence, record) {
+                return WriteOutcome::NotMade;
+            }
+        }
+        if record.handle.is_some() {
+            WriteOutcome::Made
+        } else {
             // A record without a handle does not show which client wrote it.
-            (true, None) => WriteOutcome::Unknown,
-            (false, _) => WriteOutcome::NotMade,
+            WriteOutcome::Unknown
         }
     }
+}
+
+/// True if an address of the block was assigned at this sequence number, with this owner record.
+fn is_assigned(block: &Block, ordinal: u32, sequence: u64, record: &Attribute) -> bool {
+    let Some(allocation) = block.allocation(ordinal) else {
+        return false;
+    };
+    let stored = allocation.attribute.to_attribute();
+    allocation.sequence == sequence
+        && stored.handle == record.handle
+        && stored.owner.unwrap_or_default() == record.owner.clone().unwrap_or_default()
 }

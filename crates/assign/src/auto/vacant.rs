@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Passed};
 use crate::keys::BlockKeys;
 use crate::record::Record;
-use crate::store::{Entry, Query, Store};
+use crate::store::{Query, Store};
 use crate::walk::Walk;
 
 /// The number of places to check in each round trip. In most pools, one of the first places is vacant. After the last
@@ -163,14 +163,14 @@ impl<S: Store> Search<'_, S> {
         if self.owned_blocks.binary_search(&block).is_err() {
             return Ok(false);
         }
-        let [found] = self.allocator.read([Query::Get(Key::Block(block))]).await?;
-        let has_room = |entry: &Entry| match &entry.record {
-            Record::Block(found) => {
-                found.owner() == Some(&self.holder(block).owner()) && self.free(found) > 0
+        let [answer] = self.allocator.read([Query::Get(Key::Block(block))]).await?;
+        match answer.first().map(|entry| &entry.record) {
+            Some(Record::Block(found)) => {
+                let is_own = found.owner() == Some(&self.holder(block).owner());
+                Ok(is_own && self.free(found) > 0)
             }
-            _ => false,
-        };
-        Ok(found.first().is_some_and(has_room))
+            _ => Ok(false),
+        }
     }
 
     /// The walk's next place that is not completely reserved.
@@ -191,16 +191,14 @@ impl<S: Store> Search<'_, S> {
         places: &[IpNet],
         guarded: Option<IpNet>,
     ) -> Result<(HashSet<IpNet>, Option<IpNet>)> {
-        let around = guarded.map(Query::Overlapping).into_iter();
-        let queries: Vec<Query> = places
-            .iter()
-            .map(|place| Query::BlockKey(*place))
-            .chain(around)
-            .collect();
-        let mut found = self.allocator.store().read(&queries).await?;
-        let around = found.split_off(places.len().min(found.len()));
+        let mut queries: Vec<Query> = places.iter().map(|place| Query::BlockKey(*place)).collect();
+        queries.extend(guarded.map(Query::Overlapping));
+
+        let mut answers = self.allocator.store().read(&queries).await?;
+        let around = answers.split_off(places.len().min(answers.len()));
+        let taken = answers.iter().flatten().filter_map(block_of).collect();
         let other = guarded.and_then(|place| largest_other(&around.concat(), place));
-        Ok((found.iter().flatten().filter_map(block_of).collect(), other))
+        Ok((taken, other))
     }
 
     /// Searches all places of all pools, based on the keys of their blocks.

@@ -89,12 +89,14 @@ impl<'s> Outlook<'s> {
     /// True for a Windows node that uses a single block per family, as is usual on Windows
     /// (`windows_use_single_network`). False if the node holds several blocks, which shows that the setting is off.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
-        let held = self
-            .indexed
-            .affinities_of(&AffinityType::Host, &node.name)
-            .map(|stored| &stored.value);
-        let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
-        node.is_windows() && held.take(2).count() < 2
+        if !node.is_windows() {
+            return false;
+        }
+        let affinities = self.indexed.affinities_of(&AffinityType::Host, &node.name);
+        let of_family = affinities
+            .map(|stored| &stored.value)
+            .filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
+        of_family.take(2).count() < 2
     }
 
     /// The number of blocks of a family that a node may hold; `u32::MAX` for no limit.
@@ -150,25 +152,28 @@ impl<'s> Outlook<'s> {
     /// to another holder or to none. Calico removes the affinity for such a block when it finds it.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
-        let affinities = self
+        let decoded = self
             .indexed
             .affinities_of(kind, name)
-            .filter(|stored| self.is_listed(stored));
-        let affinities = affinities.map(|stored| &stored.value);
-        let read = affinities
-            .filter(|affinity| !affinity.deleted)
-            .map(|affinity| &affinity.key);
-        let broken = self
+            .filter(|stored| self.is_listed(stored) && !stored.value.deleted)
+            .map(|stored| &stored.value.key);
+        let undecodable = self
             .undecodable_affinities
             .get(&(kind, name))
             .into_iter()
             .flatten()
             .copied();
-        let is_own =
-            |key: &&AffinityKey| match self.indexed.block(key.cidr).map(|stored| &stored.value.content) {
-                Some(BlockContent::Sound(block)) if !block.is_deleted() => key.is_of(block.owner()),
-                _ => true,
-            };
-        read.chain(broken).filter(is_own).map(|key| key.cidr)
+        decoded
+            .chain(undecodable)
+            .filter(|key| self.can_be_of_holder(key))
+            .map(|key| key.cidr)
+    }
+
+    /// False if the block of an affinity belongs to another holder or to none.
+    fn can_be_of_holder(&self, key: &AffinityKey) -> bool {
+        match self.indexed.block(key.cidr).map(|stored| &stored.value.content) {
+            Some(BlockContent::Sound(block)) if !block.is_deleted() => key.is_of(block.owner()),
+            _ => true,
+        }
     }
 }

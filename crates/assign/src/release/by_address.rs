@@ -203,20 +203,18 @@ fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
         let Some(ordinal) = cidr::ordinal_of(block.cidr(), address) else {
             continue;
         };
-        if request
-            .sequence
-            .is_some_and(|sequence| sequence != block.sequence_of(ordinal))
+        if let Some(sequence) = request.sequence
+            && sequence != block.sequence_of(ordinal)
         {
             return Err(Error::Changed(address));
         }
-        let held = block
-            .allocation(ordinal)
-            .filter(|held| !held.attribute.is_cooling());
-        let Some(held) = held else {
+
+        let allocation = block.allocation(ordinal);
+        let Some(allocation) = allocation.filter(|allocation| !allocation.attribute.is_cooling()) else {
             losses.not_allocated.push(address);
             continue;
         };
-        let id = held.attribute.to_attribute().handle.unwrap_or_default();
+        let id = allocation.attribute.to_attribute().handle.unwrap_or_default();
         let id = clean_id(&id);
         if request.handle.as_deref().is_some_and(|wanted| wanted != id) {
             return Err(Error::Changed(address));
