@@ -357,8 +357,11 @@ impl<'s> SnapshotStore<'s> {
         let is_wanted = |affinity: &&Versioned<Affinity>| {
             let is_hidden = self.lists_by_label && !is_labelled(affinity);
             let is_gone = self.ends_deletions && affinity.value.deleted;
+            if is_hidden || is_gone {
+                return false;
+            }
             let key = Key::Affinity(affinity.value.key.clone());
-            !is_hidden && !is_gone && writes.is_unwritten(query, &key)
+            writes.is_unwritten(query, &key)
         };
         stored
             .filter(is_wanted)
