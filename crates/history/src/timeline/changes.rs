@@ -29,18 +29,23 @@ impl Raw {
         }
     }
 
-    fn of_address(what: EventKind, held: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
-        let some = held[1].or(held[0])?;
-        let record = some.record();
+    /// Creates the event between two states of an address; `None` if it has no record in either state.
+    fn of_address(what: EventKind, states: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
+        let [before, after] = states;
+        let last = after.or(before)?;
+        let record = last.record();
         let at = match what {
             EventKind::Assigned => record.get("timestamp"),
             EventKind::Cooling => record.released_at(),
             _ => None,
         };
         let at = at.map(|at| at.to_string());
-        let mut raw = Self::new(what, Subject::Address(some.address()), detail, at.as_deref());
-        raw.event.block = Some(some.block());
-        [raw.event.before, raw.event.after] = held.map(|held| held.map(|held| Holder::of(&held.record())));
+
+        let holder = |state: AddressRecord<'_>| Holder::of(&state.record());
+        let mut raw = Self::new(what, Subject::Address(last.address()), detail, at.as_deref());
+        raw.event.block = Some(last.block());
+        raw.event.before = before.map(holder);
+        raw.event.after = after.map(holder);
         Some(raw)
     }
 }
