@@ -192,18 +192,20 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         return Ok(None);
     }
     let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (subject, rest) = match quoted(rest.trim()) {
+    let (quoted_subject, rest) = match quoted(rest.trim()) {
         Some((subject, rest)) => (Some(subject), rest),
         None => (None, rest.trim()),
     };
-    let rest = match subject {
+    let rest = if quoted_subject.is_some() && rest.trim_start().starts_with('#') {
         // After a quoted subject, `#` begins a comment.
-        Some(_) if rest.trim_start().starts_with('#') => "",
-        _ => rest.split_once(" #").map_or(rest, |(content, _)| content).trim(),
+        ""
+    } else {
+        rest.split_once(" #").map_or(rest, |(content, _)| content).trim()
     };
     let (rest, until) = until(rest)?;
     let (rest, cluster) = cluster(rest);
-    let subject = match subject {
+
+    let subject = match quoted_subject {
         Some(subject) if rest.is_empty() => subject,
         Some(_) => return Err(format!("unexpected {rest:?} after the subject")),
         None if rest.is_empty() => return Err(format!("{line:?} has no subject")),
