@@ -93,7 +93,7 @@ fn field_of_pod(pod: &Pod, address: IpAddr) -> Option<&'static str> {
     }
     let (_, by) = pod.evidence().iter().find(|(named, _)| *named == address)?;
     let (_, field) = FIELDS_OF_PODS.iter().find(|(kind, _)| by & kind != 0)?;
-    Some(field)
+    Some(*field)
 }
 
 impl std::fmt::Display for Mention {
