@@ -8,6 +8,7 @@ use calipam_model::block::{AssignError, Block};
 use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 
 use crate::allocator::{self, Allocator, RETRIES};
@@ -28,48 +29,16 @@ impl<S: Store> Allocator<S> {
     /// assignment, or if the handle is at its limit.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
-        let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
-            .into_iter()
-            .chain(
-                request
-                    .handle
-                    .iter()
-                    .map(|id| Query::Get(Key::Handle(id.clone()))),
-            )
-            .collect();
+        let mut queries = vec![Query::Get(Key::IpamConfig), Query::Pools];
+        if let Some(id) = &request.handle {
+            queries.push(Query::Get(Key::Handle(id.clone())));
+        }
         let mut answers = self.store().read(&queries).await?.into_iter();
         let config = answers.next().unwrap_or_default();
         let pools = pools::pools(answers.next().unwrap_or_default());
         let mut handle: Known = answers.next().map(allocator::one).transpose()?;
 
-        let around = pools.iter().filter(|pool| pool.cidr.contains(&address));
-        for (pool, why) in around.filter_map(|pool| Some((pool, PoolPassedOver::of_state(pool)?))) {
-            self.trace.record(|| Event::PoolPassedOver {
-                pool: pool.name.clone(),
-                cidr: pool.cidr,
-                why,
-            });
-        }
-        let pool = pools::enabled_pool_of(&pools, address).ok_or(Error::AddressOutsidePools(address))?;
-        if let Some(wanted) = request.intended_use.filter(|wanted| !pool.allows(*wanted)) {
-            let why = PoolPassedOver::Use(wanted);
-            self.trace.record(|| Event::PoolPassedOver {
-                pool: pool.name.clone(),
-                cidr: pool.cidr,
-                why,
-            });
-            let (pool, allowed) = (pool.name.clone(), pool.allowed_uses.clone());
-            return Err(Error::UseNotAllowed {
-                address,
-                pool,
-                wanted,
-                allowed,
-            });
-        }
-        self.trace.record(|| Event::PoolServes {
-            pool: pool.name.clone(),
-            cidr: pool.cidr,
-        });
+        let pool = self.pool_for(request, &pools)?;
         let config = allocator::config(config)?;
         if request.windows && !config.serves_windows() {
             return Err(Error::WindowsNeedsStrictAffinity);
@@ -78,6 +47,47 @@ impl<S: Store> Allocator<S> {
         self.assign_in(request, cidr, &config, &mut handle).await
     }
 
+    /// Returns the enabled pool that contains the address, and records why other pools are passed over.
+    ///
+    /// # Errors
+    /// If there is no such pool, or its allowed uses forbid the assignment.
+    fn pool_for<'p>(&self, request: &AssignIp, pools: &'p [Pool]) -> Result<&'p Pool> {
+        let address = request.address;
+        let pass_over = |pool: &Pool, why: PoolPassedOver| {
+            self.trace.record(|| Event::PoolPassedOver {
+                pool: pool.name.clone(),
+                cidr: pool.cidr,
+                why,
+            });
+        };
+        for pool in pools {
+            if pool.cidr.contains(&address)
+                && let Some(why) = PoolPassedOver::of_state(pool)
+            {
+                pass_over(pool, why);
+            }
+        }
+
+        let pool = pools::enabled_pool_of(pools, address).ok_or(Error::AddressOutsidePools(address))?;
+        if let Some(wanted) = request.intended_use
+            && !pool.allows(wanted)
+        {
+            pass_over(pool, PoolPassedOver::Use(wanted));
+            return Err(Error::UseNotAllowed {
+                address,
+                pool: pool.name.clone(),
+                wanted,
+                allowed: pool.allowed_uses.clone(),
+            });
+        }
+        self.trace.record(|| Event::PoolServes {
+            pool: pool.name.clone(),
+            cidr: pool.cidr,
+        });
+        Ok(pool)
+    }
+
+    /// Assigns the address in its block at `cidr`, and tries again if other clients write first.
     async fn assign_in(
         &self,
         request: &AssignIp,
@@ -112,22 +122,7 @@ impl<S: Store> Allocator<S> {
             node: request.host.clone(),
             cidr,
         };
-        let block = match self.block_for(request.address, cidr).await? {
-            Some(block) => {
-                self.trace.record(|| Event::BlockOfAddress {
-                    address: request.address,
-                    block: block.value.cidr(),
-                    owner: block.value.owner().cloned(),
-                });
-                block
-            }
-            None => {
-                let address = request.address;
-                self.trace
-                    .record(|| Event::NoBlockOfAddress { address, block: cidr });
-                self.claim(&key, request.windows).await?
-            }
-        };
+        let block = self.find_or_claim(request, &key).await?;
         let cidr = block.value.cidr();
         if !config.may_borrow() {
             check_owner(&block.value, &key.owner())?;
@@ -136,13 +131,12 @@ impl<S: Store> Allocator<S> {
         let record = attribute(request.handle.as_deref(), request.attributes.as_ref());
         let Some((ordinal, after)) = self.with_assignment(&block.value, request.address, config, &record)
         else {
-            let has_it = self.handle_has_address(&block.value, request, config);
-            return if has_it {
-                Ok(true)
-            } else {
-                Err(Error::AlreadyAssigned(request.address))
-            };
+            if self.handle_has_address(&block.value, request, config) {
+                return Ok(true);
+            }
+            return Err(Error::AlreadyAssigned(request.address));
         };
+
         if let Some(id) = &request.handle {
             match self
                 .increment(id, cidr, 1, request.max_per_handle, handle)
@@ -152,20 +146,36 @@ impl<S: Store> Allocator<S> {
                 Increment::Full => return self.check_full_handle(id, request).await,
             }
         }
-        let owner = block.value.owner();
         let is_made = self.write_assignment(&block, after, &[ordinal], &record).await?;
         if is_made {
             self.trace.record(|| Event::Assigned {
                 block: cidr,
-                owner: owner.cloned(),
+                owner: block.value.owner().cloned(),
                 addresses: vec![request.address],
             });
-        }
-        if !is_made && let Some(id) = &request.handle {
+        } else if let Some(id) = &request.handle {
             // Calico does not decrement the handle here.
             self.decrement_or_warn(id, cidr, 1, handle).await;
         }
         Ok(is_made)
+    }
+
+    /// Returns the block that contains the address. If there is none, claims the block of `key`.
+    async fn find_or_claim(&self, request: &AssignIp, key: &AffinityKey) -> Result<Versioned<Block>> {
+        let address = request.address;
+        if let Some(block) = self.block_for(address, key.cidr).await? {
+            self.trace.record(|| Event::BlockOfAddress {
+                address,
+                block: block.value.cidr(),
+                owner: block.value.owner().cloned(),
+            });
+            return Ok(block);
+        }
+        self.trace.record(|| Event::NoBlockOfAddress {
+            address,
+            block: key.cidr,
+        });
+        self.claim(key, request.windows).await
     }
 
     /// Returns the block that contains an address. If there are several, prefers one in which the address is allocated,
@@ -174,14 +184,14 @@ impl<S: Store> Allocator<S> {
         if self.is_calico {
             return self.block(cidr).await;
         }
-        let found = self.blocks_around(address).await?;
-        let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
-        let of_size = |block: &&Versioned<Block>| block.value.cidr() == cidr;
-        let chosen = found
+        let blocks = self.blocks_around(address).await?;
+        let allocating = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
+        let at_cidr = |block: &&Versioned<Block>| block.value.cidr() == cidr;
+        let chosen = blocks
             .iter()
-            .find(held)
-            .or_else(|| found.iter().find(of_size))
-            .or(found.first());
+            .find(allocating)
+            .or_else(|| blocks.iter().find(at_cidr))
+            .or(blocks.first());
         Ok(chosen.cloned())
     }
 
@@ -229,12 +239,10 @@ impl<S: Store> Allocator<S> {
                 required: 1,
             });
         }
-        let handle = id.to_owned();
-        let max = request.max_per_handle;
         Err(Error::HandleIsFull {
-            handle,
+            handle: id.to_owned(),
             address: request.address,
-            max,
+            max: request.max_per_handle,
         })
     }
 }

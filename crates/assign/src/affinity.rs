@@ -69,7 +69,8 @@ impl<S: Store> Allocator<S> {
         mut affinity: Versioned<Affinity>,
         state: AffinityState,
     ) -> Result<Versioned<Affinity>> {
-        (affinity.value.state, affinity.value.is_unstated) = (state, false);
+        affinity.value.state = state;
+        affinity.value.is_unstated = false;
         let record = Record::Affinity(affinity.value.clone());
         affinity.revision = self.store().update(&record, &affinity.revision).await?;
         Ok(affinity)
@@ -187,9 +188,8 @@ impl<S: Store> Allocator<S> {
         let affinity = affinity.ok_or_else(|| Error::NoAffinity(Key::Affinity(key.clone())))?;
         // If the block is missing, the affinity is kept: the holder creates the block again when it needs one.
         let block = block.ok_or(Error::NoBlock(key.cidr))?;
-        if conditions
-            .sequence
-            .is_some_and(|sequence| sequence != block.value.sequence())
+        if let Some(sequence) = conditions.sequence
+            && sequence != block.value.sequence()
         {
             return Err(Error::BlockChanged(key.cidr));
         }
@@ -199,6 +199,7 @@ impl<S: Store> Allocator<S> {
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }
+
         // The check for an empty block and the removal of cooled addresses use the same timestamp. Otherwise, if a
         // cooldown ended in between, an empty block without an owner would remain.
         let now = self.now();

@@ -78,8 +78,8 @@ impl Notes for MemoryNotes {
     }
 
     fn forget_exhaustion(&self) {
-        lock(&self.0)
-            .values_mut()
-            .for_each(|full| full.exhausted_at = None);
+        for full in lock(&self.0).values_mut() {
+            full.exhausted_at = None;
+        }
     }
 }

@@ -50,11 +50,11 @@ impl<'s> IndexedSnapshot<'s> {
             .collect();
         blocks.sort_by_key(|(cidr, _)| *cidr);
         blocks.dedup_by_key(|(cidr, _)| *cidr);
-        let nodes = snapshot
-            .nodes
-            .iter()
-            .enumerate()
-            .map(|(at, node)| (node.value.name.as_str(), at));
+
+        let mut nodes = HashMap::new();
+        for (at, node) in snapshot.nodes.iter().enumerate() {
+            nodes.insert(node.value.name.as_str(), at);
+        }
         let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
         let mut by_key = HashMap::new();
         for (at, affinity) in snapshot.affinities.iter().enumerate() {
@@ -65,12 +65,12 @@ impl<'s> IndexedSnapshot<'s> {
                 .push(at);
             by_key.entry(key).or_insert(at);
         }
-        let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.kind {
-            DefectKind::Value(reason) => Some((defect.key.as_ref()?, reason.as_str())),
-            _ => None,
-        });
-        let nodes = nodes.collect();
-        let undecodable = undecodable.collect();
+        let mut undecodable = BTreeMap::new();
+        for defect in &snapshot.defects {
+            if let (Some(key), DefectKind::Value(reason)) = (&defect.key, &defect.kind) {
+                undecodable.insert(key, reason.as_str());
+            }
+        }
         Self {
             snapshot,
             blocks,
@@ -103,18 +103,7 @@ impl<'s> IndexedSnapshot<'s> {
 
     /// The CIDRs of the blocks that belong to an owner.
     fn owned(&self, owner: &BlockOwner) -> &[IpNet] {
-        let owned = self.owned.get_or_init(|| {
-            let mut owned: HashMap<BlockOwner, Vec<IpNet>> = HashMap::new();
-            for StoredBlock { key, content } in self.snapshot.blocks.iter().map(|stored| &stored.value) {
-                let Some(owner) = content.owner() else { continue };
-                match owned.get_mut(owner) {
-                    Some(blocks) => blocks.push(*key),
-                    None => drop(owned.insert(owner.clone(), vec![*key])),
-                }
-            }
-            owned.values_mut().for_each(|blocks| blocks.sort_unstable());
-            owned
-        });
+        let owned = self.owned.get_or_init(|| blocks_by_owner(self.snapshot));
         owned.get(owner).map_or(&[], Vec::as_slice)
     }
 
@@ -150,6 +139,25 @@ impl<'s> IndexedSnapshot<'s> {
         let snapshot = self.snapshot;
         found.iter().map(move |at| &snapshot.affinities[*at])
     }
+}
+
+/// Returns the CIDRs of the blocks that have owners, by owner, ascending.
+fn blocks_by_owner(snapshot: &Snapshot) -> HashMap<BlockOwner, Vec<IpNet>> {
+    let mut owned: HashMap<BlockOwner, Vec<IpNet>> = HashMap::new();
+    for stored in &snapshot.blocks {
+        let StoredBlock { key, content } = &stored.value;
+        let Some(owner) = content.owner() else { continue };
+        // The owner is cloned only once.
+        if let Some(blocks) = owned.get_mut(owner) {
+            blocks.push(*key);
+        } else {
+            owned.insert(owner.clone(), vec![*key]);
+        }
+    }
+    for blocks in owned.values_mut() {
+        blocks.sort_unstable();
+    }
+    owned
 }
 
 /// A datastore on top of a snapshot, which itself does not change. Reads see earlier writes. The clock always shows the
@@ -253,16 +261,14 @@ impl<'s> SnapshotStore<'s> {
         let found = match key {
             Key::Block(cidr) => self.indexed.block(*cidr).map(|stored| self.block(stored)),
             Key::Affinity(key) => {
-                let found = self.indexed.by_key.get(key);
-                found
-                    .map(|at| &snapshot.affinities[*at])
-                    .map(entry(Record::Affinity))
+                let index = self.indexed.by_key.get(key);
+                let affinity = index.map(|index| &snapshot.affinities[*index]);
+                affinity.map(entry(Record::Affinity))
             }
             Key::Handle(id) => {
                 let mut handles = snapshot.handles.iter();
-                handles
-                    .find(|handle| handle.value.id() == **id)
-                    .map(entry(Record::Handle))
+                let handle = handles.find(|handle| handle.value.id() == **id);
+                handle.map(entry(Record::Handle))
             }
             Key::Node(name) => self.indexed.node(name).map(entry(Record::Node)),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
@@ -345,14 +351,17 @@ impl<'s> SnapshotStore<'s> {
         all
     }
 
+    /// The affinities that a query asks for: those in `stored` that were not written, and written ones.
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = lock(&self.writes);
-        let is_wanted = |found: &&Versioned<Affinity>| {
-            if self.lists_by_label && !is_labelled(found) {
+        let is_wanted = |affinity: &&Versioned<Affinity>| {
+            let is_hidden = self.lists_by_label && !is_labelled(affinity);
+            let is_gone = self.ends_deletions && affinity.value.deleted;
+            if is_hidden || is_gone {
                 return false;
             }
-            let key = Key::Affinity(found.value.key.clone());
-            !(self.ends_deletions && found.value.deleted) && writes.is_unwritten(query, &key)
+            let key = Key::Affinity(affinity.value.key.clone());
+            writes.is_unwritten(query, &key)
         };
         stored
             .filter(is_wanted)
@@ -388,9 +397,10 @@ impl<'s> SnapshotStore<'s> {
 
     fn copied(&self, stored: &Versioned<StoredBlock>) -> Entry {
         let content = &stored.value.content;
-        let usable = match self.trusts_free_lists {
-            true => content.as_calico_takes(),
-            false => content.usable().map(Cow::Borrowed),
+        let usable = if self.trusts_free_lists {
+            content.as_calico_takes()
+        } else {
+            content.usable().map(Cow::Borrowed)
         };
         let problems = match content {
             BlockContent::Sound(_) => &[][..],

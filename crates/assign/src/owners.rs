@@ -110,12 +110,8 @@ impl<S: Store> Allocator<S> {
                 });
             }
             check(&record.owner, &updates.active, &conditions.active, address)?;
-            check(
-                &record.alternate,
-                &updates.alternate,
-                &conditions.alternate,
-                address,
-            )?;
+            let alternate = &conditions.alternate;
+            check(&record.alternate, &updates.alternate, alternate, address)?;
 
             let now = self.now();
             let edited = block.value.update(|update| {
@@ -159,21 +155,22 @@ impl<S: Store> Allocator<S> {
     }
 }
 
+/// Fails if an owner that is changed is not the expected one.
 fn check(
-    found: &Option<OwnerAttributes>,
+    owner: &Option<OwnerAttributes>,
     update: &NewOwner,
     expected: &Expected,
     address: IpAddr,
 ) -> Result<()> {
+    if *update == NewOwner::Keep {
+        return Ok(());
+    }
     let has = |name: &str, value: &str| {
-        found
-            .as_ref()
-            .and_then(|owner| owner.get(name))
-            .is_some_and(|v| v == value)
+        let attribute = owner.as_ref().and_then(|owner| owner.get(name));
+        attribute.is_some_and(|attribute| attribute == value)
     };
-    let is_empty = found.as_ref().is_none_or(BTreeMap::is_empty);
+    let is_empty = owner.as_ref().is_none_or(BTreeMap::is_empty);
     let is_met = match expected {
-        _ if *update == NewOwner::Keep => true,
         Expected::Any => true,
         Expected::None => is_empty,
         // Calico treats a pod with an empty namespace and an empty name as no pod.

@@ -68,64 +68,76 @@ pub(crate) struct ServingPools {
 }
 
 impl PoolRequest<'_> {
+    /// Returns the pools that serve the request, and records why other pools are passed over.
     pub(crate) fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<ServingPools> {
-        let passed_over = |pool: &Pool, why: PoolPassedOver| {
-            trace.record(|| Event::PoolPassedOver {
-                pool: pool.name.clone(),
-                cidr: pool.cidr,
-                why,
-            });
-        };
-        let is_open = |pool: &&Pool| match self.closed(pool) {
-            Some(why) => {
-                passed_over(pool, why);
-                false
+        let mut enabled = Vec::new();
+        for pool in pools {
+            match self.closed(pool) {
+                Some(why) => pass_over(trace, pool, why),
+                None => enabled.push(pool),
             }
-            None => true,
-        };
-        let enabled: Vec<&Pool> = pools.iter().filter(is_open).collect();
+        }
         // Blocks must have more addresses than are reserved for Windows.
         let longest = self.family.bits() - if self.windows { 3 } else { 0 };
-        let eligible: Vec<&Pool> = enabled
-            .iter()
-            .copied()
-            .filter(|pool| pool.block_size <= longest)
-            .collect();
+        let mut eligible = enabled.clone();
+        eligible.retain(|pool| pool.block_size <= longest);
         if eligible.is_empty() {
-            enabled
-                .iter()
-                .for_each(|pool| passed_over(pool, PoolPassedOver::of_block_size(pool)));
+            for pool in enabled {
+                pass_over(trace, pool, PoolPassedOver::of_block_size(pool));
+            }
             return Err(Error::NoQualifiedPool);
         }
 
-        let mut selecting: Vec<Pool> = Vec::new();
-        if self.requested.is_empty() {
-            for pool in enabled {
-                match self.unselected(pool)? {
-                    Some(why) => passed_over(pool, why),
-                    None => selecting.push(pool.clone()),
-                }
-            }
+        let selecting = if self.requested.is_empty() {
+            self.selecting(&enabled, trace)?
         } else {
-            for cidr in self.requested {
-                // If two pools have the same CIDR, Calico takes the last one.
-                let wanted = eligible.iter().rfind(|pool| pool.cidr == cidr.trunc());
-                let wanted = wanted.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
-                selecting.push(Pool::clone(wanted));
-            }
-            let is_requested = |pool: &Pool| selecting.iter().any(|other| other.name == pool.name);
-            for pool in enabled.into_iter().filter(|pool| !is_requested(pool)) {
-                passed_over(pool, PoolPassedOver::NotRequested);
-            }
-        }
+            self.requested(&enabled, &eligible, trace)?
+        };
         if selecting.is_empty() {
             return Err(Error::NoPoolForNode(self.host.to_owned()));
         }
+        let usable = self.usable(&selecting, trace);
+        if usable.is_empty() {
+            return Err(Error::NoPoolForUse(self.intended_use));
+        }
+        Ok(ServingPools { selecting, usable })
+    }
 
-        let mut usable: Vec<Pool> = Vec::new();
-        for pool in &selecting {
+    /// Returns the pools that select the node and the namespace.
+    fn selecting(&self, enabled: &[&Pool], trace: &Trace) -> Result<Vec<Pool>> {
+        let mut selecting = Vec::new();
+        for pool in enabled {
+            match self.unselected(pool)? {
+                Some(why) => pass_over(trace, pool, why),
+                None => selecting.push(Pool::clone(pool)),
+            }
+        }
+        Ok(selecting)
+    }
+
+    /// Returns the requested pools, which must be among those with eligible blocks.
+    fn requested(&self, enabled: &[&Pool], eligible: &[&Pool], trace: &Trace) -> Result<Vec<Pool>> {
+        let mut requested: Vec<Pool> = Vec::new();
+        for cidr in self.requested {
+            // If two pools have the same CIDR, Calico takes the last one.
+            let pool = eligible.iter().rfind(|pool| pool.cidr == cidr.trunc());
+            let pool = pool.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
+            requested.push(Pool::clone(pool));
+        }
+        for pool in enabled {
+            if !requested.iter().any(|other| other.name == pool.name) {
+                pass_over(trace, pool, PoolPassedOver::NotRequested);
+            }
+        }
+        Ok(requested)
+    }
+
+    /// Returns the pools that allow the intended use.
+    fn usable(&self, selecting: &[Pool], trace: &Trace) -> Vec<Pool> {
+        let mut usable = Vec::new();
+        for pool in selecting {
             if !pool.allows(self.intended_use) {
-                passed_over(pool, PoolPassedOver::Use(self.intended_use));
+                pass_over(trace, pool, PoolPassedOver::Use(self.intended_use));
                 continue;
             }
             trace.record(|| Event::PoolServes {
@@ -134,10 +146,7 @@ impl PoolRequest<'_> {
             });
             usable.push(pool.clone());
         }
-        if usable.is_empty() {
-            return Err(Error::NoPoolForUse(self.intended_use));
-        }
-        Ok(ServingPools { selecting, usable })
+        usable
     }
 
     /// The reason why a pool cannot serve the request even if the request names the pool.
@@ -172,6 +181,14 @@ impl PoolRequest<'_> {
         }
         Ok(None)
     }
+}
+
+fn pass_over(trace: &Trace, pool: &Pool, why: PoolPassedOver) {
+    trace.record(|| Event::PoolPassedOver {
+        pool: pool.name.clone(),
+        cidr: pool.cidr,
+        why,
+    });
 }
 
 /// The error for a pool's selector that does not parse.

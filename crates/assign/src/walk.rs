@@ -28,20 +28,19 @@ impl Walk {
     pub(crate) fn new(pool: &Pool, host: &str, moment: i64) -> Self {
         let is_single = pool.block_size == pool.cidr.max_prefix_len();
         let seed = if is_single { moment } else { i64::from(fnv(host)) };
-        let (count, start) = match pool.block_size.checked_sub(pool.cidr.prefix_len()).map(u32::from) {
-            None => (0, 0),
-            Some(bits) => {
-                let count = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
-                (count, GoRandom::new(seed).below_power(bits) % count)
-            }
-        };
-        Self {
+        let mut walk = Self {
             pool: pool.cidr.trunc(),
             prefix: pool.block_size,
-            count,
-            start,
+            count: 0,
+            start: 0,
             passed: 0,
+        };
+        if let Some(bits) = pool.block_size.checked_sub(pool.cidr.prefix_len()) {
+            let bits = u32::from(bits);
+            walk.count = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
+            walk.start = GoRandom::new(seed).below_power(bits) % walk.count;
         }
+        walk
     }
 
     pub(crate) fn next(&mut self) -> Option<IpNet> {

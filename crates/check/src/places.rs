@@ -20,28 +20,30 @@ impl Places {
     pub fn of(snapshot: &Snapshot, region: impl IntoIterator<Item = IpNet>) -> Self {
         let region = CidrSet::new(region);
         let reserved = CidrSet::new(snapshot.reserved_cidrs());
-        let places = |addresses: &mut dyn Iterator<Item = &IpAddr>, name: &dyn Fn() -> String| {
-            let wanted = addresses.filter(|at| region.contains(**at) && !reserved.contains(**at));
-            wanted
-                .map(|address| Place {
-                    address: *address,
-                    name: name(),
-                })
-                .collect::<Vec<_>>()
-        };
-        let nodes = snapshot.nodes.iter().map(|node| &node.value);
-        let services = snapshot.services.iter().map(|service| &service.value);
-        let mut found = Self {
-            nodes: nodes
-                .flat_map(|node| places(&mut node.addresses.iter(), &|| node.name.clone()))
-                .collect(),
-            services: services
-                .flat_map(|of| places(&mut of.cluster_ips.iter(), &|| of.full_name()))
-                .collect(),
-        };
-        found.nodes.sort();
-        found.services.sort();
-        found
+        let is_wanted = |address: IpAddr| region.contains(address) && !reserved.contains(address);
+
+        let mut nodes = Vec::new();
+        for node in &snapshot.nodes {
+            for &address in &node.value.addresses {
+                if is_wanted(address) {
+                    let name = node.value.name.clone();
+                    nodes.push(Place { address, name });
+                }
+            }
+        }
+        nodes.sort();
+
+        let mut services = Vec::new();
+        for service in &snapshot.services {
+            for &address in &service.value.cluster_ips {
+                if is_wanted(address) {
+                    let name = service.value.full_name();
+                    services.push(Place { address, name });
+                }
+            }
+        }
+        services.sort();
+        Self { nodes, services }
     }
 }
 

@@ -63,43 +63,61 @@ impl Ignored {
             is_fleet = !cluster.is_empty();
             self.take(report, cluster, day(report.cluster.taken_at), &mut matches);
         }
-        let entries = self.entries.iter().zip(matches);
-        let own = entries.filter(|(entry, _)| is_fleet || entry.cluster.is_none());
-        own.filter_map(|(entry, matches)| self.note(entry, matches, day(newest)))
-            .collect()
+
+        let mut notes = Vec::new();
+        for (entry, matches) in self.entries.iter().zip(matches) {
+            if is_fleet || entry.cluster.is_none() {
+                notes.extend(self.note(entry, matches, day(newest)));
+            }
+        }
+        notes
     }
 
     /// Removes accepted findings, and marks the entries that match a finding.
     fn take(&self, report: &mut Report, cluster: &str, today: Date, matches: &mut [bool]) {
-        let mut by_finding: HashMap<(Code, &str), usize> = HashMap::new();
-        let named = |entry: &Entry| entry.cluster.as_ref().is_none_or(|name| name == cluster);
-        for (place, entry) in self.entries.iter().enumerate().filter(|(_, entry)| named(entry)) {
-            by_finding.insert((entry.code, &entry.subject), place);
-        }
-        if by_finding.is_empty() {
+        let entries = self.entries_for(cluster);
+        if entries.is_empty() {
             return;
         }
-        report.retain(|finding| {
-            let subject = finding.subject.to_string();
-            let as_shown = escape(&subject);
-            let mut forms = [subject.as_str(), &as_shown].into_iter();
-            let place = forms.find_map(|form| by_finding.get(&(finding.code, form)).copied());
-            let Some(place) = place else { return true };
-            matches[place] = true;
-            self.entries[place].has_ended(today)
+        report.retain(|finding| match accepting_entry(&entries, finding) {
+            Some(index) => {
+                matches[index] = true;
+                self.entries[index].has_ended(today)
+            }
+            None => true,
         });
     }
 
+    /// Returns the positions of a cluster's entries, by the rule and the subject that they accept.
+    fn entries_for(&self, cluster: &str) -> HashMap<(Code, &str), usize> {
+        let mut entries = HashMap::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            if entry.cluster.as_ref().is_none_or(|name| name == cluster) {
+                entries.insert((entry.code, entry.subject.as_str()), index);
+            }
+        }
+        entries
+    }
+
+    /// Returns the note about an entry that has expired or matches no finding; `None` for any other entry.
     fn note(&self, entry: &Entry, matches: bool, today: Date) -> Option<String> {
         let place = format!("{}:{}", self.file, entry.line);
-        match entry.until {
-            Some(until) if matches && entry.has_ended(today) => {
-                Some(format!("{place}: {entry} was accepted until {until}"))
-            }
-            _ if matches => None,
-            _ => Some(format!("{place}: {entry} matches no finding")),
+        if !matches {
+            return Some(format!("{place}: {entry} matches no finding"));
         }
+        let until = entry.until.filter(|_| entry.has_ended(today))?;
+        Some(format!("{place}: {entry} was accepted until {until}"))
     }
+}
+
+/// Returns the position of the entry that accepts a finding, by its subject unchanged or as tables show it.
+fn accepting_entry(entries: &HashMap<(Code, &str), usize>, finding: &Finding) -> Option<usize> {
+    let subject = finding.subject.to_string();
+    if let Some(index) = entries.get(&(finding.code, &*subject)) {
+        return Some(*index);
+    }
+    let shown = escape(&subject);
+    entries.get(&(finding.code, &*shown)).copied()
 }
 
 impl Entry {
@@ -174,18 +192,20 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         return Ok(None);
     }
     let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (subject, rest) = match quoted(rest.trim()) {
+    let (quoted_subject, rest) = match quoted(rest.trim()) {
         Some((subject, rest)) => (Some(subject), rest),
         None => (None, rest.trim()),
     };
-    let rest = match subject {
+    let rest = if quoted_subject.is_some() && rest.trim_start().starts_with('#') {
         // After a quoted subject, `#` begins a comment.
-        Some(_) if rest.trim_start().starts_with('#') => "",
-        _ => rest.split_once(" #").map_or(rest, |(content, _)| content).trim(),
+        ""
+    } else {
+        rest.split_once(" #").map_or(rest, |(content, _)| content).trim()
     };
     let (rest, until) = until(rest)?;
     let (rest, cluster) = cluster(rest);
-    let subject = match subject {
+
+    let subject = match quoted_subject {
         Some(subject) if rest.is_empty() => subject,
         Some(_) => return Err(format!("unexpected {rest:?} after the subject")),
         None if rest.is_empty() => return Err(format!("{line:?} has no subject")),

@@ -30,15 +30,14 @@ pub(crate) struct Person<'a> {
 }
 
 impl<'a> Person<'a> {
-    /// Creates a person who is asked, unless `agrees` is set.
+    /// Creates the person at the terminal. With `agrees`, every question is already answered with yes.
     pub(crate) fn new(console: &'a Console, agrees: bool) -> Self {
-        let (whole, is_about_lock) = Default::default();
         Self {
             console,
             agrees,
             is_script: false,
-            whole,
-            is_about_lock,
+            whole: RefCell::new(None),
+            is_about_lock: Cell::new(false),
         }
     }
 
@@ -76,6 +75,60 @@ impl<'a> Person<'a> {
     }
 }
 
+impl Person<'_> {
+    /// Announces a recheck, and the commands that avoid the wait before it.
+    fn tell_second_read(&self, addresses: usize, after: SignedDuration, kind: PlanKind) {
+        let leaks = count(
+            addresses,
+            "leaked address or handle",
+            "leaked addresses or handles",
+        );
+        self.console
+            .info(&format!("rechecking {leaks} in {after:#}, at {}", end(after)));
+
+        // calicoctl has no option to avoid the wait.
+        if self.is_script {
+            return;
+        }
+        let release = match kind {
+            PlanKind::Release => hints::again(&["--from-report", "report.json"], &[]),
+            PlanKind::Rebuild => hints::command_with(
+                &["release", "--leaked", "--from-report", "report.json"],
+                &hints::remedy::PART,
+            ),
+            _ => return,
+        };
+        let check = hints::into_file(
+            &["check", "-o", "json"],
+            &[&hints::remedy::PART[..], &["grace"]].concat(),
+            "report.json",
+        );
+        self.console.hint(&format!(
+            "to avoid the wait: run {check} now, and after {after:#} {release}"
+        ));
+    }
+
+    /// Warns about the lock of a run that did not finish. The next question is about this lock.
+    fn tell_stale_lock(&self, lock: &StaleLock) {
+        self.is_about_lock.set(true);
+        let StaleLock {
+            command,
+            started_at,
+            journal,
+            ..
+        } = lock;
+        self.console.warn(&format!(
+            "the run `{command}` of {started_at} did not finish and left the datastore locked: no pod starts or stops (journal {})",
+            quoted(journal)
+        ));
+        self.console.hint(&hints::text(&lock.hint()));
+        if !self.agrees {
+            self.console
+                .say("This restores `datastoreReady` to its value before that run.");
+        }
+    }
+}
+
 impl Operator for Person<'_> {
     fn tell(&self, event: Event<'_>) {
         let console = self.console;
@@ -89,50 +142,9 @@ impl Operator for Person<'_> {
                 addresses,
                 after,
                 kind,
-            } => {
-                let what = count(
-                    addresses,
-                    "leaked address or handle",
-                    "leaked addresses or handles",
-                );
-                console.info(&format!("rechecking {what} in {after:#}, at {}", end(after)));
-                let release = match kind {
-                    // calicoctl has no option to avoid the wait.
-                    _ if self.is_script => return,
-                    PlanKind::Release => hints::again(&["--from-report", "report.json"], &[]),
-                    PlanKind::Rebuild => hints::command_with(
-                        &["release", "--leaked", "--from-report", "report.json"],
-                        &hints::remedy::PART,
-                    ),
-                    _ => return,
-                };
-                console.hint(&format!(
-                    "to avoid the wait: run {} now, and after {after:#} {release}",
-                    hints::into_file(
-                        &["check", "-o", "json"],
-                        &[&hints::remedy::PART[..], &["grace"]].concat(),
-                        "report.json"
-                    ),
-                ));
-            }
+            } => self.tell_second_read(addresses, after, kind),
             Event::LongWait { activity, time } => self.waits(activity, time),
-            Event::StaleLock(lock) => {
-                self.is_about_lock.set(true);
-                let StaleLock {
-                    command,
-                    started_at,
-                    journal,
-                    ..
-                } = lock;
-                console.warn(&format!(
-                    "the run `{command}` of {started_at} did not finish and left the datastore locked: no pod starts or stops (journal {})",
-                    quoted(journal)
-                ));
-                console.hint(&hints::text(&lock.hint()));
-                if !self.agrees {
-                    console.say("This restores `datastoreReady` to its value before that run.");
-                }
-            }
+            Event::StaleLock(lock) => self.tell_stale_lock(lock),
             Event::LockStays if self.is_script => {
                 console.warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");
             }

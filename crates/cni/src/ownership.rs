@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use calipam_datastore::KubeClient;
-use calipam_datastore::plugin::LauncherPod;
+use calipam_datastore::plugin::{LauncherLookup, LauncherPod};
 use tokio::time::timeout;
 
 use crate::call::{Call, CallAllocator};
@@ -55,14 +55,15 @@ pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner
         CniError::new(code, format!("failed to get VMI info: {msg}"))
     };
     let client = call.lookup(allocator).await.map_err(failed)?;
-    let Some(pod) = client.launcher(namespace, name).await.map_err(failed)? else {
-        return Ok(Ownership {
-            owner: Owner::PodIsGone,
-            refusal: Some(no_machine("pod not found")),
-        });
-    };
-    let Some(pod) = pod else {
-        return Ok(Owner::Container.into());
+    let pod = match client.launcher(namespace, name).await.map_err(failed)? {
+        LauncherLookup::NoPod => {
+            return Ok(Ownership {
+                owner: Owner::PodIsGone,
+                refusal: Some(no_machine("pod not found")),
+            });
+        }
+        LauncherLookup::OtherPod => return Ok(Owner::Container.into()),
+        LauncherLookup::Launcher(pod) => pod,
     };
     let (machine, refusal) = machine(&client, namespace, &pod).await.map_err(failed)?;
     if keeps_addresses(allocator).await {

@@ -82,11 +82,10 @@ pub(crate) enum NodeName<'s> {
 
 impl<'s> NodeName<'s> {
     pub(crate) fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
-        let host = || block.host().map_or(Self::Unknown, Self::Host);
-        record
-            .get("node")
-            .filter(|node| !node.is_empty())
-            .map_or_else(host, Self::Recorded)
+        match record.get("node").filter(|node| !node.is_empty()) {
+            Some(node) => Self::Recorded(node),
+            None => block.host().map_or(Self::Unknown, Self::Host),
+        }
     }
 
     pub(crate) fn is_in(self, scope: &Scope) -> bool {
@@ -153,59 +152,65 @@ pub(crate) fn addresses<'s>(
     old: Option<&'s Block>,
     new: Option<&'s Block>,
 ) -> impl Iterator<Item = [Option<AddressRecord<'s>>; 2]> {
-    let held = |block: Option<&'s Block>, ordinal: u32| {
-        block.and_then(|block| {
-            Some(AddressRecord {
-                block,
-                allocation: block.allocation(ordinal)?,
-            })
-        })
-    };
     let size = old.or(new).map_or(0, Block::size);
-    let both = (0..size).map(move |ordinal| [held(old, ordinal), held(new, ordinal)]);
-    both.filter(|states| states.iter().any(Option::is_some))
+    let pairs = (0..size).map(move |ordinal| [record_at(old, ordinal), record_at(new, ordinal)]);
+    pairs.filter(|states| states.iter().any(Option::is_some))
+}
+
+/// Returns the record of the address at `ordinal`; `None` if there is no block, or if the address is free.
+fn record_at(block: Option<&Block>, ordinal: u32) -> Option<AddressRecord<'_>> {
+    let block = block?;
+    let allocation = block.allocation(ordinal)?;
+    Some(AddressRecord { block, allocation })
 }
 
 /// Returns the change between two states of an address; `None` if nothing has changed.
-pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Option<Change> {
-    let old = before.filter(|held| held.is_allocated());
-    let new = after.filter(|held| held.is_allocated());
+pub(crate) fn address_change([before, after]: [Option<AddressRecord<'_>>; 2]) -> Option<Change> {
+    let old = before.filter(|record| record.is_allocated());
+    let new = after.filter(|record| record.is_allocated());
     match (old, new) {
-        (Some(old), Some(new)) => of_allocations(old, new),
+        (Some(old), Some(new)) => allocation_change(old, new),
         (Some(_), None) => Some(Change::Released),
         (None, Some(_)) => Some(Change::Assigned),
-        (None, None) => of_unallocated(before, after),
+        (None, None) => unallocated_change(before, after),
     }
 }
 
-fn of_allocations(old: AddressRecord<'_>, new: AddressRecord<'_>) -> Option<Change> {
-    if !is_same_owner(&old.record(), &new.record()) {
-        return Some(Change::Moved);
+/// Returns the change of an address that is allocated in both states.
+fn allocation_change(old: AddressRecord<'_>, new: AddressRecord<'_>) -> Option<Change> {
+    let old_record = old.record();
+    let new_record = new.record();
+
+    if !is_same_owner(&old_record, &new_record) {
+        Some(Change::Moved)
+    } else if !is_same_allocation(old, new) {
+        Some(Change::Renewed)
+    } else if !is_same_record(&old_record, &new_record) {
+        Some(Change::Attributes)
+    } else {
+        None
     }
-    if !is_same_allocation(old, new) {
-        return Some(Change::Renewed);
-    }
-    (!is_same_record(&old.record(), &new.record())).then_some(Change::Attributes)
 }
 
 /// Returns the change between two states in which the address is free, cooling down or reserved for Windows.
-fn of_unallocated(before: Option<AddressRecord<'_>>, after: Option<AddressRecord<'_>>) -> Option<Change> {
-    let Some(new) = after else {
-        return before.map(|_| Change::Cooled);
-    };
-    let is_same = before.is_some_and(|old| old.record().released_at() == new.record().released_at());
-    (!is_same).then_some(Change::Passed)
+fn unallocated_change(before: Option<AddressRecord<'_>>, after: Option<AddressRecord<'_>>) -> Option<Change> {
+    match (before, after) {
+        (None, None) => None,
+        (Some(_), None) => Some(Change::Cooled),
+        (Some(old), Some(new)) if old.record().released_at() == new.record().released_at() => None,
+        (_, Some(_)) => Some(Change::Passed),
+    }
 }
 
 /// Compares the owners and claim times of two states of a block. Returns `None` if neither is known to have changed.
-pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
+pub(crate) fn owner_change(old: &Block, new: &Block) -> Option<Change> {
     if old.owner() != new.owner() {
         return Some(Change::Owner);
     }
-    let claimed = old.claim_time().zip(new.claim_time());
-    claimed
-        .is_some_and(|(old, new)| old != new)
-        .then_some(Change::ClaimedAgain)
+    match (old.claim_time(), new.claim_time()) {
+        (Some(old), Some(new)) if old != new => Some(Change::ClaimedAgain),
+        _ => None,
+    }
 }
 
 /// Counts the addresses that were assigned and those that were released between two states of a block. Only addresses
@@ -216,17 +221,20 @@ pub(crate) fn assigned_and_released(
     counts: impl Fn(&AttributeRef<'_>) -> bool,
 ) -> (u64, u64) {
     use Change::{Assigned, Moved, Released, Renewed};
-    let is_held = |held: Option<AddressRecord<'_>>| {
-        held.is_some_and(|held| held.is_allocated() && counts(&held.record()))
+    let is_counted = |record: Option<AddressRecord<'_>>| {
+        record.is_some_and(|record| record.is_allocated() && counts(&record.record()))
     };
-    let differing = addresses(old, new)
-        .filter(|states| matches!(of_address(*states), Some(Assigned | Released | Moved | Renewed)));
-    differing.fold((0, 0), |(assigned, released), [before, after]| {
-        (
-            assigned + u64::from(is_held(after)),
-            released + u64::from(is_held(before)),
-        )
-    })
+
+    let mut assigned = 0;
+    let mut released = 0;
+    for [before, after] in addresses(old, new) {
+        let change = address_change([before, after]);
+        if matches!(change, Some(Assigned | Released | Moved | Renewed)) {
+            assigned += u64::from(is_counted(after));
+            released += u64::from(is_counted(before));
+        }
+    }
+    (assigned, released)
 }
 
 /// True if both records have the same handle or, if neither has a handle, the same content.

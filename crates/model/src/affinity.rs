@@ -198,20 +198,20 @@ impl Affinity {
 
 impl<'de> Fields<'de> for Affinity {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "state") => {
-                let mut state = if self.is_unstated {
-                    String::new()
-                } else {
-                    self.state.to_string()
-                };
-                set(&mut state, map)?;
-                self.is_unstated = state.is_empty();
-                self.state = AffinityState::parse(&state);
-                Ok(())
-            }
-            _ if is(name, "deleted") => set(&mut self.deleted, map),
-            _ => keep(&mut self.unknown, name, map),
+        if is(name, "state") {
+            let mut state = if self.is_unstated {
+                String::new()
+            } else {
+                self.state.to_string()
+            };
+            set(&mut state, map)?;
+            self.is_unstated = state.is_empty();
+            self.state = AffinityState::parse(&state);
+            Ok(())
+        } else if is(name, "deleted") {
+            set(&mut self.deleted, map)
+        } else {
+            keep(&mut self.unknown, name, map)
         }
     }
 }

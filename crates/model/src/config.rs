@@ -66,25 +66,29 @@ impl<const ETCD: bool> Default for Stored<ETCD> {
 impl<'de, const ETCD: bool> Fields<'de> for Stored<ETCD> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let Self(config) = self;
-        let [strict_affinity, auto_allocate_blocks] = if ETCD {
-            ["strict_affinity", "auto_allocate_blocks"]
+        let strict_affinity = if ETCD { "strict_affinity" } else { "strictAffinity" };
+        let auto_allocate_blocks = if ETCD {
+            "auto_allocate_blocks"
         } else {
-            ["strictAffinity", "autoAllocateBlocks"]
+            "autoAllocateBlocks"
         };
-        match name {
-            _ if is(name, strict_affinity) => set(&mut config.strict_affinity, map),
-            _ if is(name, auto_allocate_blocks) => set(&mut config.auto_allocate_blocks, map),
-            _ if is(name, "maxBlocksPerHost") => set(&mut config.max_blocks_per_host, map),
-            _ if is(name, "kubeVirtVMAddressPersistence") => {
-                let stated = map.next_value::<Option<String>>()?;
-                config.kubevirt_persistence = stated
-                    .map(|text| text != persistence(false))
-                    .or(config.kubevirt_persistence);
-                Ok(())
+
+        if is(name, strict_affinity) {
+            set(&mut config.strict_affinity, map)?;
+        } else if is(name, auto_allocate_blocks) {
+            set(&mut config.auto_allocate_blocks, map)?;
+        } else if is(name, "maxBlocksPerHost") {
+            set(&mut config.max_blocks_per_host, map)?;
+        } else if is(name, "kubeVirtVMAddressPersistence") {
+            if let Some(text) = map.next_value::<Option<String>>()? {
+                config.kubevirt_persistence = Some(text != persistence(false));
             }
-            _ if is(name, "ipCooldownSeconds") => set(&mut config.cooldown_seconds, map),
-            _ => map.next_value::<IgnoredAny>().map(drop),
+        } else if is(name, "ipCooldownSeconds") {
+            set(&mut config.cooldown_seconds, map)?;
+        } else {
+            map.next_value::<IgnoredAny>()?;
         }
+        Ok(())
     }
 }
 

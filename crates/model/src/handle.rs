@@ -214,15 +214,16 @@ struct RawHandle {
 
 impl<'de> Fields<'de> for RawHandle {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "block") => map.next_value_seed(Object(&mut self.blocks)).map(drop),
-            _ if is(name, "deleted") => set(&mut self.deleted, map),
-            _ if is(name, ID_FIELD) => {
-                self.id = map.next_value()?;
-                Ok(())
-            }
-            _ => keep(&mut self.unknown, name, map),
+        if is(name, "block") {
+            map.next_value_seed(Object(&mut self.blocks))?;
+        } else if is(name, "deleted") {
+            set(&mut self.deleted, map)?;
+        } else if is(name, ID_FIELD) {
+            self.id = map.next_value()?;
+        } else {
+            keep(&mut self.unknown, name, map)?;
         }
+        Ok(())
     }
 }
 

@@ -27,4 +27,4 @@ pub use self::kinship::{Doubt, doubt};
 pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb};
 pub use self::refusal::Refused;
 pub use self::skipped::{SkipReason, Skipped, SuggestedAction};
-pub use self::trial::{FailedTrial, FindingSet, Refusal, StepError, apply_plan, try_plan};
+pub use self::trial::{FailedTrial, FindingSet, StepError, TrialRefusal, apply_plan, try_plan};

@@ -61,20 +61,21 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// Combines two summaries; `first` was carried out before this plan was made. Of the skipped subjects, keeps only
-    /// those of this plan.
+    /// Adds the summary of a plan that was carried out before this plan was made. The skipped subjects remain those of
+    /// this plan.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
+        let mut changes = first.changes;
+        changes.extend(self.changes);
+
+        let mut new_warnings = self.warnings;
+        new_warnings.retain(|warning| !first.warnings.contains(warning));
         let mut warnings = first.warnings;
-        warnings.extend(
-            self.warnings
-                .into_iter()
-                .filter(|warning| !warnings.contains(warning))
-                .collect::<Vec<_>>(),
-        );
+        warnings.extend(new_warnings);
+
         Self {
             totals: self.totals.after(first.totals),
-            changes: first.changes.into_iter().chain(self.changes).collect(),
+            changes,
             warnings,
             ..self
         }
@@ -299,13 +300,7 @@ impl Plan {
             mut warnings,
             ..
         } = self;
-        if let Some((addresses, seconds)) = cooling(actions.iter().flat_map(|action| action.step.edits())) {
-            let what = count(addresses, "released address", "released addresses");
-            warnings.push(Hint::new(
-                format!("{what} will cool down for {seconds} s; {{}} ends the cooldown at once"),
-                [Call::to(["configure", "--ip-cooldown-seconds", "0"])],
-            ));
-        }
+        warnings.extend(cooldown_warning(&actions));
 
         let mut steps = Vec::new();
         let mut changes = Vec::new();
@@ -325,4 +320,16 @@ impl Plan {
             steps,
         )
     }
+}
+
+/// Warns that released addresses will cool down; `None` if they are free at once.
+fn cooldown_warning(actions: &[Action]) -> Option<Hint> {
+    let edits = actions.iter().flat_map(|action| action.step.edits());
+    let (addresses, seconds) = cooling(edits)?;
+
+    let released = count(addresses, "released address", "released addresses");
+    Some(Hint::new(
+        format!("{released} will cool down for {seconds} s; {{}} ends the cooldown at once"),
+        [Call::to(["configure", "--ip-cooldown-seconds", "0"])],
+    ))
 }

@@ -8,7 +8,7 @@ use calipam_model::hint::{Call, Hint};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Result;
-use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, marks_if_over};
+use crate::journal::{Entry, JournalError, LockMark, append, journals, marks_if_over};
 use crate::lock;
 
 /// The time during which a write of a killed run may still arrive.
@@ -62,20 +62,21 @@ pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, Journ
 /// Returns the lock that the run of one journal left behind.
 pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
     let (header, marks) = marks_if_over(path)?;
+    if header.cluster != cluster {
+        return None;
+    }
+
+    // After any other mark, the run has restored `datastoreReady`.
     let (before, revision) = match marks.as_slice() {
-        _ if header.cluster != cluster => return None,
         [.., LockMark::Taking(before)] => (*before, None),
         [.., LockMark::Taking(before), LockMark::Taken(revision)] => (*before, Some(revision.clone())),
         _ => return None,
     };
     let name = lock::name_of(&header);
-    let Header {
-        started_at, command, ..
-    } = header;
     Some(StaleLock {
         journal: path.to_owned(),
-        started_at,
-        command,
+        started_at: header.started_at,
+        command: header.command,
         before,
         revision,
         name,
@@ -134,7 +135,7 @@ impl StaleLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{FORMAT, Journal, JournalState, list};
+    use crate::journal::{FORMAT, Header, Journal, JournalState, list};
 
     /// Returns the stale lock and the journal state that a run leaves if it is killed after writing `marks`.
     async fn left(marks: &[LockMark], asked: &str) -> (Option<(Option<bool>, Option<String>)>, JournalState) {

@@ -72,30 +72,28 @@ impl Object {
     /// # Errors
     /// If no object or several objects have the name, or several handle IDs begin with the string.
     pub fn find(self, snapshot: &Snapshot) -> Result<Self> {
-        let ids = |begin: &str| handle_ids(snapshot, begin);
         match self {
-            Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?)),
+            Self::Handle(begin) => {
+                let ids = handle_ids(snapshot, &begin);
+                Ok(Self::Handle(whole_id(&begin, ids)?))
+            }
             Self::Text(text) if is_pattern(&text) => Ok(Self::Node(text)),
             Self::Text(text) => {
-                let pools = snapshot
-                    .pools
-                    .iter()
-                    .map(|pool| pool.value.name.clone())
-                    .collect();
+                let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone());
                 let known = KnownNames {
                     nodes: known_nodes(&[snapshot]),
-                    pools,
-                    handles: ids(&text),
+                    pools: pools.collect(),
+                    handles: handle_ids(snapshot, &text),
                 };
-                known
-                    .find(&text)?
-                    .ok_or_else(|| known.unknown(&text, snapshot))?
-                    .find(snapshot)
+                match known.find(&text)? {
+                    Some(object) => object.find(snapshot),
+                    None => Err(known.unknown(&text, snapshot)),
+                }
             }
-            Self::Network(cidr) => {
-                let pool = snapshot.pools.iter().find(|pool| pool.value.cidr == cidr);
-                Ok(pool.map_or(Self::Network(cidr), |pool| Self::Pool(pool.value.name.clone())))
-            }
+            Self::Network(cidr) => match snapshot.pools.iter().find(|pool| pool.value.cidr == cidr) {
+                Some(pool) => Ok(Self::Pool(pool.value.name.clone())),
+                None => Ok(Self::Network(cidr)),
+            },
             other => Ok(other),
         }
     }
@@ -109,6 +107,28 @@ pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<String> {
         only_handle(begin, ids)?
     };
     Ok(longer.unwrap_or_else(|| begin.to_owned()))
+}
+
+/// One object that a string names.
+struct Reading {
+    /// The kind of the object with an article, such as `a node`.
+    kind: &'static str,
+    /// The option that names an object of this kind.
+    option: &'static str,
+    object: Object,
+}
+
+/// The error for a string that names several objects, with the command for each of them.
+fn ambiguous(text: &str, readings: &[Reading]) -> Failure {
+    let mut kinds = Vec::new();
+    let mut calls = Vec::new();
+    for reading in readings {
+        kinds.push(reading.kind);
+        calls.push(Call::again_with([reading.option, text]).without(&["object"]));
+    }
+    let placeholders = vec!["{}"; calls.len()].join(" or ");
+    Failure::usage(format!("{text:?} is {}", kinds.join(" and ")))
+        .hint(Hint::new(format!("say which: {placeholders}"), calls))
 }
 
 /// The names in a cluster.
@@ -126,40 +146,38 @@ impl KnownNames {
     /// # Errors
     /// If several objects have the name, or several handle IDs begin with it.
     pub(crate) fn find(&self, text: &str) -> Result<Option<Object>> {
-        let name = || text.to_owned();
-        let formed = Object::Text(name()).by_form();
-        let is_handle = self.handles.contains(clean_id(text));
-        let readings = [
-            (formed != Object::Text(name()), "an address", formed, "--ip"),
-            (
-                self.nodes.contains(text),
-                "a node",
-                Object::Node(name()),
-                "--node",
-            ),
-            (
-                self.pools.contains(text),
-                "a pool",
-                Object::Pool(name()),
-                "--pool",
-            ),
-            (is_handle, "a handle", Object::Handle(name()), "--handle"),
-        ];
-        let mut exact: Vec<_> = readings.into_iter().filter(|(exists, ..)| *exists).collect();
-        if exact.len() > 1 {
-            let kinds: Vec<&str> = exact.iter().map(|(_, kind, ..)| *kind).collect();
-            let each = vec!["{}"; exact.len()].join(" or ");
-            let calls: Vec<Call> = exact
-                .into_iter()
-                .map(|(.., option)| Call::again_with([option, &name()]).without(&["object"]))
-                .collect();
-            return Err(Failure::usage(format!("{text:?} is {}", kinds.join(" and ")))
-                .hint(Hint::new(format!("say which: {each}"), calls)));
+        let mut readings = self.readings(text);
+        if readings.len() > 1 {
+            return Err(ambiguous(text, &readings));
         }
-        match exact.pop() {
-            Some((_, _, object, _)) => Ok(Some(object)),
-            None => Ok(only_handle(text, self.handles.iter().cloned())?.map(Object::Handle)),
+        if let Some(reading) = readings.pop() {
+            return Ok(Some(reading.object));
         }
+        let handle = only_handle(text, self.handles.iter().cloned())?;
+        Ok(handle.map(Object::Handle))
+    }
+
+    /// Returns each object that `text` names: what its form says, and the known objects with exactly this name.
+    fn readings(&self, text: &str) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        let mut add = |kind, option, object| {
+            readings.push(Reading { kind, option, object });
+        };
+
+        let by_form = Object::Text(text.to_owned()).by_form();
+        if !matches!(by_form, Object::Text(_)) {
+            add("an address", "--ip", by_form);
+        }
+        if self.nodes.contains(text) {
+            add("a node", "--node", Object::Node(text.to_owned()));
+        }
+        if self.pools.contains(text) {
+            add("a pool", "--pool", Object::Pool(text.to_owned()));
+        }
+        if self.handles.contains(clean_id(text)) {
+            add("a handle", "--handle", Object::Handle(text.to_owned()));
+        }
+        readings
     }
 
     /// The error for an unknown name, with the most similar known name.
@@ -177,14 +195,15 @@ impl KnownNames {
     /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests how to
     /// name an object that no longer exists.
     pub(crate) fn find_past(&self, text: &str) -> Result<Object> {
-        let [node, handle] =
-            ["--node", "--handle"].map(|option| Call::again_with([option, text]).without(&["object"]));
-        self.find(text)?.ok_or_else(|| {
-            Failure::refused(format!("no node or handle has the name {text:?} now")).hint(Hint::new(
-                "if it is gone, say what it was: {} or {}; a pod is NAMESPACE/NAME",
-                [node, handle],
-            ))
-        })
+        if let Some(object) = self.find(text)? {
+            return Ok(object);
+        }
+        let again_with = |option| Call::again_with([option, text]).without(&["object"]);
+        let hint = Hint::new(
+            "if it is gone, say what it was: {} or {}; a pod is NAMESPACE/NAME",
+            [again_with("--node"), again_with("--handle")],
+        );
+        Err(Failure::refused(format!("no node or handle has the name {text:?} now")).hint(hint))
     }
 }
 

@@ -5,6 +5,7 @@ mod unknown;
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_check::Scope;
 use calipam_model::IpNet;
@@ -204,41 +205,54 @@ fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<()> {
 }
 
 fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
-    let is_named = |node: &str| scope.nodes.contains(node);
-    let is_there = |cidr: IpNet| scope.has_network(cidr);
+    let has_affinity = snapshot.affinities.iter().any(|affinity| {
+        let key = &affinity.value.key;
+        scope.nodes.contains(&key.node) && scope.has_network(key.cidr)
+    });
+    has_affinity || has_block(snapshot, scope) || has_use(snapshot, scope)
+}
 
-    let by_affinity = || {
-        let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-        keys.into_iter()
-            .any(|key| is_named(&key.node) && is_there(key.cidr))
-    };
-    // A block that cannot be decoded may belong to any node.
-    let by_block = || {
-        let there = snapshot.blocks.iter().filter(|block| is_there(block.value.key));
-        there.into_iter().any(|block| {
-            block.value.content.sound().is_none_or(|block| {
-                let mut records = block.attributes().flat_map(|record| record.get("node"));
-                block.host().is_some_and(is_named) || records.any(|node| is_named(&node.to_string()))
-            })
-        })
-    };
-    let by_use = || {
-        let endpoints = snapshot
-            .endpoints
-            .iter()
-            .filter(|endpoint| is_named(&endpoint.value.node().to_string()));
-        let of_endpoints = endpoints.flat_map(|endpoint| endpoint.value.addresses());
-        let pods = snapshot
-            .pods
-            .iter()
-            .filter(|pod| is_named(&pod.value.node().to_string()));
-        let of_pods = pods.flat_map(|pod| pod.value.addresses());
-        let tunnels = snapshot.nodes.iter().filter(|node| is_named(&node.value.name));
-        let of_tunnels = tunnels.flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
-        of_endpoints
-            .chain(of_pods)
-            .chain(of_tunnels)
-            .any(|address| is_there(address.into()))
-    };
-    by_affinity() || by_block() || by_use()
+/// True if a block in the networks of the scope belongs to one of its nodes, or records one of them.
+fn has_block(snapshot: &Snapshot, scope: &Scope) -> bool {
+    for stored in &snapshot.blocks {
+        if !scope.has_network(stored.value.key) {
+            continue;
+        }
+        // A block that cannot be decoded may belong to any node.
+        let Some(block) = stored.value.content.sound() else {
+            return true;
+        };
+        if block.host().is_some_and(|host| scope.nodes.contains(host)) {
+            return true;
+        }
+        let mut nodes = block.attributes().flat_map(|record| record.get("node"));
+        if nodes.any(|node| scope.nodes.contains(&node.to_string())) {
+            return true;
+        }
+    }
+    false
+}
+
+/// True if an endpoint, a pod or a tunnel on a node of the scope uses an address in its networks.
+fn has_use(snapshot: &Snapshot, scope: &Scope) -> bool {
+    let is_in_scope = |address: IpAddr| scope.has_network(address.into());
+    for endpoint in &snapshot.endpoints {
+        let node = endpoint.value.node().to_string();
+        if scope.nodes.contains(&node) && endpoint.value.addresses().any(is_in_scope) {
+            return true;
+        }
+    }
+    for pod in &snapshot.pods {
+        let node = pod.value.node().to_string();
+        if scope.nodes.contains(&node) && pod.value.addresses().any(is_in_scope) {
+            return true;
+        }
+    }
+    for node in &snapshot.nodes {
+        let mut tunnels = node.value.tunnels.iter();
+        if scope.nodes.contains(&node.value.name) && tunnels.any(|(_, address)| is_in_scope(*address)) {
+            return true;
+        }
+    }
+    false
 }

@@ -43,49 +43,47 @@ impl<S: Store> Allocator<S> {
     pub async fn read_inputs(&self, request: &AutoAssign) -> Result<Inputs> {
         let made_at = self.now();
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
+        let mut families = Family::BOTH.to_vec();
+        families.retain(|family| request.of(*family).0 > 0);
+
         let mut queries = vec![Query::Get(Key::IpamConfig), Query::Reservations, Query::Pools];
-        for family in Family::BOTH
-            .into_iter()
-            .filter(|family| request.of(*family).0 > 0)
-        {
+        for family in &families {
             queries.push(Query::Affinities {
                 kind: kind.clone(),
                 holder: request.host.clone(),
-                family,
+                family: *family,
             });
         }
-        let node_at = (kind == AffinityType::Host).then_some(queries.len());
-        if node_at.is_some() {
+        if kind == AffinityType::Host {
             queries.push(Query::Get(Key::Node(request.host.clone())));
         }
-        let handle_at = request.handle.as_ref().map(|_| queries.len());
-        queries.extend(
-            request
-                .handle
-                .iter()
-                .map(|id| Query::Get(Key::Handle(id.clone()))),
-        );
+        if let Some(id) = &request.handle {
+            queries.push(Query::Get(Key::Handle(id.clone())));
+        }
 
-        let mut answers = self.store().read(&queries).await?;
-        let mut take = |at: usize| answers.get_mut(at).map(std::mem::take).unwrap_or_default();
-        let config = allocator::config(take(0))?;
+        // The answers have the order of the queries.
+        let mut answers = self.store().read(&queries).await?.into_iter();
+        let mut next = || answers.next().unwrap_or_default();
+        let config = allocator::config(next())?;
         if request.windows && !config.serves_windows() {
             return Err(Error::WindowsNeedsStrictAffinity);
         }
-        let node = match node_at {
-            Some(at) => {
-                let found: Option<Versioned<Node>> = allocator::one(take(at))?;
-                found.ok_or_else(|| Error::NoNode(request.host.clone()))?.value
-            }
-            None => Node::default(),
-        };
-        let reservations = take(1)
+        let reservations = next()
             .into_iter()
             .filter_map(|entry| Option::<Reservation>::from(entry.record));
         let reserved = CidrSet::new(reservations.flat_map(|reservation| reservation.cidrs));
-        let pools = pools::pools(take(2));
-        let handle = handle_at.map(|at| allocator::one(take(at))).transpose()?;
-        let affinities = affinities_of((3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take));
+        let pools = pools::pools(next());
+        let affinities = affinities_of(families.iter().flat_map(|_| next()));
+        let node = if kind == AffinityType::Host {
+            let node: Option<Versioned<Node>> = allocator::one(next())?;
+            node.ok_or_else(|| Error::NoNode(request.host.clone()))?.value
+        } else {
+            Node::default()
+        };
+        let handle = match request.handle {
+            Some(_) => Some(allocator::one(next())?),
+            None => None,
+        };
         Ok(Inputs {
             made_at,
             is_early: false,

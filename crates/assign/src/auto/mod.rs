@@ -150,25 +150,25 @@ impl<S: Store> Allocator<S> {
             windows,
             is_calico: self.is_calico,
         };
-        let serving = pool_request.serving(&inputs.pools, &self.trace)?;
-        let own = inputs
-            .affinities
-            .iter()
-            .filter(|affinity| Family::of(affinity.value.key.cidr) == family);
+        let ServingPools {
+            selecting,
+            usable: pools,
+        } = pool_request.serving(&inputs.pools, &self.trace)?;
+
         let is_in = |pools: &[Pool], key: &AffinityKey| pools::pool_of(pools, key.cidr.addr()).is_some();
-        let (usable, others): (Vec<_>, Vec<_>) = own
-            .cloned()
-            .partition(|affinity| is_in(&serving.usable, &affinity.value.key));
-        for affinity in others
-            .iter()
-            .filter(|affinity| !is_in(&serving.selecting, &affinity.value.key))
-        {
-            self.give_up_unselected(&affinity.value.key, inputs, &inputs.node.labels)
-                .await?;
+        let mut remaining = VecDeque::new();
+        for affinity in &inputs.affinities {
+            let key = &affinity.value.key;
+            if Family::of(key.cidr) != family {
+                continue;
+            }
+            if is_in(&pools, key) {
+                remaining.push_back(affinity.clone());
+            } else if !is_in(&selecting, key) {
+                self.give_up_unselected(key, inputs, &inputs.node.labels).await?;
+            }
         }
 
-        let limit = block_limit(&inputs.config, request.max_blocks_per_host);
-        let ServingPools { usable: pools, .. } = serving;
         let owned_blocks = if self.is_calico {
             self.store().owned_blocks(&inputs.kind.owner(&request.host))
         } else {
@@ -178,10 +178,6 @@ impl<S: Store> Allocator<S> {
             "{family:?} {:?} {} {windows} {:?} {:?} {pools:?}",
             inputs.kind, request.host, inputs.config, inputs.reserved
         ));
-        let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
-        let known = known
-            .filter(|known| known.inputs_hash == inputs_hash)
-            .unwrap_or_default();
         Ok(Search {
             allocator: self,
             request,
@@ -190,17 +186,29 @@ impl<S: Store> Allocator<S> {
             reserved: inputs.reserved.clone(),
             family,
             windows,
-            limit,
-            owned: usable.len() as u32,
+            limit: block_limit(&inputs.config, request.max_blocks_per_host),
+            owned: remaining.len() as u32,
             pools,
-            remaining: usable.into(),
+            remaining,
             ahead: HashMap::new(),
             owned_blocks,
             survey: None,
             overtaken: AtomicBool::new(false),
             began: self.now(),
-            known: FullBlocks { inputs_hash, ..known },
+            known: self.known_full_blocks(family, inputs_hash),
         })
+    }
+
+    /// Returns the full blocks that an earlier search with the same inputs found.
+    fn known_full_blocks(&self, family: Family, inputs_hash: u64) -> FullBlocks {
+        let known = self.notes.as_ref().and_then(|notes| notes.full_blocks(family));
+        match known {
+            Some(known) if known.inputs_hash == inputs_hash => known,
+            _ => FullBlocks {
+                inputs_hash,
+                ..FullBlocks::default()
+            },
+        }
     }
 
     /// Gives up an empty block whose pool no longer selects the node.
@@ -247,10 +255,12 @@ pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
 
 /// The block limit of a host: the lower of the limits in the configuration and the request, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
-    match (config.max_blocks_per_host > 0, of_request) {
-        (_, 0) => config.block_limit(),
-        (true, of_request) => of_request.min(config.block_limit()),
-        (false, of_request) => of_request,
+    if of_request == 0 {
+        config.block_limit()
+    } else if config.max_blocks_per_host > 0 {
+        of_request.min(config.block_limit())
+    } else {
+        of_request
     }
 }
 
@@ -382,7 +392,8 @@ impl<S: Store> Search<'_, S> {
         if let Some(block) = self.own_block().await? {
             return Ok(Some(block));
         }
-        let (held, limit) = (self.owned, self.limit);
+        let held = self.owned;
+        let limit = self.limit;
         match ClaimDecision::of(&self.config, limit.saturating_sub(held).into()) {
             ClaimDecision::BlockLimit => {
                 self.allocator.trace.record(|| Event::BlockLimit { held, limit });

@@ -28,39 +28,52 @@ impl<S: Store> Search<'_, S> {
                 self.allocator.trace.record(|| Event::NothingToClaim);
                 return Ok(None);
             };
-            let key = self.holder(candidate.cidr);
-            let mut is_new = candidate.kind == CandidateKind::New;
-            for _ in 0..RETRIES {
-                match self.claim_candidate(&key, is_new).await {
-                    Ok(block) => {
-                        let free = self.free(&block.value);
-                        self.allocator.trace.record(|| match candidate.kind {
-                            CandidateKind::New => Event::Claimed(key.clone()),
-                            CandidateKind::Own => Event::OwnBlock {
-                                key: key.clone(),
-                                found: OwnBlock::Free(free),
-                            },
-                        });
-                        if free > 0 {
-                            return Ok(Some(block));
-                        }
+            if let Some(block) = self.claim_candidate(&candidate).await? {
+                return Ok(Some(block));
+            }
+            // The claim of another candidate may still succeed.
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Claims a candidate; `None` if another holder has it, or if other clients kept writing first.
+    async fn claim_candidate(&self, candidate: &Candidate) -> Result<Option<Versioned<Block>>> {
+        let key = self.holder(candidate.cidr);
+        let mut is_new = candidate.kind == CandidateKind::New;
+        for _ in 0..RETRIES {
+            match self.try_claim(&key, is_new).await {
+                Ok(block) => {
+                    let free = self.free(&block.value);
+                    self.record_claim(&key, candidate.kind, free);
+                    if free == 0 {
                         return Err(Error::NoRoom {
                             block: key.cidr,
                             free,
                             wanted: 1,
                         });
                     }
-                    Err(error) if error.is_lost_race() => is_new = false,
-                    // The claim of another candidate may still succeed.
-                    Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
-                    Err(error) => return Err(error),
+                    return Ok(Some(block));
                 }
+                Err(error) if error.is_lost_race() => is_new = false,
+                Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => return Ok(None),
+                Err(error) => return Err(error),
             }
         }
-        Err(Error::TooManyConflicts)
+        Ok(None)
     }
 
-    async fn claim_candidate(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
+    fn record_claim(&self, key: &AffinityKey, kind: CandidateKind, free: u32) {
+        self.allocator.trace.record(|| match kind {
+            CandidateKind::New => Event::Claimed(key.clone()),
+            CandidateKind::Own => Event::OwnBlock {
+                key: key.clone(),
+                found: OwnBlock::Free(free),
+            },
+        });
+    }
+
+    /// Makes one attempt to claim a block. A block that is not new is read first.
+    async fn try_claim(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
         let pending = self.allocator.pending_affinity(key).await?;
         let found = if is_new {
             None
@@ -82,29 +95,24 @@ impl<S: Store> Search<'_, S> {
         let found = loop {
             let batch = self.read_batch(&mut survey).await?;
             if let Some(cidr) = batch.own {
-                break Some(Candidate {
-                    cidr,
-                    kind: CandidateKind::Own,
-                });
+                break Some(Candidate::own(cidr));
             }
             if let Some(cidr) = batch.gone {
-                break Some(Candidate {
-                    cidr,
-                    kind: CandidateKind::New,
-                });
+                break Some(Candidate::new(cidr));
             }
+
             // If addresses can be borrowed from blocks in use, not all blocks have to be read. Calico reads them all, and
             // takes over the last one rather than borrow from the first.
             let reads_all = self.allocator.is_calico && self.allocator.reclaims;
             let is_found = self.config.may_borrow() && !survey.free.is_empty();
             let is_enough = survey.unread.is_empty() || is_found && !reads_all;
-            if (is_enough || !batch.empty.is_empty()) && !std::mem::replace(&mut is_reported, true) {
+            if (is_enough || !batch.empty.is_empty()) && !is_reported {
                 self.report_searched(&survey.passed);
+                is_reported = true;
             }
-            match self.reclaim(&batch.empty).await? {
-                None if is_enough => break None,
-                None => {}
-                reclaimed => break reclaimed,
+            let reclaimed = self.reclaim(&batch.empty).await?;
+            if reclaimed.is_some() || is_enough {
+                break reclaimed;
             }
         };
         self.survey = Some(survey);
@@ -113,60 +121,63 @@ impl<S: Store> Search<'_, S> {
 
     /// Takes over the first of the empty blocks that can be taken from its owner.
     async fn reclaim(&self, empty: &[Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
-        for block in empty.iter().filter(|_| self.allocator.reclaims) {
+        if !self.allocator.reclaims {
+            return Ok(None);
+        }
+        for block in empty {
             let cidr = block.value.cidr();
-            let now = self.allocator.now();
-            let age = block
-                .value
-                .claimed_at()
-                .map(|claimed| now.duration_since(claimed));
-            let pass_over = |why: NotReclaimed| {
-                let owner = block.value.owner();
-                self.allocator.trace.record(|| Event::NotReclaimed {
-                    block: cidr,
-                    owner: owner.cloned(),
-                    why,
-                });
-            };
-            if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
-                pass_over(NotReclaimed::Young);
-                continue;
-            }
-            let owner = block
-                .value
-                .owner()
-                .and_then(|owner| AffinityKey::of_owner(owner, cidr));
-            let Some(owner) = owner else {
-                pass_over(NotReclaimed::NoOwner);
-                continue;
-            };
-            let conditions = ReleaseAffinity {
-                in_use: InUse::Refuse,
-                sequence: Some(block.value.sequence()),
-            };
-            match self
-                .allocator
-                .release_affinity_if(&owner, &self.config, conditions)
-                .await
-            {
-                Ok(()) => {
+            match self.take_from_owner(block).await? {
+                Ok(owner) => {
                     self.allocator.trace.record(|| Event::Reclaimed(owner));
-                    return Ok(Some(Candidate {
-                        cidr,
-                        kind: CandidateKind::New,
-                    }));
+                    return Ok(Some(Candidate::new(cidr)));
                 }
-                Err(error) if error.is_unavailable() => return Err(error),
-                Err(error) => {
-                    tracing::debug!(%owner, %error, "an empty block cannot be taken over");
-                    if error.is_lost_race() || matches!(error, Error::BlockChanged(_) | Error::NoBlock(_)) {
-                        self.overtaken.store(true, Ordering::Relaxed);
-                    }
-                    pass_over(NotReclaimed::Failed(error.to_string()));
+                Err(why) => {
+                    let owner = block.value.owner().cloned();
+                    self.allocator.trace.record(|| Event::NotReclaimed {
+                        block: cidr,
+                        owner,
+                        why,
+                    });
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Takes an empty block from its owner. Returns the owner's affinity, or the reason why the owner keeps the block.
+    async fn take_from_owner(
+        &self,
+        block: &Versioned<Arc<Block>>,
+    ) -> Result<Result<AffinityKey, NotReclaimed>> {
+        let now = self.allocator.now();
+        let claimed_at = block.value.claimed_at();
+        if claimed_at.is_some_and(|claimed_at| now.duration_since(claimed_at) < MIN_RECLAIM_AGE) {
+            return Ok(Err(NotReclaimed::Young));
+        }
+        let owner = block.value.owner();
+        let Some(owner) = owner.and_then(|owner| AffinityKey::of_owner(owner, block.value.cidr())) else {
+            return Ok(Err(NotReclaimed::NoOwner));
+        };
+
+        let conditions = ReleaseAffinity {
+            in_use: InUse::Refuse,
+            sequence: Some(block.value.sequence()),
+        };
+        let released = self
+            .allocator
+            .release_affinity_if(&owner, &self.config, conditions)
+            .await;
+        match released {
+            Ok(()) => Ok(Ok(owner)),
+            Err(error) if error.is_unavailable() => Err(error),
+            Err(error) => {
+                tracing::debug!(%owner, %error, "an empty block cannot be taken over");
+                if error.is_lost_race() || matches!(error, Error::BlockChanged(_) | Error::NoBlock(_)) {
+                    self.overtaken.store(true, Ordering::Relaxed);
+                }
+                Ok(Err(NotReclaimed::Failed(error.to_string())))
+            }
+        }
     }
 
     /// The seed for walks over pools whose blocks are single addresses.

@@ -35,6 +35,18 @@ pub(super) enum Order<'h> {
     OfHost(&'h str),
 }
 
+impl Order<'_> {
+    /// Sorts blocks, those of the first pool first.
+    fn sort(self, places: &mut [Place]) {
+        match self {
+            Self::Walk => places.sort_unstable_by_key(|place| (place.pool, place.distance)),
+            Self::OfHost(host) => {
+                places.sort_by_cached_key(|place| (place.pool, hash(&format!("{host} {}", place.cidr))));
+            }
+        }
+    }
+}
+
 /// An existing block of a pool.
 pub(super) struct Place {
     /// The index of the pool.
@@ -76,28 +88,28 @@ pub(super) struct Batch {
 }
 
 impl Survey {
-    /// Begins a survey of the blocks at `places`. `full` returns the revision of a block that is known to be full, and
-    /// `None` for any other block.
+    /// Begins a survey of the blocks at `places`. `full_revision` returns the revision of a block that is known to be
+    /// full, and `None` for any other block.
     pub(super) fn new(
         order: Order<'_>,
         places: Vec<Place>,
         passed: Vec<Passed>,
-        full: impl Fn(IpNet) -> Option<String>,
+        full_revision: impl Fn(IpNet) -> Option<String>,
     ) -> Self {
-        let blocks = vec![0; passed.len()];
         let mut survey = Self {
             unread: VecDeque::new(),
             follows_walks: matches!(order, Order::Walk),
             free: VecDeque::new(),
             full: HashMap::default(),
+            blocks: vec![0; passed.len()],
             passed,
-            blocks,
             batches: 0,
         };
+
         let mut unread = Vec::with_capacity(places.len());
         for place in places {
             survey.blocks[place.pool] += 1;
-            match full(place.cidr) {
+            match full_revision(place.cidr) {
                 Some(revision) => {
                     survey.count(&place, |passed| &mut passed.full);
                     survey.full.insert(place.cidr, revision);
@@ -105,12 +117,8 @@ impl Survey {
                 None => unread.push(place),
             }
         }
-        match order {
-            Order::Walk => unread.sort_unstable_by_key(|place| (place.pool, place.distance)),
-            Order::OfHost(host) => {
-                unread.sort_by_cached_key(|place| (place.pool, hash(&format!("{host} {}", place.cidr))));
-            }
-        }
+
+        order.sort(&mut unread);
         survey.unread = unread.into();
         survey
     }
@@ -139,32 +147,42 @@ impl Survey {
     /// Removes the next batch from the unread blocks, and sorts it in the order of the walks over the pools.
     fn next(&mut self) -> Vec<Place> {
         if self.batches == SMALL_BATCHES && !self.follows_walks {
-            // Reading in the order of keys costs an API server least. Each host begins at a different key.
-            let begin = self
-                .unread
-                .front()
-                .map(|place| place.cidr.to_string())
-                .unwrap_or_default();
-            let unread = self.unread.make_contiguous();
-            unread.sort_by_cached_key(|place| {
-                let name = place.cidr.to_string();
-                (place.pool, name < begin, name)
-            });
+            self.sort_by_name();
         }
-        let size = self.unread.front().map_or(1, |place| cidr::size(place.cidr));
-        let later = usize::try_from(LATER_BATCH / size).unwrap_or(usize::MAX);
-        let count = if self.batches < SMALL_BATCHES {
-            BATCH
-        } else {
-            later.max(BATCH)
-        };
-        let mut next: Vec<Place> = self.unread.drain(..count.min(self.unread.len())).collect();
+
+        let count = self.batch_size().min(self.unread.len());
+        let mut next: Vec<Place> = self.unread.drain(..count).collect();
         next.sort_by_key(|place| (place.pool, place.distance));
         next
+    }
+
+    /// Sorts the unread blocks by name, since reading in the order of keys costs an API server least. Each host begins
+    /// at a different key.
+    fn sort_by_name(&mut self) {
+        let Some(first) = self.unread.front() else {
+            return;
+        };
+        let begin = first.cidr.to_string();
+        let unread = self.unread.make_contiguous();
+        unread.sort_by_cached_key(|place| {
+            let name = place.cidr.to_string();
+            (place.pool, name < begin, name)
+        });
+    }
+
+    /// Returns the number of blocks in the next batch, if so many are left.
+    fn batch_size(&self) -> usize {
+        if self.batches < SMALL_BATCHES {
+            return BATCH;
+        }
+        let addresses = self.unread.front().map_or(1, |place| cidr::size(place.cidr));
+        let blocks = usize::try_from(LATER_BATCH / addresses).unwrap_or(usize::MAX);
+        blocks.max(BATCH)
     }
 }
 
 impl<S: Store> Search<'_, S> {
+    /// Reads the next batch, and sorts its blocks into the survey. Returns those that the host can claim.
     pub(super) async fn read_batch(&self, survey: &mut Survey) -> Result<Batch> {
         let places = survey.next();
         if places.is_empty() {
@@ -186,10 +204,9 @@ impl<S: Store> Search<'_, S> {
             let Some(entry) = answer.into_iter().next() else {
                 survey.count(place, |passed| &mut passed.empty);
                 // Calico has seen such a block in a list, and its read has only just finished the block's deletion.
-                if self.allocator.is_calico {
-                    continue;
+                if !self.allocator.is_calico && !place.overlaps && batch.gone.is_none() {
+                    batch.gone = Some(place.cidr);
                 }
-                batch.gone = batch.gone.or(Some(place.cidr).filter(|_| !place.overlaps));
                 continue;
             };
             let Record::Block(block) = entry.record else {
@@ -227,27 +244,24 @@ impl<S: Store> Search<'_, S> {
         self.config.strict_affinity && !is_own && !is_empty()
     }
 
+    /// Counts a block, and adds it to those that the host can claim or borrow from.
     fn classify(&self, block: Versioned<Arc<Block>>, place: &Place, survey: &mut Survey, batch: &mut Batch) {
         if self.free(&block.value) == 0 {
             survey.count(place, |passed| &mut passed.full);
             // A cooling address becomes free without a write, so its block is not known to stay full.
-            if !block
-                .value
-                .allocations()
-                .any(|allocation| allocation.attribute.is_cooling())
-            {
+            let mut allocations = block.value.allocations();
+            if !allocations.any(|allocation| allocation.attribute.is_cooling()) {
                 survey.full.insert(place.cidr, block.revision.to_string());
             }
             return;
         }
+
         if block.value.owner() == Some(&self.holder(place.cidr).owner()) {
             survey.count(place, |passed| &mut passed.in_use);
-            batch.own = batch.own.or(Some(place.cidr).filter(|_| !place.overlaps));
-        } else if block
-            .value
-            .without_cooled(self.allocator.now(), self.config.cooldown())
-            .is_empty()
-        {
+            if !place.overlaps && batch.own.is_none() {
+                batch.own = Some(place.cidr);
+            }
+        } else if self.is_empty(&block.value) {
             survey.count(place, |passed| &mut passed.empty);
             if !place.overlaps {
                 batch.empty.push(block.clone());
@@ -256,5 +270,11 @@ impl<S: Store> Search<'_, S> {
             survey.count(place, |passed| &mut passed.in_use);
         }
         survey.free.push_back((place.pool, block));
+    }
+
+    /// True if no address of the block is in use or cooling down.
+    fn is_empty(&self, block: &Block) -> bool {
+        let block = block.without_cooled(self.allocator.now(), self.config.cooldown());
+        block.is_empty()
     }
 }

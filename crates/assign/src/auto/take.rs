@@ -50,6 +50,7 @@ impl<S: Store> Search<'_, S> {
         if !self.config.may_borrow() {
             check_owner(&block.value, &self.holder(cidr).owner())?;
         }
+
         let record = attribute(self.request.handle.as_deref(), self.request.attributes.as_ref());
         let now = self.allocator.now();
         let mut after = block.value.clone();
@@ -70,18 +71,17 @@ impl<S: Store> Search<'_, S> {
                 Increment::Full => return self.take_existing(id, assigned).await,
             }
         }
-        let made = self
+        let is_made = self
             .allocator
             .write_assignment(block, after, &ordinals, &record)
-            .await;
-        if !matches!(made, Ok(true) | Err(_))
-            && let Some(id) = id
-        {
-            self.allocator.decrement_or_warn(id, cidr, count, handle).await;
-        }
-        if !made? {
+            .await?;
+        if !is_made {
+            if let Some(id) = id {
+                self.allocator.decrement_or_warn(id, cidr, count, handle).await;
+            }
             return Ok(TakeOutcome::LostRace);
         }
+
         let address = |ordinal: &u32| cidr::address_at(cidr, *ordinal);
         self.allocator.trace.record(|| Event::Assigned {
             block: cidr,
@@ -173,20 +173,30 @@ impl<S: Store> Allocator<S> {
         if now.revision == before.revision {
             return WriteOutcome::Unknown;
         }
+
         // Only one client can have assigned addresses at the sequence number that was read.
-        let is_made = ordinals.iter().all(|ordinal| {
-            now.value.allocation(*ordinal).is_some_and(|found| {
-                let stored = found.attribute.to_attribute();
-                found.sequence == before.value.sequence()
-                    && stored.handle == record.handle
-                    && stored.owner.unwrap_or_default() == record.owner.clone().unwrap_or_default()
-            })
-        });
-        match (is_made, &record.handle) {
-            (true, Some(_)) => WriteOutcome::Made,
+        let sequence = before.value.sequence();
+        for ordinal in ordinals {
+            if !is_assigned(&now.value, *ordinal, sequence, record) {
+                return WriteOutcome::NotMade;
+            }
+        }
+        if record.handle.is_some() {
+            WriteOutcome::Made
+        } else {
             // A record without a handle does not show which client wrote it.
-            (true, None) => WriteOutcome::Unknown,
-            (false, _) => WriteOutcome::NotMade,
+            WriteOutcome::Unknown
         }
     }
+}
+
+/// True if an address of the block was assigned at this sequence number, with this owner record.
+fn is_assigned(block: &Block, ordinal: u32, sequence: u64, record: &Attribute) -> bool {
+    let Some(allocation) = block.allocation(ordinal) else {
+        return false;
+    };
+    let stored = allocation.attribute.to_attribute();
+    allocation.sequence == sequence
+        && stored.handle == record.handle
+        && stored.owner.unwrap_or_default() == record.owner.clone().unwrap_or_default()
 }

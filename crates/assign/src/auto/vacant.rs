@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Passed};
 use crate::keys::BlockKeys;
 use crate::record::Record;
-use crate::store::{Entry, Query, Store};
+use crate::store::{Query, Store};
 use crate::walk::Walk;
 
 /// The number of places to check in each round trip. In most pools, one of the first places is vacant. After the last
@@ -39,14 +39,14 @@ pub(super) enum CandidateKind {
 }
 
 impl Candidate {
-    fn new(cidr: IpNet) -> Self {
+    pub(super) fn new(cidr: IpNet) -> Self {
         Self {
             cidr,
             kind: CandidateKind::New,
         }
     }
 
-    fn own(cidr: IpNet) -> Self {
+    pub(super) fn own(cidr: IpNet) -> Self {
         Self {
             cidr,
             kind: CandidateKind::Own,
@@ -111,29 +111,33 @@ impl<S: Store> Search<'_, S> {
             for place in places {
                 if in_the_way.iter().any(|other| cidr::overlap(*other, place)) {
                     passed.other_size += 1;
-                } else if taken.contains(&place) {
+                    continue;
+                }
+                if taken.contains(&place) {
                     if self.has_room_in(place).await? {
                         return Ok(Nearby::Found(Candidate::own(place)));
                     }
                     passed.unread += 1;
-                } else if self.allocator.is_calico {
+                    continue;
+                }
+                if self.allocator.is_calico {
                     return Ok(Nearby::Found(Candidate::new(place)));
+                }
+
+                // The place's addresses can belong to a block that dates from before the pool's block size was
+                // changed.
+                let other = if read_around == Some(place) {
+                    around_first
                 } else {
-                    // The place's addresses can belong to a block that dates from before the pool's block size was
-                    // changed.
-                    let other = if read_around == Some(place) {
-                        around_first
-                    } else {
-                        self.allocator.overlapping(place).await?
-                    };
-                    let Some(other) = other else {
-                        return Ok(Nearby::Found(Candidate::new(place)));
-                    };
-                    passed.other_size += 1;
-                    in_the_way.push(other);
-                    if in_the_way.len() > MAX_IN_THE_WAY {
-                        return Ok(Nearby::Unknown);
-                    }
+                    self.allocator.overlapping(place).await?
+                };
+                let Some(other) = other else {
+                    return Ok(Nearby::Found(Candidate::new(place)));
+                };
+                passed.other_size += 1;
+                in_the_way.push(other);
+                if in_the_way.len() > MAX_IN_THE_WAY {
+                    return Ok(Nearby::Unknown);
                 }
             }
             if is_last {
@@ -159,14 +163,14 @@ impl<S: Store> Search<'_, S> {
         if self.owned_blocks.binary_search(&block).is_err() || self.is_passed_over(block) {
             return Ok(false);
         }
-        let [found] = self.allocator.read([Query::Get(Key::Block(block))]).await?;
-        let has_room = |entry: &Entry| match &entry.record {
-            Record::Block(found) => {
-                found.owner() == Some(&self.holder(block).owner()) && self.free(found) > 0
+        let [answer] = self.allocator.read([Query::Get(Key::Block(block))]).await?;
+        match answer.first().map(|entry| &entry.record) {
+            Some(Record::Block(found)) => {
+                let is_own = found.owner() == Some(&self.holder(block).owner());
+                Ok(is_own && self.free(found) > 0)
             }
-            _ => false,
-        };
-        Ok(found.first().is_some_and(has_room))
+            _ => Ok(false),
+        }
     }
 
     /// The walk's next place that is not completely reserved.
@@ -187,16 +191,14 @@ impl<S: Store> Search<'_, S> {
         places: &[IpNet],
         guarded: Option<IpNet>,
     ) -> Result<(HashSet<IpNet>, Option<IpNet>)> {
-        let around = guarded.map(Query::Overlapping).into_iter();
-        let queries: Vec<Query> = places
-            .iter()
-            .map(|place| Query::BlockKey(*place))
-            .chain(around)
-            .collect();
-        let mut found = self.allocator.store().read(&queries).await?;
-        let around = found.split_off(places.len().min(found.len()));
+        let mut queries: Vec<Query> = places.iter().map(|place| Query::BlockKey(*place)).collect();
+        queries.extend(guarded.map(Query::Overlapping));
+
+        let mut answers = self.allocator.store().read(&queries).await?;
+        let around = answers.split_off(places.len().min(answers.len()));
+        let taken = answers.iter().flatten().filter_map(block_of).collect();
         let other = guarded.and_then(|place| largest_other(&around.concat(), place));
-        Ok((found.iter().flatten().filter_map(block_of).collect(), other))
+        Ok((taken, other))
     }
 
     /// Searches all places of all pools, based on the keys of their blocks.
@@ -214,38 +216,20 @@ impl<S: Store> Search<'_, S> {
         let mut passed = Vec::new();
         for (index, pool) in self.pools.iter().enumerate() {
             self.crash_as_calico(pool)?;
-            let other_sizes = match self.allocator.is_calico {
-                true => CidrSet::new([]),
-                false => keys.of_other_size(pool.block_size),
+            let other_sizes = if self.allocator.is_calico {
+                CidrSet::new([])
+            } else {
+                keys.of_other_size(pool.block_size)
             };
             let mut counts = Passed::default();
-            let mut walk = Walk::new(pool, &self.request.host, self.moment());
-            while let Some(cidr) = self.next_place(&mut walk, &mut counts) {
-                if other_sizes.touches(cidr) {
-                    counts.other_size += 1;
-                } else if !keys.contains(cidr) {
-                    self.report_searched(&passed);
-                    return Ok(Vacancy::At(Candidate::new(cidr)));
-                } else if self.has_room_in(cidr).await? {
-                    self.report_searched(&passed);
-                    return Ok(Vacancy::At(Candidate::own(cidr)));
-                } else {
-                    counts.unread += 1;
-                }
+            let candidate = self
+                .candidate_among(&keys, &other_sizes, pool, &mut counts)
+                .await?;
+            if let Some(candidate) = candidate {
+                self.report_searched(&passed);
+                return Ok(Vacancy::At(candidate));
             }
-            // Blocks that overlap others are included, since addresses can be borrowed from them.
-            let walk = Walk::new(pool, &self.request.host, self.moment());
-            places.extend(keys.cidrs().filter_map(|cidr| {
-                let distance = walk.distance(cidr)?;
-                let overlaps = other_sizes.touches(cidr);
-                let place = Place {
-                    pool: index,
-                    distance,
-                    cidr,
-                    overlaps,
-                };
-                (!self.reserved.covers(cidr)).then_some(place)
-            }));
+            places.extend(self.places_of(&keys, &other_sizes, index));
             passed.push(counts);
         }
         let full = |cidr| {
@@ -260,13 +244,58 @@ impl<S: Store> Search<'_, S> {
         Ok(Vacancy::None(Survey::new(order, places, passed, full)))
     }
 
+    /// Finds the first place of a pool that has no block, or whose block belongs to the host and has a free address.
+    /// Counts the places before it.
+    async fn candidate_among(
+        &self,
+        keys: &BlockKeys,
+        other_sizes: &CidrSet,
+        pool: &Pool,
+        counts: &mut Passed,
+    ) -> Result<Option<Candidate>> {
+        let mut walk = Walk::new(pool, &self.request.host, self.moment());
+        while let Some(cidr) = self.next_place(&mut walk, counts) {
+            if other_sizes.touches(cidr) {
+                counts.other_size += 1;
+            } else if !keys.contains(cidr) {
+                return Ok(Some(Candidate::new(cidr)));
+            } else if self.has_room_in(cidr).await? {
+                return Ok(Some(Candidate::own(cidr)));
+            } else {
+                counts.unread += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the existing blocks of a pool that are not completely reserved. Blocks that overlap others are included,
+    /// since addresses can be borrowed from them.
+    fn places_of(&self, keys: &BlockKeys, other_sizes: &CidrSet, pool: usize) -> Vec<Place> {
+        let walk = Walk::new(&self.pools[pool], &self.request.host, self.moment());
+        let mut places = Vec::new();
+        for cidr in keys.cidrs() {
+            if let Some(distance) = walk.distance(cidr)
+                && !self.reserved.covers(cidr)
+            {
+                places.push(Place {
+                    pool,
+                    distance,
+                    cidr,
+                    overlaps: other_sizes.touches(cidr),
+                });
+            }
+        }
+        places
+    }
+
     /// Reports the search of each pool for which `passed` has counts, starting with the first pool.
     pub(super) fn report_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
-            let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);
-            self.allocator
-                .trace
-                .record(|| Event::Searched { pool, cidr, passed });
+            self.allocator.trace.record(|| Event::Searched {
+                pool: pool.name.clone(),
+                cidr: pool.cidr,
+                passed: *passed,
+            });
         }
     }
 }

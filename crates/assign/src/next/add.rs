@@ -121,8 +121,9 @@ impl<'s> Outlook<'s> {
         if let Some(refused) = self.cluster_refusal() {
             return Err(refused);
         }
-        pod.request
-            .map_or(Ok(()), |request| check_source_prefixes(&request.annotations))?;
+        if let Some(request) = pod.request {
+            check_source_prefixes(&request.annotations)?;
+        }
         let asked = self.asked(pod.request, pod.namespace, pod.configuration)?;
         let is_fixed = matches!(asked, Asked::Addresses(_));
         let machine = match &asked {
@@ -159,52 +160,70 @@ impl<'s> Outlook<'s> {
                 let answer = |address: IpAddr| (Family::of_address(address), self.answer_held(address));
                 addresses.into_iter().map(answer).collect()
             }
-            Step::Addresses(addresses, machine) => {
-                let is_of_machine = machine.is_some();
-                let mut answers = Vec::new();
-                for &address in &addresses {
-                    let mut answer = self.next_named(pod.node, address, machine.as_deref(), pod.held);
-                    let refused = |refused| self.own_record(pod, address, refused).of_main_plugin();
-                    answer.outcome = answer.outcome.map_err(refused);
-                    let is_refused = answer.outcome.is_err();
-                    if is_of_machine && !is_refused && addresses.len() > 1 {
-                        return self.in_all_families(pod, |_| Answer::refused(one_for_each(pod, address)));
-                    }
-                    answers.push((Family::of_address(address), answer));
-                    if is_refused {
-                        break;
-                    }
-                }
-                answers
-            }
+            Step::Addresses(addresses, machine) => self.named_answers(pod, &addresses, machine.as_deref()),
             Step::Any {
                 families,
                 pools,
                 machine,
-            } => {
-                let labels = self.namespace(pod.namespace).map(|namespace| &namespace.labels);
-                let request = |family: Family| NextAddress {
-                    node: pod.node,
-                    family,
-                    pools: &pools[family as usize],
-                    namespace_labels: labels,
-                    machine: machine.as_deref(),
-                };
-                let mut answers: Vec<(Family, Answer)> = asked(families)
-                    .map(|family| (family, self.next(&request(family))))
-                    .collect();
-                // The first attempt assigns IPv4 before it fails on IPv6.
-                if let [(v4, given), (_, failed)] = answers.as_mut_slice()
-                    && failed.first.is_some()
-                    && given.outcome.is_ok()
-                    && given.first.is_none()
-                    && machine.is_none()
-                {
-                    *given = self.next_after_release(&request(*v4));
-                }
-                answers
+            } => self.any_answers(pod, families, &pools, machine.as_deref()),
+        }
+    }
+
+    /// Asks the allocator for the addresses that the pod names, until one is refused.
+    fn named_answers(
+        &self,
+        pod: &PodAdd<'_>,
+        addresses: &[IpAddr],
+        machine: Option<&str>,
+    ) -> Vec<(Family, Answer)> {
+        let mut answers = Vec::new();
+        for &address in addresses {
+            let mut answer = self.next_named(pod.node, address, machine, pod.held);
+            answer.outcome = answer
+                .outcome
+                .map_err(|refused| self.own_record(pod, address, refused).of_main_plugin());
+            let is_refused = answer.outcome.is_err();
+            if machine.is_some() && !is_refused && addresses.len() > 1 {
+                return self.in_all_families(pod, |_| Answer::refused(one_for_each(pod, address)));
+            }
+            answers.push((Family::of_address(address), answer));
+            if is_refused {
+                break;
             }
         }
+        answers
+    }
+
+    /// Asks the allocator for any address of each of the families.
+    fn any_answers(
+        &self,
+        pod: &PodAdd<'_>,
+        families: [bool; 2],
+        pools: &[Vec<IpNet>; 2],
+        machine: Option<&str>,
+    ) -> Vec<(Family, Answer)> {
+        let labels = self.namespace(pod.namespace).map(|namespace| &namespace.labels);
+        let request = |family: Family| NextAddress {
+            node: pod.node,
+            family,
+            pools: &pools[family as usize],
+            namespace_labels: labels,
+            machine,
+        };
+        let mut answers: Vec<(Family, Answer)> = asked(families)
+            .map(|family| (family, self.next(&request(family))))
+            .collect();
+
+        // The first attempt assigns IPv4 before it fails on IPv6.
+        if let [(v4, given), (_, failed)] = answers.as_mut_slice()
+            && failed.first.is_some()
+            && given.outcome.is_ok()
+            && given.first.is_none()
+            && machine.is_none()
+        {
+            *given = self.next_after_release(&request(*v4));
+        }
+        answers
     }
 
     /// The refusal of every pod because of the cluster information.
@@ -214,19 +233,28 @@ impl<'s> Outlook<'s> {
 
     /// Changes the reason if a taken address is recorded for the pod itself, under another container.
     fn own_record(&self, pod: &PodAdd<'_>, address: IpAddr, refused: Refused) -> Refused {
-        let is_own = || {
-            let block = self.indexed.block(self.indexed.block_around(address)?)?;
-            let record = block.value.content.usable()?.allocation_of(address)?.attribute;
-            let is = |key: &str, value: &str| record.get(key).is_some_and(|found| found == *value);
-            (is("namespace", pod.namespace) && is("pod", pod.name)).then_some(())
-        };
         match refused.reason {
-            Reason::Taken(_) if is_own().is_some() => Refused {
+            Reason::Taken(_) if self.is_recorded_for(pod, address) => Refused {
                 reason: Reason::TakenByEarlier(address),
                 ..refused
             },
             _ => refused,
         }
+    }
+
+    /// True if the record of an address names the pod.
+    fn is_recorded_for(&self, pod: &PodAdd<'_>, address: IpAddr) -> bool {
+        let block = self.indexed.block_around(address);
+        let block = block.and_then(|cidr| self.indexed.block(cidr));
+        let block = block.and_then(|stored| stored.value.content.usable());
+        let Some(allocation) = block.and_then(|block| block.allocation_of(address)) else {
+            return false;
+        };
+        let names = |key: &str, value: &str| {
+            let attribute = allocation.attribute.get(key);
+            attribute.is_some_and(|attribute| attribute == *value)
+        };
+        names("namespace", pod.namespace) && names("pod", pod.name)
     }
 }
 

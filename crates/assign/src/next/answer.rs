@@ -87,7 +87,8 @@ impl Answer {
         }
     }
 
-    pub(super) fn of_any(
+    /// Answers a request for any address with the allocator's result.
+    pub(super) fn for_any_address(
         outlook: &Outlook<'_>,
         request: &NextAddress<'_>,
         single_block: bool,
@@ -95,38 +96,23 @@ impl Answer {
         events: Vec<Event>,
     ) -> Self {
         let assigned = result.as_ref().ok().and_then(|done| done.addresses().next());
-        if let Some(given) = given(outlook, request.node, &events, assigned) {
-            return Self {
-                outcome: Ok(given),
-                events,
-                first: None,
-            };
-        }
-        let refused = match result {
+        let given = given(outlook, request.node, &events, assigned);
+        let outcome = given.ok_or_else(|| match result {
             Err(partly) => {
                 let reason = reason_of_error(outlook, request, single_block, &partly.error, &events);
                 refused(reason, outlook.calico_text(&partly.error), &events)
             }
-            Ok(done) => {
-                let assigned = done.v4.or(done.v6);
-                let shortage = assigned.as_ref().and_then(|assigned| assigned.shortage());
-                let family = request.family;
-                let calico = shortage
-                    .map(|shortage| format!("failed to request {family} addresses: {shortage}"))
-                    .unwrap_or_default();
-                let messages = assigned.map(|assigned| assigned.messages).unwrap_or_default();
-                refused(reason_of_shortage(outlook, &messages, &events), calico, &events)
-            }
-        };
+            Ok(done) => refused_by_shortage(outlook, request.family, done, &events),
+        });
         Self {
-            outcome: Err(refused),
+            outcome,
             events,
             first: None,
         }
     }
 
     /// The answer as the main plugin passes it on. If the IPAM plugin dies, its message is the plugin's whole output.
-    pub(super) fn of_ipam_plugin(mut self) -> Self {
+    pub(super) fn passed_on(mut self) -> Self {
         if let Err(refused) = &mut self.outcome
             && refused.is_crash()
         {
@@ -135,7 +121,8 @@ impl Answer {
         self
     }
 
-    pub(super) fn of_named(
+    /// Answers a request for this address with the allocator's result.
+    pub(super) fn for_named_address(
         outlook: &Outlook<'_>,
         node: &str,
         address: IpAddr,
@@ -193,24 +180,44 @@ fn given(outlook: &Outlook<'_>, node: &str, events: &[Event], assigned: Option<I
     })
 }
 
+/// Creates the refusal of a request that got no address although the allocator made no error.
+fn refused_by_shortage(
+    outlook: &Outlook<'_>,
+    family: Family,
+    done: AutoAssigned,
+    events: &[Event],
+) -> Refused {
+    let Some(assigned) = done.v4.or(done.v6) else {
+        return refused(reason_of_shortage(outlook, &[], events), String::new(), events);
+    };
+    let calico = match assigned.shortage() {
+        Some(shortage) => format!("failed to request {family} addresses: {shortage}"),
+        None => String::new(),
+    };
+    let reason = reason_of_shortage(outlook, &assigned.messages, events);
+    refused(reason, calico, events)
+}
+
+/// Creates a refusal, with the pools that the events name.
 fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
-    let passed_over = events.iter().filter_map(|event| match event {
-        Event::PoolPassedOver {
-            why: PoolPassedOver::OtherFamily,
-            ..
-        } => None,
-        Event::PoolPassedOver { pool, why, .. } => Some((pool.clone(), why.clone())),
-        _ => None,
-    });
-    let serving = events.iter().filter_map(|event| match event {
-        Event::PoolServes { pool, .. } => Some(pool.clone()),
-        _ => None,
-    });
+    let mut pools = Vec::new();
+    let mut serving = Vec::new();
+    for event in events {
+        match event {
+            Event::PoolPassedOver {
+                why: PoolPassedOver::OtherFamily,
+                ..
+            } => {}
+            Event::PoolPassedOver { pool, why, .. } => pools.push((pool.clone(), why.clone())),
+            Event::PoolServes { pool, .. } => serving.push(pool.clone()),
+            _ => {}
+        }
+    }
     Refused {
         reason,
         calico,
-        pools: passed_over.collect(),
-        serving: serving.collect(),
+        pools,
+        serving,
     }
 }
 

@@ -21,8 +21,10 @@ pub(super) struct Holder<'s>(Option<&'s Node>);
 
 impl<'s> Holder<'s> {
     pub(super) fn key(self) -> (&'static AffinityType, &'s str) {
-        self.0
-            .map_or((&VIRTUAL, LOAD_BALANCER), |node| (&HOST, node.name.as_str()))
+        match self.0 {
+            Some(node) => (&HOST, &node.name),
+            None => (&VIRTUAL, LOAD_BALANCER),
+        }
     }
 
     /// The name of the node, or [`LOAD_BALANCER`].
@@ -69,15 +71,12 @@ impl<'s> Outlook<'s> {
     /// True if the node has a block of the family, or is about to create one.
     pub fn holds_some(&self, node: &Node, family: Family) -> bool {
         let holder = Holder(Some(node));
-        let without_affinity = self
-            .without_affinity
-            .get(&holder.key())
-            .into_iter()
-            .flatten()
-            .copied();
-        self.held(holder)
-            .chain(without_affinity)
-            .any(|cidr| Family::of(cidr) == family)
+        let is_of_family = |cidr: IpNet| Family::of(cidr) == family;
+        if self.held(holder).any(is_of_family) {
+            return true;
+        }
+        let without_affinity = self.without_affinity.get(&holder.key());
+        without_affinity.is_some_and(|cidrs| cidrs.iter().any(|cidr| is_of_family(*cidr)))
     }
 
     /// True if the owner of a block has no affinity for it.
@@ -90,12 +89,14 @@ impl<'s> Outlook<'s> {
     /// True for a Windows node that uses a single block per family, as is usual on Windows
     /// (`windows_use_single_network`). False if the node holds several blocks, which shows that the setting is off.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
-        let held = self
-            .indexed
-            .affinities_of(&AffinityType::Host, &node.name)
-            .map(|stored| &stored.value);
-        let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
-        node.is_windows() && held.take(2).count() < 2
+        if !node.is_windows() {
+            return false;
+        }
+        let affinities = self.indexed.affinities_of(&AffinityType::Host, &node.name);
+        let of_family = affinities
+            .map(|stored| &stored.value)
+            .filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
+        of_family.take(2).count() < 2
     }
 
     /// The number of blocks of a family that a node may hold; `u32::MAX` for no limit.
@@ -103,19 +104,23 @@ impl<'s> Outlook<'s> {
         self.limit(self.has_single_block(node, family))
     }
 
+    /// The number of blocks of a family that a node may hold, if it uses a single block or not.
     pub(super) fn limit(&self, single_block: bool) -> u32 {
-        match (single_block, self.limit) {
-            (true, _) => 1,
-            (false, limit) => limit.unwrap_or(u32::MAX),
+        if single_block {
+            1
+        } else {
+            self.limit.unwrap_or(u32::MAX)
         }
     }
 
     /// The block limit to set in a request; 0 for the configured one.
     pub(super) fn most_blocks(&self, single_block: bool) -> u32 {
-        match (single_block, self.limit) {
-            (true, _) => 1,
-            (false, None) => u32::MAX,
-            (false, Some(_)) => 0,
+        if single_block {
+            1
+        } else if self.limit.is_some() {
+            0
+        } else {
+            u32::MAX
         }
     }
 
@@ -129,39 +134,46 @@ impl<'s> Outlook<'s> {
         if limit == u32::MAX {
             return limit;
         }
-        let by_name = !self.serves(pool, holder);
-        let open = self.open[family as usize].iter().flatten().filter(|_| !by_name);
-        let joins = open.filter(|open| {
-            !open.is_special && open.pool.allows(wanted) && open.nodes.matches(holder.labels())
-        });
-        let pools: Vec<IpNet> = joins.map(|open| open.pool.cidr).chain([pool.cidr]).collect();
-        let counts = |held: &IpNet| pools.iter().any(|pool| pool.contains(&held.network()));
-        limit.saturating_sub(u32::try_from(self.held(holder).filter(counts).count()).unwrap_or(u32::MAX))
+
+        let mut pools = vec![pool.cidr];
+        if self.serves(pool, holder) {
+            for open in self.open[family as usize].iter().flatten() {
+                if !open.is_special && open.pool.allows(wanted) && open.nodes.matches(holder.labels()) {
+                    pools.push(open.pool.cidr);
+                }
+            }
+        }
+        let counts = |block: &IpNet| pools.iter().any(|pool| pool.contains(&block.network()));
+        let held = self.held(holder).filter(counts).count();
+        limit.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX))
     }
 
     /// The blocks for which a holder has an affinity, even one that cannot be decoded. Leaves out a block that belongs
     /// to another holder or to none. Calico removes the affinity for such a block when it finds it.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
-        let affinities = self
+        let decoded = self
             .indexed
             .affinities_of(kind, name)
-            .filter(|stored| self.is_listed(stored));
-        let affinities = affinities.map(|stored| &stored.value);
-        let read = affinities
-            .filter(|affinity| !affinity.deleted)
-            .map(|affinity| &affinity.key);
-        let broken = self
+            .filter(|stored| self.is_listed(stored) && !stored.value.deleted)
+            .map(|stored| &stored.value.key);
+        let undecodable = self
             .undecodable_affinities
             .get(&(kind, name))
             .into_iter()
             .flatten()
             .copied();
-        let is_own =
-            |key: &&AffinityKey| match self.indexed.block(key.cidr).map(|stored| &stored.value.content) {
-                Some(BlockContent::Sound(block)) if !block.is_deleted() => key.is_of(block.owner()),
-                _ => true,
-            };
-        read.chain(broken).filter(is_own).map(|key| key.cidr)
+        decoded
+            .chain(undecodable)
+            .filter(|key| self.can_be_of_holder(key))
+            .map(|key| key.cidr)
+    }
+
+    /// False if the block of an affinity belongs to another holder or to none.
+    fn can_be_of_holder(&self, key: &AffinityKey) -> bool {
+        match self.indexed.block(key.cidr).map(|stored| &stored.value.content) {
+            Some(BlockContent::Sound(block)) if !block.is_deleted() => key.is_of(block.owner()),
+            _ => true,
+        }
     }
 }

@@ -39,7 +39,8 @@ impl Outlook<'_> {
         {
             return Ok(None);
         }
-        let (namespace, name) = (pod.namespace, reference.name.as_str());
+        let namespace = pod.namespace;
+        let name = reference.name.as_str();
         let full_name = format!("{namespace}/{name}");
         let missing = |plural: &str| {
             let calico = format!(
@@ -113,8 +114,8 @@ impl Outlook<'_> {
     /// Makes the pod an owner of the virtual machine's addresses, and returns them.
     fn machine_addresses(&self, handle: &str) -> Result<Vec<IpAddr>, Refused> {
         self.on_store(|allocator| {
-            let found = match without_waiting(allocator.ips_by_handle(handle)) {
-                Ok(found) => found,
+            let addresses = match without_waiting(allocator.ips_by_handle(handle)) {
+                Ok(addresses) => addresses,
                 Err(Error::NoHandle(_)) => Vec::new(),
                 Err(error) => {
                     let calico = format!("failed to get existing IPs for VM handle {handle}: {error}");
@@ -125,7 +126,7 @@ impl Outlook<'_> {
                 active: NewOwner::Set(Default::default()),
                 ..Default::default()
             };
-            for address in &found {
+            for address in &addresses {
                 let conditions = OwnerConditions::default();
                 let owned = allocator.set_owner_attributes(*address, handle, &updates, &conditions);
                 if let Err(error) = without_waiting(owned) {
@@ -134,7 +135,7 @@ impl Outlook<'_> {
                     return Err(Refused::new(self.reason_of_address(*address, &error), calico));
                 }
             }
-            Ok(found)
+            Ok(addresses)
         })
     }
 

@@ -12,6 +12,7 @@ mod answer;
 mod claims;
 mod machine;
 mod open_pool;
+mod pool_room;
 mod reason;
 mod refusals;
 mod request;
@@ -96,25 +97,30 @@ impl<'r> NextAddress<'r> {
 
     /// The allocator's request for one address of the family from the named pools, for this use.
     fn for_use(&self, intended_use: PoolUse) -> AutoAssign {
-        let pools = self.pools.to_vec();
-        let asked = AutoAssign {
+        let mut request = AutoAssign {
             host: self.node.to_owned(),
             intended_use: Some(intended_use),
             ..AutoAssign::default()
         };
         match self.family {
-            Family::V4 => AutoAssign {
-                v4: 1,
-                pools_v4: pools,
-                ..asked
-            },
-            Family::V6 => AutoAssign {
-                v6: 1,
-                pools_v6: pools,
-                ..asked
-            },
+            Family::V4 => {
+                request.v4 = 1;
+                request.pools_v4 = self.pools.to_vec();
+            }
+            Family::V6 => {
+                request.v6 = 1;
+                request.pools_v6 = self.pools.to_vec();
+            }
         }
+        request
     }
+}
+
+/// The allocator's request for an address.
+struct PreparedRequest {
+    request: AutoAssign,
+    /// True if the node uses a single block.
+    single_block: bool,
 }
 
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
@@ -148,38 +154,8 @@ impl<'s> Outlook<'s> {
             return None;
         }
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
-        let (mut undecodable_affinities, mut without_affinity): (ByHolder<'_, _>, ByHolder<'_, _>) =
-            Default::default();
-        for defect in &snapshot.defects {
-            if let Some(Key::Affinity(key)) = &defect.key {
-                undecodable_affinities
-                    .entry((&key.kind, key.node.as_str()))
-                    .or_default()
-                    .push(key);
-            }
-        }
-        let read = snapshot
-            .affinities
-            .iter()
-            .map(|stored| &stored.value)
-            .filter(|stored| !stored.deleted);
-        let affinities = read
-            .map(|affinity| &affinity.key)
-            .chain(undecodable_affinities.values().flatten().copied());
-        let claimed: HashSet<(&AffinityType, &str, IpNet)> = affinities
-            .map(|key| (&key.kind, key.node.as_str(), key.cidr))
-            .collect();
-        for StoredBlock { key: cidr, content } in snapshot.blocks.iter().map(|stored| &stored.value) {
-            let Some(holder) = content.owner().and_then(claims::key_of) else {
-                continue;
-            };
-            if !content.is_deleted() && !claimed.contains(&(holder.0, holder.1, *cidr)) {
-                without_affinity.entry(holder).or_default().push(*cidr);
-            }
-        }
-        without_affinity
-            .values_mut()
-            .for_each(|blocks: &mut Vec<IpNet>| blocks.sort_unstable());
+        let undecodable_affinities = undecodable_affinities(snapshot);
+        let without_affinity = blocks_without_affinity(snapshot, &undecodable_affinities);
         Some(Self {
             config,
             limit: snapshot.block_limit(),
@@ -194,11 +170,11 @@ impl<'s> Outlook<'s> {
 
     /// Answers a request for any address.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
-        let (asked, single_block) = self.of_pod(request);
+        let prepared = self.pod_request(request);
         self.run(|allocator, events| {
             in_two_attempts(allocator, || {
-                let result = without_waiting(allocator.auto_assign(&asked));
-                Answer::of_any(self, request, single_block, result, events()).of_ipam_plugin()
+                let result = without_waiting(allocator.auto_assign(&prepared.request));
+                Answer::for_any_address(self, request, prepared.single_block, result, events()).passed_on()
             })
         })
     }
@@ -206,44 +182,44 @@ impl<'s> Outlook<'s> {
     /// Answers a request for any address after one that got an address, which was released again: the plugin failed later,
     /// and the kubelet deletes the sandbox before it tries again. A released address is assigned last.
     pub(super) fn next_after_release(&self, request: &NextAddress<'_>) -> Answer {
-        let (asked, single_block) = self.of_pod(request);
+        let prepared = self.pod_request(request);
         self.run(|allocator, events| {
-            let assigned = without_waiting(allocator.auto_assign(&asked));
-            let given: Vec<Release> = assigned
+            let first = without_waiting(allocator.auto_assign(&prepared.request));
+            let assigned: Vec<Release> = first
                 .iter()
                 .flat_map(AutoAssigned::addresses)
                 .map(Release::any)
                 .collect();
             // A block that cannot be changed keeps the address.
-            let _ = without_waiting(allocator.release_ips(&given));
+            let _ = without_waiting(allocator.release_ips(&assigned));
             drop(events());
-            let result = without_waiting(allocator.auto_assign(&asked));
-            Answer::of_any(self, request, single_block, result, events()).of_ipam_plugin()
+
+            let second = without_waiting(allocator.auto_assign(&prepared.request));
+            Answer::for_any_address(self, request, prepared.single_block, second, events()).passed_on()
         })
     }
 
-    /// The allocator's request for an address of a pod, and true if the node uses a single block.
-    fn of_pod(&self, request: &NextAddress<'_>) -> (AutoAssign, bool) {
-        let (asked, single_block) = self.of_node(request, PoolUse::Workload);
-        let asked = AutoAssign {
-            handle: request.machine.map(str::to_owned),
-            max_per_handle: u32::from(request.machine.is_some()),
-            namespace_labels: request.namespace_labels.cloned(),
-            ..asked
-        };
-        (asked, single_block)
+    /// Prepares the request for an address of a pod.
+    fn pod_request(&self, request: &NextAddress<'_>) -> PreparedRequest {
+        let mut prepared = self.node_request(request, PoolUse::Workload);
+        prepared.request.handle = request.machine.map(str::to_owned);
+        prepared.request.max_per_handle = u32::from(request.machine.is_some());
+        prepared.request.namespace_labels = request.namespace_labels.cloned();
+        prepared
     }
 
-    /// The allocator's request for an address, with what depends on the node, and true if the node uses a single block.
-    fn of_node(&self, request: &NextAddress<'_>, intended_use: PoolUse) -> (AutoAssign, bool) {
-        let known = self.indexed.node(request.node).map(|node| &node.value);
-        let single_block = known.is_some_and(|node| self.has_single_block(node, request.family));
-        let asked = AutoAssign {
-            max_blocks_per_host: self.most_blocks(single_block),
-            windows: known.is_some_and(Node::is_windows),
-            ..request.for_use(intended_use)
-        };
-        (asked, single_block)
+    /// Prepares the request for an address that a node uses itself or gives to a pod.
+    fn node_request(&self, request: &NextAddress<'_>, intended_use: PoolUse) -> PreparedRequest {
+        let node = self.indexed.node(request.node).map(|node| &node.value);
+        let single_block = node.is_some_and(|node| self.has_single_block(node, request.family));
+
+        let mut prepared = request.for_use(intended_use);
+        prepared.max_blocks_per_host = self.most_blocks(single_block);
+        prepared.windows = node.is_some_and(Node::is_windows);
+        PreparedRequest {
+            request: prepared,
+            single_block,
+        }
     }
 
     /// Answers a request for a given address. `held` are the addresses of the pod's endpoint, which Calico's main plugin
@@ -253,7 +229,7 @@ impl<'s> Outlook<'s> {
             .indexed
             .node(node)
             .is_some_and(|node| node.value.is_windows());
-        let asked = AssignIp {
+        let request = AssignIp {
             handle: machine.map(str::to_owned),
             max_per_handle: u32::from(machine.is_some()),
             intended_use: Some(PoolUse::Workload),
@@ -269,8 +245,8 @@ impl<'s> Outlook<'s> {
                 return Answer::refused(Refused::new(Reason::Other, calico));
             }
             in_two_attempts(allocator, || {
-                let result = without_waiting(allocator.assign_ip(&asked));
-                Answer::of_named(self, node, address, result, events())
+                let result = without_waiting(allocator.assign_ip(&request));
+                Answer::for_named_address(self, node, address, result, events())
             })
         })
     }
@@ -294,9 +270,10 @@ impl<'s> Outlook<'s> {
     /// An allocator that does what Calico's does, in the cluster's version.
     fn allocator<'a>(&self, store: &'a SnapshotStore<'s>) -> Allocator<&'a SnapshotStore<'s>> {
         let allocator = Allocator::new(store).like_calico();
-        match reclaims_empty_blocks(self.indexed.snapshot) {
-            true => allocator,
-            false => allocator.without_reclaiming(),
+        if reclaims_empty_blocks(self.indexed.snapshot) {
+            allocator
+        } else {
+            allocator.without_reclaiming()
         }
     }
 
@@ -305,28 +282,34 @@ impl<'s> Outlook<'s> {
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| self.next(&NextAddress::new(&node.name, family, pools));
         let mut answer = ask(&[]);
-        let Some(open) = self.open[family as usize]
-            .as_ref()
-            .filter(|_| answer.outcome.is_err())
-        else {
+        if answer.outcome.is_ok() {
+            return answer;
+        }
+        let Some(all_open) = &self.open[family as usize] else {
             return answer;
         };
-        let usable = open
-            .iter()
-            .filter(|open| open.is_usable() && open.nodes.matches(&node.labels));
-        let (special, general): (Vec<_>, Vec<_>) = usable.partition(|open| open.is_special);
-        for special in special {
-            let pools = general
-                .iter()
-                .copied()
-                .chain([special])
-                .map(|open| open.pool.cidr);
-            let of_some = ask(&pools.collect::<Vec<_>>());
-            if of_some.outcome.is_ok() {
-                return of_some;
+
+        let mut special = Vec::new();
+        let mut general = Vec::new();
+        for open in all_open {
+            if open.is_usable() && open.nodes.matches(&node.labels) {
+                let pools = if open.is_special {
+                    &mut special
+                } else {
+                    &mut general
+                };
+                pools.push(open.pool.cidr);
+            }
+        }
+        for pool in special {
+            let mut pools = general.clone();
+            pools.push(pool);
+            let special_answer = ask(&pools);
+            if special_answer.outcome.is_ok() {
+                return special_answer;
             }
             if general.is_empty() {
-                answer = of_some;
+                answer = special_answer;
             }
         }
         answer
@@ -385,6 +368,48 @@ impl<'s> Outlook<'s> {
             self.config.cooldown(),
         )
     }
+}
+
+/// Returns the affinities that cannot be decoded.
+fn undecodable_affinities(snapshot: &Snapshot) -> ByHolder<'_, &AffinityKey> {
+    let mut affinities = ByHolder::new();
+    for defect in &snapshot.defects {
+        if let Some(Key::Affinity(key)) = &defect.key {
+            let holder = (&key.kind, key.node.as_str());
+            affinities.entry(holder).or_default().push(key);
+        }
+    }
+    affinities
+}
+
+/// Returns the blocks whose owner has no affinity for them, in ascending order.
+fn blocks_without_affinity<'s>(
+    snapshot: &'s Snapshot,
+    undecodable: &ByHolder<'s, &'s AffinityKey>,
+) -> ByHolder<'s, IpNet> {
+    let decoded = snapshot.affinities.iter().map(|stored| &stored.value);
+    let decoded = decoded
+        .filter(|affinity| !affinity.deleted)
+        .map(|affinity| &affinity.key);
+    let claimed: HashSet<(&AffinityType, &str, IpNet)> = decoded
+        .chain(undecodable.values().flatten().copied())
+        .map(|key| (&key.kind, key.node.as_str(), key.cidr))
+        .collect();
+
+    let mut blocks = ByHolder::<IpNet>::new();
+    for stored in &snapshot.blocks {
+        let StoredBlock { key: cidr, content } = &stored.value;
+        let Some((kind, name)) = content.owner().and_then(claims::key_of) else {
+            continue;
+        };
+        if !content.is_deleted() && !claimed.contains(&(kind, name, *cidr)) {
+            blocks.entry((kind, name)).or_default().push(*cidr);
+        }
+    }
+    for cidrs in blocks.values_mut() {
+        cidrs.sort_unstable();
+    }
+    blocks
 }
 
 /// Answers a request. If the first attempt fails but changes something, such as a stale affinity, tries again, as the

@@ -96,29 +96,30 @@ impl Asked {
             .any(|pools| !pools.is_empty());
         let families = families(outlook, first_of(&pod.families, &namespace.families), is_named)?;
 
-        match (pod.addresses.is_empty(), pod.no_ipam.is_empty()) {
-            (true, true) => Ok(Self::Any {
-                families: families.unwrap_or(configuration.families),
-                pools,
-            }),
-            (false, true) => addresses(ADDRESSES, &pod.addresses).map(Self::Addresses),
-            (false, false) => {
-                let text =
-                    "can't have both annotations: 'ipAddrs' and 'ipAddrsNoIpam' in use at the same time";
-                Err(Refused::new(Reason::TwoRequests, text))
-            }
-            (true, false) if !configuration.allows_no_ipam => {
-                let text = "requested feature is not enabled: ip_addrs_no_ipam";
-                Err(Refused::new(
-                    Reason::FeatureOff {
-                        annotation: NO_IPAM,
-                        feature: "ip_addrs_no_ipam",
-                    },
-                    text,
-                ))
-            }
-            (true, false) => addresses(NO_IPAM, &pod.no_ipam).map(Self::Own),
+        let names_addresses = !pod.addresses.is_empty();
+        let names_own_addresses = !pod.no_ipam.is_empty();
+        if names_addresses && names_own_addresses {
+            let text = "can't have both annotations: 'ipAddrs' and 'ipAddrsNoIpam' in use at the same time";
+            return Err(Refused::new(Reason::TwoRequests, text));
         }
+        if names_addresses {
+            return addresses(ADDRESSES, &pod.addresses).map(Self::Addresses);
+        }
+        if names_own_addresses {
+            if !configuration.allows_no_ipam {
+                let reason = Reason::FeatureOff {
+                    annotation: NO_IPAM,
+                    feature: "ip_addrs_no_ipam",
+                };
+                let text = "requested feature is not enabled: ip_addrs_no_ipam";
+                return Err(Refused::new(reason, text));
+            }
+            return addresses(NO_IPAM, &pod.no_ipam).map(Self::Own);
+        }
+        Ok(Self::Any {
+            families: families.unwrap_or(configuration.families),
+            pools,
+        })
     }
 
     /// The families of which the pod gets addresses, if all goes well.
@@ -185,27 +186,25 @@ fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refuse
         return Err(Refused::new(Reason::NamesNothing(annotation), calico));
     }
 
-    let mut found: Vec<IpAddr> = Vec::new();
+    let mut addresses: Vec<IpAddr> = Vec::new();
     for text in listed {
         let Some(address) = go_address(&text) else {
             let calico = format!("invalid IP format: {text}");
-            return Err(Refused::new(
-                Reason::BadEntry {
-                    annotation,
-                    entry: text,
-                },
-                calico,
-            ));
+            let reason = Reason::BadEntry {
+                annotation,
+                entry: text,
+            };
+            return Err(Refused::new(reason, calico));
         };
         let family = Family::of_address(address);
-        if found.iter().any(|other| Family::of_address(*other) == family) {
+        if addresses.iter().any(|other| Family::of_address(*other) == family) {
             let calico =
                 format!("cannot have more than one {family} address for \"{annotation}\" annotation");
             return Err(Refused::new(Reason::TwoOfAFamily { annotation, family }, calico));
         }
-        found.push(address);
+        addresses.push(address);
     }
-    Ok(found)
+    Ok(addresses)
 }
 
 /// Reads an address as Go's `net.ParseIP` does: without zone, blanks or prefix length. An IPv4-mapped IPv6 address is
@@ -400,9 +399,9 @@ pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
 fn is_mac(text: &str) -> bool {
     let is_hex =
         |part: &str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
-    let of = |separator: char, digits: usize, sizes: [usize; 3]| {
+    let has_parts = |separator: char, digits: usize, counts: [usize; 3]| {
         let parts: Vec<&str> = text.split(separator).collect();
-        sizes.contains(&parts.len()) && parts.iter().all(|part| is_hex(part, digits))
+        counts.contains(&parts.len()) && parts.iter().all(|part| is_hex(part, digits))
     };
-    of(':', 2, [6, 8, 20]) || of('-', 2, [6, 8, 20]) || of('.', 4, [3, 4, 10])
+    has_parts(':', 2, [6, 8, 20]) || has_parts('-', 2, [6, 8, 20]) || has_parts('.', 4, [3, 4, 10])
 }

@@ -292,7 +292,8 @@ impl Controller<'_, '_> {
             };
             let result = without_waiting(self.allocator.assign_ip(&wanted));
             round.is_broken = result.is_err();
-            let answer = Answer::of_named(self.outlook, LOAD_BALANCER, *address, result, (self.events)());
+            let answer =
+                Answer::for_named_address(self.outlook, LOAD_BALANCER, *address, result, (self.events)());
             if answer.outcome.is_ok() {
                 held.insert(*address);
             }
@@ -348,7 +349,7 @@ impl Controller<'_, '_> {
             namespace_labels: self.call.namespace_labels,
             ..NextAddress::new(LOAD_BALANCER, family, pools)
         };
-        let mut answer = Answer::of_any(self.outlook, &request, false, result, (self.events)());
+        let mut answer = Answer::for_any_address(self.outlook, &request, false, result, (self.events)());
         if let Err(refused) = &mut answer.outcome
             && !is_error
         {

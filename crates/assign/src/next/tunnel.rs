@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::block::BlockContent;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
@@ -145,27 +144,25 @@ impl Outlook<'_> {
             return Vec::new();
         }
         self.run(|allocator, events| {
-            let mut found = Vec::new();
+            let mut answers = Vec::new();
             let mut fails = false;
             for kind in ORDER {
-                let has = node
-                    .tunnels
-                    .iter()
-                    .find(|(of, _)| *of == kind)
-                    .map(|(_, address)| *address);
+                let tunnel = node.tunnels.iter().find(|(other, _)| *other == kind);
+                let has = tunnel.map(|(_, address)| *address);
                 let offering: Vec<IpNet> = pools.of(node, kind).map(|pool| pool.cidr).collect();
                 let is_needed = !offering.is_empty() && (has.is_some() || pools.uses(kind));
                 if has.is_none() && !is_needed {
                     continue;
                 }
-                let next = match fails {
-                    true => TunnelStep::NotReached,
-                    false => self.tunnel_step(node, kind, has, &offering, allocator, events),
+                let next = if fails {
+                    TunnelStep::NotReached
+                } else {
+                    self.tunnel_step(node, kind, has, &offering, allocator, events)
                 };
                 fails |= next.refused().is_some();
-                found.push(TunnelAnswer { kind, has, next });
+                answers.push(TunnelAnswer { kind, has, next });
             }
-            found
+            answers
         })
     }
 
@@ -216,7 +213,7 @@ impl Outlook<'_> {
             ..request.for_use(PoolUse::Tunnel)
         };
         let result = without_waiting(allocator.auto_assign(&asked));
-        match Answer::of_any(self, &request, false, result, events()).outcome {
+        match Answer::for_any_address(self, &request, false, result, events()).outcome {
             Ok(given) => TunnelStep::Assign { given, why },
             Err(mut refused) => {
                 let of_pods = format!("failed to request {family} addresses: ");
@@ -240,27 +237,30 @@ impl Outlook<'_> {
         address: IpAddr,
         offering: &[IpNet],
     ) -> Option<TunnelLack> {
-        let is_in_pool = self.pools().any(|pool| pool.cidr.contains(&address));
-        let block = self.indexed.block_around(address).filter(|_| is_in_pool);
-        let block = block
-            .and_then(|cidr| self.indexed.block(cidr))
-            .map(|block| &block.value.content);
-        let taken = block.and_then(BlockContent::as_calico_takes);
-        let Some(record) = taken.as_ref().and_then(|block| block.allocation_of(address)) else {
+        if !self.pools().any(|pool| pool.cidr.contains(&address)) {
+            return Some(TunnelLack::NotRecorded);
+        }
+        let block = self.indexed.block_around(address);
+        let block = block.and_then(|cidr| self.indexed.block(cidr));
+        let block = block.and_then(|stored| stored.value.content.as_calico_takes());
+        let Some(allocation) = block.as_ref().and_then(|block| block.allocation_of(address)) else {
             return Some(TunnelLack::NotRecorded);
         };
 
-        if record.attribute.is_cooling() {
+        let record = allocation.attribute;
+        if record.is_cooling() {
             return Some(TunnelLack::Cooling);
         }
-        let attribute = |key: &str| record.attribute.get(key);
-        let is_own = attribute("type").is_some_and(|found| found == *kind.attribute())
-            && attribute("node").is_some_and(|found| found == *node.name);
-        if is_own {
+        let has = |key: &str, value: &str| record.get(key).is_some_and(|attribute| attribute == *value);
+        if has("type", kind.attribute()) && has("node", &node.name) {
             let stays = offering.iter().any(|pool| pool.contains(&address));
-            return (!stays).then_some(TunnelLack::OtherPool);
+            return if stays { None } else { Some(TunnelLack::OtherPool) };
         }
-        (!record.attribute.is_anonymous()).then_some(TunnelLack::OfAnother)
+        if record.is_anonymous() {
+            None
+        } else {
+            Some(TunnelLack::OfAnother)
+        }
     }
 }
 

@@ -111,8 +111,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         };
         self.within(REUSE, async {
             let handle = &machine.handle;
-            let found = match self.allocator.ips_by_handle(handle).await {
-                Ok(found) => found,
+            let addresses = match self.allocator.ips_by_handle(handle).await {
+                Ok(addresses) => addresses,
                 Err(Error::NoHandle(_)) => Vec::new(),
                 Err(error) => {
                     return Err(Failure::Existing {
@@ -121,20 +121,24 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                     });
                 }
             };
-            if found.is_empty() && machine.is_migration_target {
-                return Err(Failure::NothingToMigrate(handle.clone()));
+            if addresses.is_empty() {
+                if machine.is_migration_target {
+                    return Err(Failure::NothingToMigrate(handle.clone()));
+                }
+                return Ok(None);
             }
-            for address in &found {
+            for address in &addresses {
                 let owned = self.own(machine, *address, &add.attributes).await;
                 owned.map_err(|error| Failure::Owner {
                     address: *address,
                     error: error.into(),
                 })?;
             }
-            // The target of a migration receives traffic only after the migration.
-            let is_routed = !machine.is_migration_target;
-            let addresses: Vec<IpNet> = found.into_iter().map(IpNet::from).collect();
-            Ok((!addresses.is_empty()).then_some(Added { addresses, is_routed }))
+            Ok(Some(Added {
+                addresses: addresses.into_iter().map(IpNet::from).collect(),
+                // The target of a migration receives traffic only after the migration.
+                is_routed: !machine.is_migration_target,
+            }))
         })
         .await?
     }
@@ -171,7 +175,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             pools_v6,
             namespace_labels,
         } = lookup.map_err(Failure::LookUp)?;
-        (request.pools_v4, request.pools_v6) = (pools_v4, pools_v6);
+        request.pools_v4 = pools_v4;
+        request.pools_v6 = pools_v6;
         request.namespace_labels = namespace_labels;
         let inputs = inputs??;
         let assigned = {

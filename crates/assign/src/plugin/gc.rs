@@ -56,16 +56,23 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 }
 
 impl Gc {
+    /// The handles in a block whose containers are not alive.
     fn stale_in(&self, block: &Block) -> Vec<String> {
-        block
-            .attributes()
-            .filter(|record| record.get("node").is_some_and(|found| found == *self.node))
-            .filter_map(|record| Some(clean_id(&record.handle()?.to_string()).to_owned()))
-            .filter(|handle| {
-                self.container_of(handle)
-                    .is_some_and(|id| !self.valid.contains(id))
-            })
-            .collect()
+        let mut stale = Vec::new();
+        for record in block.attributes() {
+            let is_on_node = record.get("node").is_some_and(|node| node == *self.node);
+            let Some(handle) = record.handle().filter(|_| is_on_node) else {
+                continue;
+            };
+            let handle = handle.to_string();
+            let handle = clean_id(&handle);
+            if let Some(container) = self.container_of(handle)
+                && !self.valid.contains(container)
+            {
+                stale.push(handle.to_owned());
+            }
+        }
+        stale
     }
 
     /// The container ID in a handle; `None` if the ID is uncertain, or the handle belongs to another network.

@@ -28,17 +28,12 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         attributes: &BTreeMap<String, String>,
     ) -> Result<()> {
         let owner = NewOwner::Set(attributes.clone());
-        let updates = if machine.is_migration_target {
-            OwnerUpdates {
-                alternate: owner,
-                ..OwnerUpdates::default()
-            }
+        let mut updates = OwnerUpdates::default();
+        if machine.is_migration_target {
+            updates.alternate = owner;
         } else {
-            OwnerUpdates {
-                active: owner,
-                ..OwnerUpdates::default()
-            }
-        };
+            updates.active = owner;
+        }
         let conditions = OwnerConditions::default();
         self.allocator
             .set_owner_attributes(address, &machine.handle, &updates, &conditions)
@@ -62,38 +57,23 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             })
         };
         let pod = Expected::Pod(machine.pod.clone());
-        let (updates, conditions) = if is_pod(&record.owner) {
-            let updates = OwnerUpdates {
-                active: NewOwner::Clear,
-                ..OwnerUpdates::default()
-            };
-            (
-                updates,
-                OwnerConditions {
-                    active: pod,
-                    ..OwnerConditions::default()
-                },
-            )
+        let mut updates = OwnerUpdates::default();
+        let mut conditions = OwnerConditions::default();
+        if is_pod(&record.owner) {
+            updates.active = NewOwner::Clear;
+            conditions.active = pod;
         } else if is_pod(&record.alternate) {
-            let updates = OwnerUpdates {
-                alternate: NewOwner::Clear,
-                ..OwnerUpdates::default()
-            };
-            (
-                updates,
-                OwnerConditions {
-                    alternate: pod,
-                    ..OwnerConditions::default()
-                },
-            )
+            updates.alternate = NewOwner::Clear;
+            conditions.alternate = pod;
         } else {
             return Ok(());
-        };
-        match self
+        }
+
+        let changed = self
             .allocator
             .set_owner_attributes(address, &machine.handle, &updates, &conditions)
-            .await
-        {
+            .await;
+        match changed {
             Err(error) if is_gone(&error) => Ok(()),
             other => other,
         }

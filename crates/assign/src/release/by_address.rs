@@ -69,20 +69,18 @@ impl<S: Store> Allocator<S> {
                 .map(|id| clean_id(&id).to_owned())
                 .filter(|id| !id.is_empty());
             let pool = pools::pool_of(pools, request.address);
-            let block = match pool.and_then(|pool| cidr::block_around(request.address, pool.block_size)) {
-                Some(block) => Some(block),
-                None => {
-                    let family = Family::of_address(request.address);
-                    let blocks = match listed.entry(family) {
-                        Entry::Occupied(blocks) => blocks.into_mut(),
-                        Entry::Vacant(place) => place.insert(self.block_cidrs(family).await?),
-                    };
-                    blocks
-                        .iter()
-                        .copied()
-                        .find(|block| block.contains(&request.address))
-                }
-            };
+            let mut block = pool.and_then(|pool| cidr::block_around(request.address, pool.block_size));
+            if block.is_none() {
+                let family = Family::of_address(request.address);
+                let blocks = match listed.entry(family) {
+                    Entry::Occupied(blocks) => blocks.into_mut(),
+                    Entry::Vacant(entry) => entry.insert(self.block_cidrs(family).await?),
+                };
+                block = blocks
+                    .iter()
+                    .copied()
+                    .find(|block| block.contains(&request.address));
+            }
             match block {
                 Some(block) => by_block.entry(block).or_default().push(request),
                 None => done.not_allocated.push(request.address),
@@ -110,24 +108,9 @@ impl<S: Store> Allocator<S> {
         let mut not_allocated = self.release_from_block(block, requests, settings).await?;
         let mut elsewhere = ByBlock::new();
         for address in &not_allocated {
-            let holders = self.blocks_around(*address).await?;
-            let holds = |block: &Block| {
-                block
-                    .allocation_of(*address)
-                    .is_some_and(|held| !held.attribute.is_cooling())
-            };
-            let holder = holders
-                .iter()
-                .find(|other| other.value.cidr() != block && holds(&other.value));
-            if let Some(holder) = holder {
-                let of_address = requests
-                    .iter()
-                    .filter(|request| request.address == *address)
-                    .cloned();
-                elsewhere
-                    .entry(holder.value.cidr())
-                    .or_default()
-                    .extend(of_address);
+            if let Some(old_block) = self.other_block_of(*address, block).await? {
+                let requests = requests.iter().filter(|request| request.address == *address);
+                elsewhere.entry(old_block).or_default().extend(requests.cloned());
             }
         }
 
@@ -143,6 +126,19 @@ impl<S: Store> Allocator<S> {
         Ok(not_allocated)
     }
 
+    /// Returns the block in which the address is allocated, other than `block`.
+    async fn other_block_of(&self, address: IpAddr, block: IpNet) -> Result<Option<IpNet>> {
+        for other in self.blocks_around(address).await? {
+            let allocation = other.value.allocation_of(address);
+            let is_allocated = allocation.is_some_and(|allocation| !allocation.attribute.is_cooling());
+            if is_allocated && other.value.cidr() != block {
+                return Ok(Some(other.value.cidr()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Releases addresses in one block, and returns those that were not allocated in it.
     async fn release_from_block(
         &self,
         cidr: IpNet,
@@ -207,20 +203,18 @@ fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
         let Some(ordinal) = cidr::ordinal_of(block.cidr(), address) else {
             continue;
         };
-        if request
-            .sequence
-            .is_some_and(|sequence| sequence != block.sequence_of(ordinal))
+        if let Some(sequence) = request.sequence
+            && sequence != block.sequence_of(ordinal)
         {
             return Err(Error::Changed(address));
         }
-        let held = block
-            .allocation(ordinal)
-            .filter(|held| !held.attribute.is_cooling());
-        let Some(held) = held else {
+
+        let allocation = block.allocation(ordinal);
+        let Some(allocation) = allocation.filter(|allocation| !allocation.attribute.is_cooling()) else {
             losses.not_allocated.push(address);
             continue;
         };
-        let id = held.attribute.to_attribute().handle.unwrap_or_default();
+        let id = allocation.attribute.to_attribute().handle.unwrap_or_default();
         let id = clean_id(&id);
         if request.handle.as_deref().is_some_and(|wanted| wanted != id) {
             return Err(Error::Changed(address));

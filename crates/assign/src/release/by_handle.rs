@@ -62,24 +62,36 @@ impl<S: Store> Allocator<S> {
         let mut known: Known = Some(Some(found));
         let mut result = Ok(());
         for (cidr, block) in cidrs.into_iter().zip(blocks) {
-            let released = async {
-                let mut block = block?;
-                loop {
-                    self.release_handle_in(id, cidr, block, &settings, &mut known)
-                        .await?;
-                    if leftovers == Leftovers::Keep {
-                        return Ok(());
-                    }
-                    // A write from an earlier call may have taken effect since.
-                    if self.recount(id, cidr, &mut known).await? == 0 {
-                        return Ok(());
-                    }
-                    block = self.block(cidr).await?;
+            let released = match block {
+                Ok(block) => {
+                    self.release_handle_and_leftovers(id, cidr, block, leftovers, &settings, &mut known)
+                        .await
                 }
+                Err(error) => Err(error),
             };
-            result = result.and(unless_undecodable(released.await));
+            result = result.and(unless_undecodable(released));
         }
         result
+    }
+
+    /// Releases the addresses of a handle in a block and, if leftovers are to be removed, lowers the handle's count.
+    async fn release_handle_and_leftovers(
+        &self,
+        id: &str,
+        cidr: IpNet,
+        mut block: Option<Versioned<Block>>,
+        leftovers: Leftovers,
+        settings: &Settings,
+        known: &mut Known,
+    ) -> Result<()> {
+        loop {
+            self.release_handle_in(id, cidr, block, settings, known).await?;
+            if leftovers == Leftovers::Keep || self.recount(id, cidr, known).await? == 0 {
+                return Ok(());
+            }
+            // A write from an earlier call may have taken effect since.
+            block = self.block(cidr).await?;
+        }
     }
 
     /// Releases the addresses of a handle in a block. `first` is the block as the caller has read it.

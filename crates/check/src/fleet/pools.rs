@@ -6,7 +6,6 @@ use std::ops::Range;
 use calipam_model::IpNet;
 use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 
-use super::ranges::Point;
 use super::{Cluster, LISTED};
 use crate::code::Code;
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, SharedUse, Subject};
@@ -15,9 +14,15 @@ use crate::views::PoolView;
 
 /// A pool and the position of its cluster in the group.
 #[derive(Clone, Copy)]
-struct OfCluster<'c> {
+struct ClusterPool<'c> {
     pool: &'c PoolView,
     cluster: usize,
+}
+
+impl ClusterPool<'_> {
+    fn cidr(&self) -> IpNet {
+        self.pool.cidr
+    }
 }
 
 /// Adds the findings, and returns the pools that overlap those of other clusters, with the positions of their clusters.
@@ -25,12 +30,15 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) -> Ve
     let mut announced = Vec::new();
     let mut own = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
-        let pools = || member.pools.pools.iter();
-        let enabled = CidrSet::new(pools().filter(|pool| pool.enabled).map(|pool| pool.cidr));
-        for pool in pools() {
-            let is_announced = !pool.enabled && is_unused(pool, &enabled, member);
-            let kind = if is_announced { &mut announced } else { &mut own };
-            kind.push(OfCluster { pool, cluster });
+        let pools = &member.pools.pools;
+        let enabled = pools.iter().filter(|pool| pool.enabled);
+        let enabled = CidrSet::new(enabled.map(|pool| pool.cidr));
+        for pool in pools {
+            if !pool.enabled && is_unused(pool, &enabled, member) {
+                announced.push(ClusterPool { pool, cluster });
+            } else {
+                own.push(ClusterPool { pool, cluster });
+            }
         }
     }
     check_announced(group, &announced, &own, found);
@@ -54,83 +62,89 @@ fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
 /// the others. Returns the pools in these ranges.
 fn check_overlaps(
     group: &[&Cluster],
-    own: &[OfCluster<'_>],
+    own: &[ClusterPool<'_>],
     found: &mut Vec<(usize, Finding)>,
 ) -> Vec<(usize, IpNet)> {
     let mut sorted = own.to_vec();
-    sorted.sort_by_key(|of| (of.pool.cidr, of.cluster));
+    sorted.sort_by_key(|pool| (pool.cidr(), pool.cluster));
+
     let mut overlapping = Vec::new();
-    for range in runs(&sorted, |of| of.pool.cidr) {
-        let first = range[0];
-        let is_other = |of: &&OfCluster<'_>| of.cluster != first.cluster;
-        let mut of_others = range.iter().filter(is_other);
-        let others: Vec<Elsewhere> = of_others
-            .by_ref()
-            .take(LISTED)
-            .map(|there| {
-                let in_use = |cluster: usize| group[cluster].ranges.used.count_within(there.pool.cidr);
-                let in_use = SharedUse {
-                    here: in_use(first.cluster),
-                    there: in_use(there.cluster),
-                };
-                Elsewhere {
-                    in_use: Some(in_use),
-                    ..elsewhere(group, there)
-                }
-            })
-            .collect();
+    for range in runs(&sorted, ClusterPool::cidr) {
+        let first = &range[0];
+        let mut others: Vec<&ClusterPool<'_>> = range.iter().collect();
+        others.retain(|other| other.cluster != first.cluster);
         if others.is_empty() {
             continue;
         }
-        let further = of_others.count();
+
+        let further = others.len().saturating_sub(LISTED);
+        others.truncate(LISTED);
+        let others = others.into_iter().map(|other| overlap(group, first, other));
         let says = |evidence: &ElsewhereEvidence| {
-            format!("overlaps {}{}", evidence.list(pool), in_use(&evidence.others))
+            let pools = evidence.list(pool_words);
+            format!("overlaps {pools}{}", in_use(&evidence.others))
         };
-        let finding = finding(Code::OverlappingClusterPools, first.pool, others, further, says);
+        let code = Code::OverlappingClusterPools;
+        let finding = finding(code, first.pool, others.collect(), further, says);
         found.push((first.cluster, finding));
-        overlapping.extend(range.iter().map(|of| (of.cluster, of.pool.cidr)));
+        overlapping.extend(range.iter().map(|pool| (pool.cluster, pool.cidr())));
     }
     overlapping
+}
+
+/// Describes a pool of another cluster that overlaps `here`, with the addresses that both clusters use in it.
+fn overlap(group: &[&Cluster], here: &ClusterPool<'_>, there: &ClusterPool<'_>) -> Elsewhere {
+    let in_use = |cluster: usize| group[cluster].ranges.used.count_within(there.cidr());
+    let in_use = SharedUse {
+        here: in_use(here.cluster),
+        there: in_use(there.cluster),
+    };
+    Elsewhere {
+        in_use: Some(in_use),
+        ..elsewhere(group, there)
+    }
 }
 
 /// Finds disabled pools that cover only a part of another cluster's pool. Calico translates the addresses outside of
 /// that part.
 fn check_announced(
     group: &[&Cluster],
-    announced: &[OfCluster<'_>],
-    own: &[OfCluster<'_>],
+    announced: &[ClusterPool<'_>],
+    own: &[ClusterPool<'_>],
     found: &mut Vec<(usize, Finding)>,
 ) {
-    let covered = by_cluster(announced);
-    let mut enabled: Vec<&OfCluster<'_>> = own.iter().filter(|of| of.pool.enabled).collect();
-    enabled.sort_by_key(|of| of.pool.cidr);
+    let announced_cidrs = cidrs_by_cluster(announced);
+    let mut enabled: Vec<&ClusterPool<'_>> = own.iter().filter(|own| own.pool.enabled).collect();
+    enabled.sort_by_key(|pool| pool.cidr());
 
-    for of in announced {
+    for disabled in announced {
+        let covered = &announced_cidrs[&disabled.cluster];
+        let mut others = Vec::new();
+        let mut further = 0;
         // Pools inside of this one are covered completely. Only larger pools can be covered in part.
-        let around = around(&enabled, of.pool.cidr, |other| other.pool.cidr);
-        let around = around.flat_map(|range| &enabled[range]);
-        let partly = |other: &&&OfCluster<'_>| {
-            let is_covered = covered
-                .get(&of.cluster)
-                .is_some_and(|covered| covered.covers(other.pool.cidr));
-            other.cluster != of.cluster && !is_covered
-        };
-        let mut partly = around.filter(partly);
-        let others: Vec<Elsewhere> = partly
-            .by_ref()
-            .take(LISTED)
-            .map(|other| elsewhere(group, other))
-            .collect();
-        if !others.is_empty() {
-            let further = partly.count();
-            let says = |evidence: &ElsewhereEvidence| {
-                format!("is disabled, but covers only part of {}", evidence.list(pool))
-            };
-            found.push((
-                of.cluster,
-                finding(Code::DisabledPoolMismatch, of.pool, others, further, says),
-            ));
+        let larger = around(&enabled, disabled.cidr(), |pool| pool.cidr());
+        for other in larger.flat_map(|range| &enabled[range]) {
+            if other.cluster == disabled.cluster || covered.covers(other.cidr()) {
+                continue;
+            }
+            if others.len() < LISTED {
+                others.push(elsewhere(group, other));
+            } else {
+                further += 1;
+            }
         }
+        if others.is_empty() {
+            continue;
+        }
+
+        let says = |evidence: &ElsewhereEvidence| {
+            format!(
+                "is disabled, but covers only part of {}",
+                evidence.list(pool_words)
+            )
+        };
+        let finding = finding(Code::DisabledPoolMismatch, disabled.pool, others, further, says);
+        found.push((disabled.cluster, finding));
     }
 }
 
@@ -167,75 +181,80 @@ impl ByCluster {
 /// Finds addresses of other clusters' nodes, tunnels and services in a pool, and other clusters' service ranges that
 /// overlap the pool. Leaves out addresses that are in a pool of their own cluster, since the overlap of the two pools
 /// is reported instead.
-fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
-    let mut places: Vec<Place<'_>> = Vec::new();
-    let pools = by_cluster(own);
-    for (cluster, member) in group.iter().enumerate() {
-        let is_in_own = |point: &&Point| pools.get(&cluster).is_some_and(|own| own.contains(point.address));
-        let outside = member.ranges.points.iter().filter(|point| !is_in_own(point));
-        let place = |cidr: IpNet, kind, name| Place {
-            cidr,
-            cluster,
-            kind,
-            name,
-        };
-        places.extend(outside.map(|point| place(point.address.into(), point.kind, &point.name)));
-        places.extend(
-            member
-                .services
-                .iter()
-                .map(|cidr| place(*cidr, ElsewhereKind::Services, "")),
-        );
-    }
-    places.sort_by_key(|place| (place.cidr, place.cluster));
+fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<(usize, Finding)>) {
+    let places = places_outside_pools(group, own);
     let by_cluster = ByCluster::new(places.iter().map(|place| place.cluster));
 
-    for of in own {
-        let pool = of.pool.cidr;
-        let mut overlapping: Vec<Range<usize>> = around(&places, pool, |place| place.cidr).collect();
-        overlapping.push(inside(&places, pool, |place| place.cidr));
+    for ClusterPool { pool, cluster } in own {
+        let mut overlapping: Vec<Range<usize>> = around(&places, pool.cidr, |place| place.cidr).collect();
+        overlapping.push(inside(&places, pool.cidr, |place| place.cidr));
 
-        let is_other = |place: &&Place<'_>| place.cluster != of.cluster;
-        let number = |range: &Range<usize>| range.len() - by_cluster.count(of.cluster, range.clone());
-        let number: usize = overlapping.iter().map(number).sum();
+        // Counted without a look at each place, since a pool can contain many places of its own cluster.
+        let mut number = 0;
+        for range in &overlapping {
+            number += range.len() - by_cluster.count(*cluster, range.clone());
+        }
         if number == 0 {
             continue;
         }
+
         let all = overlapping.into_iter().flat_map(|range| &places[range]);
         let others: Vec<Elsewhere> = all
-            .filter(is_other)
+            .filter(|place| place.cluster != *cluster)
             .take(LISTED)
             .map(|place| Elsewhere::new(&group[place.cluster].name, place.kind, place.name, place.cidr))
             .collect();
         let further = number - others.len();
-        let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place));
-        found.push((
-            of.cluster,
-            finding(Code::PoolCoversOtherCluster, of.pool, others, further, says),
-        ));
+        let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place_words));
+        let finding = finding(Code::PoolCoversOtherCluster, pool, others, further, says);
+        found.push((*cluster, finding));
     }
 }
 
-/// Returns the addresses in each cluster's pools. `pools` are ordered by cluster.
-fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
-    let of_each = pools.chunk_by(|a, b| a.cluster == b.cluster);
-    of_each
-        .map(|pools| {
-            (
-                pools[0].cluster,
-                CidrSet::new(pools.iter().map(|of| of.pool.cidr)),
-            )
-        })
-        .collect()
+/// Returns the addresses of nodes, tunnels and services that are in no pool of their own cluster, and all service
+/// ranges, sorted by CIDR.
+fn places_outside_pools<'c>(group: &[&'c Cluster], own: &[ClusterPool<'_>]) -> Vec<Place<'c>> {
+    let pool_cidrs = cidrs_by_cluster(own);
+    let mut places = Vec::new();
+    for (cluster, &member) in group.iter().enumerate() {
+        let own_cidrs = pool_cidrs.get(&cluster);
+        for point in &member.ranges.points {
+            if own_cidrs.is_some_and(|cidrs| cidrs.contains(point.address)) {
+                continue;
+            }
+            places.push(Place {
+                cidr: point.address.into(),
+                cluster,
+                kind: point.kind,
+                name: &point.name,
+            });
+        }
+        for cidr in &member.services {
+            places.push(Place {
+                cidr: *cidr,
+                cluster,
+                kind: ElsewhereKind::Services,
+                name: "",
+            });
+        }
+    }
+    places.sort_by_key(|place| (place.cidr, place.cluster));
+    places
 }
 
-fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
-    Elsewhere::new(
-        &group[of.cluster].name,
-        ElsewhereKind::Pool,
-        &of.pool.name,
-        of.pool.cidr,
-    )
+/// Returns the addresses in each cluster's pools. `pools` are ordered by cluster.
+fn cidrs_by_cluster(pools: &[ClusterPool<'_>]) -> HashMap<usize, CidrSet> {
+    let mut cidrs = HashMap::new();
+    for pools in pools.chunk_by(|a, b| a.cluster == b.cluster) {
+        let set = CidrSet::new(pools.iter().map(ClusterPool::cidr));
+        cidrs.insert(pools[0].cluster, set);
+    }
+    cidrs
+}
+
+/// Describes a pool of another cluster.
+fn elsewhere(group: &[&Cluster], ClusterPool { pool, cluster }: &ClusterPool<'_>) -> Elsewhere {
+    Elsewhere::new(&group[*cluster].name, ElsewhereKind::Pool, &pool.name, pool.cidr)
 }
 
 /// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `says`.
@@ -260,19 +279,22 @@ fn finding(
     )
 }
 
-fn pool(other: &Elsewhere) -> String {
+/// Formats `blue 10.8.0.0/16 in west`.
+fn pool_words(other: &Elsewhere) -> String {
     format!("{} {} in {}", other.name, other.cidr, other.cluster)
 }
 
-fn place(other: &Elsewhere) -> String {
-    let name = match other.kind {
-        ElsewhereKind::Services => {
-            return format!("the service range {} in {}", other.cidr, other.cluster);
-        }
-        ElsewhereKind::Tunnel => format!("a tunnel of {}", other.name),
-        kind => format!("{kind} {}", other.name),
-    };
-    format!("{} of {name} in {}", other.cidr.addr(), other.cluster)
+/// Formats `10.8.0.1 of node worker-1 in west`, or `the service range 10.96.0.0/12 in west`.
+fn place_words(other: &Elsewhere) -> String {
+    let Elsewhere {
+        cluster, name, cidr, ..
+    } = other;
+    let address = cidr.addr();
+    match other.kind {
+        ElsewhereKind::Services => format!("the service range {cidr} in {cluster}"),
+        ElsewhereKind::Tunnel => format!("{address} of a tunnel of {name} in {cluster}"),
+        kind => format!("{address} of {kind} {name} in {cluster}"),
+    }
 }
 
 /// Returns the clause that says how many addresses each cluster uses in the range shared with the first of `others`.

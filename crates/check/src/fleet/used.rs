@@ -81,23 +81,27 @@ impl Used {
             let Some(block) = stored.current().or(stored.usable) else {
                 continue;
             };
-            let held = block.allocations().filter(|held| {
-                let record = &held.attribute;
-                !record.is_cooling() && !record.is_windows_reserved() && recorded.insert(held.address)
-            });
-            let held = held.map(|held| (held.ordinal, name_of_claim(&held.attribute)));
-            blocks.push(UsedBlock::new(stored.key, held));
+            let mut used = Vec::new();
+            for allocation in block.allocations() {
+                let record = &allocation.attribute;
+                if record.is_cooling() || record.is_windows_reserved() {
+                    continue;
+                }
+                // Overlapping blocks can record the same address.
+                if recorded.insert(allocation.address) {
+                    used.push((allocation.ordinal, name_of_claim(record)));
+                }
+            }
+            blocks.push(UsedBlock::new(stored.key, used));
         }
-        let unrecorded = index
-            .uses
-            .chunk_by(|a, b| a.address == b.address)
-            .filter_map(|uses| {
-                let address = uses.first()?.address;
-                let owners = || index.describe_users(address, uses);
-                (!recorded.contains(&address))
-                    .then(|| UsedBlock::new(address.into(), [(0, names_of_owners(&owners()))]))
-            });
-        blocks.extend(unrecorded);
+
+        for uses in index.uses.chunk_by(|a, b| a.address == b.address) {
+            let address = uses[0].address;
+            if !recorded.contains(&address) {
+                let users = names_of_owners(&index.describe_users(address, uses));
+                blocks.push(UsedBlock::new(address.into(), [(0, users)]));
+            }
+        }
         Self::new(blocks)
     }
 

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_model::pod::evidence;
+use calipam_model::pod::{Pod, evidence};
 use serde::Serialize;
 
 use super::{Index, Owner};
@@ -38,42 +38,62 @@ impl Index<'_> {
         if !self.is_mentioned(address) {
             return Vec::new();
         }
-        let snapshot = self.snapshot;
-        let is_it = |named: IpAddr| named == address;
-        let pods = (0..).zip(&snapshot.pods).filter_map(|(position, pod)| {
-            pod.value.mentioned().any(is_it).then_some(())?;
-            let (_, by) = pod.value.evidence().iter().find(|(named, _)| *named == address)?;
-            let (_, field) = FIELDS_OF_PODS.iter().find(|(kind, _)| by & kind != 0)?;
-            Some((Owner::Pod(position), *field))
-        });
-        let endpoints = (0..).zip(&snapshot.endpoints);
-        let endpoints = endpoints.filter(|(_, endpoint)| endpoint.value.addresses().any(is_it));
-        let endpoints = endpoints.map(|(position, _)| (Owner::Endpoint(position), "spec.ipNetworks"));
-        let services = (0..).zip(&snapshot.services);
-        let services = services.filter(|(_, service)| service.value.ingress.contains(&address));
-        let services =
-            services.map(|(position, _)| (Owner::Service(position), "status.loadBalancer.ingress"));
-        let tunnels = (0..).zip(&snapshot.nodes).flat_map(|(position, node)| {
-            let tunnels = node.value.tunnels.iter().filter(|(_, tunnel)| *tunnel == address);
-            tunnels.map(move |(kind, _)| (Owner::Tunnel(position, *kind), kind.field()))
-        });
-
         let users: Vec<_> = self
             .uses_of(address)
             .iter()
             .map(|used| self.identity(used.owner))
             .collect();
-        let all = pods.chain(endpoints).chain(services).chain(tunnels);
-        let others = all.filter(|(owner, _)| !users.contains(&self.identity(*owner)));
-        let mut mentions: Vec<Mention> = others
-            .map(|(owner, by)| Mention {
-                owner: self.describe_owner(owner),
-                by,
-            })
-            .collect();
+        let mut mentions = Vec::new();
+        for (owner, by) in self.owners_that_name(address) {
+            if !users.contains(&self.identity(owner)) {
+                mentions.push(Mention {
+                    owner: self.describe_owner(owner),
+                    by,
+                });
+            }
+        }
         mentions.sort_by(|a, b| (&a.owner, a.by).cmp(&(&b.owner, b.by)));
         mentions
     }
+
+    /// Returns the objects that name the address, each with the name of the field.
+    fn owners_that_name(&self, address: IpAddr) -> Vec<(Owner, &'static str)> {
+        let snapshot = self.snapshot;
+        let mut owners = Vec::new();
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            if let Some(field) = field_of_pod(&pod.value, address) {
+                owners.push((Owner::Pod(position), field));
+            }
+        }
+        for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
+            if endpoint.value.addresses().any(|named| named == address) {
+                owners.push((Owner::Endpoint(position), "spec.ipNetworks"));
+            }
+        }
+        for (position, service) in (0..).zip(&snapshot.services) {
+            if service.value.ingress.contains(&address) {
+                owners.push((Owner::Service(position), "status.loadBalancer.ingress"));
+            }
+        }
+        for (position, node) in (0..).zip(&snapshot.nodes) {
+            for (kind, tunnel) in &node.value.tunnels {
+                if *tunnel == address {
+                    owners.push((Owner::Tunnel(position, *kind), kind.field()));
+                }
+            }
+        }
+        owners
+    }
+}
+
+/// Returns the field in which a pod names an address, the one with the strongest evidence; `None` if there is none.
+fn field_of_pod(pod: &Pod, address: IpAddr) -> Option<&'static str> {
+    if !pod.mentioned().any(|named| named == address) {
+        return None;
+    }
+    let (_, by) = pod.evidence().iter().find(|(named, _)| *named == address)?;
+    let (_, field) = FIELDS_OF_PODS.iter().find(|(kind, _)| by & kind != 0)?;
+    Some(*field)
 }
 
 impl std::fmt::Display for Mention {

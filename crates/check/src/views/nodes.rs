@@ -282,18 +282,18 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                 Some(node) if host.is_none_or(|host| node != *host) => {
                     let borrower = nodes.entry(node.to_string()).or_default();
                     borrower.addresses += 1;
-                    Plugin::of(record)
-                        .into_iter()
-                        .for_each(|made| borrower.plugin.note(made));
+                    if let Some(assignment) = Plugin::of(record) {
+                        borrower.plugin.note(assignment);
+                    }
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
                     own.borrowed_by_others += 1;
                 }
                 // Old records name no node, so the block's owner counts as the holder.
                 Some(_) | None => {
                     own.addresses += 1;
-                    Plugin::of(record)
-                        .into_iter()
-                        .for_each(|made| own.plugin.note(made));
+                    if let Some(assignment) = Plugin::of(record) {
+                        own.plugin.note(assignment);
+                    }
                 }
             }
         }
@@ -302,8 +302,9 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
         let owner = nodes.entry(host.to_owned()).or_default();
         owner.borrowed_by_others += own.borrowed_by_others;
         owner.addresses += own.addresses;
-        let made = own.plugin.assigned_at.zip(own.plugin.assigned_by);
-        made.into_iter().for_each(|made| owner.plugin.note(made));
+        if let Some(assignment) = own.plugin.assigned_at.zip(own.plugin.assigned_by) {
+            owner.plugin.note(assignment);
+        }
     }
 }
 

@@ -33,20 +33,21 @@ fn below(command: &mut Command, kubectl: &[String]) -> Command {
         .get_subcommands()
         .map(|sub| sub.get_name().to_owned())
         .collect();
-    let command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
+    let mut command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
         "output" => arg.value_parser(FormatParser(&Format::COMMON)),
         id if kubectl.iter().any(|of| of == id) => arg.hide_short_help(true),
         _ => arg,
     });
-    names.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name, |mut sub| {
+    for name in names {
+        command = command.mut_subcommand(name, |mut sub| {
             if sub.has_subcommands() {
                 below(&mut sub, kubectl)
             } else {
                 own_options_first(sub, kubectl)
             }
-        })
-    })
+        });
+    }
+    command
 }
 
 fn own_options_first(command: Command, kubectl: &[String]) -> Command {

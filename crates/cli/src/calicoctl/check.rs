@@ -117,9 +117,12 @@ impl Lines<'_> {
                 .map_or("<none>".to_owned(), ToString::to_string);
             line(out, &format!(" IPAM block {} affinity={owner}:", block.cidr));
             number += block.allocations.len();
+            if !self.all {
+                continue;
+            }
             for CalicoctlAllocation {
                 address, attributes, ..
-            } in block.allocations.iter().filter(|_| self.all)
+            } in &block.allocations
             {
                 line(out, &format!("  {address} allocated; attrs {attributes}"));
             }
@@ -131,7 +134,9 @@ impl Lines<'_> {
     fn pools_and_users(&self, out: &mut String) {
         let view = self.view;
         line(out, "Loading all IPAM pools...");
-        view.pools.iter().for_each(|cidr| line(out, &format!("  {cidr}")));
+        for cidr in &view.pools {
+            line(out, &format!("  {cidr}"));
+        }
         line(out, &format!("Found {} active IP pools.", view.pools.len()));
         line(out, "");
         line(out, "Loading all nodes.");
@@ -164,8 +169,10 @@ impl Lines<'_> {
     }
 
     fn owners(&self, owners: &[AddressOwner], out: &mut String) {
-        for AddressOwner { address, owner } in owners.iter().filter(|_| self.all) {
-            line(out, &format!("  {address} belongs to {owner}"));
+        if self.all {
+            for AddressOwner { address, owner } in owners {
+                line(out, &format!("  {address} belongs to {owner}"));
+            }
         }
     }
 
@@ -216,8 +223,9 @@ impl Lines<'_> {
             "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...",
         );
         if self.problems {
-            self.of(Code::DuplicateAddress)
-                .for_each(|subject| line(out, &format!("  {subject} has multiple owners.")));
+            for subject in self.of(Code::DuplicateAddress) {
+                line(out, &format!("  {subject} has multiple owners."));
+            }
             let outside = "is not in any active IP pool";
             self.in_use(Code::InUseOutsidePools, outside, out);
             let unallocated = "and in active IPAM pool but has no IPAM allocation";

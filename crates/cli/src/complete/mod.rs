@@ -54,7 +54,11 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         None => {}
         Some((first, words)) if first == WORDS => {
             be_silent();
-            return Some(answer_shell(applet, Request::of_shell(&shell, words), arguments));
+            return Some(answer_shell(
+                applet,
+                Request::from_shell(&shell, words),
+                arguments,
+            ));
         }
         Some(_) => return None,
     }
@@ -82,7 +86,7 @@ fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> Exi
 
 fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     be_silent();
-    let request = Request::of_words(words);
+    let request = Request::from_words(words);
     if cobra::print(view::of(applet, &request), &request).is_ok() {
         ExitCode::SUCCESS
     } else {

@@ -19,15 +19,15 @@ pub(super) struct Request {
 
 impl Request {
     /// Reads a shell's request from the words after `--` and the variables of its script.
-    pub(super) fn of_shell(shell: &str, words: &[OsString]) -> Self {
+    pub(super) fn from_shell(shell: &str, words: &[OsString]) -> Self {
         if shell == "bash" {
-            return Self::of_line(&line::parse_arguments(words));
+            return Self::from_line(&line::parse_arguments(words));
         }
-        let index = std::env::var("_CLAP_COMPLETE_INDEX")
-            .ok()
-            .and_then(|index| index.parse().ok());
+
         let mut words = words.to_vec();
-        let index = index.unwrap_or(words.len().saturating_sub(1));
+        let last_word = words.len().saturating_sub(1);
+        let index = index_from_script().unwrap_or(last_word);
+        // The word at the cursor is left out if it is empty.
         if words.len() <= index {
             words.push(OsString::new());
         }
@@ -39,7 +39,7 @@ impl Request {
     }
 
     /// Reads bash's request: the line up to the cursor.
-    pub(super) fn of_line(line: &Line) -> Self {
+    pub(super) fn from_line(line: &Line) -> Self {
         let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
         Self {
             index: words.len().saturating_sub(1),
@@ -49,7 +49,7 @@ impl Request {
     }
 
     /// Reads kubectl's request: the expanded words after the plugin. The last word is the one to complete.
-    pub(super) fn of_words(words: &[OsString]) -> Self {
+    pub(super) fn from_words(words: &[OsString]) -> Self {
         let mut all = vec![OsString::from("kubectl")];
         all.extend_from_slice(words);
         if words.is_empty() {
@@ -80,20 +80,16 @@ impl Request {
         let Some(text) = value.to_str().filter(|_| self.typed) else {
             return value.to_owned();
         };
-        let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());
-        if let Some(home) = text.strip_prefix("~/").and_then(home) {
-            return home;
+        if let Some(path) = text.strip_prefix("~/")
+            && let Some(home) = std::env::home_dir()
+        {
+            return home.join(path).into_os_string();
         }
-        let Some(rest) = text.strip_prefix('$') else {
+        let Some(reference) = text.strip_prefix('$') else {
             return value.to_owned();
         };
-        let end = rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .unwrap_or(rest.len());
-        let (name, rest) = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            Some((name, rest)) => (name, rest),
-            None => rest.split_at(end),
-        };
+
+        let (name, rest) = split_variable(reference);
         let mut expanded = std::env::var_os(name).unwrap_or_default();
         expanded.push(rest);
         expanded
@@ -137,6 +133,24 @@ impl Request {
         }
         place
     }
+}
+
+/// Returns the position of the word at the cursor, from the variable that the shell's script sets.
+fn index_from_script() -> Option<usize> {
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok()?;
+    index.parse().ok()
+}
+
+/// Splits `NAME…` or `{NAME}…` into the name of the variable and the rest.
+fn split_variable(reference: &str) -> (&str, &str) {
+    if let Some(braced) = reference.strip_prefix('{')
+        && let Some((name, rest)) = braced.split_once('}')
+    {
+        return (name, rest);
+    }
+    let is_part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = reference.find(|c| !is_part_of_name(c)).unwrap_or(reference.len());
+    reference.split_at(end)
 }
 
 /// The position of the cursor in the command line.

@@ -79,7 +79,7 @@ fn answer_bash(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let line = line::parse_arguments(&arguments);
-    let Request { words, index, .. } = Request::of_line(&line);
+    let Request { words, index, .. } = Request::from_line(&line);
     for candidate in engine::complete(command, words, index, folder)? {
         let value = candidate.get_value().to_string_lossy();
         // Each suggestion must be a single line.

@@ -20,9 +20,9 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
         clusters.extend(files.map(|file| named(file, Some(&group), &base)));
     }
     let mut taken = HashSet::new();
-    clusters
-        .iter_mut()
-        .for_each(|cluster| make_unique(&mut cluster.name, &mut taken));
+    for cluster in &mut clusters {
+        make_unique(&mut cluster.name, &mut taken);
+    }
     Ok(Fleet {
         clusters,
         taken: Vec::new(),

@@ -14,12 +14,12 @@ use crate::render::text::joined;
 pub(super) struct Call {
     /// The command, such as `release`.
     command: Vec<String>,
-    given: Vec<Given>,
+    typed: Vec<TypedArg>,
 }
 
 /// An option or argument that was typed.
 #[derive(Debug)]
-struct Given {
+struct TypedArg {
     /// The option's ID in the definition: the name of its field.
     id: String,
     is_connection: bool,
@@ -44,7 +44,7 @@ impl Call {
         let typed = definition.get_arguments().filter(|arg| is_typed(arg, matches));
         Self {
             command,
-            given: typed.filter_map(|arg| Given::new(arg, matches)).collect(),
+            typed: typed.filter_map(|arg| TypedArg::new(arg, matches)).collect(),
         }
     }
 
@@ -58,9 +58,9 @@ impl Call {
             ("kubeconfig", global.kubeconfig.clone()),
             ("context", global.contexts.first().cloned()),
         ];
-        let given = options.into_iter().filter_map(|(id, value)| {
+        let typed = options.into_iter().filter_map(|(id, value)| {
             let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));
-            Some(Given {
+            Some(TypedArg {
                 id: id.to_owned(),
                 is_connection: true,
                 words,
@@ -68,7 +68,7 @@ impl Call {
         });
         Self {
             command: Vec::new(),
-            given: given.collect(),
+            typed: typed.collect(),
         }
     }
 
@@ -84,34 +84,47 @@ impl Call {
     /// Returns the options with which another command reads the same data; for a `diff`, the data of the later state.
     pub(super) fn same_data(&self) -> Vec<&str> {
         let mut words = self.connection();
-        if self.command != ["diff"] {
-            return words;
-        }
-        let is_revision = |given: &Given| given.words.iter().any(|word| word.starts_with("etcd@"));
-        let mut given = self.given.iter();
-        if let Some(new) = given.find(|given| given.id == "new" && !is_revision(given)) {
+        if let Some(new) = self.later_state() {
             words.push("--datastore");
             words.extend(new.words());
         }
         words
     }
 
+    /// Returns the argument of `diff` that names the later state; `None` if it is a revision of the connection's etcd.
+    fn later_state(&self) -> Option<&TypedArg> {
+        if self.command != ["diff"] {
+            return None;
+        }
+        let new = self.typed.iter().filter(|arg| arg.id == "new");
+        let mut new = new.filter(|arg| !arg.words.iter().any(|word| word.starts_with("etcd@")));
+        new.next()
+    }
+
     /// Returns the connection options without those whose IDs are in `without`.
     pub(super) fn connection_but(&self, without: &[&str]) -> Vec<&str> {
-        let wanted = |given: &&Given| given.is_connection && !without.contains(&given.id.as_str());
-        self.given.iter().filter(wanted).flat_map(Given::words).collect()
+        let wanted = |arg: &&TypedArg| arg.is_connection && !without.contains(&arg.id.as_str());
+        self.typed
+            .iter()
+            .filter(wanted)
+            .flat_map(TypedArg::words)
+            .collect()
     }
 
     pub(super) fn options(&self, ids: &[&str]) -> Vec<&str> {
-        let wanted = |given: &&Given| ids.contains(&given.id.as_str());
-        self.given.iter().filter(wanted).flat_map(Given::words).collect()
+        let wanted = |arg: &&TypedArg| ids.contains(&arg.id.as_str());
+        self.typed
+            .iter()
+            .filter(wanted)
+            .flat_map(TypedArg::words)
+            .collect()
     }
 
     /// Returns the command, options and arguments, without connection options and without those whose IDs are in
     /// `without`.
     pub(super) fn words(&self, without: &[&str]) -> Vec<&str> {
-        let wanted = |given: &&Given| !given.is_connection && !without.contains(&given.id.as_str());
-        let own = self.given.iter().filter(wanted).flat_map(Given::words);
+        let wanted = |arg: &&TypedArg| !arg.is_connection && !without.contains(&arg.id.as_str());
+        let own = self.typed.iter().filter(wanted).flat_map(TypedArg::words);
         self.command.iter().map(String::as_str).chain(own).collect()
     }
 }
@@ -128,7 +141,7 @@ fn is_secret(id: &str) -> bool {
     id.contains("password") || id.contains("token")
 }
 
-impl Given {
+impl TypedArg {
     /// Reads a typed option or argument; `None` for a secret.
     fn new(arg: &Arg, matches: &ArgMatches) -> Option<Self> {
         let id = arg.get_id().as_str();

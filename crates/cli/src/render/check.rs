@@ -57,21 +57,21 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
 
     // The first column is colored.
     let color = |found: Found<'_>| color(found.finding.severity);
-    let severity = left("SEVERITY", |found: Found<'_>| found.finding.severity).of_kind();
+    let severity = left("SEVERITY", |found: Found<'_>| found.finding.severity).in_both_forms();
     let is_fleet = findings.first().is_some_and(|found| !found.cluster.is_empty());
     let mut columns = if is_fleet {
-        let cluster = left("CLUSTER", |found: Found<'_>| found.cluster).of_kind();
+        let cluster = left("CLUSTER", |found: Found<'_>| found.cluster).in_both_forms();
         vec![cluster.colored(color), severity]
     } else {
         vec![severity.colored(color)]
     };
 
-    columns.push(left("CODE", |found: Found<'_>| found.finding.code).of_kind());
+    columns.push(left("CODE", |found: Found<'_>| found.finding.code).in_both_forms());
     if is_compared {
         let change = |found: Found<'_>| found.change.map(|change| change.to_string()).unwrap_or_default();
         let new = |found: Found<'_>| thousands(new_of_kind.get(&found.kind()).copied().unwrap_or_default());
         columns.push(left("CHANGE", change));
-        columns.push(right("NEW", new).only_of_kinds());
+        columns.push(right("NEW", new).only_in_short_form());
     }
     columns.push(left("SUBJECT", |found: Found<'_>| &found.finding.subject));
     columns.push(left("FINDING", |found: Found<'_>| found.finding.message()));

@@ -65,7 +65,7 @@ impl<'a, R> Column<'a, R> {
     }
 
     /// Shows the column in the complete list and in its short form. All rows of a kind must have the same value.
-    pub(crate) fn of_kind(self) -> Self {
+    pub(crate) fn in_both_forms(self) -> Self {
         Self {
             form: Form::Both,
             ..self
@@ -73,7 +73,7 @@ impl<'a, R> Column<'a, R> {
     }
 
     /// Shows the column only in the short form of a list.
-    pub(crate) fn only_of_kinds(self) -> Self {
+    pub(crate) fn only_in_short_form(self) -> Self {
         Self {
             form: Form::Kinds,
             ..self

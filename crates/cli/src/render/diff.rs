@@ -262,17 +262,17 @@ fn finding(summary: &FindingSummary, change: &'static str, states: [String; 2]) 
 
 /// Formats the old and new values of the changed fields.
 fn fields(change: &ObjectChange) -> [String; 2] {
-    let side = |of: fn(&FieldChange) -> Option<&String>| {
-        let said = change
-            .fields
-            .iter()
-            .filter_map(|field| Some(format!("{}: {}", field.field, of(field)?)));
-        joined(said, ", ")
-    };
-    [
-        side(|field| field.before.as_ref()),
-        side(|field| field.after.as_ref()),
-    ]
+    let mut old = Vec::new();
+    let mut new = Vec::new();
+    for FieldChange { field, before, after } in &change.fields {
+        if let Some(before) = before {
+            old.push(format!("{field}: {before}"));
+        }
+        if let Some(after) = after {
+            new.push(format!("{field}: {after}"));
+        }
+    }
+    [joined(old, ", "), joined(new, ", ")]
 }
 
 /// Formats `pod default/web-0 on node-1`.
@@ -310,8 +310,8 @@ fn blocks(states: &[BlockState]) -> String {
 /// objects of one kind, with an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
-        left("WHAT", |row: &Row| row.kind.name()).of_kind(),
-        left("DIFFERENCE", |row: &Row| row.change).of_kind(),
+        left("WHAT", |row: &Row| row.kind.name()).in_both_forms(),
+        left("DIFFERENCE", |row: &Row| row.change).in_both_forms(),
         left("NAME", |row: &Row| &row.name),
         left("BEFORE", |row: &Row| or_dash(&row.states[0])),
         left("AFTER", |row: &Row| or_dash(&row.states[1])),

@@ -167,7 +167,7 @@ impl<'a> PlanDocument<'a> {
 
 fn changes(plan: &PlanSummary, wide: bool) -> Grid {
     let columns = vec![
-        left("ACTION", |change: &Change| change.action).of_kind(),
+        left("ACTION", |change: &Change| change.action).in_both_forms(),
         left("SUBJECT", |change: &Change| &change.subject),
         left("WHY", |change: &Change| &change.detail),
     ];
@@ -179,9 +179,9 @@ fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
     let why = |skipped: &Skipped| hints::plan::skipped(skipped, Reader::Operator);
     let columns = vec![
         left("SUBJECT", |skipped: &Skipped| &skipped.subject),
-        left("CODE", |skipped: &Skipped| dash(skipped.code)).of_kind(),
+        left("CODE", |skipped: &Skipped| dash(skipped.code)).in_both_forms(),
         left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason)
-            .of_kind()
+            .in_both_forms()
             .hidden(1),
         left("WHY", why),
     ];

@@ -61,7 +61,7 @@ impl Grid {
         let mut shown = Vec::new();
         for column in columns {
             if wide || !column.wide || column.if_any {
-                shown.push(Cells::of(column, &rows, wide));
+                shown.push(Cells::new(column, &rows, wide));
             }
         }
         Self {
@@ -81,19 +81,28 @@ impl Grid {
         example: impl Fn(R) -> T,
     ) -> Self {
         let rows: Vec<R> = rows.into_iter().collect();
-        let has = |form: Form| move |column: &Column<'_, R>| column.form == form || column.form == Form::Both;
         if wide || rows.len() <= few {
-            return Self::new(wide, rows, columns.into_iter().filter(has(Form::Rows)).collect());
+            let mut columns = columns;
+            columns.retain(|column| column.form != Form::Kinds);
+            return Self::new(wide, rows, columns);
         }
 
+        // Each kind is a row: the first of its rows, and their number.
         let kinds = by_kind(rows, kind);
         let kinds = kinds.iter().filter_map(|rows| Some((*rows.first()?, rows.len())));
-        let shown = columns.into_iter().filter(has(Form::Kinds));
-        let (of_kind, others): (Vec<_>, Vec<_>) = shown.partition(|column| column.form == Form::Both);
 
-        let mut columns: Vec<Column<'_, (R, usize)>> = of_kind.into_iter().map(Column::by_kind).collect();
+        let mut of_both_forms = Vec::new();
+        let mut of_short_form = Vec::new();
+        for column in columns {
+            match column.form {
+                Form::Both => of_both_forms.push(column.by_kind()),
+                Form::Kinds => of_short_form.push(column.by_kind()),
+                Form::Rows => {}
+            }
+        }
+        let mut columns = of_both_forms;
         columns.push(right("COUNT", |(_, number)| thousands(number)));
-        columns.extend(others.into_iter().map(Column::by_kind));
+        columns.extend(of_short_form);
         columns.push(left("FOR EXAMPLE", |(row, _)| example(row)));
         Self::new(wide, kinds, columns)
     }
@@ -111,9 +120,9 @@ impl Grid {
                 }
             }
         }
-        self.columns
-            .iter_mut()
-            .for_each(|column| column.cells.resize(self.rows, no_cell()));
+        for column in &mut self.columns {
+            column.cells.resize(self.rows, no_cell());
+        }
     }
 
     /// Joins the lists of several clusters, with the cluster in the first column.
@@ -127,11 +136,9 @@ impl Grid {
                 Some(all) => all.extend(list),
             }
         }
+        let clusters = Self::new(false, names, vec![left("CLUSTER", |name| name)]);
         let mut all = all.unwrap_or_default();
-        all.columns.splice(
-            ..0,
-            Self::new(false, names, vec![left("CLUSTER", |name| name)]).columns,
-        );
+        all.columns.splice(..0, clusters.columns);
         all
     }
 
@@ -248,19 +255,21 @@ pub(crate) fn by_kind<R: Copy, K: Ord>(
     kind: impl Fn(R) -> K,
 ) -> Vec<Vec<R>> {
     let mut kinds: BTreeMap<K, Vec<R>> = BTreeMap::new();
-    rows.into_iter()
-        .for_each(|row| kinds.entry(kind(row)).or_default().push(row));
+    for row in rows {
+        kinds.entry(kind(row)).or_default().push(row);
+    }
     kinds.into_values().collect()
 }
 
 impl Cells {
-    /// Formats the cells of a column.
-    fn of<R: Copy>(column: Column<'_, R>, rows: &[R], wide: bool) -> Self {
+    /// Formats the cell of a column in each row.
+    fn new<R: Copy>(column: Column<'_, R>, rows: &[R], wide: bool) -> Self {
         let mut cells = Vec::with_capacity(rows.len());
         for row in rows {
+            let text = (column.cell)(*row);
             let color = column.color.as_ref().and_then(|color| color(*row));
             let style = color.map(AnsiColor::on_default).unwrap_or_default();
-            cells.push((cut(escape(&(column.cell)(*row))), style));
+            cells.push((cut(escape(&text)), style));
         }
         Self {
             title: column.title,

@@ -141,7 +141,7 @@ fn empty_columns_are_left_out() {
 fn many_rows_are_shown_by_kind() {
     let table = |wide, few| {
         let columns = vec![
-            left("FIRST", |word: &'static str| &word[..1]).only_of_kinds(),
+            left("FIRST", |word: &'static str| &word[..1]).only_in_short_form(),
             left("WORD", |word: &'static str| word),
         ];
         let list = Grid::short(

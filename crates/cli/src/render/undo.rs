@@ -164,7 +164,7 @@ fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
         left("ACTION", |object: &Restored| {
             format!("{}-{}", object.action, object.kind)
         })
-        .of_kind(),
+        .in_both_forms(),
         left("OBJECT", |object: &Restored| &object.object),
         left("WAS WRITTEN FOR", |object: &Restored| &object.reason),
     ];
@@ -181,7 +181,7 @@ fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
 
 fn skipped(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let objects = |skipped: &NotRestored| skipped.objects.join(", ");
-    let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).of_kind();
+    let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).in_both_forms();
     let columns = vec![left("OBJECT", objects), reason];
     Grid::short(
         wide,

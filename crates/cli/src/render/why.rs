@@ -123,47 +123,55 @@ fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<
     steps
 }
 
+/// Returns Calico's message for the first attempt that fails; empty if none does.
 fn calico(explanation: &Explanation) -> &str {
-    let refused = explanation.first_refusal().or_else(|| explanation.refusal());
-    refused.map(|refused| refused.calico.as_str()).unwrap_or_default()
+    let refusal = explanation.first_refusal().or_else(|| explanation.refusal());
+    match refusal {
+        Some(refusal) => &refusal.calico,
+        None => "",
+    }
 }
 
 impl<'a> ShownFamily<'a> {
     /// Shows the allocator's answer for one family to the node.
     fn new(snapshot: &Snapshot, node: &Node, explained: &'a FamilyAnswer) -> Self {
         let answer = &explained.answer;
-        let given = answer.outcome.as_ref().ok();
-        let refused = answer.outcome.as_ref().err();
-        let first_refused = answer.first.as_ref();
-        let events = answer.events.iter();
+        let assigned = answer.outcome.as_ref().ok();
+        let refusal = answer.outcome.as_ref().err();
+        let first_refusal = answer.first.as_ref();
+        let decisions = answer
+            .events
+            .iter()
+            .map(|event| decisions::of(snapshot, node, event));
         Self {
             family: explained.family.name(),
             needed: explained.is_needed,
-            address: given.map(|given| given.address),
-            block: given.map(|given| given.block),
-            from: given.map(|given| source(given.source)),
-            reason: refused.map(|refused| refused.reason.name()),
-            calico: refused.map(|refused| refused.calico.as_str()),
-            first_attempt: first_refused.map(|refused| refused.calico.as_str()),
-            decisions: events.map(|event| decisions::of(snapshot, node, event)).collect(),
+            address: assigned.map(|assigned| assigned.address),
+            block: assigned.map(|assigned| assigned.block),
+            from: assigned.map(|assigned| source(assigned.source)),
+            reason: refusal.map(|refusal| refusal.reason.name()),
+            calico: refusal.map(|refusal| refusal.calico.as_str()),
+            first_attempt: first_refusal.map(|refusal| refusal.calico.as_str()),
+            decisions: decisions.collect(),
         }
     }
 }
 
 impl<'a> ShownTunnel<'a> {
+    /// Shows calico-node's next step for one of the node's tunnels.
     fn new(tunnel: &'a TunnelAnswer) -> Self {
-        let given = match &tunnel.next {
-            TunnelStep::Assign { given, .. } => Some(given),
+        let new_address = match &tunnel.next {
+            TunnelStep::Assign { given, .. } => Some(given.address),
             _ => None,
         };
-        let refused = tunnel.next.refused();
+        let refusal = tunnel.next.refused();
         Self {
             kind: tunnel.kind.attribute(),
             address: tunnel.has,
             next: step_name(&tunnel.next),
-            new_address: given.map(|given| given.address),
-            reason: refused.map(|refused| refused.reason.name()),
-            calico: refused.map(|refused| refused.calico.as_str()),
+            new_address,
+            reason: refusal.map(|refusal| refusal.reason.name()),
+            calico: refusal.map(|refusal| refusal.calico.as_str()),
             answer: tunnel_sentence(tunnel),
         }
     }
@@ -220,7 +228,9 @@ impl Document for Why<'_> {
 
     fn text(&self, text: &mut Text) {
         text.line(&self.answer);
-        self.steps.iter().for_each(|step| text.hanging(2, step));
+        for step in &self.steps {
+            text.hanging(2, step);
+        }
         if !self.calico.is_empty() {
             text.hanging(2, format!("Calico says: {}", self.calico));
         }
@@ -230,14 +240,14 @@ impl Document for Why<'_> {
                 text.hanging(2, format!("calico-node says: {calico}"));
             }
         }
-        let wide = text.page.wide;
-        for family in self
-            .families
-            .iter()
-            .filter(|family| wide && !family.decisions.is_empty())
-        {
-            text.blank();
-            text.table(&family.decisions, decision_columns(self.cluster.datastore));
+        if !text.page.wide {
+            return;
+        }
+        for family in &self.families {
+            if !family.decisions.is_empty() {
+                text.blank();
+                text.table(&family.decisions, decision_columns(self.cluster.datastore));
+            }
         }
     }
 }

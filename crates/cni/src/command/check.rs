@@ -29,18 +29,20 @@ pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
 }
 
 async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
-    let found = match allocator.ips_by_handle(handle).await {
-        Ok(found) => found,
+    let allocated = match allocator.ips_by_handle(handle).await {
+        Ok(addresses) => addresses,
         Err(Error::NoHandle(_)) => Vec::new(),
         Err(error) => return Err(failure::from_allocator(&error)),
     };
     let previous = &call.configuration.previous;
     let ipam = &call.configuration.ipam;
-    if previous.is_empty() && found.is_empty() && (ipam.ipv4 || ipam.ipv6) {
+    if previous.is_empty() && allocated.is_empty() && (ipam.ipv4 || ipam.ipv6) {
         return Err(CniError::internal(format!("no address is allocated to {handle}")));
     }
-    for address in previous.iter().filter(|address| !found.contains(address)) {
-        check_address(allocator, handle, *address).await?;
+    for address in previous {
+        if !allocated.contains(address) {
+            check_address(allocator, handle, *address).await?;
+        }
     }
     Ok(())
 }

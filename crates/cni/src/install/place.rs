@@ -93,11 +93,11 @@ impl Place {
         match folder.try_lock() {
             Ok(()) => Ok(folder),
             Err(fs::TryLockError::WouldBlock) => {
-                let what = format!(
+                let message = format!(
                     "another `calico-ipam install` is running in {}",
                     self.folder.display()
                 );
-                Err(Problem::new(what).hint("stop it first: it restores Calico's plugin when it ends"))
+                Err(Problem::new(message).hint("stop it first: it restores Calico's plugin when it ends"))
             }
             Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &self.folder)(error)),
         }
@@ -106,29 +106,45 @@ impl Place {
     /// Replaces the plugin with this program. Calico's plugin becomes the backup, and replaces an earlier backup.
     pub fn install(&self) -> Result<Installed> {
         self.finish()?;
-        let found = self.plugin()?;
-        match found {
-            Program::This => return Ok(Installed::Already),
-            Program::Unfinished => return Ok(Installed::Unfinished),
-            Program::Missing if !self.has_original()? => return Ok(Installed::NoCalico),
-            Program::Broken if !self.has_original()? => return Ok(Installed::Unfinished),
-            Program::Missing | Program::Broken | Program::Ours | Program::Calicos => {}
+        let plugin = self.plugin()?;
+        if let Some(result) = self.reason_to_keep(plugin)? {
+            return Ok(result);
         }
-        // A plugin that has appeared in the meantime is not overwritten. If the plugin has changed, the exchange keeps
-        // the changed one, which becomes the backup.
-        let how = if found == Program::Missing {
-            RenameFlags::NOREPLACE
-        } else {
-            RenameFlags::EXCHANGE
-        };
-        let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
+
+        let placed = self.put_in_place(plugin);
+        // Nothing that this run has begun may be left behind, even after an error.
         let finished = self.finish();
-        placed.and(finished)?;
-        Ok(if found == Program::Ours {
-            Installed::Updated
+        placed?;
+        finished?;
+
+        if plugin == Program::Ours {
+            Ok(Installed::Updated)
         } else {
-            Installed::Replaced
-        })
+            Ok(Installed::Replaced)
+        }
+    }
+
+    /// Returns the result of [`Place::install`] if the plugin is not replaced; `None` if it is.
+    fn reason_to_keep(&self, plugin: Program) -> Result<Option<Installed>> {
+        match plugin {
+            Program::This => Ok(Some(Installed::Already)),
+            Program::Unfinished => Ok(Some(Installed::Unfinished)),
+            Program::Missing if !self.has_original()? => Ok(Some(Installed::NoCalico)),
+            Program::Broken if !self.has_original()? => Ok(Some(Installed::Unfinished)),
+            Program::Missing | Program::Broken | Program::Ours | Program::Calicos => Ok(None),
+        }
+    }
+
+    /// Copies this program into the folder, and gives the copy the plugin's name.
+    fn put_in_place(&self, plugin: Program) -> Result<()> {
+        self.copy()?;
+        if plugin == Program::Missing {
+            // A plugin that has appeared in the meantime is not overwritten.
+            self.rename(NEXT, PLUGIN, RenameFlags::NOREPLACE)
+        } else {
+            // If the plugin has changed, the exchange keeps the changed one, which becomes the backup.
+            self.rename(NEXT, PLUGIN, RenameFlags::EXCHANGE)
+        }
     }
 
     /// Restores Calico's plugin from the backup, unless Calico has installed one in the meantime. Fails if a plugin is
@@ -136,7 +152,8 @@ impl Place {
     pub fn restore(&self) -> Result<bool> {
         self.finish()?;
         let original = self.identify(ORIGINAL)?;
-        let kept = original == Program::Calicos;
+        let has_backup = original == Program::Calicos;
+
         match self.plugin()? {
             // A killed run has already restored Calico's plugin.
             Program::Calicos if matches!(original, Program::This | Program::Ours) => {
@@ -144,38 +161,47 @@ impl Place {
                 Ok(true)
             }
             Program::Calicos => Ok(false),
-            Program::Unfinished => Err(Problem::new(format!(
-                "{} is being written",
-                self.path(PLUGIN).display()
-            ))
-            .hint("Calico's installer is running: try again in a moment")),
-            Program::Missing if kept => {
+            Program::Unfinished => Err(self.being_written()),
+            Program::Missing if has_backup => {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::NOREPLACE)?;
                 Ok(true)
             }
             Program::Missing => Ok(false),
-            Program::This | Program::Ours | Program::Broken if kept => {
-                self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
-                match self.identify(ORIGINAL)? {
-                    Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL)?,
-                    // Calico's installer was faster, and its plugin is newer than the backup.
-                    _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
-                }
+            Program::This | Program::Ours | Program::Broken if has_backup => {
+                self.put_original_back()?;
                 Ok(true)
             }
-            Program::This | Program::Ours | Program::Broken => {
-                let backup = self.path(ORIGINAL);
-                let what = format!(
-                    "the backup {} is missing; {PLUGIN} is left unchanged",
-                    backup.display()
-                );
-                Err(Problem::new(what).hint(
-                    "restart the node's calico-node pod, which installs Calico's plugin: \
-                     `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \
-                     spec.nodeName=NODE`",
-                ))
-            }
+            Program::This | Program::Ours | Program::Broken => Err(self.missing_backup()),
         }
+    }
+
+    /// Gives the backup the plugin's name, and removes the former plugin.
+    fn put_original_back(&self) -> Result<()> {
+        self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
+        match self.identify(ORIGINAL)? {
+            Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL),
+            // Calico's installer was faster, and its plugin is newer than the backup.
+            _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty()),
+        }
+    }
+
+    fn being_written(&self) -> Problem {
+        let plugin = self.path(PLUGIN);
+        Problem::new(format!("{} is being written", plugin.display()))
+            .hint("Calico's installer is running: try again in a moment")
+    }
+
+    fn missing_backup(&self) -> Problem {
+        let backup = self.path(ORIGINAL);
+        let message = format!(
+            "the backup {} is missing; {PLUGIN} is left unchanged",
+            backup.display()
+        );
+        Problem::new(message).hint(
+            "restart the node's calico-node pod, which installs Calico's plugin: \
+             `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \
+             spec.nodeName=NODE`",
+        )
     }
 
     fn has_original(&self) -> Result<bool> {

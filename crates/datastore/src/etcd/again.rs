@@ -49,8 +49,8 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
 async fn read(client: &EtcdClient, ranges: Vec<Range>) -> Result<(i64, Snapshot)> {
     let mut snapshot = Snapshot::default();
     let found = client.get(&ranges, "objects that might have changed").await?;
-    found
-        .entries()
-        .for_each(|e| snapshot.add_entry(e.key, e.value, e.mod_revision));
+    for entry in found.entries() {
+        snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
+    }
     Ok((found.revision, snapshot))
 }

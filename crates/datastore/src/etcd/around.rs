@@ -91,9 +91,10 @@ impl Reader<'_> {
             if self.revision == 0 {
                 self.revision = found.revision;
             }
-            found
-                .entries()
-                .for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
+            for entry in found.entries() {
+                self.snapshot
+                    .add_entry(entry.key, entry.value, entry.mod_revision);
+            }
         }
         Ok(())
     }

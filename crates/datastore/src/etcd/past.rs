@@ -327,18 +327,17 @@ impl PastSubject {
             Self::Node(_) => {
                 let all = reading.versions();
                 let mut cidrs = BTreeMap::<IpNet, Key>::new();
-                let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
-                held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
-                // A deletion has a key, but no value.
-                for change in reading
-                    .past
-                    .changes
-                    .iter()
-                    .filter(|change| change.value.is_none())
-                {
-                    let key = std::str::from_utf8(&change.key)
-                        .ok()
-                        .and_then(|path| Key::parse(path).ok()?);
+                for affinity in &all.affinities {
+                    let cidr = affinity.value.key.cidr;
+                    cidrs.insert(cidr, Key::Block(cidr));
+                }
+                for change in &reading.past.changes {
+                    // A deletion has a key, but no value.
+                    if change.value.is_some() {
+                        continue;
+                    }
+                    let path = std::str::from_utf8(&change.key).ok();
+                    let key = path.and_then(|path| Key::parse(path).ok()?);
                     if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {
                         cidrs.insert(cidr, Key::Block(cidr));
                     }

@@ -15,7 +15,9 @@ use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
 /// become undecodable entries.
 pub(crate) fn convert<'n>(roots: impl IntoIterator<Item = &'n Node>) -> Vec<RawKv> {
     let mut nodes = Vec::new();
-    roots.into_iter().for_each(|root| root.flatten(&mut nodes));
+    for root in roots {
+        root.flatten(&mut nodes);
+    }
     let mut found = BTreeMap::new();
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
     let mut cluster = Cluster::default();

@@ -31,6 +31,16 @@ pub struct LauncherPod {
     pub migration: Option<String>,
 }
 
+/// The result of [`KubeClient::launcher`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LauncherLookup {
+    /// There is no such pod.
+    NoPod,
+    /// The pod runs no virtual machine instance.
+    OtherPod,
+    Launcher(LauncherPod),
+}
+
 /// A virtual machine, or a running instance of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualMachine {
@@ -72,26 +82,16 @@ impl KubeClient {
         Ok(found.map(|namespace| namespace.metadata.labels))
     }
 
-    /// The virtual machine instance that a pod runs. The outer `None` means that there is no such pod. The inner `None`
-    /// means that the pod runs no instance.
-    pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
+    /// Finds the virtual machine instance that a pod runs.
+    pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<LauncherLookup> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
-        let Some(found) = self.get_json::<Object>(&path, Accept::Json, "pods").await? else {
-            return Ok(None);
+        let Some(pod) = self.get_json::<Object>(&path, Accept::Json, "pods").await? else {
+            return Ok(LauncherLookup::NoPod);
         };
-        let Metadata {
-            labels,
-            owner_references,
-            ..
-        } = found.metadata;
-        let migration = labels.get(MIGRATION).filter(|uid| !uid.is_empty()).cloned();
-        let mut owners = owner_references.into_iter();
-        let instance = owners.find(|owner| is_kubevirt(owner, "VirtualMachineInstance") && owner.controller);
-        Ok(Some(instance.map(|owner| LauncherPod {
-            instance_name: owner.name,
-            instance_uid: owner.uid,
-            migration,
-        })))
+        match launcher_pod(pod.metadata) {
+            Some(launcher) => Ok(LauncherLookup::Launcher(launcher)),
+            None => Ok(LauncherLookup::OtherPod),
+        }
     }
 
     /// The instance of a virtual machine; `None` if there is none.
@@ -184,23 +184,13 @@ impl KubeClient {
             )
             .await?;
 
-        let addresses = |Pod { metadata, status, .. }: Pod| {
-            let all = status.addresses.into_iter().map(|address| address.ip);
-            let parsed: BTreeSet<IpAddr> = all
-                .chain([status.address])
-                .filter_map(|text| text.parse().ok())
-                .collect();
-            parsed.into_iter().map(move |address| PodAddress {
-                namespace: metadata.namespace.clone(),
-                name: metadata.name.clone(),
-                address,
-            })
-        };
-        Ok(found
-            .into_iter()
-            .flat_map(|pods| pods.items)
-            .flat_map(addresses)
-            .collect())
+        let mut addresses = Vec::new();
+        if let Some(pods) = found {
+            for pod in &pods.items {
+                addresses.extend(pod_addresses(pod));
+            }
+        }
+        Ok(addresses)
     }
 
     /// Locks or unlocks the datastore for the plugins of all nodes, with the field `datastoreReady` of the cluster
@@ -229,6 +219,36 @@ impl KubeClient {
             Err(failure) => Err(self.write_error(what, failure)),
         }
     }
+}
+
+/// Returns the instance that a pod with this metadata runs; `None` if it runs none.
+fn launcher_pod(metadata: Metadata) -> Option<LauncherPod> {
+    let instance = metadata
+        .owner_references
+        .into_iter()
+        .find(|owner| is_kubevirt(owner, "VirtualMachineInstance") && owner.controller)?;
+    let migration = metadata.labels.get(MIGRATION).filter(|uid| !uid.is_empty());
+    Some(LauncherPod {
+        instance_name: instance.name,
+        instance_uid: instance.uid,
+        migration: migration.cloned(),
+    })
+}
+
+/// Returns the addresses in a pod's status, without those that cannot be parsed.
+fn pod_addresses(pod: &Pod) -> Vec<PodAddress> {
+    let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
+    for listed in &pod.status.addresses {
+        addresses.extend(listed.ip.parse::<IpAddr>().ok());
+    }
+    addresses.extend(pod.status.address.parse::<IpAddr>().ok());
+
+    let with_pod = |address| PodAddress {
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        address,
+    };
+    addresses.into_iter().map(with_pod).collect()
 }
 
 fn is_kubevirt(owner: &Owner, kind: &str) -> bool {

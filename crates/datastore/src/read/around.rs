@@ -58,31 +58,23 @@ impl Lookup {
 
     /// The keys to read next: the blocks that the handle names.
     pub(crate) fn blocks(&self, snapshot: &Snapshot) -> Vec<Key> {
-        match self {
-            Self::Address(_) => Vec::new(),
-            Self::Handle(_) => {
-                let blocks = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
-                blocks.map(|(cidr, _)| Key::Block(cidr)).collect()
-            }
+        if let Self::Address(_) = self {
+            return Vec::new();
         }
+        let blocks = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
+        blocks.map(|(cidr, _)| Key::Block(cidr)).collect()
     }
 
     /// The keys to read last: the objects that the blocks and their records name.
     pub(crate) fn named(&self, snapshot: &Snapshot) -> NamedKeys {
         let mut named = NamedKeys::default();
-        for block in snapshot
-            .blocks
-            .iter()
-            .filter_map(|block| block.value.content.sound())
-        {
+        for stored in &snapshot.blocks {
+            let Some(block) = stored.value.content.sound() else {
+                continue;
+            };
             named.add_owner(block);
             if let Self::Address(_) = self {
-                let namespaces = block.allocations().filter_map(|a| a.attribute.get("namespace"));
-                named.namespaces.extend(
-                    namespaces
-                        .map(|name| name.to_string())
-                        .filter(|name| !name.is_empty()),
-                );
+                named.add_namespaces(block);
             }
             for record in self.records(block) {
                 named.add_record(block, record.attribute);
@@ -95,17 +87,17 @@ impl Lookup {
     fn records<'b>(&self, block: &'b Block) -> Vec<Allocation<'b>> {
         match self {
             Self::Address(address) => block.allocation_of(*address).into_iter().collect(),
-            Self::Handle(id) => {
-                let has_handle = |record: &Allocation<'_>| {
-                    record
-                        .attribute
-                        .clean_handle()
-                        .is_some_and(|handle| handle == *id.as_str())
-                };
-                block.allocations().filter(has_handle).collect()
-            }
+            Self::Handle(id) => block
+                .allocations()
+                .filter(|record| has_handle(record.attribute, id))
+                .collect(),
         }
     }
+}
+
+/// True if the record has this handle ID, regardless of a carriage return in the record's ID.
+fn has_handle(record: AttributeRef<'_>, id: &str) -> bool {
+    record.clean_handle().is_some_and(|handle| handle == *id)
 }
 
 /// True for keys of objects that are in Kubernetes even if the datastore is etcd.
@@ -121,53 +113,58 @@ pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> 
     };
     // Calico 2 records a pod without attributes, with this handle ID.
     let legacy = format!("{namespace}.{name}");
-    block.allocations().any(
-        |Allocation {
-             attribute: record, ..
-         }| {
-            names_it(record.owner())
-                || record.alternate().is_some_and(names_it)
-                || record.owner().is_empty() && record.clean_handle().is_some_and(|handle| handle == *legacy)
-        },
-    )
+    block.allocations().any(|allocation| {
+        let record = allocation.attribute;
+        names_it(record.owner())
+            || record.alternate().is_some_and(names_it)
+            || record.owner().is_empty() && has_handle(record, &legacy)
+    })
 }
 
 impl NamedKeys {
     /// Adds the node of a block, and the affinity that should exist for it.
     fn add_owner(&mut self, block: &Block) {
-        let key = block
-            .owner()
-            .and_then(|owner| AffinityKey::of_owner(owner, block.cidr()));
-        if let Some(key) = &key
-            && key.kind == AffinityType::Host
-        {
-            self.keys.insert(Key::Node(key.node.clone()));
+        let Some(owner) = block.owner() else { return };
+        let Some(affinity) = AffinityKey::of_owner(owner, block.cidr()) else {
+            return;
+        };
+        if affinity.kind == AffinityType::Host {
+            self.keys.insert(Key::Node(affinity.node.clone()));
         }
-        self.keys.extend(key.map(Key::Affinity));
+        self.keys.insert(Key::Affinity(affinity));
+    }
+
+    /// Adds the namespaces that the records of a block name.
+    fn add_namespaces(&mut self, block: &Block) {
+        for allocation in block.allocations() {
+            if let Some(namespace) = allocation.attribute.get("namespace")
+                && !namespace.is_empty()
+            {
+                self.namespaces.insert(namespace.to_string());
+            }
+        }
     }
 
     /// The nodes that the blocks or their records name.
     pub(crate) fn nodes(&self) -> Vec<&str> {
-        self.keys
-            .iter()
-            .filter_map(|key| {
-                if let Key::Node(node) = key {
-                    Some(node.as_str())
-                } else {
-                    None
-                }
-            })
-            .collect()
+        let mut nodes = Vec::new();
+        for key in &self.keys {
+            if let Key::Node(node) = key {
+                nodes.push(node.as_str());
+            }
+        }
+        nodes
     }
 
+    /// Adds the handle, node, pods and services that a record names.
     fn add_record(&mut self, block: &Block, record: AttributeRef<'_>) {
         // A handle whose ID has a carriage return is stored under the full ID, or under the part before the carriage
         // return.
-        let handles = [record.handle(), record.clean_handle()].into_iter().flatten();
-        let handles = handles
-            .map(|handle| handle.to_string())
-            .filter(|handle| !handle.is_empty());
-        self.keys.extend(handles.map(Key::Handle));
+        for handle in [record.handle(), record.clean_handle()].into_iter().flatten() {
+            if !handle.is_empty() {
+                self.keys.insert(Key::Handle(handle.to_string()));
+            }
+        }
 
         self.add_user(record.owner());
         if let Some(other) = record.alternate() {
@@ -175,15 +172,15 @@ impl NamedKeys {
         }
 
         // `<namespace>.<pod>`, the form of Calico 2, does not name a node. The block's owner is the best guess.
-        let legacy = record
-            .clean_handle()
-            .map(|handle| handle.to_string())
-            .filter(|_| record.owner().is_empty());
-        if let Some((namespace, pod)) = legacy.as_deref().and_then(|handle| handle.split_once('.')) {
+        if record.owner().is_empty()
+            && let Some(handle) = record.clean_handle().map(|handle| handle.to_string())
+            && let Some((namespace, pod)) = handle.split_once('.')
+        {
             self.add_pod(namespace, pod, block.host());
         }
     }
 
+    /// Adds the node, pod and service that a record's owner names.
     fn add_user(&mut self, owner: OwnerMap<'_>) {
         let text = |key| {
             owner
@@ -196,23 +193,28 @@ impl NamedKeys {
             if let Some(pod) = text("pod") {
                 self.add_pod(&namespace, &pod, node.as_deref());
             }
-            self.keys
-                .extend(text("service").map(|name| Key::Service { namespace, name }));
+            if let Some(name) = text("service") {
+                self.keys.insert(Key::Service { namespace, name });
+            }
         }
-        self.keys.extend(node.map(Key::Node));
+        if let Some(node) = node {
+            self.keys.insert(Key::Node(node));
+        }
     }
 
+    /// Adds a pod, and its endpoint if the node of the pod is known.
     fn add_pod(&mut self, namespace: &str, pod: &str, node: Option<&str>) {
         self.keys.insert(Key::Pod {
             namespace: namespace.to_owned(),
             name: pod.to_owned(),
         });
-        let on = |node: &str| PodOnNode {
-            namespace: namespace.to_owned(),
-            pod: pod.to_owned(),
-            node: node.to_owned(),
-        };
-        self.endpoints.extend(node.map(on));
+        if let Some(node) = node {
+            self.endpoints.insert(PodOnNode {
+                namespace: namespace.to_owned(),
+                pod: pod.to_owned(),
+                node: node.to_owned(),
+            });
+        }
     }
 }
 

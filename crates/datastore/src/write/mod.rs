@@ -180,14 +180,13 @@ impl Batch {
 /// True if the objects that were read as evidence are in the expected state. Ignores [`Precondition::NoBlockSince`],
 /// which only etcd v3 compares.
 pub(crate) fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
-    found
-        .iter()
-        .zip(evidence)
-        .all(|(found, (_, expect))| match (found, expect) {
-            (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
-            (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
-            _ => false,
-        })
+    let is_expected = |found: &Option<Stored>, expected: &Precondition| match (found, expected) {
+        (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
+        (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
+        _ => false,
+    };
+    let mut pairs = found.iter().zip(evidence);
+    pairs.all(|(found, (_, expected))| is_expected(found, expected))
 }
 
 /// True if both are the same version of the same object, regardless of labels.

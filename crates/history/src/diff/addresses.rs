@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use calipam_check::Scope;
+use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use serde::ser::SerializeStruct;
@@ -73,15 +74,11 @@ pub(crate) fn compare_addresses<'s>(
     for region in regions {
         match region.pair() {
             Some((old, _)) if !scope.has_network(old.cidr()) => {}
-            Some((old, new)) if old == new => {
-                let held = old.allocations().map(|allocation| AddressRecord {
-                    block: old,
-                    allocation,
-                });
-                held.for_each(|held| comparer.count([Some(held); 2], None));
-            }
+            Some((old, new)) if old == new => comparer.unchanged_block(old),
             Some((old, new)) => {
-                block_change::addresses(Some(old), Some(new)).for_each(|both| comparer.compare(both))
+                for states in block_change::addresses(Some(old), Some(new)) {
+                    comparer.compare(states);
+                }
             }
             None => comparer.region(region),
         }
@@ -97,33 +94,37 @@ struct Comparer<'s, 'w> {
 }
 
 impl<'s> Comparer<'s, '_> {
+    /// Counts the addresses of a block that is the same in both snapshots.
+    fn unchanged_block(&mut self, block: &'s Block) {
+        for allocation in block.allocations() {
+            let record = AddressRecord { block, allocation };
+            self.count([Some(record); 2], None);
+        }
+    }
+
     /// Compares a region whose blocks were claimed or released, overlap, or cannot be decoded.
     fn region(&mut self, region: &Region<'s>) {
         let mut addresses: BTreeMap<IpAddr, [Vec<AddressRecord<'s>>; 2]> = BTreeMap::new();
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
             for block in stored.iter().filter_map(|stored| stored.block) {
                 for allocation in block.allocations().filter(|a| !region.hides(a.address.into())) {
-                    let held = AddressRecord { block, allocation };
-                    addresses.entry(allocation.address).or_default()[side].push(held);
+                    let record = AddressRecord { block, allocation };
+                    addresses.entry(allocation.address).or_default()[side].push(record);
                 }
             }
         }
-        addresses
-            .into_values()
-            .flat_map(pairs)
-            .for_each(|states| self.compare(states));
+        for states in addresses.into_values().flat_map(pairs) {
+            self.compare(states);
+        }
     }
 
+    /// Compares two states of an address.
     fn compare(&mut self, states: [Option<AddressRecord<'s>>; 2]) {
-        // Windows reservations are created and deleted with their block, so they do not count as separate changes.
-        let is_reserved = || {
-            states
-                .iter()
-                .flatten()
-                .any(|held| held.record().is_windows_reserved())
+        let change = match block_change::address_change(states) {
+            // Windows reservations are created and deleted with their block, so they do not count as separate changes.
+            Some(Change::Passed | Change::Cooled) if is_windows_reserved(states) => None,
+            change => change,
         };
-        let change = block_change::of_address(states)
-            .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
         self.count(states, change);
     }
 
@@ -133,26 +134,27 @@ impl<'s> Comparer<'s, '_> {
         let Some(address) = before.or(after).map(AddressRecord::address) else {
             return;
         };
-        let is_wanted = states
-            .iter()
-            .flatten()
-            .any(|held| held.node_name().is_in(self.scope));
+        let mut records = states.iter().flatten();
+        let is_wanted = records.any(|record| record.node_name().is_in(self.scope));
         if !is_wanted || !self.scope.has_network(address.into()) {
             return;
         }
-        let [old, new] = [(&mut self.old, before), (&mut self.new, after)]
-            .map(|(pools, held)| held.map(|held| (held, pools.of(address, held.block()))));
-        let allocated = |side: Option<(AddressRecord<'s>, Option<&'s str>)>| {
-            let (held, pool) = side.filter(|(held, _)| held.is_allocated())?;
-            Some((held.node_name(), pool.unwrap_or_default()))
+
+        let old_pool = before.and_then(|record| self.old.of(address, record.block()));
+        let new_pool = after.and_then(|record| self.new.of(address, record.block()));
+        let allocated = |record: Option<AddressRecord<'s>>, pool: Option<&'s str>| {
+            let record = record.filter(|record| record.is_allocated())?;
+            Some((record.node_name(), pool.unwrap_or_default()))
         };
-        self.comparison.sums.count(change, allocated(old), allocated(new));
+        let old = allocated(before, old_pool);
+        let new = allocated(after, new_pool);
+        self.comparison.sums.count(change, old, new);
+
         if let Some(change) = change {
-            let pool = new.or(old).and_then(|(_, pool)| pool);
             self.comparison.changes.push(AddressChange {
                 address,
                 change,
-                pool,
+                pool: if after.is_some() { new_pool } else { old_pool },
                 before,
                 after,
             });
@@ -160,32 +162,41 @@ impl<'s> Comparer<'s, '_> {
     }
 }
 
+fn is_windows_reserved(states: [Option<AddressRecord<'_>>; 2]) -> bool {
+    let mut records = states.iter().flatten();
+    records.any(|record| record.record().is_windows_reserved())
+}
+
 /// Pairs the records of one address by owner, and the remaining records in order. There can be several records, since
 /// overlapping blocks can each record the address.
 fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
-    let mut found = Vec::with_capacity(before.len().max(after.len()));
-    let mut alone = Vec::new();
-    for held in before {
-        match after
-            .iter()
-            .position(|other| is_same_owner(&held.record(), &other.record()))
-        {
-            Some(place) => found.push([Some(held), Some(after.remove(place))]),
-            None => alone.push(held),
+    let mut pairs = Vec::with_capacity(before.len().max(after.len()));
+    let mut unpaired = Vec::new();
+    for old in before {
+        let has_same_owner = |new: &AddressRecord<'_>| is_same_owner(&old.record(), &new.record());
+        match after.iter().position(has_same_owner) {
+            Some(index) => pairs.push([Some(old), Some(after.remove(index))]),
+            None => unpaired.push(old),
         }
     }
+
     let mut others = after.into_iter();
-    found.extend(alone.into_iter().map(|held| [Some(held), others.next()]));
-    found.extend(others.map(|held| [None, Some(held)]));
-    found
+    for old in unpaired {
+        pairs.push([Some(old), others.next()]);
+    }
+    for new in others {
+        pairs.push([None, Some(new)]);
+    }
+    pairs
 }
 
 /// The handles in the records of the changed addresses, as packed bytes ([`TextRef::packed`]).
 pub(crate) fn handles_of<'s>(changes: &[AddressChange<'s>]) -> BTreeSet<&'s [u8]> {
-    let held = changes
-        .iter()
-        .flat_map(|change| change.before.iter().chain(&change.after));
-    held.filter_map(|held| held.record().clean_handle())
-        .map(TextRef::packed)
-        .collect()
+    let mut handles = BTreeSet::new();
+    for change in changes {
+        for record in change.before.iter().chain(&change.after) {
+            handles.extend(record.record().clean_handle().map(TextRef::packed));
+        }
+    }
+    handles
 }

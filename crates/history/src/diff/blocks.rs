@@ -62,54 +62,58 @@ impl BlockState {
 }
 
 pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange> {
-    let mut found: Vec<BlockChange> = regions.iter().flat_map(changes_in).collect();
-    found.retain(|change| {
-        let states = || change.before.iter().chain(&change.after);
-        scope.has_network(change.cidr) && states().any(|state| scope.has_owner(state.owner.as_ref()))
+    let mut changes: Vec<BlockChange> = regions.iter().flat_map(changes_in).collect();
+    changes.retain(|change| {
+        let mut states = change.before.iter().chain(&change.after);
+        scope.has_network(change.cidr) && states.any(|state| scope.has_owner(state.owner.as_ref()))
     });
-    found
+    changes
 }
 
+/// Returns the changes of the blocks in a region, by CIDR.
 fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
-    let cidrs = |side: &[Stored<'_>]| -> BTreeSet<IpNet> { side.iter().map(|stored| stored.cidr).collect() };
-    let old = cidrs(&region.old);
-    let new = cidrs(&region.new);
-    let only = |side: &[Stored<'_>], other: &BTreeSet<IpNet>| -> Vec<BlockState> {
-        side.iter()
-            .filter(|stored| !other.contains(&stored.cidr))
-            .map(BlockState::of)
-            .collect()
-    };
-    let released = only(&region.old, &new);
-    let claimed = only(&region.new, &old);
-    let mut found: Vec<BlockChange> = region
-        .old
-        .iter()
-        .flat_map(|old| region.new.iter().filter_map(|new| of_owner(old, new)))
-        .collect();
-    match released.iter().chain(&claimed).map(|state| state.cidr).min() {
-        Some(cidr) if !released.is_empty() && !claimed.is_empty() => {
-            found.push(BlockChange::new(cidr, Change::Size, [released, claimed]));
+    let mut changes = Vec::new();
+    for old in &region.old {
+        changes.extend(region.new.iter().filter_map(|new| owner_change(old, new)));
+    }
+
+    let released = only_in(&region.old, &region.new);
+    let claimed = only_in(&region.new, &region.old);
+    let first = released.iter().chain(&claimed).map(|state| state.cidr).min();
+    if let Some(cidr) = first
+        && !released.is_empty()
+        && !claimed.is_empty()
+    {
+        changes.push(BlockChange::new(cidr, Change::Size, [released, claimed]));
+    } else {
+        for state in released {
+            let cidr = state.cidr;
+            changes.push(BlockChange::new(cidr, Change::Released, [vec![state], vec![]]));
         }
-        _ => {
-            let gone =
-                |state: BlockState| BlockChange::new(state.cidr, Change::Released, [vec![state], vec![]]);
-            let new =
-                |state: BlockState| BlockChange::new(state.cidr, Change::Claimed, [vec![], vec![state]]);
-            found.extend(released.into_iter().map(gone));
-            found.extend(claimed.into_iter().map(new));
+        for state in claimed {
+            let cidr = state.cidr;
+            changes.push(BlockChange::new(cidr, Change::Claimed, [vec![], vec![state]]));
         }
     }
-    found.sort_by_key(|change| (change.cidr, change.change));
-    found
+    changes.sort_by_key(|change| (change.cidr, change.change));
+    changes
+}
+
+/// Returns the blocks that only one of two snapshots has.
+fn only_in(one: &[Stored<'_>], other: &[Stored<'_>]) -> Vec<BlockState> {
+    let other: BTreeSet<IpNet> = other.iter().map(|stored| stored.cidr).collect();
+    one.iter()
+        .filter(|stored| !other.contains(&stored.cidr))
+        .map(BlockState::of)
+        .collect()
 }
 
 /// Compares the owners and claim times of a block that is sound in both snapshots.
-fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
+fn owner_change(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     if old.cidr != new.cidr {
         return None;
     }
-    let change = block_change::of_owner(old.block?, new.block?)?;
+    let change = block_change::owner_change(old.block?, new.block?)?;
     Some(BlockChange::new(
         old.cidr,
         change,

@@ -29,18 +29,23 @@ impl Raw {
         }
     }
 
-    fn of_address(what: EventKind, held: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
-        let some = held[1].or(held[0])?;
-        let record = some.record();
+    /// Creates the event between two states of an address; `None` if it has no record in either state.
+    fn of_address(what: EventKind, states: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
+        let [before, after] = states;
+        let last = after.or(before)?;
+        let record = last.record();
         let at = match what {
             EventKind::Assigned => record.get("timestamp"),
             EventKind::Cooling => record.released_at(),
             _ => None,
         };
         let at = at.map(|at| at.to_string());
-        let mut raw = Self::new(what, Subject::Address(some.address()), detail, at.as_deref());
-        raw.event.block = Some(some.block());
-        [raw.event.before, raw.event.after] = held.map(|held| held.map(|held| Holder::of(&held.record())));
+
+        let holder = |state: AddressRecord<'_>| Holder::of(&state.record());
+        let mut raw = Self::new(what, Subject::Address(last.address()), detail, at.as_deref());
+        raw.event.block = Some(last.block());
+        raw.event.before = before.map(holder);
+        raw.event.after = after.map(holder);
         Some(raw)
     }
 }
@@ -109,64 +114,68 @@ fn owner(block: &Block) -> String {
 /// Returns the events for the first known state of a block.
 fn known(cidr: IpNet, block: &Block, about: &HistorySubject) -> Vec<Raw> {
     let taken = format!("of {}, {} taken", owner(block), block.allocated());
-    let of_block = Raw::new(EventKind::Known, Subject::Block(cidr), taken, None);
+    let block_event = Raw::new(EventKind::Known, Subject::Block(cidr), taken, None);
     let place = format!("in {cidr} of {}", owner(block));
-    let mut held = block_change::addresses(None, Some(block))
-        .filter_map(|held| Raw::of_address(EventKind::Known, held, place.clone()));
+    let mut address_events = block_change::addresses(None, Some(block))
+        .filter_map(|states| Raw::of_address(EventKind::Known, states, place.clone()));
     match about {
-        HistorySubject::Block(_) => vec![of_block],
+        HistorySubject::Block(_) => vec![block_event],
         HistorySubject::Address(address) => {
             let subject = Subject::Address(*address);
-            let own = held.find(|raw| raw.event.subject == subject);
-            let mut raw =
-                own.unwrap_or_else(|| Raw::new(EventKind::Known, subject, format!("free {place}"), None));
-            raw.event.block = Some(cidr);
-            vec![raw]
+            let mut event = match address_events.find(|raw| raw.event.subject == subject) {
+                Some(event) => event,
+                None => Raw::new(EventKind::Known, subject, format!("free {place}"), None),
+            };
+            event.event.block = Some(cidr);
+            vec![event]
         }
         HistorySubject::Handle(_) | HistorySubject::Node(_) | HistorySubject::Pod(_) => {
-            [of_block].into_iter().chain(held).collect()
+            let mut events = vec![block_event];
+            events.extend(address_events);
+            events
         }
     }
 }
 
 /// Returns the events between two states of a block, either of which may be absent.
 fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<Raw> {
-    let of = |what, detail, at| Raw::new(what, Subject::Block(cidr), detail, at);
-    let mut all = Vec::new();
+    let block_event = |what, detail, at| Raw::new(what, Subject::Block(cidr), detail, at);
+    let mut events = Vec::new();
     match (before, after) {
         (None, Some(after)) => {
-            all.push(of(
-                EventKind::BlockClaimed,
-                format!("by {}", owner(after)),
-                after.claim_time(),
-            ));
+            let detail = format!("by {}", owner(after));
+            events.push(block_event(EventKind::BlockClaimed, detail, after.claim_time()));
         }
-        (Some(before), Some(after)) => all.extend(block_change::of_owner(before, after).map(|change| {
+        (Some(before), Some(after)) => {
             let at = after.claim_time();
-            if change == Change::Owner {
-                of(
-                    EventKind::OwnerChanged,
-                    format!("{} → {}", owner(before), owner(after)),
-                    at,
-                )
-            } else {
-                of(
-                    EventKind::ClaimedAgain,
-                    format!("at {}", at.unwrap_or_default()),
-                    at,
-                )
+            match block_change::owner_change(before, after) {
+                None => {}
+                Some(Change::Owner) => {
+                    let detail = format!("{} → {}", owner(before), owner(after));
+                    events.push(block_event(EventKind::OwnerChanged, detail, at));
+                }
+                Some(_) => {
+                    let detail = format!("at {}", at.unwrap_or_default());
+                    events.push(block_event(EventKind::ClaimedAgain, detail, at));
+                }
             }
-        })),
+        }
         _ => {}
     }
-    all.extend(block_change::addresses(before, after).flat_map(|held| of_address(held, after.is_none())));
+
+    for states in block_change::addresses(before, after) {
+        events.extend(of_address(states, after.is_none()));
+    }
+
     if let (Some(before), Some(after)) = (before, after) {
-        all.extend(unknown_fields(before, after).map(|detail| of(EventKind::FieldChanged, detail, None)));
+        for detail in unknown_fields(before, after) {
+            events.push(block_event(EventKind::FieldChanged, detail, None));
+        }
     }
     if after.is_none() {
-        all.push(of(EventKind::BlockReleased, String::new(), None));
+        events.push(block_event(EventKind::BlockReleased, String::new(), None));
     }
-    all
+    events
 }
 
 /// Formats the differences in fields that calipam does not know.
@@ -180,13 +189,14 @@ fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item
     })
 }
 
-fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw> {
-    let [before, after] = held;
-    let is_cooling = after.is_some_and(|held| held.record().is_cooling());
+/// Returns the events between two states of an address. `with_block` is true if its block was deleted.
+fn of_address(states: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw> {
+    let [before, after] = states;
+    let is_cooling = after.is_some_and(|record| record.record().is_cooling());
     let released = (EventKind::Released, [before, None]);
-    let events = match block_change::of_address(held) {
-        Some(Change::Attributes) => vec![(EventKind::AttributesChanged, held)],
-        Some(_) if is_cooling => vec![(EventKind::Cooling, held)],
+    let events = match block_change::address_change(states) {
+        Some(Change::Attributes) => vec![(EventKind::AttributesChanged, states)],
+        Some(_) if is_cooling => vec![(EventKind::Cooling, states)],
         Some(Change::Released) => vec![released],
         // The address was released and assigned again in one write, or the revision in between is unknown.
         Some(Change::Moved | Change::Renewed) => vec![released, (EventKind::Assigned, [None, after])],
@@ -197,7 +207,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
     let detail = if with_block { "its block was deleted" } else { "" };
     events
         .into_iter()
-        .filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned()))
+        .filter_map(|(what, states)| Raw::of_address(what, states, detail.to_owned()))
         .collect()
 }
 

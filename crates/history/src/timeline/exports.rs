@@ -226,46 +226,71 @@ impl<'a> ExportReader<'a> {
             HistorySubject::Pod(pod) => return named(pod).into_iter().collect(),
             HistorySubject::Block(_) | HistorySubject::Node(_) => return BTreeSet::new(),
         }
-        let holders = self
-            .events
-            .iter()
-            .flat_map(|(_, event)| event.before.iter().chain(&event.after));
-        let pods = holders.filter(|holder| holder.kind == "pod");
-        pods.filter_map(|holder| named(&holder.allocated_to)).collect()
+
+        let mut pods = BTreeSet::new();
+        for (_, event) in &self.events {
+            for holder in event.before.iter().chain(&event.after) {
+                if holder.kind == "pod" {
+                    pods.extend(named(&holder.allocated_to));
+                }
+            }
+        }
+        pods
     }
 
     /// Returns all events in order. Events that only a journal contains are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
-        let mut events = self.events;
-        let exports: BTreeSet<EventOrder> = events.iter().map(|(order, _)| *order).collect();
-        for write in self.writes.into_iter().filter(|write| write.is_certain) {
-            let started_at = write.started_at;
-            let at_start = |revision| EventOrder {
-                taken_at: started_at,
-                revision,
-            };
-            // The next export would have shown the event.
-            let mut later_exports = exports.range(at_start(i64::MIN)..);
-            let order = later_exports.next().copied().unwrap_or(at_start(0));
-
-            for raw in write.events {
-                let event = Event {
-                    by: Some(write.run.clone()),
-                    origin: Origin::Journal,
-                    time: When {
-                        after: Some(started_at),
-                        ..When::default()
-                    },
-                    ..raw.event
-                };
-                events.push((order, event));
+        let mut ordered = self.events;
+        let exports: BTreeSet<EventOrder> = ordered.iter().map(|(order, _)| *order).collect();
+        for write in self.writes {
+            if !write.is_certain {
+                continue;
+            }
+            let order = order_of_run(write.started_at, &exports);
+            for event in write.into_events() {
+                ordered.push((order, event));
             }
         }
+        ordered.sort_by_key(|(order, event)| (*order, latest(&event.time)));
 
-        events.sort_by_key(|(order, event)| (*order, latest(&event.time)));
-        let mut events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+        let mut events: Vec<Event> = ordered.into_iter().map(|(_, event)| event).collect();
         mark_reused(&mut events);
         events
+    }
+}
+
+impl Write {
+    /// Returns the events that no export has shown, with the time of the run.
+    fn into_events(self) -> Vec<Event> {
+        let mut events = Vec::with_capacity(self.events.len());
+        for raw in self.events {
+            events.push(Event {
+                by: Some(self.run.clone()),
+                origin: Origin::Journal,
+                time: When {
+                    after: Some(self.started_at),
+                    ..When::default()
+                },
+                ..raw.event
+            });
+        }
+        events
+    }
+}
+
+/// Returns the place of a run's events in the order of the exports.
+fn order_of_run(started_at: Timestamp, exports: &BTreeSet<EventOrder>) -> EventOrder {
+    let start = EventOrder {
+        taken_at: started_at,
+        revision: i64::MIN,
+    };
+    match exports.range(start..).next() {
+        // This export would have shown the events.
+        Some(next_export) => *next_export,
+        None => EventOrder {
+            taken_at: started_at,
+            revision: 0,
+        },
     }
 }
 

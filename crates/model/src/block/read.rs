@@ -171,36 +171,35 @@ struct RawBlock<'de> {
 
 impl<'de> Fields<'de> for RawBlock<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "cidr") => self.cidr = map.next_value()?,
-            _ if is(name, "affinity") => self.affinity = map.next_value()?,
+        if is(name, "cidr") {
+            self.cidr = map.next_value()?;
+        } else if is(name, "affinity") {
+            self.affinity = map.next_value()?;
+        } else if is(name, "affinity_claim_time") || is(name, "affinityClaimTime") {
             // In custom resources, the field has the second name.
-            _ if is(name, "affinity_claim_time") || is(name, "affinityClaimTime") => {
-                self.claim_time = map.next_value()?
-            }
-            _ if is(name, "allocations") => {
-                self.allocations.0.clear();
-                map.next_value_seed(Array(&mut self.allocations))?;
-            }
-            _ if is(name, "unallocated") => {
-                self.unallocated.0.clear();
-                map.next_value_seed(Array(&mut self.unallocated))?;
-            }
-            _ if is(name, "attributes") => {
-                // The records from an earlier field with the same name are discarded.
-                self.records = Records::default();
-                self.records.kept.host = match self.detail {
-                    RecordDetail::Full => None,
-                    RecordDetail::Borrowers => self.host().map(str::to_owned),
-                };
-                self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
-            }
-            _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
-            _ if is(name, "sequenceNumberForAllocation") => {
-                self.has_sequences = map.next_value_seed(Object(&mut self.sequences))?;
-            }
-            _ if is(name, "deleted") => set(&mut self.deleted, map)?,
-            _ => keep(&mut self.unknown, name, map)?,
+            self.claim_time = map.next_value()?;
+        } else if is(name, "allocations") {
+            self.allocations.0.clear();
+            map.next_value_seed(Array(&mut self.allocations))?;
+        } else if is(name, "unallocated") {
+            self.unallocated.0.clear();
+            map.next_value_seed(Array(&mut self.unallocated))?;
+        } else if is(name, "attributes") {
+            // The records from an earlier field with the same name are discarded.
+            self.records = Records::default();
+            self.records.kept.host = match self.detail {
+                RecordDetail::Full => None,
+                RecordDetail::Borrowers => self.host().map(str::to_owned),
+            };
+            self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
+        } else if is(name, "sequenceNumber") {
+            set(&mut self.sequence, map)?;
+        } else if is(name, "sequenceNumberForAllocation") {
+            self.has_sequences = map.next_value_seed(Object(&mut self.sequences))?;
+        } else if is(name, "deleted") {
+            set(&mut self.deleted, map)?;
+        } else {
+            keep(&mut self.unknown, name, map)?;
         }
         Ok(())
     }

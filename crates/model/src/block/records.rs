@@ -149,12 +149,16 @@ impl RawAttribute<'_> {
 
 impl<'de> Fields<'de> for RawAttribute<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "handle_id") => self.handle = map.next_value()?,
-            _ if is(name, "secondary") => map.next_value_seed(&mut self.owner)?,
-            _ if is(name, "alternateOwnerAttrs") => map.next_value_seed(&mut self.alternate)?,
-            _ if is(name, "releasedAt") => self.released_at = map.next_value()?,
-            _ => keep(&mut self.unknown, name, map)?,
+        if is(name, "handle_id") {
+            self.handle = map.next_value()?;
+        } else if is(name, "secondary") {
+            map.next_value_seed(&mut self.owner)?;
+        } else if is(name, "alternateOwnerAttrs") {
+            map.next_value_seed(&mut self.alternate)?;
+        } else if is(name, "releasedAt") {
+            self.released_at = map.next_value()?;
+        } else {
+            keep(&mut self.unknown, name, map)?;
         }
         Ok(())
     }

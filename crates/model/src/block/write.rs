@@ -30,18 +30,20 @@ impl Serialize for Block {
 impl Block {
     /// True if both blocks are the same apart from sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
-        let without = |block: &Self| {
-            let mut block = block.clone();
-            block.sequence = 0;
-            block.sequences.clear();
-            block.null_sequences = false;
-            if let Some(extras) = &mut block.extras {
-                extras.stray_sequences.clear();
-            }
-            block.extras = block.extras.filter(|extras| !extras.unknown.is_empty());
-            block
-        };
-        without(self) == without(other)
+        self.without_sequences() == other.without_sequences()
+    }
+
+    /// Returns the block with no sequence numbers.
+    fn without_sequences(&self) -> Self {
+        let mut block = self.clone();
+        block.sequence = 0;
+        block.sequences.clear();
+        block.null_sequences = false;
+        if let Some(extras) = &mut block.extras {
+            extras.stray_sequences.clear();
+        }
+        block.extras = block.extras.filter(|extras| !extras.unknown.is_empty());
+        block
     }
 }
 
@@ -66,13 +68,13 @@ impl Serialize for AttributeRef<'_> {
         if let Some(handle) = self.handle() {
             map.serialize_entry("handle_id", &handle.plain())?;
         }
-        for (name, entries) in [
-            ("secondary", Some(self.owner())),
-            ("alternateOwnerAttrs", self.alternate()),
-        ] {
-            if let Some(entries) = entries.filter(|entries| !entries.is_empty()) {
-                map.serialize_entry(name, &Entries(entries))?;
-            }
+        if !self.owner().is_empty() {
+            map.serialize_entry("secondary", &Entries(self.owner()))?;
+        }
+        if let Some(alternate) = self.alternate()
+            && !alternate.is_empty()
+        {
+            map.serialize_entry("alternateOwnerAttrs", &Entries(alternate))?;
         }
         if let Some(released_at) = self.released_at() {
             map.serialize_entry("releasedAt", &released_at.plain())?;
@@ -89,11 +91,10 @@ struct Entries<'a>(OwnerMap<'a>);
 
 impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut entries: Vec<_> = self
-            .0
-            .iter()
-            .map(|(key, value)| (key.plain(), value.plain()))
-            .collect();
+        let mut entries = Vec::new();
+        for (key, value) in self.0.iter() {
+            entries.push((key.plain(), value.plain()));
+        }
         entries.sort();
         serializer.collect_map(entries)
     }
@@ -104,17 +105,14 @@ struct Sequences<'a>(&'a Block);
 
 impl Serialize for Sequences<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let stray = self
-            .0
-            .extras
-            .iter()
-            .flat_map(|extras| extras.stray_sequences.iter().cloned());
-        let known = self
-            .0
-            .sequences
-            .iter()
-            .map(|(ordinal, number)| (ordinal.to_string(), *number));
-        let mut entries: Vec<(String, u64)> = known.chain(stray).collect();
+        let block = self.0;
+        let mut entries: Vec<(String, u64)> = Vec::new();
+        for (ordinal, number) in &block.sequences {
+            entries.push((ordinal.to_string(), *number));
+        }
+        if let Some(extras) = &block.extras {
+            entries.extend(extras.stray_sequences.iter().cloned());
+        }
         entries.sort();
         serializer.collect_map(entries)
     }

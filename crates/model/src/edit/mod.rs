@@ -137,13 +137,19 @@ impl Step {
 /// The number of addresses whose cooldown these edits start, and the longest cooldown in seconds; `None` if there are
 /// none.
 pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
-    let cooling = edits.filter_map(|edit| match edit {
-        Edit::Block(_, BlockEdit::Release { held, cooldown }) if *cooldown > 0 => {
-            Some((held.len(), *cooldown))
+    let mut is_any = false;
+    let mut addresses = 0;
+    let mut longest = 0;
+    for edit in edits {
+        if let Edit::Block(_, BlockEdit::Release { held, cooldown }) = edit
+            && *cooldown > 0
+        {
+            is_any = true;
+            addresses += held.len();
+            longest = longest.max(*cooldown);
         }
-        _ => None,
-    });
-    cooling.reduce(|sum, of| (sum.0 + of.0, sum.1.max(of.1)))
+    }
+    is_any.then_some((addresses, longest))
 }
 
 impl Part {

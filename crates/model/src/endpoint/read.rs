@@ -23,11 +23,14 @@ pub(super) struct RawEndpoint<'de> {
 
 impl<'de> Fields<'de> for RawEndpoint<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)).map(drop),
-            _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)).map(drop),
-            _ => map.next_value::<IgnoredAny>().map(drop),
+        if is(name, "metadata") {
+            map.next_value_seed(Object(&mut self.metadata))?;
+        } else if is(name, "spec") {
+            map.next_value_seed(Object(&mut self.spec))?;
+        } else {
+            map.next_value::<IgnoredAny>()?;
         }
+        Ok(())
     }
 }
 
@@ -38,9 +41,10 @@ pub(super) struct RawMetadata<'de> {
 
 impl<'de> Fields<'de> for RawMetadata<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "creationTimestamp") => self.created = map.next_value()?,
-            _ => map.next_value::<IgnoredAny>().map(drop)?,
+        if is(name, "creationTimestamp") {
+            self.created = map.next_value()?;
+        } else {
+            map.next_value::<IgnoredAny>()?;
         }
         Ok(())
     }
@@ -59,18 +63,23 @@ pub(super) struct RawSpec<'de> {
 
 impl<'de> Fields<'de> for RawSpec<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "node") => self.node = map.next_value()?,
-            _ if is(name, "orchestrator") => self.orchestrator = map.next_value()?,
-            _ if is(name, "pod") => self.pod = map.next_value()?,
-            _ if is(name, "endpoint") => self.endpoint = map.next_value()?,
-            _ if is(name, "containerID") => self.container_id = map.next_value()?,
-            _ if is(name, "workload") => self.workload = map.next_value()?,
-            _ if is(name, "ipNetworks") => {
-                self.networks = Networks::default();
-                map.next_value_seed(Array(&mut self.networks))?;
-            }
-            _ => map.next_value::<IgnoredAny>().map(drop)?,
+        if is(name, "node") {
+            self.node = map.next_value()?;
+        } else if is(name, "orchestrator") {
+            self.orchestrator = map.next_value()?;
+        } else if is(name, "pod") {
+            self.pod = map.next_value()?;
+        } else if is(name, "endpoint") {
+            self.endpoint = map.next_value()?;
+        } else if is(name, "containerID") {
+            self.container_id = map.next_value()?;
+        } else if is(name, "workload") {
+            self.workload = map.next_value()?;
+        } else if is(name, "ipNetworks") {
+            self.networks = Networks::default();
+            map.next_value_seed(Array(&mut self.networks))?;
+        } else {
+            map.next_value::<IgnoredAny>()?;
         }
         Ok(())
     }

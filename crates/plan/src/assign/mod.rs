@@ -18,7 +18,7 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 use crate::basis::Basis;
 use crate::basis::handles::HandleAllocations;
-use crate::plan::{Plan, PlanKind, Verb};
+use crate::plan::{Action, Plan, PlanKind, Verb};
 use crate::range;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
@@ -45,33 +45,36 @@ pub struct Request {
 
 /// Plans an assignment. Addresses that cannot be assigned are skipped, with the reason.
 pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
-    let plan = Plan::new(PlanKind::Assign, basis.snapshot, Vec::new());
     let mut planner = Planner {
         basis,
         node,
         request,
-        plan,
+        plan: Plan::new(PlanKind::Assign, basis.snapshot, Vec::new()),
     };
-    let writes = match planner.refusal() {
-        Some(refusal) => {
-            planner.plan.skipped.push(refusal);
-            Vec::new()
-        }
-        None => planner.allocate(),
-    };
-
-    let mut plan = planner.plan;
-    plan.actions = edits::actions(basis, request, writes);
-    let assigned = plan
-        .changes()
-        .filter(|change| change.action == Verb::AssignAddress);
-    plan.forced = assigned.filter_map(|change| change.subject.address()).collect();
-    if plan.forced.is_empty() {
-        // If no address is assigned, no block is claimed.
-        plan.actions.clear();
-        plan.warnings.clear();
+    if let Some(refusal) = planner.refusal() {
+        planner.plan.skipped.push(refusal);
+        return planner.plan;
     }
-    plan
+
+    let writes = planner.allocate();
+    let actions = edits::actions(basis, request, writes);
+    let assigned = assigned_addresses(&actions);
+    if assigned.is_empty() {
+        // If no address is assigned, no block is claimed.
+        planner.plan.warnings.clear();
+    } else {
+        planner.plan.actions = actions;
+        planner.plan.forced = assigned;
+    }
+    planner.plan
+}
+
+fn assigned_addresses(actions: &[Action]) -> Vec<IpAddr> {
+    let changes = actions.iter().flat_map(|action| &action.changes);
+    changes
+        .filter(|change| change.action == Verb::AssignAddress)
+        .filter_map(|change| change.subject.address())
+        .collect()
 }
 
 struct Planner<'b, 's> {
@@ -85,10 +88,8 @@ impl Planner<'_, '_> {
     /// Returns the reason if nothing can be assigned, before the allocator runs. Warns if the handle has a live owner.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
-        if let Some(source) = ALLOCATION_SOURCES
-            .into_iter()
-            .find(|source| !snapshot.has_read(*source))
-        {
+        let mut sources = ALLOCATION_SOURCES.into_iter();
+        if let Some(source) = sources.find(|source| !snapshot.has_read(*source)) {
             let node = Subject::Node(self.request.node.clone());
             let detail = format!("this cannot be decided, since {source} were not read");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));
@@ -132,20 +133,24 @@ impl Planner<'_, '_> {
     /// Returns a live owner that has addresses under the handle.
     fn owner_of_handle(&self, id: &str) -> Option<String> {
         let handles = HandleAllocations::new(self.basis, &HashSet::from([id.to_owned()]));
-        let held = handles.allocated(id);
-        let records: Vec<(IpNet, u32)> = held.iter().map(|held| (held.block, held.held.ordinal)).collect();
+        let allocated = handles.allocated(id);
+        let records: Vec<(IpNet, u32)> = allocated
+            .iter()
+            .map(|allocated| (allocated.block, allocated.held.ordinal))
+            .collect();
         let context = &self.basis.context;
-        let owners = context.recorded_owners(&records).into_iter().zip(held);
-        let mut live =
-            owners.filter(|(owner, _)| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle));
+        let owners = context.recorded_owners(&records);
+        let is_live =
+            |owner: &RecordedOwner| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle);
+        let index = owners.iter().position(is_live)?;
 
-        let (_, held) = live.next()?;
-        let users = context.owners_of(held.address);
-        Some(if users.is_empty() {
-            format!("the owner of {}", held.address)
+        let address = allocated.get(index)?.address;
+        let users = context.owners_of(address);
+        if users.is_empty() {
+            Some(format!("the owner of {address}"))
         } else {
-            names_of_owners(&users)
-        })
+            Some(names_of_owners(&users))
+        }
     }
 
     /// Runs the allocator on the snapshot. Returns its writes.
@@ -168,20 +173,19 @@ impl Planner<'_, '_> {
     /// records them. The allocator would treat them as free.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
-        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
-        let named = pools.flat_map(|pool| {
-            index
-                .uses_in(pool)
-                .iter()
-                .map(|used| used.address)
-                .chain(index.mentioned_in(pool).iter().copied())
-        });
-        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
-        let services = Places::of(self.basis.snapshot, pools).services;
-        let named = named.chain(services.into_iter().map(|service| service.address));
-        named
-            .filter(|address| !is_recorded(self.basis, *address))
-            .collect()
+        let pools = &self.basis.snapshot.pools;
+        let mut addresses = Vec::new();
+        for pool in pools {
+            let cidr = pool.value.cidr;
+            addresses.extend(index.uses_in(cidr).iter().map(|used| used.address));
+            addresses.extend(index.mentioned_in(cidr).iter().copied());
+        }
+        let pools = pools.iter().map(|pool| pool.value.cidr);
+        for service in Places::of(self.basis.snapshot, pools).services {
+            addresses.push(service.address);
+        }
+        addresses.retain(|address| !is_recorded(self.basis, *address));
+        addresses
     }
 
     /// Assigns addresses that the allocator chooses.
@@ -199,6 +203,7 @@ impl Planner<'_, '_> {
         let wants_v6 = !pools_v6.is_empty() || (names_none && !has_v4);
         let v4 = if wants_v4 { request.count } else { 0 };
         let v6 = if wants_v6 { request.count } else { 0 };
+
         let wanted = AutoAssign {
             host: request.node.clone(),
             v4,

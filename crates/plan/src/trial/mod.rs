@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 
 pub(crate) use self::apply::Touched;
 pub use self::apply::{StepError, apply_plan};
-pub use self::verify::{FindingSet, Refusal};
+pub use self::verify::{FindingSet, TrialRefusal};
 use crate::plan::{Action, Plan};
 use crate::skipped::{SkipReason, Skipped};
 
@@ -27,7 +27,7 @@ pub enum FailedTrial {
     #[error(transparent)]
     Step(#[from] StepError),
     #[error(transparent)]
-    Refused(Refusal),
+    Refused(TrialRefusal),
 }
 
 /// Carries out the plan in memory, on the snapshot that it was made from, checks again, and compares. The findings that

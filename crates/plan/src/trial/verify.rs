@@ -11,16 +11,16 @@ use crate::plan::{Change, Plan, Verb};
 
 /// The reason why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct TrialRefusal {
     /// Findings that the plan claims to repair, but that would remain.
     pub remaining: Vec<(Code, Subject)>,
     /// Findings that do not exist now, but would exist afterwards.
     pub new: Vec<Finding>,
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for TrialRefusal {}
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TrialRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = match (self.new.first(), self.remaining.first()) {
             (Some(finding), _) => {
@@ -65,7 +65,7 @@ impl FindingSet {
     ///
     /// Findings that a corrupt block hid until the plan repaired it are not new. Neither are findings about forced
     /// addresses, nor those that appear only because the plan records an address in use.
-    pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
+    pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), TrialRefusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
         let mut remaining: Vec<_> = claimed
@@ -92,7 +92,7 @@ impl FindingSet {
         if remaining.is_empty() && new.is_empty() {
             Ok(())
         } else {
-            Err(Refusal { remaining, new })
+            Err(TrialRefusal { remaining, new })
         }
     }
 

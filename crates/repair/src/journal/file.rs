@@ -42,11 +42,11 @@ pub struct Journal {
 enum LineWriter {
     Thread(Option<(Sender<Line>, JoinHandle<()>)>),
     /// The given disk writes each line immediately.
-    OnDisk(Arc<dyn Disk>, Mutex<Pen>),
+    OnDisk(Arc<dyn Disk>, Mutex<OpenFile>),
 }
 
 /// The open file.
-struct Pen {
+struct OpenFile {
     file: JournalFile,
     sum: Sum,
     frames: FrameWriter,
@@ -67,21 +67,21 @@ impl Journal {
     /// Creates the file and its folder, and makes the header durable. Fails if the file exists: a journal is never
     /// overwritten. Only the user can read the file, except on Windows.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
-        let pen = Pen::create(path, header)?;
+        let file = OpenFile::create(path, header)?;
         let (queue, lines) = channel();
         let thread = std::thread::Builder::new()
             .name("journal".into())
-            .spawn(move || pen.write_lines(&lines));
+            .spawn(move || file.write_lines(&lines));
         let thread = thread.map_err(|error| JournalError::write(path, &error))?;
         Ok(Self::new(path, LineWriter::Thread(Some((queue, thread)))))
     }
 
     /// Creates a journal that the given disk writes.
     pub fn create_on(disk: &Arc<dyn Disk>, path: &Path, header: &Header) -> Result<Self, JournalError> {
-        let pen = Pen::create(path, header)?;
+        let file = OpenFile::create(path, header)?;
         Ok(Self::new(
             path,
-            LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen)),
+            LineWriter::OnDisk(Arc::clone(disk), Mutex::new(file)),
         ))
     }
 
@@ -141,49 +141,49 @@ impl Journal {
         self.append(&Entry::End {}, SHORT).await
     }
 
+    /// Writes a line of about `length` bytes, and waits until it is on disk.
     async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {
-        let durable = match &self.lines {
+        match &self.lines {
             LineWriter::Thread(_) => {
                 let (done, durable) = oneshot::channel();
                 self.send(entry, length, Some(done))?;
-                durable.await.map_err(|_| self.gone())?
+                let written = durable.await.map_err(|_| self.thread_ended())?;
+                written.map_err(|error| self.error(&error))
             }
-            LineWriter::OnDisk(disk, pen) => {
-                let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
+            LineWriter::OnDisk(disk, file) => {
+                let text = encode(entry, length).map_err(|error| self.error(&error))?;
                 disk.turn().await;
-                let mut pen = lock(pen);
-                pen.write_by(&[Line { text, done: None }], |file, bytes| {
-                    disk.append(file, bytes)
-                });
-                pen.failure.clone().map_or(Ok(()), Err)
+                let written = lock(file).write_on(&**disk, text);
+                written.map_err(|error| self.error(&error))
             }
-        };
-        durable.map_err(|error| JournalError::write(&self.path, &error))
+        }
     }
 
+    /// Passes a line of about `length` bytes to the writer. The result is sent to `done`.
     fn send(
         &self,
         entry: &impl serde::Serialize,
         length: usize,
         done: Option<Durable>,
     ) -> Result<(), JournalError> {
-        let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
+        let text = encode(entry, length).map_err(|error| self.error(&error))?;
         let line = Line { text, done };
         match &self.lines {
-            LineWriter::Thread(Some((queue, _))) => queue.send(line).map_err(|_| self.gone()),
-            LineWriter::Thread(None) => Err(self.gone()),
-            LineWriter::OnDisk(_, pen) => {
-                lock(pen).write(&[line]);
+            LineWriter::Thread(Some((queue, _))) => queue.send(line).map_err(|_| self.thread_ended()),
+            LineWriter::Thread(None) => Err(self.thread_ended()),
+            LineWriter::OnDisk(_, file) => {
+                lock(file).write(&[line]);
                 Ok(())
             }
         }
     }
 
-    fn gone(&self) -> JournalError {
-        JournalError::write(
-            &self.path,
-            &io::Error::other("the thread that writes it has ended"),
-        )
+    fn error(&self, error: &io::Error) -> JournalError {
+        JournalError::write(&self.path, error)
+    }
+
+    fn thread_ended(&self) -> JournalError {
+        self.error(&io::Error::other("the thread that writes it has ended"))
     }
 
     fn close(&mut self) {
@@ -216,7 +216,22 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-impl Pen {
+/// Waits a short time for lines that can be written together with the first.
+fn receive_more(first: Line, lines: &Receiver<Line>) -> Vec<Line> {
+    let mut together = vec![first];
+    let until = Instant::now() + GATHERING;
+    while together.len() < MOST_TOGETHER {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else {
+            break;
+        };
+        together.push(line);
+    }
+    together
+}
+
+impl OpenFile {
+    /// Creates the file, and makes the header durable.
     fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::write(path, &error);
         let mut sum = Sum::default();
@@ -234,22 +249,23 @@ impl Pen {
         })
     }
 
+    /// Writes all lines that are sent, until the journal is closed.
     fn write_lines(mut self, lines: &Receiver<Line>) {
         while let Ok(first) = lines.recv() {
-            let mut together = vec![first];
-            let until = Instant::now() + GATHERING;
-            while together.len() < MOST_TOGETHER {
-                let left = until.saturating_duration_since(Instant::now());
-                let Ok(line) = lines.recv_timeout(left.min(NEXT_LINE)) else {
-                    break;
-                };
-                together.push(line);
-            }
+            let together = receive_more(first, lines);
             self.write(&together);
             for done in together.into_iter().filter_map(|line| line.done) {
                 // If the run was interrupted, no caller waits for the line.
-                done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
+                done.send(self.result()).ok();
             }
+        }
+    }
+
+    /// Returns the failure after which nothing more is written.
+    fn result(&self) -> Result<(), Arc<io::Error>> {
+        match &self.failure {
+            Some(error) => Err(Arc::clone(error)),
+            None => Ok(()),
         }
     }
 
@@ -260,6 +276,13 @@ impl Pen {
             file.append(bytes)?;
             if is_awaited { file.make_durable() } else { Ok(()) }
         });
+    }
+
+    /// Writes the text of a line on the given disk, unless an earlier write failed.
+    fn write_on(&mut self, disk: &dyn Disk, text: Vec<u8>) -> Result<(), Arc<io::Error>> {
+        let line = Line { text, done: None };
+        self.write_by(&[line], |file, bytes| disk.append(file, bytes));
+        self.result()
     }
 
     /// Passes lines to `append`, unless an earlier write failed.
@@ -276,9 +299,9 @@ impl Pen {
     }
 }
 
-impl fmt::Debug for Pen {
+impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pen")
+        f.debug_struct("OpenFile")
             .field("file", &self.file)
             .finish_non_exhaustive()
     }

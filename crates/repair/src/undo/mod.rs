@@ -101,15 +101,8 @@ impl UndoObject {
         match &self.key {
             Key::Block(_) => 1,
             Key::Handle(id) => {
-                let count = |value: Option<&Bytes>| {
-                    let handle = value
-                        .and_then(|raw| Handle::parse(id, raw).ok())
-                        .filter(|h| !h.is_deleted());
-                    handle.map_or(0, |h| {
-                        h.blocks().map(|(_, count)| count).fold(0, i64::saturating_add)
-                    })
-                };
-                if count(self.before.as_ref()) > count(left) {
+                let before = self.before.as_ref();
+                if addresses_of_handle(id, before) > addresses_of_handle(id, left) {
                     0
                 } else {
                     2
@@ -118,6 +111,17 @@ impl UndoObject {
             _ if self.before.is_some() && left.is_none() => 0,
             _ => 2,
         }
+    }
+}
+
+/// Returns the number of addresses that a handle's value counts; 0 if the handle does not exist or is marked deleted.
+fn addresses_of_handle(id: &str, value: Option<&Bytes>) -> i64 {
+    match value.map(|raw| Handle::parse(id, raw)) {
+        Some(Ok(handle)) if !handle.is_deleted() => handle
+            .blocks()
+            .map(|(_, count)| count)
+            .fold(0, i64::saturating_add),
+        _ => 0,
     }
 }
 
@@ -156,26 +160,28 @@ impl UndoPlan {
 
         for intent in &recorded.intents {
             let outcome = recorded.outcomes.get(&intent.id);
-            let mut awaited = Vec::new();
             let keys: BTreeSet<Key> = intent.keys()?.into_iter().collect();
+            let mut awaited = Vec::new();
             match outcome.map(|outcome| &outcome.written) {
                 Some(Some(revisions)) => {
-                    object_writes(intent, revisions, is_marked)?
-                        .into_iter()
-                        .for_each(|write| add_write(&mut nets, write));
+                    for write in object_writes(intent, revisions, is_marked)? {
+                        add_write(&mut nets, write);
+                    }
                 }
                 Some(None) if recorded.awaited.contains(&intent.id) => awaited.push(as_before(intent)?),
                 Some(None) => continue,
                 None => {}
             }
+
+            let arrived = if recorded.arrived.contains(&intent.id) {
+                keys.clone()
+            } else {
+                BTreeSet::new()
+            };
             units.push(UndoUnit {
                 awaited,
                 steps: BTreeSet::from([intent.step]),
-                arrived: if recorded.arrived.contains(&intent.id) {
-                    keys.clone()
-                } else {
-                    BTreeSet::new()
-                },
+                arrived,
                 keys,
                 absent: absent(intent),
                 is_known: outcome.is_some(),
@@ -183,54 +189,48 @@ impl UndoPlan {
             });
         }
 
-        for UndoUnit {
-            keys,
-            awaited,
-            arrived,
-            absent,
-            is_known,
-            reason,
-            ..
-        } in join(units)
-        {
-            let mut fences = Vec::new();
-            let mut created = Vec::new();
-            for intent in awaited {
-                // A late write fails if one of its objects has another version, also one that the undo restores.
-                if intent.iter().any(|object| nets.contains_key(&object.key)) {
-                    continue;
-                }
-                match intent.iter().position(|object| object.left.is_some()) {
-                    Some(index) => fences.extend(intent.into_iter().nth(index)),
-                    None => created.extend(intent),
-                }
-            }
-            plan.late.extend(created.iter().map(|object| object.key.clone()));
-            let nets: Vec<&NetChange> = keys.iter().filter_map(|key| nets.get(key)).collect();
-            if nets.is_empty() && fences.is_empty() && is_known {
-                continue;
-            }
-            let is_broken = nets.iter().any(|net| net.broken);
-            if !is_known || is_broken {
-                let reason = if is_known { BROKEN } else { UNRESOLVED };
-                plan.skipped.push(NotUndone {
-                    keys: keys.into_iter().collect(),
-                    reason: reason.into(),
-                });
-                continue;
-            }
-            let objects = nets.into_iter().map(|net| net.object.clone()).collect();
-            plan.steps.push(UndoStep {
-                reason,
-                objects,
-                fences,
-                awaited: created,
-                arrived,
-                absent,
-            });
+        for unit in join(units) {
+            plan.add(unit, &nets);
         }
-
         Ok(plan)
+    }
+
+    /// Adds the step that undoes a unit, or the reason why it is not undone.
+    fn add(&mut self, unit: UndoUnit, nets: &BTreeMap<Key, NetChange>) {
+        let mut fences = Vec::new();
+        let mut created = Vec::new();
+        for intent in unit.awaited {
+            // A late write fails if one of its objects has another version, also one that the undo restores.
+            if intent.iter().any(|object| nets.contains_key(&object.key)) {
+                continue;
+            }
+            match intent.iter().position(|object| object.left.is_some()) {
+                Some(index) => fences.extend(intent.into_iter().nth(index)),
+                None => created.extend(intent),
+            }
+        }
+        self.late.extend(created.iter().map(|object| object.key.clone()));
+
+        let nets: Vec<&NetChange> = unit.keys.iter().filter_map(|key| nets.get(key)).collect();
+        if nets.is_empty() && fences.is_empty() && unit.is_known {
+            return;
+        }
+        if !unit.is_known || nets.iter().any(|net| net.broken) {
+            let reason = if unit.is_known { BROKEN } else { UNRESOLVED };
+            self.skipped.push(NotUndone {
+                keys: unit.keys.into_iter().collect(),
+                reason: reason.into(),
+            });
+            return;
+        }
+        self.steps.push(UndoStep {
+            reason: unit.reason,
+            objects: nets.into_iter().map(|net| net.object.clone()).collect(),
+            fences,
+            awaited: created,
+            arrived: unit.arrived,
+            absent: unit.absent,
+        });
     }
 
     pub fn cluster(&self) -> &str {
@@ -287,20 +287,26 @@ fn is_marked(recorded: &Recorded) -> bool {
 
 /// Returns the objects of an intent as they were before it.
 fn as_before(intent: &Intent) -> Result<Vec<UndoObject>> {
-    let object = |change: &ChangeRecord| {
-        Ok(UndoObject::unchanged(
-            key_of(&change.key)?,
-            change.before.as_ref().map(LeftVersion::of),
-        ))
-    };
-    intent.changes.iter().map(object).collect()
+    let mut objects = Vec::with_capacity(intent.changes.len());
+    for change in &intent.changes {
+        let key = key_of(&change.key)?;
+        let version = change.before.as_ref().map(LeftVersion::of);
+        objects.push(UndoObject::unchanged(key, version));
+    }
+    Ok(objects)
 }
 
 /// Returns the blocks whose absence an intent required.
 fn absent(intent: &Intent) -> BTreeSet<Key> {
-    let guards = intent.guards.iter().filter(|guard| guard.revision.is_none());
-    let keys = guards.filter_map(|guard| key_of(&guard.key).ok());
-    keys.filter(|key| matches!(key, Key::Block(_))).collect()
+    let mut blocks = BTreeSet::new();
+    for guard in &intent.guards {
+        if guard.revision.is_none()
+            && let Ok(key @ Key::Block(_)) = key_of(&guard.key)
+        {
+            blocks.insert(key);
+        }
+    }
+    blocks
 }
 
 /// One write of one object.
@@ -352,29 +358,22 @@ fn add_write(nets: &mut BTreeMap<Key, NetChange>, write: ObjectWrite) {
                 left,
                 before,
             };
-            nets.insert(
-                key,
-                NetChange {
-                    object,
-                    broken: false,
-                },
-            );
+            let broken = false;
+            nets.insert(key, NetChange { object, broken });
         }
     }
 }
 
+/// True if a write found an object as the run's write before it had left it.
 fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVersion>) -> bool {
-    let (left, found) = match (left, found) {
-        (None, None) => return true,
-        (Some(left), Some(found)) => (left, found),
-        _ => return false,
+    let (Some(left), Some(found)) = (left, found) else {
+        return left.is_none() && found.is_none();
     };
-    let is_value = left
-        .value
-        .as_ref()
-        .zip(found.value.as_ref())
-        .is_none_or(|(a, b)| same_value(a, b));
-    (left.revision == found.revision || compared_by_value(key.clone())) && is_value
+    let has_same_value = match (&left.value, &found.value) {
+        (Some(left), Some(found)) => same_value(left, found),
+        _ => true,
+    };
+    has_same_value && (left.revision == found.revision || compared_by_value(key.clone()))
 }
 
 /// Objects that are undone together or not at all.

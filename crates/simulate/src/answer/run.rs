@@ -126,12 +126,13 @@ fn adds(measured: &Measured) -> Adds {
     }
 }
 
-fn times(found: impl Iterator<Item = u32>) -> Times {
-    let mut found: Vec<u32> = found.collect();
-    found.sort_unstable();
-    let count = found.len() as u64;
-    let sum: u64 = found.iter().copied().map(u64::from).sum();
-    let at = |permille: usize| Micros(rank(&found, permille).unwrap_or(0).into());
+/// Summarizes times in microseconds.
+fn times(times: impl Iterator<Item = u32>) -> Times {
+    let mut times: Vec<u32> = times.collect();
+    times.sort_unstable();
+    let count = times.len() as u64;
+    let sum: u64 = times.iter().copied().map(u64::from).sum();
+    let at = |permille: usize| Micros(rank(&times, permille).unwrap_or(0).into());
     let mean = Micros(sum.checked_div(count).unwrap_or(0));
     Times {
         count,
@@ -143,17 +144,18 @@ fn times(found: impl Iterator<Item = u32>) -> Times {
     }
 }
 
-fn requests<'a>(found: impl Iterator<Item = &'a Timed>) -> Requests {
-    let mut found: Vec<u16> = found.map(|add| add.requests).collect();
-    found.sort_unstable();
-    let sum: u64 = found.iter().copied().map(u64::from).sum();
-    let hundredths = (sum * 100 + found.len() as u64 / 2)
-        .checked_div(found.len() as u64)
-        .unwrap_or(0);
+/// Summarizes the numbers of requests to the datastore that these ADDs made.
+fn requests<'a>(adds: impl Iterator<Item = &'a Timed>) -> Requests {
+    let mut requests: Vec<u16> = adds.map(|add| add.requests).collect();
+    requests.sort_unstable();
+    let count = requests.len() as u64;
+    let sum: u64 = requests.iter().copied().map(u64::from).sum();
+    // The mean has two decimal places.
+    let hundredths = (sum * 100 + count / 2).checked_div(count).unwrap_or(0);
     Requests {
         mean: hundredths as f64 / 100.0,
-        median: rank(&found, 500).unwrap_or(0).into(),
-        most: found.last().copied().unwrap_or(0).into(),
+        median: rank(&requests, 500).unwrap_or(0).into(),
+        most: requests.last().copied().unwrap_or(0).into(),
     }
 }
 

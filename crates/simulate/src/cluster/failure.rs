@@ -137,10 +137,11 @@ impl World {
             if block.host() == Some(&*node) {
                 blocks.push(block.cidr());
             }
-            let of_node = block
-                .allocations()
-                .filter(|held| held.attribute.get("node").is_some_and(|name| name == *node));
-            allocations.extend(of_node.map(|held| (block.cidr(), held.ordinal, held.sequence)));
+            for allocation in block.allocations() {
+                if allocation.attribute.get("node").is_some_and(|name| name == *node) {
+                    allocations.push((block.cidr(), allocation.ordinal, allocation.sequence));
+                }
+            }
         }
         self.measured.borrow_mut().held = Some(HeldByFailed {
             node,

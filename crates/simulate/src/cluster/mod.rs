@@ -131,18 +131,15 @@ fn data(scenario: &Scenario) -> Data {
         data.nodes.insert(node.name.clone(), node);
     }
     if let Some(start) = start {
-        start
-            .blocks
-            .iter()
-            .for_each(|block| data.preload(Record::Block(Arc::clone(block))));
-        start
-            .affinities
-            .iter()
-            .for_each(|found| data.preload(Record::Affinity(found.clone())));
-        start
-            .handles
-            .iter()
-            .for_each(|found| data.preload(Record::Handle(found.clone())));
+        for block in &start.blocks {
+            data.preload(Record::Block(Arc::clone(block)));
+        }
+        for affinity in &start.affinities {
+            data.preload(Record::Affinity(affinity.clone()));
+        }
+        for handle in &start.handles {
+            data.preload(Record::Handle(handle.clone()));
+        }
     }
     data
 }

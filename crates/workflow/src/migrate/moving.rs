@@ -92,21 +92,6 @@ impl Moving {
             .collect();
 
         let old = &survey.migration.old;
-        let mut all: BTreeSet<Pin> = BTreeSet::new();
-        for pod in &pods {
-            let subject = match &pod.controller {
-                Some(controller) => format!("{} {}/{}", controller.kind, pod.namespace, controller.name),
-                None => format!("Pod {}/{}", pod.namespace, pod.name),
-            };
-            all.extend(pins(subject, &pod.requests, old));
-        }
-        for namespace in &namespaces {
-            all.extend(pins(
-                format!("Namespace {}", namespace.name),
-                &namespace.requests,
-                old,
-            ));
-        }
         let moves = Moves {
             machines: live_migration_moves,
         };
@@ -116,18 +101,38 @@ impl Moving {
             .copied()
             .filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod))
             .collect();
-        let estimate = Estimate::of(snapshot, &survey.migration, &evicted, eviction);
-        Self {
-            estimate: estimate.unwrap_or_else(|error| {
+        let estimate = match Estimate::of(snapshot, &survey.migration, &evicted, eviction) {
+            Ok(estimate) => estimate,
+            Err(error) => {
                 unread.push(format!("cannot estimate the duration of the eviction: {error}"));
                 None
-            }),
+            }
+        };
+        Self {
+            estimate,
             workloads: groups(&moving, &budgets),
-            pins: all.into_iter().collect(),
+            pins: list_pins(&pods, &namespaces, old),
             live_migration_moves,
             unread,
         }
     }
+}
+
+/// Lists the annotations of all pods and namespaces that ask for the old pool.
+fn list_pins(pods: &[WorkloadPod], namespaces: &[RequestingNamespace], old: &Pool) -> Vec<Pin> {
+    let mut all: BTreeSet<Pin> = BTreeSet::new();
+    for pod in pods {
+        let subject = match &pod.controller {
+            Some(controller) => format!("{} {}/{}", controller.kind, pod.namespace, controller.name),
+            None => format!("Pod {}/{}", pod.namespace, pod.name),
+        };
+        all.extend(pins(subject, &pod.requests, old));
+    }
+    for namespace in namespaces {
+        let subject = format!("Namespace {}", namespace.name);
+        all.extend(pins(subject, &namespace.requests, old));
+    }
+    all.into_iter().collect()
 }
 
 fn or_unread<T>(read: calipam_datastore::Result<Vec<T>>, unread: &mut Vec<String>) -> Vec<T> {
@@ -208,20 +213,19 @@ impl<'p> Pins<'p> {
 
     /// True if the pod asks for the old pool, or if its namespace does and the pod has no such annotation itself.
     pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
-        let of_namespace = || {
-            self.namespaces
-                .get(pod.namespace.as_str())
-                .copied()
-                .unwrap_or_default()
-                .iter()
+        if pod.requests.iter().any(|request| asks_for(request, self.old)) {
+            return true;
+        }
+        let Some(namespace_requests) = self.namespaces.get(pod.namespace.as_str()) else {
+            return false;
         };
-        let asks_itself = |annotation| {
-            pod.requests
+        namespace_requests.iter().any(|request| {
+            let is_overridden = pod
+                .requests
                 .iter()
-                .any(|request| request.annotation == annotation)
-        };
-        pod.requests.iter().any(|request| asks_for(request, self.old))
-            || of_namespace().any(|request| asks_for(request, self.old) && !asks_itself(request.annotation))
+                .any(|own| own.annotation == request.annotation);
+            !is_overridden && asks_for(request, self.old)
+        })
     }
 }
 

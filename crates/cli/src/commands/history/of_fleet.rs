@@ -1,7 +1,7 @@
 //! `history` of many clusters: the owners of an address in each cluster.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use calipam_datastore::Error as DatastoreError;
 use calipam_datastore::read::Lookup;
@@ -22,79 +22,90 @@ use crate::render::text::count;
 /// If the object is not an address, since nodes, blocks and handles belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome> {
     let Object::Address(address) = args.object().by_form() else {
-        let what = "with several clusters, `history` needs an address";
-        return Err(
-            Failure::usage(what).hint("nodes, blocks, pods and handles belong to one cluster: name it")
-        );
+        let message = "with several clusters, `history` needs an address";
+        let hint = "nodes, blocks, pods and handles belong to one cluster: name it";
+        return Err(Failure::usage(message).hint(hint));
     };
 
-    let journals = journals_folder();
-    let history_in = |cluster: &Named, console: &Console| match &args.archive {
-        Some(folder) => {
-            let folder = place(folder, cluster, "");
-            let person = Person::watching(console);
-            let history = archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
-            Ok(history.map_err(|failure| failure.message))
-        }
-        None => read(cluster, &args.fleet, console, async |access| {
-            of_datastore(access, address, journals.as_deref()).await
-        }),
+    let reader = HistoryReader {
+        args,
+        address,
+        journals: journals_folder(),
     };
-    let (mut list, _) = documents(
-        fleet,
-        &args.fleet,
-        console,
-        "cannot be read",
-        |cluster, console| {
-            Ok(match history_in(cluster, console)? {
-                Ok(history) => Ok((print(&history, console)?, ())),
-                Err(reason) => Err(reason),
-            })
-        },
-    )?;
+    let print_one = |cluster: &Named, console: &Console| match reader.read(cluster, console)? {
+        Ok(history) => Ok(Ok((print(&history, console)?, ()))),
+        Err(reason) => Ok(Err(reason)),
+    };
+    let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", print_one)?;
 
     list.omits = Some(Outcome::Refused);
-    let known = list
-        .clusters
-        .iter()
-        .filter(|of| of.outcome == Outcome::Clean)
+    let clusters = list.clusters.iter();
+    let known = clusters
+        .filter(|cluster| cluster.outcome == Outcome::Clean)
         .count();
     let all = count(fleet.clusters.len(), "cluster", "clusters");
-    list.sums.push(match known {
-        0 => format!("Nothing is known about ip {address} in {all}"),
-        known => format!("Known in {known} of {all}"),
+    list.sums.push(if known == 0 {
+        format!("Nothing is known about ip {address} in {all}")
+    } else {
+        format!("Known in {known} of {all}")
     });
     console.print(&list)?;
 
-    Ok(if !list.unreadable.is_empty() {
-        Outcome::PartlyRead
+    if !list.unreadable.is_empty() {
+        Ok(Outcome::PartlyRead)
     } else if known == 0 {
-        Outcome::Refused
+        Ok(Outcome::Refused)
     } else {
-        Outcome::Clean
-    })
+        Ok(Outcome::Clean)
+    }
+}
+
+/// The address whose history is read in each cluster.
+struct HistoryReader<'a> {
+    args: &'a HistoryArgs,
+    address: IpAddr,
+    journals: Option<PathBuf>,
+}
+
+impl HistoryReader<'_> {
+    /// Reads the history in one cluster, from its archive or its datastore. The inner error is the reason why the
+    /// cluster cannot be read.
+    ///
+    /// # Errors
+    /// If ctrl-c interrupts the command.
+    fn read(&self, cluster: &Named, console: &Console) -> Result<Result<History, String>> {
+        let journals = self.journals.as_deref();
+        let Some(folder) = &self.args.archive else {
+            return read(cluster, &self.args.fleet, console, async |access| {
+                of_datastore(access, self.address, journals).await
+            });
+        };
+
+        let folder = place(folder, cluster, "");
+        let person = Person::watching(console);
+        let history = archive_history(&folder, Object::Address(self.address), journals, &person);
+        Ok(history.map_err(|failure| failure.message))
+    }
 }
 
 /// Returns the history from etcd's revisions, or the current records of another datastore.
 async fn of_datastore(access: Access<'_>, address: IpAddr, journals: Option<&Path>) -> Result<History> {
-    match history(access, Object::Address(address), journals).await {
-        Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
-            let snapshot = read_around(access, &Lookup::Address(address)).await?;
-            let guid = snapshot.guid().to_owned();
-            let location = snapshot.location.clone();
-            let reach = Reach::State {
-                read_at: snapshot.taken_at,
-            };
-            let about = HistorySubject::Address(address);
-            let events = recorded_in(snapshot, address);
-            Ok(History {
-                guid,
-                location,
-                about,
-                reach,
-                events,
-            })
-        }
-        other => other,
+    let result = history(access, Object::Address(address), journals).await;
+    let lacks_revisions = result
+        .as_ref()
+        .is_err_and(|failure| matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })));
+    if !lacks_revisions {
+        return result;
     }
+
+    let snapshot = read_around(access, &Lookup::Address(address)).await?;
+    Ok(History {
+        guid: snapshot.guid().to_owned(),
+        location: snapshot.location.clone(),
+        about: HistorySubject::Address(address),
+        reach: Reach::State {
+            read_at: snapshot.taken_at,
+        },
+        events: recorded_in(snapshot, address),
+    })
 }

@@ -12,14 +12,14 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{
     ACCEPT, AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, REFRESH,
-    RETRY_AFTER,
+    RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -100,25 +100,20 @@ pub(super) async fn serve(
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     let stopped = loop {
-        let accepted = async {
-            let place = tokio::select! {
-                biased;
-                place = Arc::clone(&places).acquire_owned() => (place, Answers::All),
-                place = Arc::clone(&probes).acquire_owned() => (place, Answers::Probes),
-            };
-            (place, listener.accept().await)
-        };
-        let ((place, answers), stream) = tokio::select! {
-            (place, accepted) = accepted => match accepted {
-                Ok((stream, _)) => (place, stream),
-                // No file descriptors are left, or the client has disconnected.
-                Err(_) => {
-                    sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places, &probes) => accepted,
             stopped = &mut stop => break stopped,
         };
+        let Some(Accepted {
+            stream,
+            answers,
+            place,
+        }) = accepted
+        else {
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+
         let state = state.clone();
         let asking = Arc::clone(&asking);
         let ending = ending.clone();
@@ -135,6 +130,33 @@ pub(super) async fn serve(
     })
     .await;
     stopped
+}
+
+/// A connection that was accepted, and the place that it takes.
+struct Accepted {
+    stream: TcpStream,
+    answers: Answers,
+    place: Result<OwnedSemaphorePermit, AcquireError>,
+}
+
+/// Waits for a free place and then for a client. Returns `None` if no file descriptors are left, or the client has
+/// disconnected.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+    probes: &Arc<Semaphore>,
+) -> Option<Accepted> {
+    let (place, answers) = tokio::select! {
+        biased;
+        place = Arc::clone(places).acquire_owned() => (place, Answers::All),
+        place = Arc::clone(probes).acquire_owned() => (place, Answers::Probes),
+    };
+    let (stream, _) = listener.accept().await.ok()?;
+    Some(Accepted {
+        stream,
+        answers,
+        place,
+    })
 }
 
 /// The paths that a connection is allowed to request.
@@ -203,7 +225,7 @@ async fn respond<B>(
             StatusCode::METHOD_NOT_ALLOWED,
             "this server answers only GET and HEAD",
         );
-        return with(refusal, ALLOW, "GET, HEAD");
+        return with_header(refusal, ALLOW, "GET, HEAD");
     }
 
     let served = Arc::clone(&state.served.borrow());
@@ -226,16 +248,17 @@ async fn respond<B>(
         path => match ask::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
             None if path == "/" && served.good.is_none() && is_browser(request) => {
-                with(not_ready(&served, Format::Html), RETRY_AFTER, "10")
+                with_header(not_ready(&served, Format::Html), RETRY_AFTER, "10")
             }
             None => answer_path(path, &served, state.current, asking).await,
         },
     }
 }
 
+/// Answers a client for which there is no place.
 fn busy() -> Answer {
-    let busy = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
-    with(busy, RETRY_AFTER, "10")
+    let answer = plain(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connected");
+    with_header(answer, RETRY_AFTER, "10")
 }
 
 /// Streams an event for each version of the page, beginning with the current one, until the server stops or the time
@@ -252,7 +275,7 @@ fn events(
         let event = format!("data: {}\n\n", version?);
         Some(Ok(Frame::data(Bytes::from(event))))
     });
-    headed(
+    new_answer(
         StatusCode::OK,
         "text/event-stream",
         StreamBody::new(events).boxed(),
@@ -262,7 +285,7 @@ fn events(
 /// Answers a question with the data of the last successful check.
 async fn answer_question(object: Object, served: &Served, format: Format, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
-        return with(not_ready(served, format), RETRY_AFTER, "10");
+        return with_header(not_ready(served, format), RETRY_AFTER, "10");
     };
     let Ok(_place) = asking.acquire().await else {
         return not_ready(served, format);
@@ -318,7 +341,7 @@ const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the clus
 /// Answers with a document of the last successful check, and the check's age.
 async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
-        return with(not_ready(served, Format::Wide), RETRY_AFTER, "10");
+        return with_header(not_ready(served, Format::Wide), RETRY_AFTER, "10");
     };
     match text_of(served, text, asking).await {
         Ok(text) => dated(response(StatusCode::OK, kind, text.unwrap_or_default()), good),
@@ -343,12 +366,12 @@ async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result
 
 /// Adds the date and age of the check to an answer.
 fn dated(response: Answer, good: &Good) -> Answer {
-    let response = with(
+    let response = with_header(
         response,
         LAST_MODIFIED,
         &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
     );
-    with(response, AGE, &good.age().as_secs().to_string())
+    with_header(response, AGE, &good.age().as_secs().to_string())
 }
 
 /// Answers a health probe, with an error unless there is a current report.
@@ -377,7 +400,7 @@ fn not_ready(served: &Served, format: Format) -> Answer {
             let text = format!("{text}. This page shows the report as soon as one succeeds.");
             let page = html::answer("No report yet", &html::notice(text));
             let answer = response(StatusCode::SERVICE_UNAVAILABLE, HTML, page.into());
-            with(answer, REFRESH, RELOAD_SECONDS)
+            with_header(answer, REFRESH, RELOAD_SECONDS)
         }
         _ => plain(StatusCode::SERVICE_UNAVAILABLE, &text),
     }
@@ -404,35 +427,32 @@ fn refuse(status: StatusCode, text: &str, format: Format) -> Answer {
     }
 }
 
+/// Creates an answer with one line of text.
 fn plain(status: StatusCode, text: &str) -> Answer {
     response(status, TEXT, format!("{text}\n").into())
 }
 
+/// Creates an answer with a text of this content type.
 fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Answer {
     let length = text.len().to_string();
-    with(
-        headed(status, kind, Full::new(text).boxed()),
-        CONTENT_LENGTH,
-        &length,
-    )
+    let answer = new_answer(status, kind, Full::new(text).boxed());
+    with_header(answer, CONTENT_LENGTH, &length)
 }
 
-fn headed(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let response = with(response, CONTENT_TYPE, kind);
-    let response = with(response, CACHE_CONTROL, "no-store");
-    let response = with(
-        response,
-        HeaderName::from_static("x-content-type-options"),
-        "nosniff",
-    );
-    with(response, HeaderName::from_static("x-frame-options"), "DENY")
+/// Creates an answer with the headers that every answer has.
+fn new_answer(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let answer = with_header(answer, CONTENT_TYPE, kind);
+    let answer = with_header(answer, CACHE_CONTROL, "no-store");
+    let answer = with_header(answer, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    with_header(answer, X_FRAME_OPTIONS, "DENY")
 }
 
-fn with(mut response: Answer, name: HeaderName, value: &str) -> Answer {
+/// Sets a header, unless the value is not valid in a header.
+fn with_header(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
     if let Ok(value) = value.parse() {
-        response.headers_mut().insert(name, value);
+        answer.headers_mut().insert(name, value);
     }
-    response
+    answer
 }

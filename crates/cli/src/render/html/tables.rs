@@ -105,10 +105,15 @@ fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
         let title = format!("{title} {name}");
         match value {
             Value::Array(items) if items.len() > 1 => {
-                let each = items.iter().enumerate();
-                each.for_each(|(place, item)| add_groups(&format!("{title} {}", place + 1), item, groups));
+                for (index, item) in items.iter().enumerate() {
+                    add_groups(&format!("{title} {}", index + 1), item, groups);
+                }
             }
-            Value::Array(items) => items.iter().for_each(|item| add_groups(&title, item, groups)),
+            Value::Array(items) => {
+                for item in items {
+                    add_groups(&title, item, groups);
+                }
+            }
             object => add_groups(&title, object, groups),
         }
     }

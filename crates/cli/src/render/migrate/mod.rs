@@ -116,13 +116,11 @@ impl Document for MigrationDocument<'_> {
 /// Formats `Migration from pool a (10.7.0.0/16, blocks of /26) to b (10.8.0.0/16, blocks of /28)`.
 fn heading(survey: &Survey) -> String {
     let pool = |pool: &Pool| format!("{} ({}, blocks of /{})", pool.name, pool.cidr, pool.block_size);
-    let to = survey
-        .migration
-        .new
-        .as_ref()
-        .map(|new| format!(" to {}", pool(new)))
-        .unwrap_or_default();
-    format!("Migration from pool {}{to}", pool(&survey.migration.old))
+    let from = pool(&survey.migration.old);
+    match &survey.migration.new {
+        Some(new) => format!("Migration from pool {from} to {}", pool(new)),
+        None => format!("Migration from pool {from}"),
+    }
 }
 
 /// Explains the two halves of a migration with a temporary pool, and names the current one.
@@ -146,6 +144,7 @@ fn there_and_back(
     }
 }
 
+/// Creates a table with the state of each phase, and the work that is left in it.
 fn phases(survey: &Survey) -> Grid {
     let state = |phase: Phase| match phase.cmp(&survey.phase) {
         std::cmp::Ordering::Less => "done",
@@ -155,7 +154,7 @@ fn phases(survey: &Survey) -> Grid {
     let columns = vec![
         left("PHASE", |phase| phase),
         left("STATE", state),
-        left("LEFT", |of| still(&survey.left, of)),
+        left("LEFT", |phase| still(&survey.left, phase)),
     ];
     Grid::new(false, Phase::ALL, columns)
 }
@@ -303,15 +302,19 @@ impl Row {
 const BARE: usize = 3;
 
 fn workloads(moving: &Moving, wide: bool) -> Grid {
-    let (bare, others): (Vec<&Group>, Vec<&Group>) = moving
-        .workloads
-        .iter()
-        .partition(|group| group.kind.is_none() && !wide);
-    let mut rows: Vec<Row> = others.into_iter().map(|group| Row::of(group, moving)).collect();
+    let mut rows = Vec::new();
+    let mut bare: Vec<&Group> = Vec::new();
+    for group in &moving.workloads {
+        if group.kind.is_none() && !wide {
+            bare.push(group);
+        } else {
+            rows.push(Row::of(group, moving));
+        }
+    }
     if bare.len() > BARE {
-        rows.push(Row::of_bare(&bare))
+        rows.push(Row::of_bare(&bare));
     } else {
-        rows.extend(bare.into_iter().map(|group| Row::of(group, moving)))
+        rows.extend(bare.into_iter().map(|group| Row::of(group, moving)));
     }
     let columns = vec![
         left("NAMESPACE", |row: &Row| row.namespace.clone()),
@@ -351,20 +354,21 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// Creates the table of the users of addresses. If there are many users, a short table contains their number by node
-/// and kind.
+/// Creates the table of the users of addresses. If there are many, a short table has a row for each node and kind of
+/// user, with the number of users and the name of one of them.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
         left("USED BY", |user: &User| format!("{} {}", user.kind, user.name)),
-        left("USED BY", |user: &User| user.kind).only_of_kinds(),
-        left("NODE", |user: &User| &user.node).of_kind(),
+        left("USED BY", |user: &User| user.kind).only_in_short_form(),
+        left("NODE", |user: &User| &user.node).in_both_forms(),
     ];
     Grid::short(
         wide,
         FEW,
         users,
         columns,
+        // The kind of a row, and the example that the short form shows for it.
         |user| (&user.node, user.kind),
         |user| &user.name,
     )

@@ -131,18 +131,24 @@ impl Document for Answers {
 
     fn text(&self, text: &mut Text) {
         text.line(self.headline());
-        self.run.iter().for_each(|run| one::write(run, text));
-        self.scale.iter().for_each(|scale| runs::scale(scale, text));
-        self.block_sizes
-            .iter()
-            .for_each(|sizes| runs::block_sizes(&sizes.rows, text));
-        self.failure
-            .iter()
-            .for_each(|failure| failure::write(failure, text));
-        self.clashes
-            .iter()
-            .for_each(|clashes| clashes::write(clashes, text));
-        self.advice.iter().for_each(|advice| advice::write(advice, text));
+        if let Some(run) = &self.run {
+            one::write(run, text);
+        }
+        if let Some(scale) = &self.scale {
+            runs::scale(scale, text);
+        }
+        if let Some(sizes) = &self.block_sizes {
+            runs::block_sizes(&sizes.rows, text);
+        }
+        if let Some(failure) = &self.failure {
+            failure::write(failure, text);
+        }
+        if let Some(clashes) = &self.clashes {
+            clashes::write(clashes, text);
+        }
+        if let Some(advice) = &self.advice {
+            advice::write(advice, text);
+        }
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

@@ -9,7 +9,9 @@ use crate::render::text::{escape, thousands};
 
 pub(super) fn write(run: &Run, text: &mut Text) {
     heading(text, "Result");
-    lines(run).iter().for_each(|line| text.hanging(2, line));
+    for line in lines(run) {
+        text.hanging(2, line);
+    }
     if run.range.is_some() {
         text.blank();
         let columns = vec![

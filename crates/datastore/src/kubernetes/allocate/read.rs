@@ -123,9 +123,9 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
         }];
     }
     let mut found = entries(snapshot, |found| found == key);
-    found
-        .iter_mut()
-        .for_each(|entry| entry.revision = revision.clone());
+    for entry in &mut found {
+        entry.revision = revision.clone();
+    }
     if found.is_empty() {
         let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
         let record = Record::Undecodable {

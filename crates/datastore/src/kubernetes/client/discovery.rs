@@ -35,6 +35,7 @@ impl Api {
         );
         let groups = groups?.unwrap_or_default();
         let has = |name: &str| groups.groups.iter().any(|group| group.name == name);
+
         let flavour = match configured {
             "" if has(NATIVE_GROUP) && !has(CLASSIC_GROUP) => Flavour::Native,
             configured => Flavour::configured(configured),
@@ -49,6 +50,7 @@ impl Api {
             whole_lists,
             ..Self::default()
         };
+
         if has(flavour.group()) {
             api.calico = plurals(client, flavour.group(), flavour.version()).await?;
         }
@@ -107,14 +109,22 @@ struct ServerVersion {
 }
 
 impl ServerVersion {
+    /// True for a server of the version `major.minor` or a later one; false if the server's version is not known.
     fn is_at_least(&self, major: u32, minor: u32) -> bool {
-        let number = |text: &str| {
-            text.trim_end_matches(|c: char| !c.is_ascii_digit())
-                .parse::<u32>()
-                .ok()
+        let Some(own_major) = parse_number(&self.major) else {
+            return false;
         };
-        (number(&self.major), number(&self.minor)) >= (Some(major), Some(minor))
+        if own_major != major {
+            return own_major > major;
+        }
+        parse_number(&self.minor).is_some_and(|own_minor| own_minor >= minor)
     }
+}
+
+/// Parses one number of a version, without the characters that follow it.
+fn parse_number(text: &str) -> Option<u32> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    digits.parse().ok()
 }
 
 #[derive(Default, Deserialize)]
@@ -144,13 +154,16 @@ async fn plurals(client: &KubeClient, group: &str, version: &str) -> Result<BTre
     struct Resource {
         name: String,
     }
-    let read: Option<Resources> = read(client, &format!("/apis/{group}/{version}")).await?;
-    let names = read
-        .unwrap_or_default()
-        .resources
-        .into_iter()
-        .map(|resource| resource.name);
-    Ok(names.filter(|name| !name.contains('/')).collect())
+    let answer: Option<Resources> = read(client, &format!("/apis/{group}/{version}")).await?;
+
+    let mut plurals = BTreeSet::new();
+    for resource in answer.unwrap_or_default().resources {
+        // A name with a slash, such as `pods/status`, is a part of a kind.
+        if !resource.name.contains('/') {
+            plurals.insert(resource.name);
+        }
+    }
+    Ok(plurals)
 }
 
 async fn read<T: DeserializeOwned>(client: &KubeClient, path: &str) -> Result<Option<T>> {

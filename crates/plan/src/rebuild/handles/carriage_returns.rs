@@ -2,7 +2,7 @@
 //! full ID works, but an object with the full ID is never found. Records are rewritten with the clean ID, and objects
 //! are replaced by one with the clean ID, so that the addresses can be freed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use calipam_check::{Code, Subject};
 use calipam_model::attributes::Attribute;
@@ -29,15 +29,13 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             planner.skipped.push(Skipped::refused(finding, refusal));
             continue;
         }
-        let is_dirty = |held: &&Allocated| {
-            held.held
-                .record
-                .as_ref()
-                .handle()
-                .is_some_and(TextRef::has_carriage_return)
-        };
-        let dirty: Vec<&Allocated> = handles.allocated(id).iter().filter(is_dirty).collect();
-        if let Some(outside) = dirty.iter().find(|held| !planner.may_change_at(held.block)) {
+
+        let mut dirty: Vec<&Allocated> = handles.allocated(id).iter().collect();
+        dirty.retain(|allocated| has_carriage_return(allocated));
+        if let Some(outside) = dirty
+            .iter()
+            .find(|allocated| !planner.may_change_at(allocated.block))
+        {
             let detail = format!(
                 "{id} is also recorded in {}, which this plan does not rebuild",
                 outside.block
@@ -45,40 +43,47 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             planner.skip(finding, SkipReason::HandleHeld, detail);
             continue;
         }
-        dirty.into_iter().for_each(|held| rewrite(planner, id, held));
+
+        for allocated in dirty {
+            rewrite(planner, id, allocated);
+        }
         approved.insert(id.clone());
     }
 
     approved
 }
 
+fn has_carriage_return(allocated: &Allocated) -> bool {
+    let handle = allocated.held.record.as_ref().handle();
+    handle.is_some_and(TextRef::has_carriage_return)
+}
+
 /// Rewrites the record under the clean ID, unless the address changes anyway.
-fn rewrite(planner: &mut Planner<'_, '_>, id: &str, held: &Allocated) {
-    let planned: &mut BTreeMap<u32, AddressPlan> =
-        &mut planner.blocks.entry(held.block).or_default().addresses;
-    if planned.contains_key(&held.held.ordinal) {
+fn rewrite(planner: &mut Planner<'_, '_>, id: &str, allocated: &Allocated) {
+    let guard = &allocated.held;
+    let block_plan = planner.blocks.entry(allocated.block).or_default();
+    if block_plan.addresses.contains_key(&guard.ordinal) {
         return;
     }
-    let record = Attribute {
-        handle: Some(id.to_owned()),
-        ..held.held.record.as_ref().to_attribute()
-    };
-    let subject = Subject::Address(held.address);
+
     let mut change = Change::new(
         Verb::RewriteOwner,
-        subject,
+        Subject::Address(allocated.address),
         "the same owner, without the carriage return",
         &[],
     );
-    change
-        .repairs
-        .push((Code::HandleCarriageReturn, Subject::Handle(id.to_owned())));
-    let edit = RecordEdit::Rewrite(held.held.clone(), record);
-    let rewritten = AddressPlan {
-        address: held.address,
-        edit,
+    let finding = (Code::HandleCarriageReturn, Subject::Handle(id.to_owned()));
+    change.repairs.push(finding);
+
+    let record = Attribute {
+        handle: Some(id.to_owned()),
+        ..guard.record.as_ref().to_attribute()
+    };
+    let address_plan = AddressPlan {
+        address: allocated.address,
+        edit: RecordEdit::Rewrite(guard.clone(), record),
         evidence: Vec::new(),
         change,
     };
-    planned.insert(held.held.ordinal, rewritten);
+    block_plan.addresses.insert(guard.ordinal, address_plan);
 }

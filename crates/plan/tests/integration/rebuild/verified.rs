@@ -4,7 +4,7 @@ use calipam_check::{Code, Subject};
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_plan::rebuild::Request;
-use calipam_plan::{FindingSet, Plan, Refusal, SkipReason, Verb, apply_plan, try_plan};
+use calipam_plan::{FindingSet, Plan, SkipReason, TrialRefusal, Verb, apply_plan, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
 use super::judge::planned;
@@ -18,7 +18,7 @@ fn of(faults: &[Fault]) -> (Checked, Plan) {
     (checked, plan)
 }
 
-fn tried(checked: &Checked, plan: &Plan) -> Result<(), Refusal> {
+fn tried(checked: &Checked, plan: &Plan) -> Result<(), TrialRefusal> {
     let after =
         apply_plan(checked.snapshot.clone(), plan, checked.snapshot.taken_at).expect("it can be made");
     FindingSet::from(&checked.report).verify(plan, &Checked::new(after).report)
