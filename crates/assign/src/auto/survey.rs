@@ -235,13 +235,8 @@ impl<S: Store> Search<'_, S> {
             return true;
         }
         let is_own = block.owner() == Some(&self.holder(cidr).owner());
-        let is_empty = || {
-            block
-                .without_cooled(self.allocator.now(), self.config.cooldown())
-                .is_empty()
-        };
         // Without strict affinity, addresses are borrowed from it.
-        self.config.strict_affinity && !is_own && !is_empty()
+        self.config.strict_affinity && !is_own && !self.is_empty(&block)
     }
 
     /// Counts a block, and adds it to those that the host can claim or borrow from.
