@@ -99,16 +99,9 @@ impl Touched {
             cluster: snapshot.cluster.clone(),
             ..Default::default()
         };
-        let blocks = &snapshot.blocks;
-        let copies = in_parts(BLOCKS, blocks.len(), |range| {
-            let is_touched = |block: &&Versioned<StoredBlock>| keys.contains(&Key::Block(block.value.key));
-            blocks[range]
-                .iter()
-                .filter(is_touched)
-                .cloned()
-                .collect::<Vec<_>>()
+        copied.blocks = copies(BLOCKS, &snapshot.blocks, |block| {
+            keys.contains(&Key::Block(block.key))
         });
-        copied.blocks.extend(copies.into_iter().flatten());
         let has_affinity =
             |affinity: &&Versioned<Affinity>| keys.contains(&Key::Affinity(affinity.value.key.clone()));
         copied
@@ -116,16 +109,9 @@ impl Touched {
             .extend(snapshot.affinities.iter().filter(has_affinity).cloned());
         // There may be a million handles to search.
         if !handles.is_empty() {
-            let stored = &snapshot.handles;
-            let copies = in_parts(OBJECTS, stored.len(), |range| {
-                let is_touched = |handle: &&Versioned<Handle>| handles.contains(handle.value.id().packed());
-                stored[range]
-                    .iter()
-                    .filter(is_touched)
-                    .cloned()
-                    .collect::<Vec<_>>()
+            copied.handles = copies(OBJECTS, &snapshot.handles, |handle| {
+                handles.contains(handle.id().packed())
             });
-            copied.handles.extend(copies.into_iter().flatten());
         }
         Self {
             has_labels: snapshot.labels_affinities(),
@@ -189,6 +175,19 @@ impl Touched {
             }
         }
     }
+}
+
+/// Copies the objects that a plan touches, on as many cores as `least` objects for each allow.
+fn copies<T: Clone + Send + Sync>(
+    least: usize,
+    stored: &[Versioned<T>],
+    is_touched: impl Fn(&T) -> bool + Sync,
+) -> Vec<Versioned<T>> {
+    let parts = in_parts(least, stored.len(), |range| {
+        let touched = stored[range].iter().filter(|object| is_touched(&object.value));
+        touched.cloned().collect::<Vec<_>>()
+    });
+    parts.into_iter().flatten().collect()
 }
 
 /// Returns the IDs of the handles among some keys.
