@@ -50,7 +50,7 @@ pub use self::remedy::{PoolChange, Remedy, Topic};
 pub use self::report::{ClusterIdentity, Counts, Report};
 pub use self::rules::without_address::nodes_without_addresses;
 pub use self::scope::Scope;
-pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
+pub use self::suspects::{ReadObject, Recheck, drop_changed, handle_ids, objects, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run. Deliberate collisions would only cost time.
 pub type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use calipam_model::block::Block;
 use calipam_model::endpoint::Endpoint;
+use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::node::Node;
@@ -113,7 +114,8 @@ pub enum ReadObject<'s> {
     Node(&'s Versioned<Node>),
     Pod(&'s Versioned<Pod>),
     Service(&'s Versioned<Service>),
-    /// An affinity, a handle or an endpoint.
+    Handle(&'s Versioned<Handle>),
+    /// An affinity or an endpoint.
     Other(&'s Revision),
 }
 
@@ -124,6 +126,7 @@ impl<'s> ReadObject<'s> {
             Self::Node(node) => &node.revision,
             Self::Pod(pod) => &pod.revision,
             Self::Service(service) => &service.revision,
+            Self::Handle(handle) => &handle.revision,
             Self::Other(revision) => revision,
         }
     }
@@ -146,6 +149,9 @@ impl PartialEq for ReadObject<'_> {
 /// A snapshot can have a million handles, endpoints or pods, of which few are wanted, so no key is made of the others.
 pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, ReadObject<'s>> {
     let mut found = HashMap::new();
+    if wanted.is_empty() {
+        return found;
+    }
     let mut add = |key: Key, object: ReadObject<'s>| {
         if wanted.contains(&key) {
             found.insert(key, object);
@@ -154,31 +160,28 @@ pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
     for block in &snapshot.blocks {
         add(Key::Block(block.value.key), ReadObject::Block(block));
     }
-    if wanted.iter().any(|key| matches!(key, Key::Affinity(_))) {
+    let wants = |is_of_kind: fn(&Key) -> bool| wanted.iter().any(is_of_kind);
+    if wants(|key| matches!(key, Key::Affinity(_))) {
         for affinity in &snapshot.affinities {
             let key = Key::Affinity(affinity.value.key.clone());
             add(key, ReadObject::Other(&affinity.revision));
         }
     }
-    for node in &snapshot.nodes {
-        add(Key::Node(node.value.name.clone()), ReadObject::Node(node));
+    if wants(|key| matches!(key, Key::Node(_))) {
+        for node in &snapshot.nodes {
+            add(Key::Node(node.value.name.clone()), ReadObject::Node(node));
+        }
     }
     for service in &snapshot.services {
         add(service.value.key(), ReadObject::Service(service));
     }
 
-    let handles: FastSet<Text> = wanted
-        .iter()
-        .filter_map(|key| match key {
-            Key::Handle(id) => Some(Text::new(id)),
-            _ => None,
-        })
-        .collect();
+    let handles = handle_ids(wanted);
     if !handles.is_empty() {
         for handle in &snapshot.handles {
             let id = handle.value.id();
             if handles.contains(id.packed()) {
-                add(Key::Handle(id.to_string()), ReadObject::Other(&handle.revision));
+                add(Key::Handle(id.to_string()), ReadObject::Handle(handle));
             }
         }
     }
@@ -199,6 +202,15 @@ pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
         add(pod.value.key(), ReadObject::Pod(pod));
     }
     found
+}
+
+/// Returns the IDs of the handles among some keys, for a search among a million stored handles.
+pub fn handle_ids<'k>(keys: impl IntoIterator<Item = &'k Key>) -> FastSet<Text> {
+    let id = |key: &Key| match key {
+        Key::Handle(id) => Some(Text::new(id)),
+        _ => None,
+    };
+    keys.into_iter().filter_map(id).collect()
 }
 
 /// The namespaces and names of wanted objects.

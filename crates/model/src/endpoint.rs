@@ -181,8 +181,8 @@ impl Endpoint {
         push_endpoint_name(out, [&node, &orchestrator, &pod, &endpoint]);
     }
 
-    /// The workload that [`EndpointName::parse`](crate::names::EndpointName::parse) finds in the object's name. `None` if
-    /// the name has to be parsed for that: it does not follow from the fields, or not only from these.
+    /// The workload that [`EndpointName::parse`](crate::names::EndpointName::parse) finds in the object's name, without
+    /// building the name. `None` if the name does not follow from the fields, or is not split into the same fields.
     pub fn workload_in_name(&self) -> Option<TextRef<'_>> {
         let fields = self.fields();
         let parts = [Field::Node, Field::Orchestrator, Field::Pod, Field::Endpoint];

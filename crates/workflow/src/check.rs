@@ -45,29 +45,29 @@ impl CheckResult {
 /// Reads and checks the cluster. Objects whose findings a half-done Calico operation could explain are read again, and
 /// findings whose objects have changed are dropped.
 pub(crate) async fn read_and_check(access: Access<'_>, criteria: &Criteria) -> Result<CheckResult> {
-    let (checked, ()) = read_and_check_for(access, criteria, |_, _| ()).await?;
+    let (checked, ()) = read_check_and_evaluate(access, criteria, |_, _| ()).await?;
     Ok(checked)
 }
 
-/// Reads and checks the cluster, and makes something of the context of the check and the report, which it may change.
-/// With a million addresses, a second context costs as much as all rules.
-pub(crate) async fn read_and_check_for<T>(
+/// Reads and checks the cluster. Also returns the result of `evaluate`, which gets the context of the check and may
+/// change the report. With a million addresses, a second context costs as much as all rules.
+pub(crate) async fn read_check_and_evaluate<T>(
     access: Access<'_>,
     criteria: &Criteria,
-    make: impl FnOnce(Context<'_>, &mut Report) -> T,
+    evaluate: impl FnOnce(Context<'_>, &mut Report) -> T,
 ) -> Result<(CheckResult, T)> {
     let mut snapshot = read(access).await?;
     snapshot.rechecked = false;
     let context = Context::new(&snapshot, &criteria.options);
     let mut report = context.check();
     let dropped = recheck(access, &snapshot, &mut report, criteria.recheck_after).await?;
-    let made = make(context, &mut report);
+    let evaluated = evaluate(context, &mut report);
     let checked = CheckResult {
         snapshot,
         report,
         dropped,
     };
-    Ok((checked, made))
+    Ok((checked, evaluated))
 }
 
 /// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.

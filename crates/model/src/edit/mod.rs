@@ -137,19 +137,17 @@ impl Step {
 /// The number of addresses whose cooldown these edits start, and the longest cooldown in seconds; `None` if there are
 /// none.
 pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
-    let mut is_any = false;
     let mut addresses = 0;
     let mut longest = 0;
     for edit in edits {
         if let Edit::Block(_, BlockEdit::Release { held, cooldown }) = edit
             && *cooldown > 0
         {
-            is_any = true;
             addresses += held.len();
             longest = longest.max(*cooldown);
         }
     }
-    is_any.then_some((addresses, longest))
+    (longest > 0).then_some((addresses, longest))
 }
 
 impl Part {

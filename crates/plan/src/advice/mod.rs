@@ -12,7 +12,6 @@ use std::collections::HashSet;
 
 use calipam_check::views::{Asking, Explanation};
 use calipam_check::{Code, Context, Finding, FindingKey, Remedy, Report, Scope, Severity};
-use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 pub use self::causes::Cause;
@@ -69,8 +68,7 @@ pub fn advise(context: Context<'_>, report: &Report, scope: &Scope) -> Advice {
     }
     let snapshot = context.snapshot;
     let seen = seen_before(report, &context);
-    let basis = Basis::of_check(context, report).with(&[], cooldown(snapshot));
-    let mut trials = Trials::new(basis, &seen, scope);
+    let mut trials = Trials::new(basis(context, report), &seen, scope);
     let mut facts = Facts::new(snapshot, report);
 
     let mut causes = causes::all(&mut facts);
@@ -103,10 +101,8 @@ pub fn cures_for(
         return Vec::new();
     }
     let seen = seen_before(report, &context);
-    let cooldown = cooldown(context.snapshot);
-    let basis = Basis::of_check(context, report).with(&[], cooldown);
     let scope = Scope::default();
-    let mut trials = Trials::new(basis, &seen, &scope).asking(asking, explained);
+    let mut trials = Trials::new(basis(context, report), &seen, &scope).asking(asking, explained);
     let remedies = refusal::remedies(explained, report);
     let mut cures: Vec<Cure> = remedies
         .into_iter()
@@ -159,10 +155,11 @@ fn seen_before(report: &Report, context: &Context<'_>) -> Vec<Observations> {
     vec![Observations { at, ..observations }]
 }
 
-fn cooldown(snapshot: &Snapshot) -> i64 {
-    snapshot
-        .effective_ipam_config()
-        .map_or(0, |config| config.cooldown_seconds.max(0))
+/// Prepares trials with the cluster's cooldown, and without earlier reads.
+fn basis<'s>(context: Context<'s>, report: &'s Report) -> Basis<'s> {
+    let config = context.snapshot.effective_ipam_config();
+    let cooldown = config.map_or(0, |config| config.cooldown_seconds.max(0));
+    Basis::of_check(context, report).with(&[], cooldown)
 }
 
 /// The worst severity of findings.

@@ -54,7 +54,9 @@ fn unchanged(object: &ReadObject<'_>) -> Precondition {
         ReadObject::Node(node) => User::Node(node.value.clone()),
         ReadObject::Pod(pod) => User::Pod(pod.value.clone()),
         ReadObject::Service(service) => User::Service(service.value.clone()),
-        ReadObject::Block(_) | ReadObject::Other(_) => return Precondition::At(revision.clone()),
+        ReadObject::Block(_) | ReadObject::Handle(_) | ReadObject::Other(_) => {
+            return Precondition::At(revision.clone());
+        }
     };
     Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user)))
 }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Code, FastMap, FastSet, Remedy, Subject};
+use calipam_check::{Code, ReadObject, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::edit::{BlockEdit, Edit, Evidence, HandleEdit, Part, Precondition, Step, Unit};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
-use calipam_model::text::Text;
 
 use super::select::Selection;
 use crate::basis::handles::MOST_NAMED;
@@ -157,18 +156,11 @@ impl<'s> Selection<'_, 's> {
     }
 
     fn delete_orphans(&self, actions: &mut Vec<Action>) {
-        let ids: FastSet<Text> = self.orphans.keys().map(|id| Text::new(id)).collect();
-        if ids.is_empty() {
-            return;
-        }
-        let handles = self.basis.snapshot.handles.iter();
-        let objects: FastMap<&[u8], &Versioned<Handle>> = handles
-            .map(|handle| (handle.value.id().packed(), handle))
-            .filter(|(id, _)| ids.contains(*id))
-            .collect();
+        let wanted = self.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
+        let objects = calipam_check::objects(self.basis.snapshot, &wanted);
 
         for (id, finding) in &self.orphans {
-            let Some(object) = objects.get(Text::new(id).as_ref().packed()) else {
+            let Some(ReadObject::Handle(object)) = objects.get(&Key::Handle(id.clone())) else {
                 continue;
             };
             let subject = finding.subject.clone();

@@ -4,14 +4,13 @@ use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
-use calipam_check::FastSet;
+use calipam_check::handle_ids;
 use calipam_model::affinity::Affinity;
 use calipam_model::edit::{Current, EditError, apply};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::parallel::{BLOCKS, OBJECTS, in_parts};
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
-use calipam_model::text::Text;
 use calipam_model::writable::Object;
 use jiff::Timestamp;
 
@@ -76,7 +75,7 @@ impl Touched {
             add(key(&value), Object::Affinity(value), revision);
         }
         // There may be a million handles to search.
-        let handles = handles_of(keys);
+        let handles = handle_ids(keys);
         if !handles.is_empty() {
             let is_taken = |handle: &mut Versioned<Handle>| handles.contains(handle.value.id().packed());
             for Versioned { value, revision } in snapshot.handles.extract_if(.., is_taken) {
@@ -93,7 +92,7 @@ impl Touched {
 
     /// Copies objects of a snapshot.
     pub(crate) fn copy(snapshot: &Snapshot, keys: &HashSet<Key>) -> Self {
-        let handles = handles_of(keys);
+        let handles = handle_ids(keys);
         let mut copied = Snapshot {
             datastore: snapshot.datastore,
             cluster: snapshot.cluster.clone(),
@@ -188,15 +187,6 @@ fn copies<T: Clone + Send + Sync>(
         touched.cloned().collect::<Vec<_>>()
     });
     parts.into_iter().flatten().collect()
-}
-
-/// Returns the IDs of the handles among some keys.
-fn handles_of(keys: &HashSet<Key>) -> FastSet<Text> {
-    let id = |key: &Key| match key {
-        Key::Handle(id) => Some(Text::new(id)),
-        _ => None,
-    };
-    keys.iter().filter_map(id).collect()
 }
 
 /// Returns the revision for objects that a plan writes. It differs from all revisions that were read.
