@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::event::{Observer, Trace};
-use crate::full::Notes;
+use crate::notes::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 

@@ -23,10 +23,12 @@ mod handle;
 mod hosts;
 mod keys;
 mod next;
+mod notes;
 mod on_snapshot;
 mod owners;
 pub mod plugin;
 mod pools;
+mod recent;
 mod record;
 mod release;
 mod request;
@@ -39,18 +41,20 @@ pub use auto::Inputs;
 pub use error::{Error, Partly, Result};
 pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};
 pub use family::Family;
-pub use full::{FullBlocks, MemoryNotes, Notes};
+pub use full::FullBlocks;
 pub use next::{
     AddressSource, Allocatable, Answer, Given, NextAddress, NodeNeed, NodeRoom, NotAsked, NotKnown, Outlook,
     PodAdd, PoolLimit, Reason, Refused, ServiceAnswer, ServiceCall, ServiceFamily, ServiceOutcome,
     TunnelAnswer, TunnelLack, TunnelPools, TunnelStep, Wanted, cluster_refusal,
 };
+pub use notes::{MemoryNotes, Notes};
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
+pub use recent::KnownState;
 pub use record::Record;
 pub use release::{Release, Released};
 pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};
-pub use store::{Entry, Query, Store, StoreError, Swap};
+pub use store::{Entry, ListsSince, Query, Store, StoreError, Swap};
 pub use walk::{
     around as blocks_around, holding as blocks_holding, holding_elsewhere as blocks_holding_elsewhere,
     scatter,

@@ -11,6 +11,7 @@ use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
 use crate::family::Family;
+use crate::recent::KnownState;
 use crate::record::Record;
 
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
@@ -30,6 +31,19 @@ pub trait Store {
     /// [`Query::Get`] has one entry or none. Records that cannot be decoded are returned as [`Record::Undecodable`],
     /// never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
+
+    /// Answers queries like [`Self::read`], but may answer lists from any state that is not older than `known`, if that
+    /// is faster. Answers to [`Query::Get`] are current.
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        _known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        Ok(ListsSince {
+            answers: self.read(queries).await?,
+            state: None,
+        })
+    }
 
     /// The blocks that belong to an owner, with or without an affinity, ascending, if the store knows that without
     /// reading all blocks.
@@ -88,6 +102,14 @@ impl<S: Store> Store for &S {
         (**self).read(queries).await
     }
 
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        (**self).read_since(queries, known).await
+    }
+
     fn owned_blocks(&self, owner: &BlockOwner) -> Vec<IpNet> {
         (**self).owned_blocks(owner)
     }
@@ -99,6 +121,15 @@ impl<S: Store> Store for &S {
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         (**self).swap(swap).await
     }
+}
+
+/// The answers of [`Store::read_since`].
+#[derive(Debug)]
+pub struct ListsSince {
+    /// The answers, in the order of the queries.
+    pub answers: Vec<Vec<Entry>>,
+    /// The state since which later calls can list, if all lists are current and the store can list since a state.
+    pub state: Option<KnownState>,
 }
 
 /// A write: the compare-and-swap of one record.

@@ -1,5 +1,5 @@
-//! The blocks that a search for free addresses found full, kept in files next to the lock for the next calls on the
-//! node. Damaged files are ignored.
+//! Notes for the next calls on the node, kept in files next to the lock: the blocks that a search for free addresses
+//! found full, and the state of the datastore that a call has seen. Damaged files are ignored.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,12 +7,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use calipam_assign::{Family, FullBlocks, Notes};
+use calipam_assign::{Family, FullBlocks, KnownState, Notes};
 use calipam_datastore::settings::Settings;
 use calipam_files::regular;
 use calipam_model::digest::sha256_hex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-const FORMAT: &str = "calipam full blocks 2";
+const FULL_BLOCKS: &str = "calipam full blocks 2";
+const KNOWN_STATE: &str = "calipam known state 1";
 /// The line that is appended after addresses were released.
 const RELEASED: &str = "released\n";
 /// The age limit of files. In a restored cluster, revisions can repeat, but a restore takes longer than this.
@@ -20,7 +23,7 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 /// The size limit of files. A hundred thousand blocks take a third of it.
 const MAX_SIZE: u64 = 8 << 20;
 
-/// The files next to a node's lock, one for each address family.
+/// The files next to a node's lock: one for each address family, and one for the state of the datastore.
 #[derive(Debug)]
 pub(crate) struct FileNotes {
     lock: PathBuf,
@@ -36,47 +39,48 @@ impl FileNotes {
         }
     }
 
-    fn path(&self, family: Family) -> PathBuf {
+    fn full_blocks_path(&self, family: Family) -> PathBuf {
         self.lock
             .with_file_name(format!("calipam_full_ipv{}", family.number()))
     }
 
-    fn read(&self, family: Family) -> io::Result<Option<FullBlocks>> {
-        let file = regular::open_own(&self.path(family), OpenOptions::new().read(true))?;
-        let metadata = file.metadata()?;
-        if !metadata.modified()?.elapsed().is_ok_and(|age| age <= MAX_AGE) || metadata.len() > MAX_SIZE {
-            return Ok(None);
-        }
-        let mut text = String::new();
-        file.take(MAX_SIZE).read_to_string(&mut text)?;
-        Ok(parse(&text, &self.datastore))
+    fn known_state_path(&self) -> PathBuf {
+        self.lock.with_file_name("calipam_known_state")
     }
 
-    fn write(&self, family: Family, full: &FullBlocks) -> io::Result<()> {
-        replace(&self.path(family), &print(full, &self.datastore)?)
+    /// Reads a file, and parses its content. `None` if there is no file, or it cannot be used.
+    fn read<T>(&self, path: &Path, parse: fn(&str, &str) -> Option<T>) -> Option<T> {
+        match read(path) {
+            Ok(text) => parse(&text?, &self.datastore),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!("ignoring {}: {error}", path.display());
+                }
+                None
+            }
+        }
+    }
+
+    fn write<T: Serialize>(&self, path: &Path, format: &str, note: &T) {
+        let written = print(format, &self.datastore, note).and_then(|text| replace(path, &text));
+        if let Err(error) = written {
+            tracing::warn!("cannot write {}: {error}", path.display());
+        }
     }
 }
 
 impl Notes for FileNotes {
     fn full_blocks(&self, family: Family) -> Option<FullBlocks> {
-        let read = self.read(family);
-        if let Err(error) = read.as_ref()
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!("ignoring {}: {error}", self.path(family).display());
-        }
-        read.ok().flatten()
+        self.read(&self.full_blocks_path(family), parse_full_blocks)
     }
 
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks) {
-        if let Err(error) = self.write(family, full) {
-            tracing::warn!("cannot write {}: {error}", self.path(family).display());
-        }
+        self.write(&self.full_blocks_path(family), FULL_BLOCKS, full);
     }
 
     fn forget_exhaustion(&self) {
         for family in Family::BOTH {
-            let path = self.path(family);
+            let path = self.full_blocks_path(family);
             let file = regular::open_own(&path, OpenOptions::new().append(true));
             if file.is_ok_and(|mut file| file.write_all(RELEASED.as_bytes()).is_err()) {
                 // The disk is full.
@@ -84,6 +88,26 @@ impl Notes for FileNotes {
             }
         }
     }
+
+    fn known_state(&self) -> Option<KnownState> {
+        self.read(&self.known_state_path(), parse_known_state)
+    }
+
+    fn keep_known_state(&self, state: &KnownState) {
+        self.write(&self.known_state_path(), KNOWN_STATE, state);
+    }
+}
+
+/// Reads a file of this user that nobody else can write; `None` if it is too old or too large.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = regular::open_own(path, OpenOptions::new().read(true))?;
+    let metadata = file.metadata()?;
+    if !metadata.modified()?.elapsed().is_ok_and(|age| age <= MAX_AGE) || metadata.len() > MAX_SIZE {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.take(MAX_SIZE).read_to_string(&mut text)?;
+    Ok(Some(text))
 }
 
 /// Writes a file, replacing any existing one. Does not follow links or wait for pipes.
@@ -111,18 +135,33 @@ pub(crate) fn datastore(settings: &Settings) -> String {
 }
 
 /// The content of a file: one line of JSON, after which [`RELEASED`] can follow.
-fn print(full: &FullBlocks, datastore: &str) -> io::Result<String> {
-    Ok(serde_json::to_string(&(FORMAT, datastore, full))? + "\n")
+fn print<T: Serialize>(format: &str, datastore: &str, note: &T) -> io::Result<String> {
+    Ok(serde_json::to_string(&(format, datastore, note))? + "\n")
 }
 
 /// Parses the content of a file; `None` if it is damaged or for another datastore.
-fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
+fn parse_full_blocks(text: &str, datastore: &str) -> Option<FullBlocks> {
     let (line, released) = text.split_once('\n')?;
-    let (format, of, mut full): (String, String, FullBlocks) = serde_json::from_str(line).ok()?;
+    let mut full: FullBlocks = parse_line(line, FULL_BLOCKS, datastore)?;
     if !released.is_empty() {
         full.exhausted_at = None;
     }
-    (format == FORMAT && of == datastore).then_some(full)
+    Some(full)
+}
+
+/// Parses the content of a file; `None` if it is damaged or for another datastore.
+fn parse_known_state(text: &str, datastore: &str) -> Option<KnownState> {
+    let line = text.strip_suffix('\n')?;
+    let state: KnownState = parse_line(line, KNOWN_STATE, datastore)?;
+    // Other versions have a meaning of their own: `0` stands for any state.
+    let is_number = state.version.parse::<u64>().is_ok_and(|version| version > 0);
+    is_number.then_some(state)
+}
+
+/// Parses a line of JSON; `None` if it has another format or is for another datastore.
+fn parse_line<T: DeserializeOwned>(line: &str, format: &str, datastore: &str) -> Option<T> {
+    let (found_format, found_datastore, note): (String, String, T) = serde_json::from_str(line).ok()?;
+    (found_format == format && found_datastore == datastore).then_some(note)
 }
 
 #[cfg(test)]
@@ -175,10 +214,10 @@ mod tests {
 
     #[test]
     fn torn_files_are_ignored() {
-        let text = print(&full(), "d").unwrap();
-        assert_eq!(parse(&text, "d"), Some(full()));
+        let text = print(FULL_BLOCKS, "d", &full()).unwrap();
+        assert_eq!(parse_full_blocks(&text, "d"), Some(full()));
         for len in 0..text.len() {
-            assert_eq!(parse(&text[..len], "d"), None, "{:?}", &text[..len]);
+            assert_eq!(parse_full_blocks(&text[..len], "d"), None, "{:?}", &text[..len]);
         }
         for (part, other) in [
             ("blocks 2", "blocks 1"),
@@ -186,7 +225,31 @@ mod tests {
             ("65261", "6-5261"),
             ("hash", "mash"),
         ] {
-            assert_eq!(parse(&text.replace(part, other), "d"), None, "{part}");
+            assert_eq!(parse_full_blocks(&text.replace(part, other), "d"), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn a_known_state_is_read_by_calls_on_the_same_datastore() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (notes(folder.path(), "one"), notes(folder.path(), "other"));
+        let state = |version: &str| KnownState {
+            version: version.to_owned(),
+            at: "2026-05-01T10:00:00.5Z".parse().unwrap(),
+        };
+        assert_eq!(one.known_state(), None);
+        one.keep_known_state(&state("17"));
+        one.keep_known_state(&state("18"));
+        assert_eq!(one.known_state(), Some(state("18")));
+        assert_eq!(other.known_state(), None);
+
+        let text = print(KNOWN_STATE, "one", &state("18")).unwrap();
+        for len in 0..text.len() {
+            assert_eq!(parse_known_state(&text[..len], "one"), None, "{:?}", &text[..len]);
+        }
+        for version in ["0", "", "-1", "18&limit=1"] {
+            one.keep_known_state(&state(version));
+            assert_eq!(one.known_state(), None, "{version:?}");
         }
     }
 
@@ -194,7 +257,7 @@ mod tests {
     fn files_of_others_and_old_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let notes = notes(folder.path(), "d");
-        let path = notes.path(Family::V4);
+        let path = notes.full_blocks_path(Family::V4);
         let fresh = || {
             fs::remove_file(&path).ok();
             notes.keep_full_blocks(Family::V4, &full());
@@ -220,7 +283,7 @@ mod tests {
         notes.forget_exhaustion();
         let expected = Some(full());
         assert_eq!(
-            parse(&fs::read_to_string(&elsewhere).unwrap(), "d"),
+            parse_full_blocks(&fs::read_to_string(&elsewhere).unwrap(), "d"),
             expected,
             "a link is not followed"
         );

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::handle::Known;
 use crate::pools;
+use crate::recent::KnownState;
 use crate::request::AutoAssign;
 use crate::store::{Entry, Query, Store};
 
@@ -22,6 +23,7 @@ use crate::store::{Entry, Query, Store};
 /// the handle.
 #[derive(Debug)]
 pub struct Inputs {
+    /// A time at which the inputs were current.
     pub(super) made_at: Timestamp,
     /// True if a caller read the inputs before calling [`Allocator::auto_assign_after`]. Other clients may have changed
     /// the data since.
@@ -39,9 +41,24 @@ impl<S: Store> Allocator<S> {
     /// Reads everything that a request needs besides the blocks, in one round trip for both families.
     ///
     /// Call this before waiting for a lock. On Kubernetes, a list request shortly after a write can take a tenth of a
-    /// second, since the API server's cache must first catch up with etcd. See [`Self::auto_assign_after`].
+    /// second, since the API server's cache must first catch up with etcd. So pools, reservations and affinities are
+    /// listed since the state that an earlier call on the node has noted, if it is recent. See
+    /// [`Self::auto_assign_after`].
     pub async fn read_inputs(&self, request: &AutoAssign) -> Result<Inputs> {
-        let made_at = self.now();
+        let now = self.now();
+        let noted = self.notes.as_ref().and_then(|notes| notes.known_state());
+        self.inputs_since(request, noted.filter(|state| state.is_usable(now)))
+            .await
+    }
+
+    /// Reads the current inputs.
+    pub(super) async fn current_inputs(&self, request: &AutoAssign) -> Result<Inputs> {
+        self.inputs_since(request, None).await
+    }
+
+    /// Reads the inputs, and lists not older than `known`. Notes the state of current lists.
+    async fn inputs_since(&self, request: &AutoAssign, known: Option<KnownState>) -> Result<Inputs> {
+        let made_at = known.as_ref().map_or_else(|| self.now(), |state| state.at);
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
         let mut families = Family::BOTH.to_vec();
         families.retain(|family| request.of(*family).0 > 0);
@@ -61,8 +78,12 @@ impl<S: Store> Allocator<S> {
             queries.push(Query::Get(Key::Handle(id.clone())));
         }
 
+        let read = self.store().read_since(&queries, known.as_ref()).await?;
+        if let (Some(notes), Some(state)) = (&self.notes, &read.state) {
+            notes.keep_known_state(state);
+        }
         // The answers have the order of the queries.
-        let mut answers = self.store().read(&queries).await?.into_iter();
+        let mut answers = read.answers.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         let config = allocator::config(next())?;
         if request.windows && !config.serves_windows() {

@@ -32,9 +32,10 @@ use crate::capacity::ClaimDecision;
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
-use crate::full::{FullBlocks, is_recent};
+use crate::full::FullBlocks;
 use crate::handle::Known;
 use crate::pools::{self, PoolRequest, ServingPools};
+use crate::recent::is_recent;
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::store::{Query, Store};
 use crate::walk;
@@ -122,7 +123,7 @@ impl<S: Store> Allocator<S> {
         }
         let inputs = match known {
             Some(inputs) => inputs,
-            None => known.insert(self.read_inputs(request).await?),
+            None => known.insert(self.current_inputs(request).await?),
         };
         let search = self.search(request, inputs, family).await?;
         search

@@ -5,6 +5,7 @@ mod calico;
 mod cluster;
 mod large;
 mod plugin;
+mod recent_lists;
 
 use std::task::{Context, Poll, Waker};
 

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
+use calipam_assign::{Entry, KnownState, ListsSince, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
 use calipam_model::config::{ClusterInformation, IpamConfig};
 use calipam_model::key::{DEFAULT, Key};
@@ -43,6 +43,18 @@ pub(crate) trait Records: Debug + Send + Sync {
 
     /// See [`Store::read`]. Retries temporary failures after short pauses.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
+
+    /// See [`Store::read_since`].
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        _known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        Ok(ListsSince {
+            answers: self.read(queries).await?,
+            state: None,
+        })
+    }
 
     /// Reads objects, which need not be an allocator's. The result omits missing objects.
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot, Error>;
@@ -126,6 +138,14 @@ impl Store for AllocatorStore {
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         self.records.read(queries).await
+    }
+
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        self.records.read_since(queries, known).await
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use calipam_assign::{Entry, Query, Store, StoreError, Swap, blocks_holding_elsewhere};
+use calipam_assign::{
+    Entry, KnownState, ListsSince, Query, Store, StoreError, Swap, blocks_holding_elsewhere,
+};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
@@ -94,12 +96,13 @@ impl Client {
     }
 
     /// Sends queries as one request. On Kubernetes, a request contains one query, or lists a page of blocks.
-    fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
-        self.send_read(
-            queries.first().map_or(Work::Read, |query| self.work(query)),
-            queries,
-            listing,
-        )
+    fn ask(&self, queries: &[Query], listing: Listing, lists: Lists) -> Answer<Vec<Vec<Entry>>> {
+        let work = match queries.first() {
+            Some(query) if lists == Lists::Current => self.work(query),
+            // A server answers from its cache at once.
+            _ => Work::Read,
+        };
+        self.send_read(work, queries, listing)
     }
 
     fn send_read(&self, work: Work, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
@@ -133,7 +136,7 @@ impl Client {
     }
 
     /// Sends queries in requests of `size` queries each, all at the same time.
-    async fn ask_in_parts(&self, queries: &[Query], size: usize) -> Vec<Vec<Entry>> {
+    async fn ask_in_parts(&self, queries: &[Query], size: usize, lists: Lists) -> Vec<Vec<Entry>> {
         let mut total = Listing::default();
         let mut asked = Vec::new();
         for part in queries.chunks(size.max(1)) {
@@ -149,7 +152,7 @@ impl Client {
                 objects: total.objects + listing.objects,
                 bytes: total.bytes + listing.bytes,
             };
-            asked.push(self.ask(part, listing));
+            asked.push(self.ask(part, listing, lists));
         }
         let mut answers = Vec::with_capacity(queries.len());
         for answer in asked {
@@ -182,7 +185,8 @@ impl Client {
         if !self.is_on_kubernetes() || self.known.borrow().get(key) == Some(revision) {
             return Ok(());
         }
-        let found = self.ask(&[Query::Get(key.clone())], Listing::default()).await;
+        let query = Query::Get(key.clone());
+        let found = self.ask(&[query], Listing::default(), Lists::Current).await;
         match found.into_iter().flatten().next() {
             None => Err(StoreError::NotFound(key.clone())),
             Some(found) if found.revision == *revision => Ok(()),
@@ -198,6 +202,49 @@ impl Client {
             self.known.borrow_mut().insert(key, revision.clone());
         }
     }
+
+    /// Answers queries, in one request or several.
+    async fn answers(&self, queries: &[Query], lists: Lists) -> Vec<Vec<Entry>> {
+        if queries.iter().any(Query::asks_for_block_keys) {
+            self.has_searched.set(true);
+        }
+        if !self.is_on_kubernetes() {
+            // One transaction, or several in sequence if there are too many queries.
+            let mut answers = Vec::with_capacity(queries.len());
+            for part in queries.chunks(RANGES) {
+                answers.extend(self.ask_in_parts(part, RANGES, lists).await);
+            }
+            return answers;
+        }
+
+        let is_block = |query: &Query| matches!(query, Query::Get(Key::Block(_)));
+        if queries.len() >= MANY && queries.iter().all(is_block) {
+            return self.ask_in_parts(queries, PAGE, lists).await;
+        }
+
+        // On Kubernetes, a query for overlapping blocks takes several requests.
+        let elsewhere = queries.iter().filter_map(|query| match query {
+            Query::Overlapping(cidr) => Some(blocks_holding_elsewhere(*cidr).map(Query::BlockKey)),
+            _ => None,
+        });
+        let asked: Vec<Query> = queries.iter().cloned().chain(elsewhere.flatten()).collect();
+        let mut answers = self.ask_in_parts(&asked, 1, lists).await;
+        answers.truncate(queries.len());
+        for (query, found) in queries.iter().zip(&answers) {
+            if let (Query::Get(key), Some(found)) = (query, found.first()) {
+                self.remember(key.clone(), &found.revision);
+            }
+        }
+        answers
+    }
+}
+
+/// The state that lists must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lists {
+    Current,
+    /// A recent state that the server's caches have reached.
+    Recent,
 }
 
 impl Store for Client {
@@ -206,35 +253,30 @@ impl Store for Client {
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        if queries.iter().any(Query::asks_for_block_keys) {
-            self.has_searched.set(true);
-        }
-        if !self.is_on_kubernetes() {
-            // One transaction, or several in sequence if there are too many queries.
-            let mut answers = Vec::with_capacity(queries.len());
-            for part in queries.chunks(RANGES) {
-                answers.extend(self.ask_in_parts(part, RANGES).await);
-            }
-            return Ok(answers);
-        }
-        let is_block = |query: &Query| matches!(query, Query::Get(Key::Block(_)));
-        if queries.len() >= MANY && queries.iter().all(is_block) {
-            return Ok(self.ask_in_parts(queries, PAGE).await);
-        }
-        // On Kubernetes, a query for overlapping blocks takes several requests.
-        let elsewhere = queries.iter().filter_map(|query| match query {
-            Query::Overlapping(cidr) => Some(blocks_holding_elsewhere(*cidr).map(Query::BlockKey)),
-            _ => None,
-        });
-        let asked: Vec<Query> = queries.iter().cloned().chain(elsewhere.flatten()).collect();
-        let mut answers = self.ask_in_parts(&asked, 1).await;
-        answers.truncate(queries.len());
-        for (query, found) in queries.iter().zip(&answers) {
-            if let (Query::Get(key), Some(found)) = (query, found.first()) {
-                self.remember(key.clone(), &found.revision);
-            }
-        }
-        Ok(answers)
+        Ok(self.answers(queries, Lists::Current).await)
+    }
+
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        let at = self.now();
+        let lists = if known.is_some() {
+            Lists::Recent
+        } else {
+            Lists::Current
+        };
+        let answers = self.answers(queries, lists).await;
+        // The caches have reached every state that was listed, so its version has no meaning here.
+        let state = KnownState {
+            version: String::new(),
+            at,
+        };
+        Ok(ListsSince {
+            answers,
+            state: Some(state).filter(|_| self.is_on_kubernetes() && known.is_none()),
+        })
     }
 
     /// Performs one write. On Kubernetes, a deletion has two steps (facts 2.9). The first one decides the result; the

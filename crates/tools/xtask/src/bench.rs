@@ -70,7 +70,7 @@ const PARTS: [Part; 16] = [
 ///
 /// The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
 /// sends the same requests: ADD and DEL, 200 of each unless a number is named, and
-/// 64 ADD at once. CALIPAM_BENCH_PLUGIN names a third program that is measured in
+/// 64 ADD at once, and 50 in a row. CALIPAM_BENCH_PLUGIN names a third program that is measured in
 /// the same run, such as Calico's own calico-ipam. Seconds each, and they build no
 /// calipam.
 ///

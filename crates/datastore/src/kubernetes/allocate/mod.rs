@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use calipam_assign::{Entry, Query, Record, StoreError, Swap};
+use calipam_assign::{Entry, KnownState, ListsSince, Query, Record, StoreError, Swap};
 use calipam_files::objects::names::object_name;
 use calipam_model::key::Key;
 use calipam_model::parallel::lock;
@@ -22,6 +22,7 @@ use super::client::KubeClient;
 use super::client::discovery::Api;
 use super::write::change::{Target, version};
 use crate::allocation::{Records, Selecting, unavailable};
+use crate::clock;
 use crate::error::{Cause, Error, Failure, Result};
 use crate::retries::{ALLOCATIONS, Retries};
 use crate::tasks;
@@ -62,8 +63,9 @@ impl KubeStore {
         Arc::clone(&self.state().client)
     }
 
-    /// Sends queries in parallel, and retries temporary failures, except after a timeout.
-    async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
+    /// Sends queries in parallel, and retries temporary failures, except after a timeout. The first attempt lists
+    /// objects not older than `known`; a server that does not have this state yet is asked for the current one.
+    async fn ask(&self, queries: &[Query], known: Option<&KnownState>) -> Result<Vec<Answer>, StoreError> {
         let is_late = |error: &Error| {
             matches!(
                 error,
@@ -73,13 +75,18 @@ impl KubeStore {
                 }
             )
         };
+        let mut listing = Listing {
+            selecting: self.selecting,
+            since: known.map(|state| state.version.clone()),
+        };
         let mut retries = Retries::new(&ALLOCATIONS);
         loop {
-            match all(&self.client(), queries, self.selecting).await {
+            match all(&self.client(), queries, &listing).await {
                 Ok(answers) => return Ok(answers),
                 Err(error) if is_late(&error) => return Err(unavailable(error)),
                 Err(error) => retries.wait(error).await.map_err(unavailable)?,
             }
+            listing.since = None;
         }
     }
 
@@ -128,10 +135,28 @@ impl Records for KubeStore {
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let mut answers = self.ask(queries).await?;
+        Ok(self.read_since(queries, None).await?.answers)
+    }
+
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        let began = clock::now();
+        let mut answers = self.ask(queries, known).await?;
         if self.state().is_assumed && self.is_other_group(&answers).await? {
-            answers = self.ask(queries).await?;
+            answers = self.ask(queries, known).await?;
         }
+
+        // Later calls can list since the oldest of these lists, which is no older than the time before all of them.
+        let versions = answers.iter().filter_map(|answer| answer.list_version);
+        let oldest = versions.min().filter(|version| known.is_none() && *version > 0);
+        let listed_state = oldest.map(|version| KnownState {
+            version: version.to_string(),
+            at: began,
+        });
+
         let mut state = self.state();
         if queries.len() > MOST_OBJECTS {
             // This was a read of many blocks, few of which will be written, so no objects are kept.
@@ -143,7 +168,10 @@ impl Records for KubeStore {
             }
             answer.entries
         });
-        Ok(entries.collect())
+        Ok(ListsSince {
+            answers: entries.collect(),
+            state: listed_state,
+        })
     }
 
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot> {
@@ -215,33 +243,44 @@ impl Records for KubeStore {
     }
 }
 
+/// The way to list objects.
+#[derive(Clone, Debug)]
+struct Listing {
+    selecting: Selecting,
+    /// A resource version that lists must have reached; `None` for the current state.
+    since: Option<String>,
+}
+
 /// Answers queries. Reads many blocks in pages, and sends all other queries in parallel.
-async fn all(client: &Arc<KubeClient>, queries: &[Query], selecting: Selecting) -> Result<Vec<Answer>> {
+async fn all(client: &Arc<KubeClient>, queries: &[Query], listing: &Listing) -> Result<Vec<Answer>> {
     if let [query] = queries {
-        return Ok(vec![one(client, query, selecting).await?]);
+        return Ok(vec![one(client, query, listing).await?]);
     }
     if let Some(blocks) = many::asked_for(queries) {
         return many::blocks(client, blocks).await;
     }
     let asked = queries.iter().cloned().map(|query| {
         let client = Arc::clone(client);
-        async move { one(&client, &query, selecting).await }
+        let listing = listing.clone();
+        async move { one(&client, &query, &listing).await }
     });
     tasks::all(usize::MAX, asked).await
 }
 
-async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> Result<Answer> {
+async fn one(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> Result<Answer> {
+    let since = listing.since.as_deref();
     let is_wanted = |key: &Key| query.asks_for(key);
     match query {
         Query::Get(key) => read::get(client, key).await,
-        Query::Pools => read::listed(client, Source::Pools, is_wanted).await,
-        Query::Reservations => read::listed(client, Source::Reservations, is_wanted).await,
-        Query::Blocks(_) => read::listed(client, Source::Blocks, is_wanted).await,
-        Query::Affinities { kind, holder, family } if selecting == Selecting::ByLabels => {
-            read::selected(client, kind, holder, *family, is_wanted).await
+        Query::Pools => read::listed(client, Source::Pools, since, is_wanted).await,
+        Query::Reservations => read::listed(client, Source::Reservations, since, is_wanted).await,
+        Query::Blocks(_) => read::listed(client, Source::Blocks, since, is_wanted).await,
+        Query::Affinities { kind, holder, family } if listing.selecting == Selecting::ByLabels => {
+            let selector = read::selector(kind, holder, *family);
+            read::selected(client, &selector, since, is_wanted).await
         }
         Query::Affinities { .. } | Query::HostAffinities => {
-            read::listed(client, Source::Affinities, is_wanted).await
+            read::listed(client, Source::Affinities, since, is_wanted).await
         }
         Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,
         Query::Overlapping(cidr) => keys::overlapping(client, *cidr).await,

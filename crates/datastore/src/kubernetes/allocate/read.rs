@@ -28,6 +28,8 @@ pub(super) struct Answer {
     pub entries: Vec<Entry>,
     /// The object itself, kept so that it can be replaced later.
     pub object: Option<(Key, Value)>,
+    /// The resource version of a list, or 0 if it is no number; `None` if the answer is no list.
+    pub list_version: Option<u64>,
     /// True if the answer proves that the API group exists.
     pub shows_group: bool,
     /// True if the object or the whole API group is missing.
@@ -140,38 +142,65 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
     found
 }
 
-/// Lists a kind, and returns the records whose keys `is_wanted` accepts.
+/// Lists a kind, not older than the resource version `since`, and returns the records whose keys `is_wanted` accepts.
 pub(super) async fn listed(
     client: &Arc<KubeClient>,
     source: Source,
+    since: Option<&str>,
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
-    let Ok(kind) = kinds::find(client.api(), source) else {
+    let Ok(mut kind) = kinds::find(client.api(), source) else {
         return Ok(Answer::default());
     };
-    let listed = list::<Snapshot>(client, &kind).await;
-    Answer::to_list(listed.map(|listed| entries(listed.taken, is_wanted)))
+    if let Some(since) = since {
+        kind.path = format!("{}?{}", kind.path, not_older_than(since));
+    }
+
+    let listed = list::<Snapshot>(client, &kind).await.map(|listed| ShortList {
+        version: listed.resource_version,
+        snapshot: listed.taken,
+    });
+    listed_answer(listed, is_wanted)
 }
 
-/// Finds a holder's affinities by their labels, in one request.
+/// Finds affinities by their labels, not older than the resource version `since`, in one request.
 pub(super) async fn selected(
     client: &Arc<KubeClient>,
-    kind: &AffinityType,
-    holder: &str,
-    family: Family,
+    selector: &str,
+    since: Option<&str>,
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
-    let Ok(resource) = kinds::find(client.api(), Source::Affinities) else {
+    let Ok(kind) = kinds::find(client.api(), Source::Affinities) else {
         return Ok(Answer::default());
     };
-    let selector = utf8_percent_encode(&selector(kind, holder, family), UNRESERVED).to_string();
-    let path = format!("{}?labelSelector={selector}", resource.path);
-    let snapshot = items(client, &resource, &path).await;
-    Answer::to_list(snapshot.map(|snapshot| entries(snapshot, is_wanted)))
+    let selector = utf8_percent_encode(selector, UNRESERVED);
+    let mut path = format!("{}?labelSelector={selector}", kind.path);
+    if let Some(since) = since {
+        path = format!("{path}&{}", not_older_than(since));
+    }
+    listed_answer(short_list(client, &kind, &path).await, is_wanted)
+}
+
+/// Creates the answer to a list request, with the records whose keys `is_wanted` accepts.
+fn listed_answer(list: Result<ShortList>, is_wanted: impl Fn(&Key) -> bool) -> Result<Answer> {
+    let version = list.as_ref().ok().map(|list| list.version.parse().unwrap_or(0));
+    let entries = list.map(|list| entries(list.snapshot, is_wanted));
+    Ok(Answer {
+        list_version: version,
+        ..Answer::to_list(entries)?
+    })
+}
+
+/// The parameters of a list that the server may answer from its cache, as soon as the cache has reached a version. The
+/// cache of a quiet kind lags behind the newest write to any other kind for up to a tenth of a second, for which lists
+/// of the current state wait.
+fn not_older_than(version: &str) -> String {
+    let version = utf8_percent_encode(version, UNRESERVED);
+    format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan")
 }
 
 /// A label selector for a holder's affinities in one family.
-fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
+pub(super) fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
     let any_block = match family {
         Family::V4 => calipam_model::IpNet::V4(Default::default()),
         Family::V6 => calipam_model::IpNet::V6(Default::default()),
@@ -186,24 +215,33 @@ fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
         .join(",")
 }
 
+/// A list that was read in one piece.
+struct ShortList {
+    version: String,
+    snapshot: Snapshot,
+}
+
 /// Reads a short list in one request, without pages.
-async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snapshot> {
+async fn short_list(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<ShortList> {
     let read = client.get_whole(path, Accept::Json, kind.known.plural).await?;
     let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
     let list: List<&RawValue> = client.decode(&body, kind.known.plural)?;
     let mut snapshot = Snapshot::default();
-    list.items.iter().for_each(|item| {
+    for item in &list.items {
         kind.known
-            .add(&mut snapshot, item.get().as_bytes(), Encoding::Json)
-    });
-    Ok(snapshot)
+            .add(&mut snapshot, item.get().as_bytes(), Encoding::Json);
+    }
+    Ok(ShortList {
+        version: list.metadata.resource_version,
+        snapshot,
+    })
 }
 
 /// A node's affinities in both families, with and without labels.
 pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Result<Vec<Entry>> {
     let is_of =
         |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host && key.node == node);
-    Ok(listed(client, Source::Affinities, is_of).await?.entries)
+    Ok(listed(client, Source::Affinities, None, is_of).await?.entries)
 }
 
 /// The wanted records in a snapshot. Affinities that are marked as deleted are omitted.

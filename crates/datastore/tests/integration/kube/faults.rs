@@ -1,12 +1,15 @@
 //! A server that fails during reads causes a clear error in time, and never a snapshot with half of the data.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use calipam_assign::{Query, Store};
+use calipam_assign::{Family, KnownState, Query, Store};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::write::Consent;
 use calipam_datastore::{Cause, Datastore, Error, Failure};
+use calipam_model::affinity::AffinityType;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use calipam_testkit::datastore::quiet;
 use calipam_testkit::kube::fake::{Fake, Reply};
@@ -182,6 +185,55 @@ async fn reads_of_an_allocator_are_retried() {
     assert_eq!(ask(&begun(2)).await.unwrap(), [vec![]]);
     let error = ask(&begun(3)).await.unwrap_err();
     assert!(error.to_string().contains("leader changed"), "{error}");
+}
+
+/// An allocator lists pools and its node's affinities since a state. A server that has not reached it is asked for the
+/// current lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_since_a_state_may_come_from_the_cache() {
+    const SINCE: &str = "resourceVersion=7&resourceVersionMatch=NotOlderThan";
+    let is_behind = Arc::new(AtomicBool::new(false));
+    let refuses = Arc::clone(&is_behind);
+    let fake = Fake::start(move |path| {
+        if refuses.load(Ordering::SeqCst) && path.contains(SINCE) {
+            return Reply::Whole(504, "Too large resource version".into());
+        }
+        healthy(path)
+    });
+    let consent = Consent::from_runtime("a test");
+    let store = AllocatorStore::connect(&settings_for_url(&fake.url), Selecting::ByLabels, consent)
+        .await
+        .unwrap();
+    let queries = [
+        Query::Pools,
+        Query::Affinities {
+            kind: AffinityType::Host,
+            holder: "a".into(),
+            family: Family::V4,
+        },
+        Query::Get(Key::Node("a".into())),
+    ];
+    let asked = async |known: Option<&KnownState>| {
+        fake.asked.lock().unwrap().clear();
+        let read = store.read_since(&queries, known).await.unwrap();
+        let paths = fake.asked.lock().unwrap().clone();
+        let lists = paths.iter().filter(|path| path.contains(SINCE)).count();
+        (read.state, lists, paths.len())
+    };
+
+    let (state, lists, _) = asked(None).await;
+    let state = state.expect("the state of current lists");
+    assert_eq!(state.version, "7");
+    assert_eq!(lists, 0);
+
+    let (since, lists, requests) = asked(Some(&state)).await;
+    assert_eq!(since, None);
+    assert_eq!(lists, 2, "the node is read by name");
+    assert_eq!(requests, 3);
+
+    is_behind.store(true, Ordering::SeqCst);
+    let (_, lists, requests) = asked(Some(&state)).await;
+    assert!(lists >= 1 && requests - lists >= 3, "{lists} of {requests}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

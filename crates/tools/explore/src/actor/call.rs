@@ -40,6 +40,9 @@ pub struct Call {
     pub is_watched: bool,
     /// True if the node keeps notes about full blocks.
     pub keeps_notes: bool,
+    /// True if lists that are read ahead show the state before the first step. A note of the node allows this for some
+    /// seconds, which is longer than a schedule takes.
+    pub lists_beginning: bool,
 }
 
 impl From<&str> for Call {
@@ -57,6 +60,7 @@ impl From<&str> for Call {
         let program = Program::Calipam;
         let is_watched = false;
         let keeps_notes = false;
+        let lists_beginning = false;
         Self {
             node,
             pod,
@@ -65,6 +69,7 @@ impl From<&str> for Call {
             program,
             is_watched,
             keeps_notes,
+            lists_beginning,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::call::{Call, NETWORK, Program};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::objects::{is_recorded, is_released, may_be_left};
 use crate::world::kubernetes::object_path;
-use crate::world::{Client, Node, Phase, World};
+use crate::world::{Client, Node, NoteOfBeginning, Phase, World};
 
 /// The time by which a node's clock is ahead, so that a check does not judge a new record yet.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
@@ -130,6 +130,8 @@ impl Kubelet {
         let allocator = Allocator::new(self.client());
         if self.call.keeps_notes {
             allocator.with_notes(Arc::new(self.host()))
+        } else if self.call.lists_beginning {
+            allocator.with_notes(Arc::new(NoteOfBeginning(self.world.now())))
         } else {
             allocator
         }

@@ -281,6 +281,7 @@ impl Scenario {
         }
         let changes = world.data.take_changes();
         world.audit().note(None, changes);
+        world.note_beginning();
         (world, (self.actors)())
     }
 }

@@ -43,6 +43,14 @@ fn noting(pod: &str) -> Call {
     }
 }
 
+/// A call whose lists show the state before the first step.
+fn listing_beginning(pod: &str) -> Call {
+    Call {
+        lists_beginning: true,
+        ..pod.into()
+    }
+}
+
 /// A full block.
 const FULL: &[Given] = &[Pod("a5/w"), Pod("a5/x"), Pod("a5/y"), Pod("a5/z")];
 
@@ -72,6 +80,26 @@ fn calls() -> Vec<Scenario> {
         // Two pods ask for two addresses of a block.
         large("two-addresses", ONE, BLOCK, || {
             vec![add(wanting(1, "a5/p")), add(wanting(2, "b55/q"))]
+        }),
+        // Two pods of a node want an address, no block is there, and the second one does not see the first one's block.
+        plain("old-lists-one-node", TWO, &[], || {
+            vec![add(listing_beginning("a5/p")), add(listing_beginning("a5/q"))]
+        }),
+        // A pod sees the block of its node, which is given up and claimed by another node.
+        large("old-lists-beside-give-up", TWO, BLOCK, || {
+            vec![
+                add(listing_beginning("a5/p")),
+                release_empty(FIRST, "a5"),
+                add("b55/q"),
+            ]
+        }),
+        // The same, and blocks are not shared.
+        large("old-lists-strict", STRICT, BLOCK, || {
+            vec![
+                add(listing_beginning("a5/p")),
+                release_empty(FIRST, "a5"),
+                add("b55/q"),
+            ]
         }),
         // A pod starts while the only other one of its node stops.
         plain("add-beside-del", TWO, POD, || vec![add("a5/q"), del("a5/p")]),

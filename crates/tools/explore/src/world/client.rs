@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use calipam_assign::{Entry, Query, Store, StoreError, Swap};
+use calipam_assign::{Entry, KnownState, ListsSince, Query, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
 use calipam_model::key::RESOURCE_PREFIX;
@@ -148,6 +148,33 @@ impl Store for Client {
                 Ok(answers)
             }
         }
+    }
+
+    /// Answers lists with the state before the first step if `known` allows that: the oldest state that a server may
+    /// show.
+    async fn read_since(
+        &self,
+        queries: &[Query],
+        known: Option<&KnownState>,
+    ) -> Result<ListsSince, StoreError> {
+        if known.is_none() {
+            let answers = self.read(queries).await?;
+            return Ok(ListsSince { answers, state: None });
+        }
+
+        let is_get = |query: &&Query| matches!(query, Query::Get(_));
+        let gets: Vec<Query> = queries.iter().filter(is_get).cloned().collect();
+        let mut current = self.read(&gets).await?.into_iter();
+        let mut answers = Vec::with_capacity(queries.len());
+        for query in queries {
+            if is_get(&query) {
+                answers.extend(current.next());
+            } else {
+                let list = std::slice::from_ref(query);
+                answers.extend(self.world.beginning().read(list).await?);
+            }
+        }
+        Ok(ListsSince { answers, state: None })
     }
 
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {

@@ -29,7 +29,7 @@ pub use self::client::Client;
 pub(crate) use self::disk::{Files, OneDisk};
 pub use self::footprint::Footprint;
 pub use self::node::Node;
-pub(crate) use self::node::{AllNotes, notes_path};
+pub(crate) use self::node::{AllNotes, NoteOfBeginning, notes_path};
 pub(crate) use self::turn::PendingRequest;
 use self::turn::{Grace, Pending};
 use crate::truth::Truth;
@@ -148,6 +148,8 @@ pub struct World {
     /// The number of objects on a page of a list, if the values are objects in Kubernetes, stored under their paths on
     /// an API server; 0 means all.
     page: OnceLock<usize>,
+    /// The values before the first step.
+    beginning: OnceLock<MemoryStore>,
 }
 
 #[derive(Default)]
@@ -238,6 +240,16 @@ impl World {
     pub(crate) fn to_kubernetes(&self, pods: Vec<Value>, page: usize) {
         kubernetes::convert(&self.data, pods);
         let _ = self.page.set(page);
+    }
+
+    /// Keeps the current values as those before the first step.
+    pub(crate) fn note_beginning(&self) {
+        let _ = self.beginning.set(self.data.copy(self.now()));
+    }
+
+    /// The values before the first step.
+    pub(crate) fn beginning(&self) -> &MemoryStore {
+        self.beginning.get().expect("a world that has begun")
     }
 
     /// The current time, which only the explorer advances.

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use calipam_assign::plugin::Host;
-use calipam_assign::{Family, FullBlocks, Notes};
+use calipam_assign::{Family, FullBlocks, KnownState, Notes};
 use calipam_model::parallel::lock;
 use calipam_testkit::memory::MemoryStore;
+use jiff::Timestamp;
 
 use super::{Footprint, World};
 
@@ -142,6 +143,29 @@ impl Drop for LockGuard {
     }
 }
 
+/// Notes that keep nothing but the state before the first step.
+#[derive(Debug)]
+pub(crate) struct NoteOfBeginning(pub Timestamp);
+
+impl Notes for NoteOfBeginning {
+    fn full_blocks(&self, _: Family) -> Option<FullBlocks> {
+        None
+    }
+
+    fn keep_full_blocks(&self, _: Family, _: &FullBlocks) {}
+
+    fn forget_exhaustion(&self) {}
+
+    fn known_state(&self) -> Option<KnownState> {
+        Some(KnownState {
+            version: "1".to_owned(),
+            at: self.0,
+        })
+    }
+
+    fn keep_known_state(&self, _: &KnownState) {}
+}
+
 impl Notes for Node {
     fn full_blocks(&self, _: Family) -> Option<FullBlocks> {
         self.world
@@ -166,4 +190,11 @@ impl Notes for Node {
             now.iter_mut().for_each(|full| full.exhausted_at = None)
         });
     }
+
+    /// The node notes no state; see [`NoteOfBeginning`].
+    fn known_state(&self) -> Option<KnownState> {
+        None
+    }
+
+    fn keep_known_state(&self, _: &KnownState) {}
 }

@@ -16,6 +16,10 @@ use crate::plugin::Plugin;
 const NODE: &str = "a";
 /// Number of calls that start at once.
 const AT_ONCE: usize = 64;
+/// Number of calls of which each starts when the one before it has ended.
+const IN_A_ROW: usize = 50;
+/// Number of such rows of each program.
+const ROWS: usize = 5;
 /// Number of calls whose memory is measured. They are not timed.
 const FOR_MEMORY: usize = 20;
 /// The variable with the path of a third program to measure, such as Calico's own plugin. Its name has to be
@@ -65,6 +69,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         }
     }
 
+    in_a_row(&plugins, bench)?;
+
     let mut own = 0.0;
     let at_once = plugins.iter().map(|(name, plugin)| (*name, plugin, "ADD"));
     let locked = (
@@ -86,6 +92,38 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         bench.row(
             0,
             &format!("{AT_ONCE} ADD at once, {name} | {wall:.1} ms | | | {ratio:.2}"),
+        );
+    }
+    Ok(())
+}
+
+/// Measures ADDs without pauses between them. On Kubernetes, a list of the current state then waits for the API server's
+/// cache.
+fn in_a_row(plugins: &[(&str, Plugin)], bench: &mut Bench<'_>) -> Result<()> {
+    let mut times = vec![Vec::new(); plugins.len()];
+    for row in 0..ROWS {
+        // The programs take turns, so that all run under the same conditions.
+        for ((name, plugin), times) in plugins.iter().zip(&mut times) {
+            let containers: Vec<String> = (0..IN_A_ROW).map(|number| format!("{name}{row}-{number}")).collect();
+            let all = Measured::of(|| {
+                containers
+                    .iter()
+                    .try_for_each(|container| plugin.call("ADD", NODE, container).map(drop))
+            })?;
+            times.push(all);
+            for container in &containers {
+                plugin.call("DEL", NODE, container)?;
+            }
+        }
+    }
+
+    let medians: Vec<f64> = times.iter().map(|times| Measured::medians(times).seconds).collect();
+    for ((name, _), seconds) in plugins.iter().zip(&medians) {
+        let each = seconds * 1e3 / IN_A_ROW as f64;
+        let ratio = medians[0] / seconds;
+        bench.row(
+            0,
+            &format!("{name} ADD, {IN_A_ROW} in a row | {each:.2} ms | | | {ratio:.2}"),
         );
     }
     Ok(())
