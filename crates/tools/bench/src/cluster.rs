@@ -192,14 +192,14 @@ impl Cluster {
 
     /// Deletes every tenth endpoint or pod of a healthy cluster, so that its address is leaked. Returns the number of
     /// leaks.
-    pub(crate) fn leak_every_tenth(&self) -> Result<usize> {
+    pub(crate) fn leak(&self, step: usize) -> Result<usize> {
         let prefix = self.pick(ENDPOINT_PREFIX, "/registry/pods/");
         let all = self.etcd().with_client(async |client| {
             let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
             kv.get(prefix, Some(GetOptions::new().with_prefix().with_keys_only()))
                 .await
         })?;
-        let keys = all.kvs().iter().map(KeyValue::key).step_by(10);
+        let keys = all.kvs().iter().map(KeyValue::key).step_by(step);
         let deletions: Vec<TxnOp> = keys.map(|key| TxnOp::delete(key, None)).collect();
         self.etcd().write(&deletions)?;
         Ok(deletions.len())

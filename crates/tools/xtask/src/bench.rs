@@ -47,7 +47,8 @@ const PARTS: [Part; 16] = [
 ///                 `show`. About six minutes, 2 GB of disk and 10 GB of memory.
 ///
 /// The parts release-etcd and release-kubernetes measure `release --leaked` of
-/// every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+/// every tenth address, and its undo: of 1,000,000 and of 100,000 unless sizes are
+/// named. 1000000/100 stands for every hundredth of 1,000,000.
 ///
 /// The part growth doubles the blocks of a handle, of a node and of a pool, the
 /// handles of a block, and the findings of a rule, from 20,000 unless a size is
@@ -69,10 +70,10 @@ const PARTS: [Part; 16] = [
 /// unless sizes are named: bytes and processor time of a change. Two minutes.
 ///
 /// The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
-/// sends the same requests: ADD and DEL, 200 of each unless a number is named, and
-/// 64 ADD at once, and 50 in a row. CALIPAM_BENCH_PLUGIN names a third program that is measured in
-/// the same run, such as Calico's own calico-ipam. Seconds each, and they build no
-/// calipam.
+/// sends the same requests: ADD and DEL, 200 of each unless a number is named, 50
+/// ADD in a row, and 64 at once. CALIPAM_BENCH_PLUGIN names a third program that is
+/// measured in the same run, such as Calico's own calico-ipam. Seconds each, and
+/// they build no calipam.
 ///
 /// The parts cni-large and cni-large-kubernetes measure what an ADD reads and takes
 /// that needs another block, among 100 and 10,000 blocks of Calico's size unless
@@ -147,10 +148,11 @@ fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure>
         None => (&PARTS[..], arguments),
     };
     for size in sizes {
-        // `50+1000` means 50 nodes and 1000 blocks of other nodes, and `burst:50` a burst of their pods.
+        // `50+1000` means 50 nodes and 1000 blocks of other nodes, `burst:50` a burst of their pods, and `1000/100` every
+        // hundredth of 1000.
         if size
             .trim_start_matches("burst:")
-            .split('+')
+            .split(['+', '/'])
             .any(|number| number.parse::<u64>().is_err())
         {
             let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));

@@ -12,10 +12,10 @@ use crate::{protoc, servers, step, tools, workspace, zig};
 
 /// Make archives, .deb, .rpm, SBOMs, sums and the manifest for krew
 ///
-/// Builds calipam and its CNI plugin by the profile dist, as static programs for
-/// this machine (x86_64-unknown-linux-musl; --target TRIPLE: for another one),
-/// unless --programs DIR names a folder in which they are, and writes into dist/
-/// (--output DIR), for calipam and for calipam-cni:
+/// Builds calipam and its CNI plugin as releases: static programs for this machine
+/// (x86_64-unknown-linux-musl; --target TRIPLE: for another one), unless --programs
+/// DIR names a folder in which they are, and writes into dist/ (--output DIR), for
+/// calipam and for calipam-cni:
 ///
 ///   NAME-VERSION-TRIPLE.tar.gz    programs, completions, man pages, units, licence
 ///   NAME_VERSION_ARCH.deb         for Linux
@@ -183,16 +183,27 @@ fn programs(made_of: &Programs) -> Result<(String, PathBuf), Failure> {
     Ok((target, programs))
 }
 
-/// Builds the programs of a checkout with the profile dist. `folder` is cargo's target folder. Returns the folder with
-/// the programs.
+/// Builds the programs of a checkout as releases. `folder` is cargo's target folder. Returns the folder with the
+/// programs.
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
-    let mut build = protoc::cargo(&["build", "--profile", "dist", "--target", target])?;
     tools::install_target(target)?;
-    build.args(["--package", "calipam", "--bin", "calipam"]);
+    build_program(
+        target,
+        checkout,
+        folder,
+        &["--package", "calipam", "--bin", "calipam"],
+    )?;
     // The plugin is for Linux.
     if target.contains("-linux-") {
-        build.args(["--package", "calipam-cni", "--bin", "calico-ipam"]);
+        let plugin = ["--package", "calipam-cni", "--bin", "calico-ipam"];
+        build_program(target, checkout, folder, &plugin)?;
     }
+    Ok(folder.join(target).join("release"))
+}
+
+fn build_program(target: &str, checkout: &Path, folder: &Path, program: &[&str]) -> Result<(), Failure> {
+    let mut build = protoc::cargo(&["rustc", "--release", "--target", target])?;
+    build.args(program);
     // Without the paths of this machine, other machines build the same bytes.
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home
@@ -207,8 +218,9 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
         .envs(zig::variables(target)?);
     // The C code of mimalloc embeds the time of its compilation. The C compiler reads this time from the variable.
     build.env("SOURCE_DATE_EPOCH", "0");
-    step::run("Building the programs for packages", &mut build)?;
-    Ok(folder.join(target).join("dist"))
+    // Arguments for the program alone, not for its libraries.
+    build.arg("--").args(zig::memory_functions(target)?);
+    step::run("Building a program for packages", &mut build)
 }
 
 /// Builds the checked-out commit from scratch in another folder, and compares the result with `programs`.

@@ -46,7 +46,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
             .map(emptied_block)
             .collect::<Vec<_>>(),
     )?;
-    cluster.leak_every_tenth()?;
+    cluster.leak(10)?;
     run(&format!("export {} --quiet", after.display()), 0)?;
 
     let diff = |old: &str, new: &str| run(&format!("diff --settle 0 -o json {old} {new}"), 1);

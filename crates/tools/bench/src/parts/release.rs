@@ -1,4 +1,5 @@
-//! `calipam release --leaked` compared with only the same writes. Every tenth address is leaked.
+//! `calipam release --leaked` and its undo compared with only the same writes. Every tenth address is leaked, or every
+//! hundredth for a size such as `1000000/100`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,18 +28,18 @@ const IN_FLIGHT: usize = 256;
 /// Number of connections of the floor; more do not make it faster.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("it is not zero");
 
-pub(super) const TITLES: &str =
-    "size | released | command | writes | writing | a second | floor | ratio | peak memory";
+pub(super) const TITLES: &str = "size | released | check | command | writes | writing | a second | floor | ratio | undo | ratio | peak memory";
 
-/// Leaks every tenth address of a cluster, and releases the leaked addresses. Sizes are allocations on `etcd` and pods
-/// on `kubernetes`.
+/// Leaks some addresses of a cluster, releases them, and undoes that. Sizes are allocations on `etcd` and pods on
+/// `kubernetes`.
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     // The folder is not in a memory-backed file system, where durable writes would be free.
     let folder = tempfile::tempdir_in(".")?;
     let durable = EtcdOptions::new().argument("--unsafe-no-fsync=false");
-    let size = bench.number()? as usize;
+    let (size, step) = bench.size.split_once('/').unwrap_or((bench.size, "10"));
+    let size: usize = size.parse()?;
     let cluster = Cluster::sized(bench.datastore, size as u64, durable)?;
-    let leaked = cluster.leak_every_tenth()?;
+    let leaked = cluster.leak(step.parse()?)?;
     if let Some(server) = cluster.api_server() {
         kubernetes::wait_for_caches(server)?;
         let pods = read(server, "/api/v1/pods")["items"]
@@ -52,31 +53,40 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
 
     let program = bench.program;
     let connection = cluster.connection();
+    let checked = calipam(program, "check --grace 0 --settle 0 -o json", &connection, 1)?;
     let run = |command: &str, journal: &Path| {
         let command = format!("{command} --yes --journal {}", journal.display());
         calipam(program, &command, &connection, 0)
     };
+    let release = "release --leaked --grace 0 --settle 0";
     let journal = folder.path().join("run.journal");
-    let released = run("release --leaked --grace 0 --settle 0", &journal)?;
+    let released = run(release, &journal)?;
     let recorded = Recorded::read(&journal)?;
     // From the first line of the journal to the last.
     let begun: jiff::Timestamp = recorded.header.started_at.parse()?;
     let ended = jiff::Timestamp::try_from(fs::metadata(&journal)?.modified()?)?;
     let writing = ended.duration_since(begun).as_secs_f64();
 
-    let floor = match cluster.api_server() {
-        None => floor_on_etcd(cluster.etcd(), &recorded)?,
-        Some(server) => {
-            let undo = format!("undo {}", journal.display());
-            floor_on_kubernetes(server, || run(&undo, &journal.with_extension("back")).map(drop))?
+    let back = journal.with_extension("back");
+    let undo = || run(&format!("undo {}", journal.display()), &back);
+    let (undone, floor) = match cluster.api_server() {
+        None => {
+            let undone = undo()?;
+            let again = journal.with_extension("again");
+            run(release, &again)?;
+            (undone, floor_on_etcd(cluster.etcd(), &Recorded::read(&again)?)?)
         }
+        Some(server) => floor_on_kubernetes(server, undo)?,
     };
+    let check = checked.seconds;
     let cells = format!(
-        "{leaked} | {:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | {:.0} MiB",
+        "{leaked} | {check:.2} s | {:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | {:.2} s | {:.2} | {:.0} MiB",
         released.seconds,
         recorded.intents.len(),
         leaked as f64 / writing,
         writing / floor,
+        undone.seconds,
+        undone.seconds / floor,
         released.peak_mib,
     );
     bench.row(0, &cells);
@@ -134,12 +144,15 @@ fn floor_on_etcd(etcd: &Etcd, recorded: &Recorded) -> Result<f64> {
     Ok(seconds)
 }
 
-/// The time in seconds that the API server needs for the writes of a release, after `undo` has reverted the release.
-/// Blocks are replaced, and handles are marked and then deleted. Nothing is read.
-fn floor_on_kubernetes(server: &KubeApiserver, undo: impl FnOnce() -> Result<()>) -> Result<f64> {
+/// Undoes a release, and measures the time in seconds that the API server needs for its writes. Blocks are replaced, and
+/// handles are marked and then deleted. Nothing is read. Also returns what `undo` took.
+fn floor_on_kubernetes(
+    server: &KubeApiserver,
+    undo: impl FnOnce() -> Result<Measured>,
+) -> Result<(Measured, f64)> {
     let blocks = list(server, "ipamblocks");
     let handles = list(server, "ipamhandles");
-    undo()?;
+    let undone = undo()?;
     let mut work: Vec<Vec<(&str, String, String)>> = Vec::new();
     for (path, mut now) in list(server, "ipamblocks") {
         let after = blocks.get(&path).map(|after| &after["spec"]);
@@ -168,7 +181,7 @@ fn floor_on_kubernetes(server: &KubeApiserver, undo: impl FnOnce() -> Result<()>
             .into_iter()
             .collect::<Result<()>>()
     })?;
-    Ok(sent.seconds)
+    Ok((undone, sent.seconds))
 }
 
 /// All objects of a kind, by their paths.

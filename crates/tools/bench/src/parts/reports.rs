@@ -32,7 +32,7 @@ pub(super) const TITLES: [&str; 2] = [
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let cluster = bench.cluster()?;
-    cluster.leak_every_tenth()?;
+    cluster.leak(10)?;
     // The folder is not in a memory-backed file system, whose files would count as used memory.
     let folder = tempfile::tempdir_in(".")?;
     let (program, command) = (

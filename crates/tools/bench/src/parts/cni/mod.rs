@@ -104,7 +104,9 @@ fn in_a_row(plugins: &[(&str, Plugin)], bench: &mut Bench<'_>) -> Result<()> {
     for row in 0..ROWS {
         // The programs take turns, so that all run under the same conditions.
         for ((name, plugin), times) in plugins.iter().zip(&mut times) {
-            let containers: Vec<String> = (0..IN_A_ROW).map(|number| format!("{name}{row}-{number}")).collect();
+            let containers: Vec<String> = (0..IN_A_ROW)
+                .map(|number| format!("{name}{row}-{number}"))
+                .collect();
             let all = Measured::of(|| {
                 containers
                     .iter()
@@ -117,7 +119,10 @@ fn in_a_row(plugins: &[(&str, Plugin)], bench: &mut Bench<'_>) -> Result<()> {
         }
     }
 
-    let medians: Vec<f64> = times.iter().map(|times| Measured::medians(times).seconds).collect();
+    let medians: Vec<f64> = times
+        .iter()
+        .map(|times| Measured::medians(times).seconds)
+        .collect();
     for ((name, _), seconds) in plugins.iter().zip(&medians) {
         let each = seconds * 1e3 / IN_A_ROW as f64;
         let ratio = medians[0] / seconds;
