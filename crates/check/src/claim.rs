@@ -159,12 +159,19 @@ pub enum Unread {
 
 /// Returns the sources that could show a record's owner, if they were not read in full.
 pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
-    let read = |source| snapshot.has_read(source);
-    match claim {
-        Claim::Service if !read(Source::Services) => Some(Unread::Services),
-        Claim::Machine if !read(Source::Machines) => Some(Unread::Machines),
-        _ if (read(Source::Endpoints) || read(Source::Pods)) && read(Source::Nodes) => None,
-        _ => Some(Unread::Users),
+    let has_read = |source| snapshot.has_read(source);
+    if *claim == Claim::Service && !has_read(Source::Services) {
+        return Some(Unread::Services);
+    }
+    if *claim == Claim::Machine && !has_read(Source::Machines) {
+        return Some(Unread::Machines);
+    }
+
+    let shows_workloads = has_read(Source::Endpoints) || has_read(Source::Pods);
+    if shows_workloads && has_read(Source::Nodes) {
+        None
+    } else {
+        Some(Unread::Users)
     }
 }
 

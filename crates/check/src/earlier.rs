@@ -148,26 +148,29 @@ impl EarlierReport {
         decode(report, "CheckReport", NoReport::OtherDocument).map(Self::of_cluster)
     }
 
+    /// Takes the identity and the read sources of a cluster from its earlier report, without findings.
     pub(crate) fn of_cluster(of: OfCluster) -> Self {
         let OfCluster {
             cluster: WrittenIdentity { guid, taken_at },
             coverage,
             ..
         } = of;
-        // Sources that this version of calipam does not know are left out.
-        let source = |name: String| serde_json::from_value(Value::from(name)).ok();
-        let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
-        let sources = |coverage: BTreeMap<String, Value>| {
-            coverage
-                .into_iter()
-                .filter(is_read)
-                .filter_map(|(name, _)| source(name))
-                .collect()
+        let read_sources = |coverage: BTreeMap<String, Value>| {
+            let mut sources = Vec::new();
+            for (name, coverage) in coverage {
+                // Sources that this version of calipam does not know are left out.
+                if coverage == Coverage::Read.to_string()
+                    && let Ok(source) = serde_json::from_value(Value::from(name))
+                {
+                    sources.push(source);
+                }
+            }
+            sources.into_iter().collect()
         };
         Self {
             guid,
             taken_at,
-            read: coverage.map(sources),
+            read: coverage.map(read_sources),
             findings: Vec::new(),
         }
     }
@@ -324,6 +327,7 @@ impl EarlierFinding {
     }
 }
 
+/// The identity of a finding in texts, as an earlier report contains it.
 fn identity(finding: &Finding) -> Identity {
     let Finding { code, subject, .. } = finding;
     (

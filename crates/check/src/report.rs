@@ -29,6 +29,7 @@ pub struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
+    /// Takes the identity of the cluster, and the place and time of the read, from a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let cluster = snapshot.cluster.clone().unwrap_or_default();
         Self {

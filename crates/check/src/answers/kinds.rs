@@ -45,6 +45,8 @@ struct PodsOfNode<'s> {
 }
 
 impl<'s> Kinds<'s> {
+    /// Groups the pods of each node by their kind of request. If pods were not read, each endpoint counts as a plain
+    /// pod.
     pub(crate) fn new(answers: &Answers<'_, 's>) -> Self {
         let context = answers.context;
         let mut kinds = Self::default();
@@ -150,16 +152,15 @@ struct Requests<'a, 'c, 's> {
 }
 
 impl<'a, 'c, 's> Requests<'a, 'c, 's> {
+    /// Looks for annotations of namespaces and for namespace selectors, on which a pod's request can depend.
     fn new(answers: &'a Answers<'c, 's>) -> Self {
         let snapshot = answers.context.snapshot;
         let mut namespaces = snapshot.namespaces.iter().flat_map(|all| all.values());
+        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
         Self {
             answers,
             namespaces_ask: namespaces.any(|namespace| namespace.annotations != Default::default()),
-            selects_namespaces: snapshot
-                .pools
-                .iter()
-                .any(|pool| !pool.value.namespace_selector.is_empty()),
+            selects_namespaces: pools.any(|pool| !pool.namespace_selector.is_empty()),
         }
     }
 

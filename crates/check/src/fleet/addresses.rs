@@ -14,24 +14,22 @@ use crate::names::short;
 /// An address in use, the position of its cluster in the group, and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
 
+/// Adds findings about addresses that several clusters of a group use. Each finding comes with its cluster's position.
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
-    let blocks = group.iter().enumerate().flat_map(|(cluster, member)| {
-        member
-            .ranges
-            .used
-            .blocks()
-            .iter()
-            .map(move |block| (block, cluster))
-    });
-    let leaked: Vec<HashSet<IpAddr>> = group
-        .iter()
-        .map(|member| member.report.leaked().collect())
-        .collect();
-    let mut blocks: Vec<(&UsedBlock, usize)> = blocks.collect();
+    let mut leaked: Vec<HashSet<IpAddr>> = Vec::new();
+    let mut blocks: Vec<(&UsedBlock, usize)> = Vec::new();
+    for (cluster, member) in group.iter().enumerate() {
+        leaked.push(member.report.leaked().collect());
+        for block in member.ranges.used.blocks() {
+            blocks.push((block, cluster));
+        }
+    }
     blocks.sort_by_key(|(block, cluster)| (block.cidr, *cluster));
 
     for run in runs(&blocks, |(block, _)| block.cidr) {
-        if run.iter().any(|(_, cluster)| *cluster != run[0].1) {
+        let first_cluster = run[0].1;
+        let is_of_several_clusters = run.iter().any(|(_, cluster)| *cluster != first_cluster);
+        if is_of_several_clusters {
             compare(group, &leaked, run, found);
         }
     }

@@ -49,6 +49,7 @@ pub struct Record<'c, 's> {
 }
 
 impl Record<'_, '_> {
+    /// Copies the record for a finding.
     pub(crate) fn evidence(&self) -> RecordEvidence {
         RecordEvidence {
             block: self.block.key,
@@ -134,26 +135,27 @@ pub(super) fn blocks_around<'b, 's>(
     blocks: &'b [IndexedBlock<'s>],
     address: IpAddr,
 ) -> impl DoubleEndedIterator<Item = &'b IndexedBlock<'s>> + Clone {
-    let around =
-        (0..=IpNet::from(address).prefix_len()).filter_map(move |prefix| block_around(address, prefix));
-    around
-        .filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok())
-        .map(|at| &blocks[at])
+    let longest_prefix = IpNet::from(address).prefix_len();
+    let possible = (0..=longest_prefix).filter_map(move |prefix| block_around(address, prefix));
+    possible.filter_map(|cidr| {
+        let position = blocks.binary_search_by_key(&cidr, |block| block.key).ok()?;
+        Some(&blocks[position])
+    })
 }
 
+/// Returns a problem for each address that was released after `limit`, the latest time that can be right.
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
-    let late = |time: Timestamp| time > limit;
-    let broken = block
-        .allocations()
-        .filter(|a| a.attribute.released_time().is_some_and(late));
-    broken
-        .map(|a| BlockProblem::ReleasedInFuture {
-            ordinal: a.ordinal,
-            released_at: a
-                .attribute
-                .released_at()
-                .map(|t| t.to_string())
-                .unwrap_or_default(),
-        })
-        .collect()
+    let mut problems = Vec::new();
+    for allocation in block.allocations() {
+        let attribute = allocation.attribute;
+        if attribute.released_time().is_none_or(|time| time <= limit) {
+            continue;
+        }
+        let released_at = attribute.released_at().map(|time| time.to_string());
+        problems.push(BlockProblem::ReleasedInFuture {
+            ordinal: allocation.ordinal,
+            released_at: released_at.unwrap_or_default(),
+        });
+    }
+    problems
 }

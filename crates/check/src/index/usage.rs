@@ -87,32 +87,32 @@ pub(super) fn of(
 /// and tunnels get their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
-    let is_ipam = |key: &Option<Key>| {
+    if !sources.into_iter().all(|source| snapshot.has_read(source)) {
+        return false;
+    }
+    // An object that cannot be decoded could be of a node.
+    let is_ipam_object = |key: &Option<Key>| {
         matches!(
             key,
             None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_))
         )
     };
-    if !sources.into_iter().all(|source| snapshot.has_read(source))
-        || snapshot.defects.iter().any(|defect| is_ipam(&defect.key))
-    {
+    if snapshot.defects.iter().any(|defect| is_ipam_object(&defect.key)) {
         return false;
     }
-    let is_virtual = |owner: Option<&BlockOwner>| matches!(owner, Some(BlockOwner::Virtual(_)));
-    let is_service = |id: TextRef<'_>| Claim::of_handle(&id.to_string()) == Claim::Service;
-    (!snapshot.blocks.is_empty() || !snapshot.affinities.is_empty())
-        && snapshot
-            .blocks
-            .iter()
-            .all(|block| is_virtual(block.value.content.owner()))
-        && snapshot
-            .affinities
-            .iter()
-            .all(|affinity| affinity.value.key.kind == AffinityType::Virtual)
-        && snapshot
-            .handles
-            .iter()
-            .all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
+    if snapshot.blocks.is_empty() && snapshot.affinities.is_empty() {
+        return false;
+    }
+
+    let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value.content);
+    let mut affinities = snapshot.affinities.iter().map(|stored| &stored.value.key);
+    let mut handles = snapshot.handles.iter().map(|stored| stored.value.id());
+    blocks.all(|block| matches!(block.owner(), Some(BlockOwner::Virtual(_))))
+        && affinities.all(|key| key.kind == AffinityType::Virtual)
+        && handles.all(|id| {
+            let clean_id = id.cut_at_carriage_return().to_string();
+            Claim::of_handle(&clean_id) == Claim::Service
+        })
 }
 
 /// Returns the names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so

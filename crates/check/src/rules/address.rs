@@ -31,6 +31,7 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
             .filter(|r| !r.allocation.attribute.is_cooling())
     }
 
+    /// Collects the evidence about the address: its pool, its users, and its records.
     pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
         AddressEvidence {
             pool: context
@@ -101,6 +102,7 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
     keys
 }
 
+/// The key of the object that an owner is.
 fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     match owner {
         Owner::Endpoint(position) => index.endpoint(position).key(),

@@ -55,20 +55,19 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     out.extend(over.into_iter().map(|(node, pools)| finding(node, pools)));
 }
 
+/// Reports a node that has more blocks in some pools than the limit. The message is about the first of these pools.
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let says = pools
-        .first()
-        .map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
-            let node = short(node);
-            let pool = short(pool);
-            format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
-        });
+    let says = match pools.first() {
+        Some(first) => format!(
+            "{} has {} blocks in {}, more than the limit of {}",
+            short(node),
+            first.blocks,
+            short(&first.pool),
+            first.limit
+        ),
+        None => String::new(),
+    };
+    let subject = Subject::Node(node.to_owned());
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(
-        Code::NodeOverBlockLimit,
-        Subject::Node(node.to_owned()),
-        says,
-        evidence,
-    )
-    .on_nodes([node])
+    Finding::new(Code::NodeOverBlockLimit, subject, says, evidence).on_nodes([node])
 }

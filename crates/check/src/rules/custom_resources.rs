@@ -96,6 +96,7 @@ fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
     labels(affinity).is_some_and(|found| expected.iter().any(|(name, _)| found.contains_key(*name)))
 }
 
+/// Reports an affinity whose labels are not those that Calico selects it by; `None` if they are right.
 fn wrong_labels(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,

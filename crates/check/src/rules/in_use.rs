@@ -20,28 +20,30 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
     )
 }
 
+/// Checks an address that has users: that it has one user, is in a pool, and is allocated.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
-            let recorded = evidence
-                .holding()
-                .map(|record| format!(", and recorded for {}", record.holder()));
-            format!("is used by {}{}", evidence.users(), recorded.collect::<String>())
+            let mut says = format!("is used by {}", evidence.users());
+            for record in evidence.holding() {
+                says.push_str(&format!(", and recorded for {}", record.holder()));
+            }
+            says
         }));
     }
 
-    let in_pool = context
-        .index
-        .pools_around(address.address.into())
-        .next()
-        .is_some();
-    if !in_pool && is_known(context, Source::Pools) {
-        if !context.index.pools_incomplete {
+    let mut pools = context.index.pools_around(address.address.into());
+    let is_in_pool = pools.next().is_some();
+    if !is_in_pool {
+        if is_known(context, Source::Pools) && !context.index.pools_incomplete {
             let says =
                 |evidence: &AddressEvidence| format!("is used by {}, but in no pool", evidence.users());
             out.push(finding(context, Code::InUseOutsidePools, address, says));
         }
-    } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
+        return;
+    }
+
+    if address.holding().next().is_none() && is_known(context, Source::Blocks) {
         // The address is free in a block unless no block contains it, or a block records it as cooling down.
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
             let place = if let Some(record) = evidence.records.first() {

@@ -57,32 +57,34 @@ fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
+/// Checks the addresses that running pods name, and that Calico did not assign.
 fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let nodes: Vec<Text> = snapshot
-        .nodes
-        .iter()
-        .flat_map(|node| node.value.names())
-        .map(Text::new)
-        .collect();
-    let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
+    let nodes = snapshot.nodes.iter().flat_map(|node| node.value.names());
+    let nodes: Vec<Text> = nodes.map(Text::new).collect();
+    let packed_nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         // If the pod has no sandbox with a network, the address could be from an earlier sandbox.
         if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
             continue;
         }
+
         // If Calico networks the pod, its status repeats the addresses that Calico assigned.
         let is_networked_by_calico = match snapshot.datastore {
             DatastoreKind::Kubernetes => pod.is_annotated(),
-            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),
+            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => packed_nodes.contains(pod.node().packed()),
         };
         let mut wanted = evidence::NO_IPAM | evidence::FLOATING;
         if !is_networked_by_calico {
             wanted |= evidence::STATUS;
         }
-        for (address, by) in pod.evidence().iter().filter(|(_, by)| by & wanted != 0) {
-            let how = How::of(by & wanted);
+        for (address, evidence) in pod.evidence() {
+            let wanted_evidence = evidence & wanted;
+            if wanted_evidence == 0 {
+                continue;
+            }
+            let how = How::of(wanted_evidence);
             out.extend(conflict(context, position, *address, how));
             out.extend(unrecorded(context, Owner::Pod(position), *address, how));
         }
@@ -101,6 +103,7 @@ enum How {
 }
 
 impl How {
+    /// The kind of an address by the evidence for it. An annotation counts more than the pod's status.
     fn of(by: u8) -> Self {
         if by & evidence::NO_IPAM != 0 {
             Self::NoIpam
@@ -173,59 +176,49 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     }))
 }
 
+/// Reports an address in a pool for workloads that its owner uses, but that no block records.
 fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
-    let is_reserved = || {
-        context
-            .snapshot
-            .reserved_cidrs()
-            .any(|cidr| cidr.contains(&address))
-    };
-    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
-    let is_recorded = || {
-        around.iter().any(|block| {
-            block
-                .usable
-                .is_none_or(|block| block.allocation_of(address).is_some())
-        })
-    };
-    if !pool.allows(PoolUse::Workload)
-        || !index.uses_of(address).is_empty()
-        || index.is_unknown(address.into())
-        || is_reserved()
-        || is_recorded()
-    {
+    if !pool.allows(PoolUse::Workload) {
         return None;
     }
-    let blocks = around
-        .first()
-        .map_or(&[][..], |block| std::slice::from_ref(*block));
-    let place = blocks
-        .first()
-        .map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
-    let uses = [Use { address, owner }];
+    if !index.uses_of(address).is_empty() || index.is_unknown(address.into()) {
+        return None;
+    }
+    let mut reserved = context.snapshot.reserved_cidrs();
+    if reserved.any(|cidr| cidr.contains(&address)) {
+        return None;
+    }
+
+    // The smallest block comes first.
+    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
+    let could_record = |block: &&IndexedBlock<'_>| match block.usable {
+        Some(usable) => usable.allocation_of(address).is_some(),
+        None => true,
+    };
+    if around.iter().any(could_record) {
+        return None;
+    }
+    let (place, blocks) = match around.first() {
+        Some(block) => (format!("free in {}", block.key), std::slice::from_ref(*block)),
+        None => ("in no block".to_owned(), &[][..]),
+    };
+
     let address = Address {
         address,
         records: &[],
-        uses: &uses,
+        uses: &[Use { address, owner }],
         blocks,
     };
-    Some(finding(
-        context,
-        Code::UnrecordedAddress,
-        &address,
-        |evidence| match how {
+    let says = |evidence: &AddressEvidence| {
+        let users = evidence.users();
+        match how {
             How::Floating => {
-                format!(
-                    "is a floating address of {}, but not assigned by Calico and {place}",
-                    evidence.users()
-                )
+                format!("is a floating address of {users}, but not assigned by Calico and {place}")
             }
-            _ => format!(
-                "is used by {}, but not assigned by Calico and {place}",
-                evidence.users()
-            ),
-        },
-    ))
+            _ => format!("is used by {users}, but not assigned by Calico and {place}"),
+        }
+    };
+    Some(finding(context, Code::UnrecordedAddress, &address, says))
 }

@@ -201,12 +201,13 @@ impl NodeView {
         families.any(|of_node| of_node.without_address == Some(true) && !of_node.may_be_intended)
     }
 
+    /// Returns a family's part of the node, and adds it if it does not exist yet.
     fn family(&mut self, family: Family) -> &mut NodeFamily {
-        let family = family.name();
-        let known = self.families.iter().position(|of_node| of_node.family == family);
-        let at = known.unwrap_or_else(|| {
+        let name = family.name();
+        let existing = self.families.iter().position(|part| part.family == name);
+        let position = existing.unwrap_or_else(|| {
             self.families.push(NodeFamily {
-                family,
+                family: name,
                 free: 0,
                 without_address: None,
                 reason: None,
@@ -214,7 +215,7 @@ impl NodeView {
             });
             self.families.len() - 1
         });
-        &mut self.families[at]
+        &mut self.families[position]
     }
 }
 

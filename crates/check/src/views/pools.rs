@@ -97,6 +97,7 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
     pools_in(&Context::new(snapshot, &Options::default()))
 }
 
+/// Lists the pools with the number of addresses in each state, and the blocks outside of them.
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let outlook = Outlook::new(context.snapshot);
@@ -110,6 +111,7 @@ pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     }
 }
 
+/// Describes a pool: its settings, and the numbers of addresses that are taken, free, and can still be assigned.
 fn view(
     occupancy: &Occupancy<'_, '_>,
     outlook: Option<&Outlook<'_>>,
