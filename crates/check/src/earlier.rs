@@ -156,16 +156,16 @@ impl EarlierReport {
             ..
         } = of;
         let read_sources = |coverage: BTreeMap<String, Value>| {
-            let mut sources = Vec::new();
-            for (name, coverage) in coverage {
+            let mut sources = BTreeSet::new();
+            for (name, state) in coverage {
                 // Sources that this version of calipam does not know are left out.
-                if coverage == Coverage::Read.to_string()
+                if state == Coverage::Read.to_string()
                     && let Ok(source) = serde_json::from_value(Value::from(name))
                 {
-                    sources.push(source);
+                    sources.insert(source);
                 }
             }
-            sources.into_iter().collect()
+            sources
         };
         Self {
             guid,

@@ -168,9 +168,9 @@ impl Operator for Person<'_> {
         if self.is_script {
             // stdout contains only calicoctl's lines.
             if let Proposal::Plan(plan) = proposal {
-                plan.warnings
-                    .iter()
-                    .for_each(|warning| self.console.warn(&hints::text(warning)));
+                for warning in &plan.warnings {
+                    self.console.warn(&hints::text(warning));
+                }
             }
             return Ok(());
         }

@@ -103,7 +103,9 @@ fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
 
 fn add_lists(client: &KubeClient, snapshot: &mut Snapshot, lists: Vec<Listed<Snapshot>>) -> Result<()> {
     let mut read = Snapshot::default();
-    lists.into_iter().for_each(|listed| read.absorb(listed.taken));
+    for listed in lists {
+        read.absorb(listed.taken);
+    }
 
     snapshot.kubernetes_is_younger = same_cluster(client, snapshot, &read)?;
     snapshot.absorb(read);

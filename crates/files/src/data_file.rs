@@ -315,9 +315,9 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) {
         DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
         DatastoreKind::Kubernetes => kubectl::sources().collect(),
     };
-    expected
-        .into_iter()
-        .for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
+    for source in expected {
+        skip(snapshot, source, WhySkipped::NotInExport);
+    }
 }
 
 /// Decodes one entry of an export.

@@ -62,7 +62,9 @@ impl Extent {
     /// Marks unwanted sources as not needed, unless their coverage is already known.
     pub fn mark_unwanted(&self, snapshot: &mut Snapshot) {
         let unwanted = Source::all().filter(|source| !self.has(*source));
-        unwanted.for_each(|source| skip(snapshot, source, WhySkipped::NotNeeded));
+        for source in unwanted {
+            skip(snapshot, source, WhySkipped::NotNeeded);
+        }
     }
 }
 

@@ -86,7 +86,9 @@ impl<P: Past> PastReader<P> {
                 for (key, now) in &next {
                     self.count(before.remove(key).as_ref(), Some(now));
                 }
-                before.values().for_each(|before| self.count(Some(before), None));
+                for place in before.values() {
+                    self.count(Some(place), None);
+                }
                 self.blocks = next;
             }
             Follows::Export | Follows::Nothing => {

@@ -70,7 +70,9 @@ impl Trends {
 
     /// Begins a new span at `now`, because the changes before it are not completely known.
     pub fn interrupt(&mut self, now: Timestamp) {
-        self.0.values_mut().for_each(|trend| trend.begin_anew(now));
+        for trend in self.0.values_mut() {
+            trend.begin_anew(now);
+        }
     }
 
     /// Creates an empty trend for each pool.
@@ -104,7 +106,9 @@ impl Past for Trends {
     }
 
     fn pass(&mut self, _: Timestamp, until: Timestamp) {
-        self.0.values_mut().for_each(|trend| trend.reach(until));
+        for trend in self.0.values_mut() {
+            trend.reach(until);
+        }
     }
 
     fn change(&mut self, block: IpNet, assigned: u64, released: u64) {

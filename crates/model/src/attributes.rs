@@ -276,7 +276,9 @@ mod tests {
             Attribute::cooling(Timestamp::UNIX_EPOCH),
         ];
         let mut table = AttributeTable::default();
-        all.iter().for_each(|a| table.push(a));
+        for a in all.iter() {
+            table.push(a);
+        }
         let back: Vec<_> = table.iter().map(AttributeRef::to_attribute).collect();
         assert_eq!(back, all);
         table.retain(&[false, true, true, false, true]);

@@ -179,7 +179,9 @@ impl Snapshot {
             .coverage
             .values_mut()
             .filter(|coverage| **coverage == Coverage::Read);
-        read.for_each(|coverage| *coverage = Coverage::Partial);
+        for coverage in read {
+            *coverage = Coverage::Partial;
+        }
     }
 
     /// Adds the objects of `other`. Does not change location, time and coverage.

@@ -216,6 +216,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Totals {
+    /// Adds the totals of the first part to those of the second one. Only what the second part skips stays skipped.
     fn after(self, first: Self) -> Self {
         Self {
             addresses: first.addresses + self.addresses,
@@ -271,6 +272,7 @@ impl Plan {
             .collect()
     }
 
+    /// Counts the addresses that the plan changes, and the objects of each kind that it writes.
     pub fn totals(&self) -> Totals {
         let keys = self.keys();
         let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use calipam_assign::Family;
 use calipam_model::CniConfiguration;
 use calipam_model::pod::{Pod, evidence};
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 use super::families_of;

@@ -5,6 +5,7 @@ mod tests;
 
 use std::net::IpAddr;
 
+use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 use calipam_model::{IpNet, cidr};

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;

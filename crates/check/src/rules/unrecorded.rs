@@ -12,7 +12,7 @@ use calipam_model::text::Text;
 use super::address::{Address, finding};
 use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::Finding;
+use crate::finding::{AddressEvidence, Finding};
 use crate::index::{IndexedBlock, Owner, Record, Use};
 use crate::names::{name_of_pod, names_of_owners, short};
 use crate::{Context, FastSet};

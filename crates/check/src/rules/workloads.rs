@@ -8,7 +8,6 @@ use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Source;
-use calipam_model::words::joined;
 
 use super::address::Address;
 use super::owners::wrong_node;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
-use calipam_model::block::{Allocation, BlockOwner};
+use calipam_model::block::BlockOwner;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;

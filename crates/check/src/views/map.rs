@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use calipam_model::block::{Allocation, Block, BlockOwner};
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use serde::Serialize;

@@ -178,9 +178,9 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         view.exists = context.index.node_exists(name);
     }
     add_outlook(&context, judge.as_ref(), &mut nodes);
-    nodes
-        .values_mut()
-        .for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
+    for view in nodes.values_mut() {
+        view.families.sort_unstable_by_key(|of_node| of_node.family);
+    }
     NodeList {
         nodes: nodes.into_values().collect(),
     }
@@ -235,9 +235,9 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
     for (name, view) in nodes {
         let node = context.index.node(name);
         if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
-            view.families
-                .iter_mut()
-                .for_each(|of_node| of_node.without_address = Some(false));
+            for of_node in &mut view.families {
+                of_node.without_address = Some(false);
+            }
             continue;
         }
         let (Some(judge), Some(node)) = (judge, node) else {
@@ -257,7 +257,9 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
             view.family(family).refuse(&refused.reason, may_be_intended);
         }
         if let Some(refused) = &of_cluster {
-            asked.for_each(|family| view.family(family).refuse(&refused.reason, false));
+            for family in asked {
+                view.family(family).refuse(&refused.reason, false);
+            }
         }
     }
 }

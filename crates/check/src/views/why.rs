@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use calipam_assign::{Answer, Family, NextAddress, Reason, Refused, TunnelAnswer, TunnelPools};
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
-use calipam_model::pool::PoolUse;
+use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;

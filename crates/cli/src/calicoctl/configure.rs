@@ -29,11 +29,9 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
         None => failure,
     })?;
     if repaired.run.is_none() {
-        repaired
-            .plan
-            .warnings
-            .iter()
-            .for_each(|warning| call.console.warn(&hints::text(warning)));
+        for warning in &repaired.plan.warnings {
+            call.console.warn(&hints::text(warning));
+        }
     }
     call.finish(repaired.run)?;
     call.print(&text)

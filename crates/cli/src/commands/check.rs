@@ -152,7 +152,9 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
-        not_found.into_iter().for_each(|error| console.failure(&error));
+        for error in not_found {
+            console.failure(&error);
+        }
         if let Some(folder) = &args.reports.archive {
             note_last_use(folder, &mut checked.report, access.operator)?;
         }
@@ -238,11 +240,12 @@ impl<'a> Checker<'a> {
             skip: skip_rules.clone(),
             scope,
         };
-        self.ignored
-            .apply(reports)
-            .iter()
-            .for_each(|said| console.note(said));
-        reports.iter_mut().for_each(|(_, report)| report.filter(&filter));
+        for note in &self.ignored.apply(reports) {
+            console.note(note);
+        }
+        for (_, report) in reports.iter_mut() {
+            report.filter(&filter);
+        }
     }
 
     pub(super) fn criteria(&self) -> Criteria {

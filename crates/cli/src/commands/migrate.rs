@@ -64,7 +64,9 @@ fn next(
         }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {
-            ways_to_move(surveyed).iter().for_each(|way| console.hint(way));
+            for way in ways_to_move(surveyed).iter() {
+                console.hint(way);
+            }
             console.hint(&format!(
                 "{} shows what is left",
                 hints::command(&["migrate", "--from", old])

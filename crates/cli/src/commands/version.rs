@@ -132,6 +132,8 @@ impl Document for Version {
                 .iter()
                 .map(|cluster| format!("Cluster     {}", cluster.text())),
         );
-        lines.iter().for_each(|line| text.hanging(12, line));
+        for line in lines.iter() {
+            text.hanging(12, line);
+        }
     }
 }

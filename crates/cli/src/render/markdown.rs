@@ -27,7 +27,9 @@ pub(crate) fn write(markdown: &str, text: &mut Text) {
         is_first: true,
         text,
     };
-    Parser::new(markdown).for_each(|event| writer.event(event));
+    for event in Parser::new(markdown) {
+        writer.event(event);
+    }
 }
 
 struct Writer<'t> {

@@ -135,7 +135,9 @@ impl Document for WhyService<'_> {
 
     fn text(&self, text: &mut Text) {
         text.line(&self.answer);
-        self.steps.iter().for_each(|step| text.hanging(2, step));
+        for step in &self.steps {
+            text.hanging(2, step);
+        }
         if !self.calico.is_empty() {
             text.hanging(2, format!("Calico says: {}", self.calico));
         }

@@ -39,7 +39,9 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
         async move { read(&client, part).await }
     });
     let others = tasks::all(IN_FLIGHT, others).await?;
-    others.into_iter().for_each(|(_, part)| snapshot.absorb(part));
+    for (_, part) in others {
+        snapshot.absorb(part);
+    }
 
     snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_partial(ETCD_SOURCES);

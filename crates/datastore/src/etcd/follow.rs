@@ -135,9 +135,9 @@ impl News {
             .collect();
         let mut fresh = Snapshot::default();
         for (key, (revision, value)) in &values {
-            value
-                .iter()
-                .for_each(|value| fresh.add_entry(key, value, *revision));
+            for value in value.iter() {
+                fresh.add_entry(key, value, *revision);
+            }
         }
         Self {
             keys: values.into_keys().collect(),

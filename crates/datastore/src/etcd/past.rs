@@ -277,7 +277,9 @@ impl Reading<'_> {
     fn versions(&self) -> Snapshot {
         let mut all = Snapshot::default();
         let ends = self.past.base.iter().chain(&self.last);
-        ends.for_each(|entry| all.add_entry(&entry.key, &entry.value, entry.mod_revision));
+        for entry in ends {
+            all.add_entry(&entry.key, &entry.value, entry.mod_revision);
+        }
         for change in &self.past.changes {
             if let Some(value) = &change.value {
                 all.add_entry(&change.key, value, change.revision);

@@ -235,9 +235,9 @@ mod tests {
         };
         let nodes: Vec<Node> = entries.iter().enumerate().map(node).collect();
         let mut snapshot = Snapshot::default();
-        convert(&nodes)
-            .iter()
-            .for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
+        for kv in convert(&nodes).iter() {
+            snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision);
+        }
         snapshot
     }
 

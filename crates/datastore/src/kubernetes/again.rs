@@ -73,7 +73,9 @@ pub(crate) async fn fetch(
         }
     });
     let read = tasks::all(IN_FLIGHT, reads).await?;
-    read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
+    for part in read.into_iter().flatten() {
+        snapshot.absorb(part);
+    }
     Ok(())
 }
 

@@ -126,11 +126,9 @@ impl Datastore {
     /// Passes the progress of this run to the connections, since it determines the time for which they wait for a server.
     pub fn enter(&self, phase: Phase) {
         let beside = self.beside.as_ref().map(|client| KubeClient::budget(client));
-        self.backend
-            .budget()
-            .into_iter()
-            .chain(beside)
-            .for_each(|budget| budget.enter(phase));
+        for budget in self.backend.budget().into_iter().chain(beside) {
+            budget.enter(phase);
+        }
     }
 
     /// True if the data can change, so a second read may differ.

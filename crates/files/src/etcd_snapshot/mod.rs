@@ -56,7 +56,9 @@ pub(super) fn read(
 ) -> Result<SnapshotInfo> {
     let add = |part: &mut Vec<RawKv>, entry: &RawEntry<'_>| part.push((*entry).to_owned());
     read_in_parts(path, &wanted, Vec::new, add, |part, _| {
-        part.iter().for_each(|kv| sink(&kv.as_entry()))
+        for kv in part.iter() {
+            sink(&kv.as_entry());
+        }
     })
 }
 

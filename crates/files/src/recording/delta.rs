@@ -24,10 +24,14 @@ pub(super) fn apply(before: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     while !delta.is_empty() {
         let (same, others) = rest.split_at_checked(delta.varint()?.try_into().ok()?)?;
         rest = others.get(delta.varint()?.try_into().ok()?..)?;
-        same.iter().for_each(|part| after.extend_from_slice(part));
+        for part in same.iter() {
+            after.extend_from_slice(part);
+        }
         after.extend_from_slice(delta.sized()?);
     }
-    rest.iter().for_each(|part| after.extend_from_slice(part));
+    for part in rest.iter() {
+        after.extend_from_slice(part);
+    }
     Some(after)
 }
 

@@ -52,7 +52,9 @@ pub(crate) fn affinities(
             .iter()
             .map(|a| &a.value)
             .filter(|affinity| !affinity.deleted);
-        live.for_each(|affinity| all.entry(&affinity.key).or_default()[side] = Some(affinity));
+        for affinity in live {
+            all.entry(&affinity.key).or_default()[side] = Some(affinity);
+        }
     }
     let is_wanted = |key: &AffinityKey| {
         let is_hidden = !hidden.is_empty() && hidden.has(&Key::Affinity(key.clone()));

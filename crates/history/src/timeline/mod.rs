@@ -63,9 +63,9 @@ impl JournaledWrite {
 /// Decodes the value of a key. Returns the state and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
-    value
-        .into_iter()
-        .for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
+    if let Some(value) = value {
+        snapshot.add_entry(path.as_bytes(), value, 0);
+    }
     let created = snapshot.newest_creation;
     (
         state::states(snapshot, about)
@@ -82,9 +82,9 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut holders: BTreeMap<Subject, BTreeMap<IpNet, String>> = BTreeMap::new();
     for event in events.iter_mut() {
         if event.what == EventKind::Undecodable {
-            holders
-                .values_mut()
-                .for_each(|of| of.retain(|cidr, _| event.subject != Subject::Block(*cidr)));
+            for affinities in holders.values_mut() {
+                affinities.retain(|cidr, _| event.subject != Subject::Block(*cidr));
+            }
         }
         let Some(block) = event.block else { continue };
         let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);

@@ -49,13 +49,15 @@ pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject)
         events: Vec::new(),
         known: vec![end],
     };
-    kept.base.iter().for_each(|version| reader.take(version, true));
-    kept.changes
-        .iter()
-        .for_each(|version| reader.take(version, false));
-    forgotten(kept, written, about)
-        .into_iter()
-        .for_each(|(revision, raw)| reader.add(revision, raw, true));
+    for version in &kept.base {
+        reader.take(version, true);
+    }
+    for version in &kept.changes {
+        reader.take(version, false);
+    }
+    for (revision, raw) in forgotten(kept, written, about) {
+        reader.add(revision, raw, true);
+    }
 
     let Reader {
         mut events, known, ..

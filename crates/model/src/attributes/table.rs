@@ -75,7 +75,9 @@ impl AttributeTable {
         }
         for map in [owner, alternate].into_iter().flatten() {
             push_number(&mut self.bytes, map.len() as u64);
-            map.for_each(|(key, value)| push_entry(&mut self.bytes, key, value));
+            for (key, value) in map {
+                push_entry(&mut self.bytes, key, value);
+            }
         }
         if let Some(released_at) = released_at {
             push_text(&mut self.bytes, released_at);
@@ -98,7 +100,9 @@ impl AttributeTable {
         };
         let is_kept = |index: &usize| keep.get(*index).copied().unwrap_or(false);
         let records = self.records().enumerate().filter(|(index, _)| is_kept(index));
-        records.for_each(|(_, record)| kept.push_packed(record));
+        for (_, record) in records {
+            kept.push_packed(record);
+        }
         *self = kept;
     }
 

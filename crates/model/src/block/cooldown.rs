@@ -114,7 +114,9 @@ impl BlockUpdate<'_> {
         cooled.sort_unstable();
         if !cooled.is_empty() {
             let index = self.add(&Attribute::cooling(at));
-            cooled.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+            for ordinal in cooled.iter() {
+                self.allocate(*ordinal, index);
+            }
             self.compact();
         }
         cooled

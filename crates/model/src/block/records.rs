@@ -71,10 +71,9 @@ impl Kept {
             let known = if newest.is_empty() { &own[..1] } else { &own };
             self.table
                 .push_parts(None, Some(known.iter().copied()), None, None, &Unknown::new());
-            self.places
-                .iter_mut()
-                .filter(|at| **at == OWN)
-                .for_each(|at| *at = place);
+            for at in self.places.iter_mut().filter(|at| **at == OWN) {
+                *at = place;
+            }
         }
         self.table.shrink();
         (self.table, self.places)

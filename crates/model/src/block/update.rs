@@ -156,7 +156,9 @@ impl BlockUpdate<'_> {
                 .unallocated
                 .retain(|ordinal| next.next_if_eq(&ordinal).is_none());
             let index = self.find_or_add(attribute);
-            taken.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+            for ordinal in taken.iter() {
+                self.allocate(*ordinal, index);
+            }
         }
         taken
     }
@@ -297,11 +299,9 @@ impl BlockUpdate<'_> {
     /// Drops owner records that no ordinal uses, keeps the order of the other records, and renumbers the allocations.
     pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
-        self.block
-            .allocations
-            .iter()
-            .flatten()
-            .for_each(|index| used[*index as usize] = true);
+        for index in self.block.allocations.iter().flatten() {
+            used[*index as usize] = true;
+        }
         if used.iter().all(|u| *u) {
             return;
         }

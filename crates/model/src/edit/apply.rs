@@ -107,9 +107,9 @@ fn changed_by(
         Edit::Handle(_, HandleEdit::Counts(version, counts)) => {
             is_version(version)?;
             let mut handle = handle()?.ok_or_else(|| EditError::of(key, GONE))?;
-            counts
-                .iter()
-                .for_each(|(block, count)| handle.set_count(*block, *count));
+            for (block, count) in counts.iter() {
+                handle.set_count(*block, *count);
+            }
             Ok(Some(unless_empty(handle)))
         }
         Edit::Handle(_, HandleEdit::Decrement(block, by)) => {

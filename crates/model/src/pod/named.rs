@@ -71,9 +71,11 @@ impl Named {
             return;
         };
         match serde_json::from_str(json) {
-            Ok(value) => read(&value)
-                .iter()
-                .for_each(|(text, by)| self.add_list(field, text, *by)),
+            Ok(value) => {
+                for (text, by) in read(&value).iter() {
+                    self.add_list(field, text, *by);
+                }
+            }
             Err(error) => self
                 .defects
                 .push(FieldDefect::new(field, format!("not JSON: {error}"))),

@@ -80,18 +80,18 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
 /// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`. Leaves out users on
 /// nodes that do not exist, which need no other address.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
-    let pools = index
-        .snapshot
-        .pools
-        .iter()
-        .map(|pool| &pool.value)
-        .filter(|pool| pool.is_enabled());
     let stays = |user: &User| {
         after
             .iter()
             .any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address))
     };
-    let is_there = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
-    let leaving = pools.flat_map(|pool| users(index, pool.cidr));
-    leaving.filter(|user| !stays(user) && is_there(user)).collect()
+    let exists = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
+    let mut leaving = Vec::new();
+    for pool in index.snapshot.pools.iter().map(|stored| &stored.value) {
+        if pool.is_enabled() {
+            let users = users(index, pool.cidr).into_iter();
+            leaving.extend(users.filter(|user| !stays(user) && exists(user)));
+        }
+    }
+    leaving
 }

@@ -100,6 +100,8 @@ struct Begun<'s> {
 }
 
 impl<'s> Begun<'s> {
+    /// Finds the next move around a temporary pool: into it, out of it, or into a new pool; `None` if the pool is not
+    /// temporary.
     fn of(snapshot: &'s Snapshot, temporary: &'s Pool) -> Option<Self> {
         let successor = temporary.temporary_for.as_ref()?;
         let mut others = snapshot.pools.iter().map(|pool| &pool.value);
@@ -234,15 +236,21 @@ pub fn find<'s>(
 
 /// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool refers to it.
 fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
-    let is_usual = |pool: &Pool| pool.temporary_for.is_none();
-    if !is_usual(new) || !new.is_enabled() {
+    let is_temporary = |pool: &Pool| pool.temporary_for.is_some();
+    if is_temporary(new) || !new.is_enabled() {
         return None;
     }
-    let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
-    let is_later = |old: &Pool| name_of(new, old.cidr) != old.name || old.created < new.created;
-    pools.find(|old| {
-        old.cidr != new.cidr && is_usual(old) && name_of(old, new.cidr) == new.name && is_later(old)
-    })
+    for old in snapshot.pools.iter().map(|stored| &stored.value) {
+        if old.cidr == new.cidr || is_temporary(old) || name_of(old, new.cidr) != new.name {
+            continue;
+        }
+        // If each could be named after the other, the older one was first.
+        let could_be_made_from_new = name_of(new, old.cidr) == old.name;
+        if !could_be_made_from_new || old.created < new.created {
+            return Some(old);
+        }
+    }
+    None
 }
 
 fn is_named(text: &str, name: &str, cidr: IpNet) -> bool {

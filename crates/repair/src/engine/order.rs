@@ -48,9 +48,9 @@ impl Order {
             }
             before.remove(&index);
             order.waits[index] = before.len();
-            before
-                .iter()
-                .for_each(|other| order.followers[*other].push(index));
+            for other in before.iter() {
+                order.followers[*other].push(index);
+            }
         }
 
         order.ready = (0..groups.len())

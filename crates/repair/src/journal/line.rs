@@ -150,9 +150,9 @@ mod tests {
         let mut sum = Sum::default();
         let mut text = Vec::new();
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
-        objects
-            .iter()
-            .for_each(|object| sum.seal(object.as_bytes(), &mut text));
+        for object in objects.iter() {
+            sum.seal(object.as_bytes(), &mut text);
+        }
         let file = framed(&text);
         let mut lines = Lines::new(&file[..]);
         for object in &objects {

@@ -53,9 +53,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 
     let write = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut pieces = Vec::new();
-        edits
-            .into_iter()
-            .for_each(|(part, edit)| add(&mut pieces, part, edit));
+        for (part, edit) in edits {
+            add(&mut pieces, part, edit);
+        }
         pieces
     };
     objects.into_iter().map(write).collect()
@@ -99,7 +99,9 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
         objects += 1;
         is_full = is_block;
         if let Some(pieces) = writes.last_mut() {
-            edits.into_iter().for_each(|(part, edit)| add(pieces, part, edit));
+            for (part, edit) in edits {
+                add(pieces, part, edit);
+            }
         }
     }
 

@@ -220,9 +220,9 @@ impl UndoPlan {
     /// Skips the steps that write pools.
     pub fn keep_pools(&mut self, reason: &str) {
         let skipped: Vec<UndoStep> = self.steps.extract_if(.., |step| step.writes_pools()).collect();
-        skipped
-            .into_iter()
-            .for_each(|step| self.skip(step, reason.to_owned()));
+        for step in skipped {
+            self.skip(step, reason.to_owned());
+        }
     }
 
     /// Makes the steps that write pools depend on other objects staying at the versions that were read.

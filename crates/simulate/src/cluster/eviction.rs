@@ -51,7 +51,9 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         }
         let before = world.pods.borrow().count();
         let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
-        gone.iter().for_each(|id| world.replace(*id));
+        for id in gone.iter() {
+            world.replace(*id);
+        }
 
         // Pods that no node has room for are not in the list of pods yet.
         let until = world.engine.now() + eviction.patience;

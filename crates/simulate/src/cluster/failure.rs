@@ -83,7 +83,9 @@ impl World {
     pub(super) fn fail(self: &Rc<Self>, node: u32, failure: Failure) {
         self.note_held(node);
         let tasks = self.nodes.borrow_mut().fail(node);
-        tasks.into_iter().for_each(|task| self.engine.kill(task));
+        for task in tasks {
+            self.engine.kill(task);
+        }
         for pod in self.pods_of(node) {
             self.pods.borrow_mut().lose(pod, failure);
             if failure == Failure::Stopped {
@@ -106,7 +108,9 @@ impl World {
 
     /// Replaces the pods of a node. Their objects stay in the API server, since their containers can still be running.
     fn evict(self: &Rc<Self>, node: u32) {
-        self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
+        for pod in self.pods_of(node) {
+            self.replace(pod);
+        }
     }
 
     fn remove_node(self: &Rc<Self>, node: u32) {

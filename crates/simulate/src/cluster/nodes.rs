@@ -101,7 +101,9 @@ impl Nodes {
     }
 
     pub(crate) fn forget_notes(&mut self) {
-        self.all.iter_mut().for_each(|node| node.notes = Arc::default());
+        for node in &mut self.all {
+            node.notes = Arc::default();
+        }
     }
 
     pub(crate) fn add_pod(&mut self, node: u32, pod: u32) {

@@ -300,7 +300,9 @@ mod tests {
                 answered.borrow_mut().push((name, engine.now()));
             });
         };
-        (0..3).for_each(|_| send("list", Work::Read, 1));
+        for _ in 0..3 {
+            send("list", Work::Read, 1);
+        }
         send("write", Work::Write(Kind::Blocks), 0);
         engine.run_until(Micros::from_secs(60));
         let answered = answered.take();

@@ -263,9 +263,9 @@ impl Scenario {
         }
         if let Some(start) = &mut other.start {
             let pools = Arc::make_mut(start).pools.iter_mut();
-            pools
-                .filter(|pool| changes(pool.cidr))
-                .for_each(|pool| pool.block_size = size);
+            for pool in pools.filter(|pool| changes(pool.cidr)) {
+                pool.block_size = size;
+            }
         }
         other
     }

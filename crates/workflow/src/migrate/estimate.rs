@@ -97,11 +97,13 @@ fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -
         disabled: false,
         ..new.clone()
     }));
-    start
+    for old in start
         .pools
         .iter_mut()
         .filter(|pool| pool.name == migration.old.name)
-        .for_each(|old| old.disabled = true);
+    {
+        old.disabled = true;
+    }
 
     let recorded: BTreeSet<IpAddr> = start.pods.iter().flat_map(|pod| pod.addresses.clone()).collect();
     let is_recorded = |pod: &WorkloadPod| pod.addresses.iter().any(|address| recorded.contains(address));
@@ -113,10 +115,9 @@ fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -
             addresses: pod.addresses.clone(),
         }));
     let mut on_node: HashMap<&str, u32> = HashMap::new();
-    start
-        .pods
-        .iter()
-        .for_each(|pod| *on_node.entry(&pod.node).or_default() += 1);
+    for pod in &start.pods {
+        *on_node.entry(&pod.node).or_default() += 1;
+    }
     let most = on_node.into_values().max().unwrap_or_default();
 
     let usual = Scenario::default();

@@ -119,9 +119,9 @@ impl<T: Copy> Shards<T> {
 /// Joins the same shard of all parts, sorted by hash.
 fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
-    parts
-        .iter()
-        .for_each(|part| all.extend_from_slice(&part.0[shard]));
+    for part in parts.iter() {
+        all.extend_from_slice(&part.0[shard]);
+    }
     all.sort_unstable_by_key(hash);
     all
 }

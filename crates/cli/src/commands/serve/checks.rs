@@ -145,11 +145,9 @@ impl<'a> Checks<'a> {
             return Ok(());
         };
         if let Some(past) = self.past.take_if(|past| past.is_finished()) {
-            past.join()
-                .ok()
-                .flatten()
-                .into_iter()
-                .for_each(|past| live.trends.recall(past));
+            if let Ok(Some(past)) = past.join() {
+                live.trends.recall(past);
+            }
         }
         let step = live.step(access).await?;
         self.is_rare = matches!(step, Step::Whole(None));

@@ -196,10 +196,9 @@ impl Pools {
 
     fn add(&mut self, more: Self) {
         self.number += more.number;
-        self.v4
-            .iter_mut()
-            .zip(more.v4)
-            .for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        for (sum, number) in self.v4.iter_mut().zip(more.v4) {
+            *sum = sum.saturating_add(number);
+        }
         self.taken.extend(more.taken);
     }
 

@@ -135,7 +135,9 @@ fn add_records(text: &mut Text, view: &AddressView) {
     if view.blocks.is_empty() {
         text.fact("Block", "none");
     }
-    view.blocks.iter().for_each(|block| add_block(text, block));
+    for block in &view.blocks {
+        add_block(text, block);
+    }
 }
 
 fn add_users(text: &mut Text, view: &AddressView) {

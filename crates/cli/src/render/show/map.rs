@@ -40,7 +40,9 @@ impl View for MapList {
                 drawing.characters(text);
             }
             let named = if text.page.wide { usize::MAX } else { NAMED };
-            findings(map, named).iter().for_each(|line| text.hanging(2, line));
+            for line in findings(map, named).iter() {
+                text.hanging(2, line);
+            }
             text.blank();
         }
         if text.page.color && text.page.unicode {
@@ -85,10 +87,9 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
         .collect();
     if marked.len() > most {
         let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
-        marked
-            .iter()
-            .skip(most)
-            .for_each(|(worst, _)| *further.entry(*worst).or_default() += 1);
+        for (worst, _) in marked.iter().skip(most) {
+            *further.entry(*worst).or_default() += 1;
+        }
         let parts: Vec<String> = further
             .iter()
             .map(|(worst, number)| format!("{} {worst}", thousands(number)))

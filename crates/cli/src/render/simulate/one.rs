@@ -112,9 +112,9 @@ pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
         .map(|(name, value)| vec![name.to_owned(), value])
         .collect();
     for end in run.range.iter().flat_map(|range| [&range.lowest, &range.highest]) {
-        rows.iter_mut()
-            .zip(facts(end))
-            .for_each(|(row, (_, value))| row.push(value));
+        for (row, (_, value)) in rows.iter_mut().zip(facts(end)) {
+            row.push(value);
+        }
     }
     rows
 }

@@ -86,7 +86,9 @@ impl Node {
     /// Adds this key and all keys below it to `out`.
     pub(super) fn flatten<'n>(&'n self, out: &mut Vec<&'n Self>) {
         out.push(self);
-        self.nodes.iter().for_each(|node| node.flatten(out));
+        for node in &self.nodes {
+            node.flatten(out);
+        }
     }
 }
 

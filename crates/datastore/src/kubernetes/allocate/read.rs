@@ -192,10 +192,10 @@ async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snap
     let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
     let list: List<&RawValue> = client.decode(&body, kind.known.plural)?;
     let mut snapshot = Snapshot::default();
-    list.items.iter().for_each(|item| {
+    for item in &list.items {
         kind.known
             .add(&mut snapshot, item.get().as_bytes(), Encoding::Json)
-    });
+    }
     Ok(snapshot)
 }
 

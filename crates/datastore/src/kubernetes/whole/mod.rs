@@ -75,7 +75,9 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
             let blocks = kinds
                 .iter_mut()
                 .filter(|kind| kind.known.source == Source::Blocks);
-            blocks.for_each(|kind| kind.known = &REDUCED_BLOCKS);
+            for kind in blocks {
+                kind.known = &REDUCED_BLOCKS;
+            }
         }
     }
     coverage.mark_read(kinds.iter().map(|kind| kind.known.source));
@@ -123,7 +125,9 @@ pub(crate) fn assemble(client: &KubeClient, coverage: Snapshot, lists: Vec<Liste
             .unwrap_or_default(),
         ..coverage
     };
-    lists.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
+    for listed in lists {
+        snapshot.absorb(listed.taken);
+    }
     snapshot
 }
 

@@ -431,7 +431,7 @@ fn label(object: &mut Value, key: &Key) {
     if !metadata["labels"].is_object() {
         metadata["labels"] = json!({});
     }
-    wanted
-        .into_iter()
-        .for_each(|(name, value)| metadata["labels"][name] = value);
+    for (name, value) in wanted {
+        metadata["labels"][name] = value;
+    }
 }

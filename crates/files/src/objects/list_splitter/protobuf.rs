@@ -183,7 +183,9 @@ mod tests {
         put_number(&mut meta, 4, 7);
         let mut list = Vec::new();
         put_message(&mut list, 1, &meta);
-        items.iter().for_each(|item| put_message(&mut list, 2, item));
+        for item in items.iter() {
+            put_message(&mut list, 2, item);
+        }
         let mut body = MAGIC.to_vec();
         put_message(&mut body, 1, b"\n\x02v1\x12\x07PodList");
         put_message(&mut body, 2, &list);
