@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
-use calipam_model::pod::Pod;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 /// A sign that etcd and Kubernetes belong to different clusters.

@@ -87,6 +87,7 @@ struct Host<'n> {
 }
 
 impl<'n> Host<'n> {
+    /// Takes the part of a host that is in a node below it.
     fn add(&mut self, rest: &str, node: &'n Node) {
         match rest {
             "" => self.index = node.modified_index,
@@ -191,6 +192,7 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// Takes a field of the cluster information from its own key in Calico 2.x.
     fn add(&mut self, key: &str, value: &str, index: i64) {
         let field = match key.strip_prefix(CONFIG) {
             Some("/ClusterGUID") => "clusterGUID",

@@ -21,7 +21,7 @@ use calipam_model::edit::{Edit, PoolEdit, Precondition};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, TEMPORARY_FOR};
-use calipam_model::snapshot::{Snapshot, Versioned};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
 use serde::Serialize;
 use serde_json::json;

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use calipam_check::{Code, Finding, Report, Subject};
+use calipam_check::{Code, Finding, FindingKey, Report, Subject};
 use calipam_model::{IpNet, cidr};
 
-use crate::plan::{Change, Plan, Verb};
+use crate::plan::{Plan, Verb};
 
 /// The reason why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]

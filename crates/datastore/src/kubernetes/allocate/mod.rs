@@ -43,6 +43,7 @@ struct State {
 }
 
 impl KubeStore {
+    /// Creates a store on a client. `is_assumed` says that the API group of Calico was not looked up yet.
     pub(crate) fn new(client: Arc<KubeClient>, is_assumed: bool, selecting: Selecting) -> Self {
         Self {
             state: Mutex::new(State {
@@ -127,6 +128,8 @@ impl Records for KubeStore {
         Some(self.client())
     }
 
+    /// Answers queries, and keeps the objects that were read for a later write. If the API group was assumed wrongly,
+    /// asks once more.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = self.ask(queries).await?;
         if self.state().is_assumed && self.is_other_group(&answers).await? {
@@ -150,6 +153,7 @@ impl Records for KubeStore {
         again::reread(&self.client(), keys).await
     }
 
+    /// Writes or deletes an object, if it is as it was read.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let client = self.client();
         let key = swap.record.key();
@@ -185,6 +189,7 @@ impl Records for KubeStore {
         }
     }
 
+    /// Adds the missing labels to a node's affinities, and returns their number.
     async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
         let client = self.client();
         let mut labelled = 0;
@@ -230,6 +235,7 @@ async fn all(client: &Arc<KubeClient>, queries: &[Query], selecting: Selecting) 
     tasks::all(usize::MAX, asked).await
 }
 
+/// Answers one query.
 async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> Result<Answer> {
     let is_wanted = |key: &Key| query.asks_for(key);
     match query {

@@ -94,7 +94,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
 
 /// Describes a known fault, if it has left something behind.
 fn found(fault: &Known, facts: &Facts<'_>) -> Option<Found> {
-    let open = facts.open(&[fault.code]);
+    let codes = [fault.code];
+    let open = facts.open(&codes);
     let leftovers: Vec<_> = open.filter(|(_, finding)| (fault.leaves)(finding)).collect();
     if leftovers.is_empty() {
         return None;

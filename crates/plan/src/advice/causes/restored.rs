@@ -1,6 +1,6 @@
 //! IPAM data that is older than the pods, as after the restore of a backup: many addresses in use are not recorded.
 
-use calipam_check::{Code, Finding, Remedy};
+use calipam_check::{Code, Remedy};
 use calipam_model::words::count;
 
 use super::{Facts, Found, nodes_of};
