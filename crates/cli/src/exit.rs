@@ -21,6 +21,7 @@ pub(crate) enum Outcome {
     PartlyRead,
 }
 
+/// The exit code of a result.
 pub(crate) fn code(result: &Result<Outcome>) -> u8 {
     match result {
         _ if has_panicked() => Kind::Internal as u8,

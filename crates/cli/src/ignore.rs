@@ -146,6 +146,7 @@ pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
     subject_line(finding) + &of_cluster
 }
 
+/// Formats a finding as an entry of the file. The subject is quoted if it could be read as something else.
 fn subject_line(finding: &Finding) -> String {
     let subject = finding.subject.to_string();
     let plain = format!("{} {subject}", finding.code);

@@ -78,6 +78,7 @@ pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
     scripts.chain(complete::plugin_scripts().map(|(name, text)| (name.to_owned(), text.into_bytes())))
 }
 
+/// Runs the command of the command line, and prints its failure.
 fn run() -> Result<Outcome> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     When::of_command_line(&arguments).apply();

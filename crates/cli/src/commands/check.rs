@@ -175,6 +175,7 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
+    /// Reads the files that the options name. Refuses a rule that is both asked for and left out.
     pub(crate) fn new(options: &'a CheckOptions) -> Result<Self> {
         if let Some(both) = options
             .rules
@@ -248,6 +249,7 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Returns the criteria of a check with these options.
     pub(super) fn criteria(&self) -> Criteria {
         Criteria {
             options: Options {
@@ -314,13 +316,12 @@ fn write_report(path: Option<&Path>, view: Option<&CalicoctlView>, snapshot: &Sn
 
 /// Writes a report to files. Returns a failure only after trying all files.
 pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()> {
-    let write =
-        |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
-    args.reports
-        .output_files
-        .iter()
-        .map(write)
-        .fold(Ok(()), Result::and)
+    let mut result = Ok(());
+    for file in &args.reports.output_files {
+        let written = file.write(|out| document::write(report, file.format, Page::default(), out));
+        result = result.and(written);
+    }
+    result
 }
 
 /// Prints a report unless `--quiet` omits it. With `--only-new`, fails if the reader of stdout has closed the pipe.

@@ -14,6 +14,7 @@ use crate::render::migrate::MigrationDocument;
 use crate::render::text::{count, joined};
 use crate::{connect, hints};
 
+/// Plans the next phase of a migration, carries it out if asked for, and prints it.
 pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let request = MigrateRequest {
         from: args.from.clone(),

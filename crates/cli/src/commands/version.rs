@@ -104,6 +104,7 @@ impl Cluster {
 impl Document for Version {
     const KIND: &'static str = "Version";
 
+    /// Writes the version of the program, what it reads, and the cluster's version if there is a cluster.
     fn text(&self, text: &mut Text) {
         let Self {
             program,

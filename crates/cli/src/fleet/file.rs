@@ -61,6 +61,7 @@ fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Er
     cidrs.ok_or_else(|| D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]"))
 }
 
+/// Reads the clusters of a fleet from a file.
 pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
     let wrong = |message: String| {
         Failure::usage(format!("{}: {message}", path.display())).hint("docs/fleet.md has an example")

@@ -10,6 +10,7 @@ use calipam_datastore::settings::Overrides;
 use super::{Fleet, Named, Source, unattended};
 use crate::exit::{Failure, Result};
 
+/// Lists the files in a folder as clusters. The folders in it are groups.
 pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     let base = unattended();
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());

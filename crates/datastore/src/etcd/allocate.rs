@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
+use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};

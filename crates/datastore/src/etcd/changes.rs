@@ -110,7 +110,8 @@ impl Changes for EtcdChanges {
     async fn reported(&mut self) -> Result<Reported, Broken> {
         let from = self.position;
         if from.last.is_none() {
-            let next = self.client.next_change(&range(), from.revision);
+            let watched = range();
+        let next = self.client.next_change(&watched, from.revision);
             if let Ok(changed) = timeout(IDLE_INTERVAL, next).await {
                 changed?;
                 // Changes that belong together arrive together.

@@ -68,8 +68,8 @@ pub(crate) async fn fetch(
     let reads = one_by_one.into_iter().map(|(kind, path)| {
         let client = Arc::clone(client);
         async move {
-            let object = read_one(&client, &kind, &path).await?;
-            Ok(object.map(|(part, _)| part))
+            let object = read_one(&client, &kind, &path).await;
+            object.map(|object| object.map(|(part, _)| part))
         }
     });
     for part in tasks::all(IN_FLIGHT, reads).await?.into_iter().flatten() {

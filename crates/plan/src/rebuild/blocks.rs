@@ -57,7 +57,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
         if planner.changes_addresses(cidr) {
             let planned = planner.blocks.entry(cidr).or_default();
             let first = planned.addresses.values_mut().next();
-            for address in first {
+            if let Some(address) = first {
                 address.change.repairs.extend(what.repairs.iter().cloned());
             }
             continue;

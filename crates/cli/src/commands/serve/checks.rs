@@ -60,6 +60,7 @@ pub(super) struct Checks<'a> {
 }
 
 impl<'a> Checks<'a> {
+    /// Creates the checks of a server, before the first one.
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
         let console = Console {
             progress: false,
@@ -79,6 +80,7 @@ impl<'a> Checks<'a> {
         }
     }
 
+    /// Checks the cluster once, by the changes since the last check if they can be followed.
     pub(super) async fn check(&mut self, begin: Instant) -> Result<Good> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;

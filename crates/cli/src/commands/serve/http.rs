@@ -206,6 +206,7 @@ async fn connection(
     let _ = connection.await;
 }
 
+/// Answers a request by its path, if its host and its method are allowed.
 async fn respond<B>(
     request: &Request<B>,
     answers: Answers,

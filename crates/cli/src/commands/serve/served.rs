@@ -64,6 +64,7 @@ pub(super) enum Text {
 const TEXTS: usize = Text::Metrics as usize + 1;
 
 impl Good {
+    /// Keeps the result of a check, with the time at which it ended.
     pub(super) fn new(
         report: Report,
         advice: Advice,

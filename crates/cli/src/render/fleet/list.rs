@@ -60,6 +60,7 @@ pub(crate) struct Unreadable {
 impl Document for FleetList {
     const KIND: &'static str = "FleetList";
 
+    /// Writes the documents of the clusters, and then the notes about all of them.
     fn text(&self, text: &mut Text) {
         let wide = text.page.wide;
         let shown = self
@@ -86,14 +87,15 @@ impl Document for FleetList {
         text.notes(&[&only_in[..], &self.sums[..], free.as_slice(), &self.notes[..]].concat());
     }
 
+    /// Writes the names, each after its cluster.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        for of in &self.clusters {
-            let Printed::Names(names) = &of.printed else {
+        for cluster in &self.clusters {
+            let Printed::Names(names) = &cluster.printed else {
                 return Err(unsupported(self.kind(), format));
             };
-            names
-                .lines()
-                .try_for_each(|name| writeln!(out, "{}/{name}", escape(&of.cluster)))?;
+            for name in names.lines() {
+                writeln!(out, "{}/{name}", escape(&cluster.cluster))?;
+            }
         }
         Ok(())
     }

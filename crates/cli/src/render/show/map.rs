@@ -27,6 +27,7 @@ impl View for MapList {
         self.pools.iter().map(|pool| pool.name.clone())
     }
 
+    /// Draws the map of each pool, and a legend.
     fn text(&self, text: &mut Text) {
         if self.pools.is_empty() {
             return text.line("There are no pools");
@@ -112,6 +113,7 @@ enum Glyph {
 }
 
 impl Glyph {
+    /// The glyph of a cell: its worst finding, or else the share of its addresses that is taken.
     fn of(cell: Option<&MapCell>) -> Self {
         let Some(cell) = cell else { return Self::Unclaimed };
         if let Some(worst) = cell.worst {
@@ -120,20 +122,28 @@ impl Glyph {
         if cell.unknown.0 > 0 {
             return Self::Unknown;
         }
+
+        let total = cell.total.0;
         let taken = cell.in_use.0 + cell.cooling.0 + cell.reserved.0;
-        match taken {
-            0 if cell.blocks == 0 => Self::Unclaimed,
-            0 => Self::Free,
-            all if all >= cell.total.0 => Self::Full,
-            some => {
-                let tenths = some
-                    .checked_mul(10)
-                    .map_or_else(|| some / (cell.total.0 / 10), |t| t / cell.total.0);
-                Self::Used((tenths as u8).clamp(1, 9))
-            }
+        if taken == 0 {
+            return if cell.blocks == 0 {
+                Self::Unclaimed
+            } else {
+                Self::Free
+            };
         }
+        if taken >= total {
+            return Self::Full;
+        }
+        // Cells of IPv6 can have so many addresses that ten times their number overflows.
+        let tenths = match taken.checked_mul(10) {
+            Some(ten_times) => ten_times / total,
+            None => taken / (total / 10),
+        };
+        Self::Used((tenths as u8).clamp(1, 9))
     }
 
+    /// The character of a glyph, for pages without color.
     fn character(self) -> char {
         match self {
             Self::Unclaimed => '.',
@@ -176,6 +186,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
+    /// Fits the map to the width of a page.
     fn new(map: &'a PoolMap, page: Page) -> Self {
         let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
         let widest = (0..map.size)
@@ -211,6 +222,7 @@ impl<'a> Drawing<'a> {
         format!("{address:<width$} ", width = self.label)
     }
 
+    /// Draws the map with a character for each cell.
     fn characters(&self, text: &mut Text) {
         for row in 0..self.rows() {
             let cells = (0..self.columns)
@@ -240,6 +252,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
+/// The legend of the colors.
 fn colors() -> String {
     let parts = [
         (Glyph::Unclaimed, "no block"),

@@ -129,6 +129,7 @@ impl Answers {
 impl Document for Answers {
     const KIND: &'static str = "Simulation";
 
+    /// Writes all answers.
     fn text(&self, text: &mut Text) {
         text.line(self.headline());
         if let Some(run) = &self.run {

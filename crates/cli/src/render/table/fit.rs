@@ -25,6 +25,8 @@ impl Grid {
         Fit { widths, hidden }
     }
 
+    /// Finds widths of the columns that fit the page: first shortens the last column, then cuts all, then hides some.
+    /// `None` if the table fits as it is.
     fn fitting_widths(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         let room = usize::from(page.width?);
         let natural = self.widths(display_width);

@@ -8,7 +8,7 @@ use calipam_files::regular;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::{ExecInteractiveMode, Kubeconfig, NamedContext};
+use kube::config::{ExecInteractiveMode, Kubeconfig};
 use secrecy::ExposeSecret;
 
 use super::classify::login_failure;

@@ -34,6 +34,7 @@ pub(in crate::render) fn causes<'a>(clusters: impl Iterator<Item = (&'a str, &'a
     }
 }
 
+/// Creates the row of a cause, with its cures.
 fn row(cluster: &str, cause: &Cause) -> Markup {
     let severity: Severity = cause.severity;
     html! {

@@ -181,6 +181,7 @@ pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     }
 }
 
+/// Lists findings that only the earlier report has.
 fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     html! {
         details {
@@ -193,6 +194,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
+/// Creates the section with the documentation of the codes.
 pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
     let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
     html! {
@@ -221,6 +223,7 @@ fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usi
     numbers.map(|number| number.min(low)).collect()
 }
 
+/// Creates the inputs that filter findings.
 pub(in crate::render) fn controls() -> Markup {
     html! {
         div.controls.script {

@@ -113,6 +113,7 @@ fn row(pool: &PoolView) -> Markup {
     }
 }
 
+/// Creates the section with the maps of pools, and their legend.
 pub(super) fn maps(maps: &[PoolMap]) -> Markup {
     html! {
         section #maps {
@@ -135,6 +136,7 @@ pub(super) fn maps(maps: &[PoolMap]) -> Markup {
     }
 }
 
+/// Creates the map of a pool, with a table of its blocks for readers without the script.
 fn figure(index: usize, map: &PoolMap) -> Markup {
     let whole = format!(
         "Map of the pool {}: arrow keys move, Enter opens the block",
@@ -170,6 +172,7 @@ fn with_blocks(map: &PoolMap) -> String {
     }
 }
 
+/// Creates the table of blocks.
 fn table(blocks: &[MappedBlock]) -> Markup {
     html! {
         table.blocks {
@@ -227,6 +230,7 @@ pub(super) fn data(maps: &[PoolMap]) -> Markup {
     html! { script type="application/json" #map-data { (PreEscaped(text)) } }
 }
 
+/// The cells of a map as data for the script.
 fn pool(map: &PoolMap) -> Value {
     json!({
         "cidr": map.cidr,
