@@ -41,6 +41,7 @@ impl FileNotes {
             .with_file_name(format!("calipam_full_ipv{}", family.number()))
     }
 
+    /// Reads the notes of a family; `None` if they are old, too large or of another datastore.
     fn read(&self, family: Family) -> io::Result<Option<FullBlocks>> {
         let file = regular::open_own(&self.path(family), OpenOptions::new().read(true))?;
         let metadata = file.metadata()?;
@@ -58,6 +59,7 @@ impl FileNotes {
 }
 
 impl Notes for FileNotes {
+    /// Returns the full blocks of a family. Notes that cannot be read are ignored.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks> {
         let read = self.read(family);
         if let Err(error) = read.as_ref()
@@ -74,6 +76,7 @@ impl Notes for FileNotes {
         }
     }
 
+    /// Notes that addresses were released, so that no family counts as exhausted.
     fn forget_exhaustion(&self) {
         for family in Family::BOTH {
             let path = self.path(family);
@@ -116,13 +119,17 @@ fn print(full: &FullBlocks, datastore: &str) -> io::Result<String> {
 }
 
 /// Parses the content of a file; `None` if it is damaged or for another datastore.
-fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
-    let (line, released) = text.split_once('\n')?;
-    let (format, of, mut full): (String, String, FullBlocks) = serde_json::from_str(line).ok()?;
-    if !released.is_empty() {
+fn parse(text: &str, expected_datastore: &str) -> Option<FullBlocks> {
+    let (first_line, releases) = text.split_once('\n')?;
+    let (format, datastore, mut full): (String, String, FullBlocks) =
+        serde_json::from_str(first_line).ok()?;
+    if format != FORMAT || datastore != expected_datastore {
+        return None;
+    }
+    if !releases.is_empty() {
         full.exhausted_at = None;
     }
-    (format == FORMAT && of == datastore).then_some(full)
+    Some(full)
 }
 
 #[cfg(test)]

@@ -73,6 +73,7 @@ impl DataFile {
         Ok(Self::of_kind(path, kind))
     }
 
+    /// A file of a known kind at a path, which is also its name in messages.
     fn of_kind(path: &Path, kind: FileKind) -> Self {
         Self {
             path: path.to_owned(),
@@ -150,6 +151,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
+    /// Reads the wanted entries of the file, and the time and place that it is about.
     fn observe_path(
         &self,
         is_wanted: impl Fn(&[u8]) -> bool + Sync,

@@ -58,6 +58,7 @@ pub struct PastReader<P> {
 }
 
 impl<P: Past> PastReader<P> {
+    /// Begins without any state.
     pub fn new(past: P) -> Self {
         Self {
             past,
@@ -82,21 +83,25 @@ impl<P: Past> PastReader<P> {
             Follows::Export if P::COUNTS_EXPORT_DIFFERENCES => {
                 self.reach(at);
                 self.past.begin_differences();
-                let mut before = std::mem::take(&mut self.blocks);
-                for (key, now) in &next {
-                    self.count(before.remove(key).as_ref(), Some(now));
+                let mut last = std::mem::take(&mut self.blocks);
+                for (key, block) in &next {
+                    self.count(last.remove(key).as_ref(), Some(block));
                 }
-                for place in before.values() {
-                    self.count(Some(place), None);
+                // The blocks that are left were deleted.
+                for deleted in last.values() {
+                    self.count(Some(deleted), None);
                 }
                 self.blocks = next;
             }
             Follows::Export | Follows::Nothing => {
-                let held = next
-                    .values()
-                    .map(|block| assigned_and_released(None, Some(block), P::counts).0);
-                self.past.begin(at, held.sum());
-                (self.blocks, self.at) = (next, Some(at));
+                let mut allocated = 0;
+                for block in next.values() {
+                    let (assigned, _) = assigned_and_released(None, Some(block), P::counts);
+                    allocated += assigned;
+                }
+                self.past.begin(at, allocated);
+                self.blocks = next;
+                self.at = Some(at);
             }
         }
     }

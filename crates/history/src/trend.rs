@@ -111,19 +111,18 @@ impl Past for Trends {
         }
     }
 
+    /// Adds a change of a block to the trends of the pools around it.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64) {
-        for trend in self
-            .0
-            .iter_mut()
-            .filter(|(pool, _)| pool.contains(&block))
-            .map(|(_, trend)| trend)
-        {
-            trend.add(assigned, released);
+        for (pool, trend) in &mut self.0 {
+            if pool.contains(&block) {
+                trend.add(assigned, released);
+            }
         }
     }
 }
 
 impl Trend {
+    /// Begins a trend at a time.
     fn new(begin: Timestamp) -> Self {
         Self {
             assigned: 0,
@@ -199,15 +198,16 @@ impl Trend {
 
 /// Returns the blocks of a snapshot by key; `None` for those that cannot be decoded.
 fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
-    let hidden = objects.hidden_blocks().map(|key| (key, None));
-    let blocks = objects
-        .blocks
-        .iter()
-        .map(|block| &block.value)
-        .filter(|block| !block.content.is_deleted());
-    hidden
-        .chain(blocks.map(|block| (block.key, block.content.usable())))
-        .collect()
+    let mut blocks = BTreeMap::new();
+    for cidr in objects.hidden_blocks() {
+        blocks.insert(cidr, None);
+    }
+    for block in objects.blocks.iter().map(|stored| &stored.value) {
+        if !block.content.is_deleted() {
+            blocks.insert(block.key, block.content.usable());
+        }
+    }
+    blocks
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
 mod tests {
     use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
     use calipam_model::names::endpoint_name;
-    use calipam_model::pod::PodParts;
+    use calipam_model::pod::{Pod, PodParts};
     use calipam_model::snapshot::{Revision, Versioned};
     use calipam_testkit::values;
     use serde_json::{Value, json};

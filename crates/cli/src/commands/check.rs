@@ -27,7 +27,7 @@ use crate::exit::{self, Failure, Kind, Outcome, Result};
 use crate::fleet::Fleet;
 use crate::format::Format;
 use crate::ignore::Ignored;
-use crate::output_file::{self, OutputFile};
+use crate::output_file;
 use crate::past::Past;
 use crate::render::document::{self, Document};
 use crate::render::page::Page;

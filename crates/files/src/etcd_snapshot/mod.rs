@@ -147,6 +147,7 @@ struct Survey {
 }
 
 impl Survey {
+    /// Surveys the subtrees of the key bucket in parallel, to find the newest version of each key.
     fn of(pages: Pages, root: u64, wanted: &(impl Fn(&[u8]) -> bool + Sync)) -> FileResult<Self> {
         let subtrees = pages.subtrees(find_key_bucket(&pages, root)?)?;
         let mut newest = Newest::default();

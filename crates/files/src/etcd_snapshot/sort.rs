@@ -10,6 +10,7 @@ use calipam_model::snapshot::Snapshot;
 /// name, and endpoint keys with the namespace and node.
 const HEAD: usize = 48;
 
+/// Sorts all objects as etcd sorts their keys. The two largest lists are sorted at the same time.
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot
         .blocks

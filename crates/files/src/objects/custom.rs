@@ -122,6 +122,7 @@ struct AffinitySpec<'a> {
     unknown: Map<String, Value>,
 }
 
+/// Adds an affinity. A name that does not belong to its holder and block is a defect.
 pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let affinity = affinity(spec, &meta)?;
@@ -133,6 +134,7 @@ pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) ->
     Ok(defects)
 }
 
+/// Reads an affinity from its `spec`.
 fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     let spec: AffinitySpec<'_> = serde_json::from_slice(spec)?;
     let key = affinity_key(&spec, meta)?;
@@ -228,6 +230,7 @@ pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
     Ok(Vec::new())
 }
 
+/// Reads a resource with the parser of its kind, and notes the newest creation.
 fn resource<T>(
     snapshot: &mut Snapshot,
     json: &[u8],

@@ -105,6 +105,7 @@ pub enum Group {
     KubeVirt,
 }
 
+/// A kind of Kubernetes' own API.
 const fn core(
     plural: &'static str,
     name: &'static str,
@@ -123,6 +124,7 @@ const fn core(
     }
 }
 
+/// A kind of Calico's API.
 const fn calico(plural: &'static str, name: &'static str, source: Source, add: AddObject) -> KnownKind {
     let export = custom::export_custom;
     KnownKind {

@@ -145,10 +145,15 @@ impl Changes {
 
 /// Reads the wanted values of a full state into the codec, as a base for differences.
 pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
-    let mut failed = None;
-    read_some(export, is_wanted, |entry| {
-        failed = codec.values.set(entry.key, entry.value).err().or(failed.take());
-    })
-    .map_err(Error::of_archive)?;
-    failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
+    let mut last_error = None;
+    let read = read_some(export, is_wanted, |entry| {
+        if let Err(error) = codec.values.set(entry.key, entry.value) {
+            last_error = Some(error);
+        }
+    });
+    read.map_err(Error::of_archive)?;
+    match last_error {
+        Some(error) => Err(Error::new(export, error)),
+        None => Ok(()),
+    }
 }

@@ -35,6 +35,7 @@ pub struct AffinityChange {
     pub after: Option<String>,
 }
 
+/// Compares the affinities in scope.
 pub(crate) fn affinities(
     old: &Snapshot,
     new: &Snapshot,
@@ -45,39 +46,34 @@ pub(crate) fn affinities(
     if !both_read {
         return Vec::new();
     }
-    let mut all: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
+    let mut states: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
     for (side, snapshot) in [old, new].into_iter().enumerate() {
-        let live = snapshot
-            .affinities
-            .iter()
-            .map(|a| &a.value)
-            .filter(|affinity| !affinity.deleted);
-        for affinity in live {
-            all.entry(&affinity.key).or_default()[side] = Some(affinity);
+        for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
+            if !affinity.deleted {
+                states.entry(&affinity.key).or_default()[side] = Some(affinity);
+            }
         }
     }
-    let is_wanted = |key: &AffinityKey| {
-        let is_hidden = !hidden.is_empty() && hidden.has(&Key::Affinity(key.clone()));
-        scope.has_network(key.cidr) && scope.has_node(&key.node) && !is_hidden
-    };
-    all.into_iter()
-        .filter(|(key, _)| is_wanted(key))
-        .filter_map(|(key, states)| {
-            let [before, after] = states.map(|affinity| affinity.map(|a| a.state.to_string()));
-            let change = Change::of(&before, &after)?;
-            let node = key.node.clone();
-            let cidr = key.cidr;
-            let kind = key.kind.to_string();
-            Some(AffinityChange {
-                node,
-                cidr,
-                kind,
+
+    let is_hidden = |key: &AffinityKey| !hidden.is_empty() && hidden.has(&Key::Affinity(key.clone()));
+    let mut changes = Vec::new();
+    for (key, affinities) in states {
+        if !scope.has_network(key.cidr) || !scope.has_node(&key.node) || is_hidden(key) {
+            continue;
+        }
+        let [before, after] = affinities.map(|affinity| affinity.map(|affinity| affinity.state.to_string()));
+        if let Some(change) = Change::of(&before, &after) {
+            changes.push(AffinityChange {
+                node: key.node.clone(),
+                cidr: key.cidr,
+                kind: key.kind.to_string(),
                 change,
                 before,
                 after,
-            })
-        })
-        .collect()
+            });
+        }
+    }
+    changes
 }
 
 /// A changed handle.

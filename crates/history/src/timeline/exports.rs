@@ -304,6 +304,7 @@ pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     reader.finish()
 }
 
+/// The source from which an object is read.
 fn source_of(key: &Key) -> Option<Source> {
     Some(match key {
         Key::Block(_) => Source::Blocks,

@@ -90,6 +90,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Adds the events between the last state of an object and this version.
     fn take(&mut self, version: &Version, is_first: bool) {
         let key = Key::parse(&version.path)
             .ok()

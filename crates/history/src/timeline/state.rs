@@ -59,6 +59,7 @@ impl State {
 }
 
 impl fmt::Display for HistorySubject {
+    /// Writes the subject as a command names it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "ip {address}"),

@@ -1,7 +1,7 @@
 //! `show` of many clusters: the document of each, and ranges that no cluster uses.
 
 use calipam_check::fleet::{Ranges, free_ranges};
-use calipam_check::views::{self, Count, PoolView};
+use calipam_check::views::{self, Count};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use calipam_workflow::{Found, Object};

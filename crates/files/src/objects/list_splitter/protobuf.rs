@@ -35,6 +35,7 @@ enum Position {
 }
 
 impl ProtobufList {
+    /// Reads a further piece of the message, and passes each complete item on.
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         // Only a field that began in an earlier piece is copied; the fields after it are read in place.
         let mut rest = std::mem::take(&mut self.rest);
@@ -154,6 +155,7 @@ fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     Some((tag, len, first + second))
 }
 
+/// Reads `ListMeta`; `None` if it is malformed.
 fn list_meta(message: &[u8]) -> Option<ListMeta> {
     let text = |value: Value<'_>| String::from_utf8(value.bytes().to_vec()).ok();
     let mut meta = ListMeta::default();
