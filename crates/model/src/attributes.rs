@@ -97,6 +97,7 @@ pub struct AttributeRef<'a> {
 }
 
 impl<'a> AttributeRef<'a> {
+    /// Splits a packed record into its parts. The first byte says which of them it has.
     fn read(bytes: &'a [u8]) -> Self {
         let Some((flags, mut rest)) = bytes.split_first() else {
             return Self::default();

@@ -26,12 +26,12 @@ impl CidrSet {
 
     /// The CIDR of the set that contains all of `cidr`.
     pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
+        // The members are disjoint, so only the last one that begins up to there can contain it.
         let end = self
             .0
             .partition_point(|member| member.network() <= cidr.network());
-        end.checked_sub(1)
-            .map(|position| self.0[position])
-            .filter(|member| member.contains(&cidr))
+        let candidate = self.0[..end].last()?;
+        candidate.contains(&cidr).then_some(*candidate)
     }
 
     /// True if the set contains the address.

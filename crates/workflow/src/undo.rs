@@ -143,17 +143,13 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
 /// True if pools may remain as the run wrote them: the pools of a split overlap until the split is undone.
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
-    let is_done = run.is_none_or(|run| run.execution.is_complete());
-    plan.skipped()
-        .iter()
-        .flat_map(|skipped| &skipped.keys)
-        .any(is_pool)
-        || (!is_done
-            && plan
-                .steps()
-                .iter()
-                .flat_map(|step| &step.objects)
-                .any(|object| is_pool(&object.key)))
+    let mut skipped = plan.skipped().iter().flat_map(|skipped| &skipped.keys);
+    if skipped.any(is_pool) {
+        return true;
+    }
+    let is_complete = run.is_none_or(|run| run.execution.is_complete());
+    let mut objects = plan.steps().iter().flat_map(|step| &step.objects);
+    !is_complete && objects.any(|object| is_pool(&object.key))
 }
 
 /// Leaves the datastore locked, since no pod may start while pools overlap.

@@ -165,6 +165,7 @@ impl Run<'_> {
         })
     }
 
+    /// The question whether to carry out the plan.
     fn question(&self, plan: &PlanSummary) -> Question {
         Question {
             cluster: plan.cluster.guid.clone(),

@@ -341,7 +341,7 @@ fn table(rows: &[Row], wide: bool) -> Grid {
     )
 }
 
-/// Says that objects could not be compared, and on which side.
+/// Warns that objects could not be compared, and names the side.
 fn not_compared(left_out: &NotCompared) -> String {
     let place = match left_out.side {
         OnSide::Old => "in OLD",

@@ -35,6 +35,7 @@ impl AttributeTable {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())
     }
 
+    /// Adds a record.
     pub(crate) fn push(&mut self, attribute: &Attribute) {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
@@ -106,6 +107,7 @@ impl AttributeTable {
         *self = kept;
     }
 
+    /// Replaces the record at an index.
     pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
         let mut replaced = Self::default();
         for (place, attribute) in self.iter().enumerate() {
@@ -122,6 +124,7 @@ impl AttributeTable {
         (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
     }
 
+    /// The bytes of the record at an index.
     fn packed(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = if index == 0 {

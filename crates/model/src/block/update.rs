@@ -85,14 +85,16 @@ impl Block {
     /// set to one more than the higher of the two, and addresses whose record changes get the number of a new
     /// allocation (facts 3.2). `now` is `None` if the block does not exist now.
     pub fn restore(&mut self, now: Option<&Self>) {
-        let is_same = |ordinal: u32| {
-            let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
-            let now = now
-                .and_then(|now| now.allocation(ordinal))
-                .map(|a| a.attribute.to_attribute());
-            before == now
+        let record_in = |block: Option<&Self>, ordinal: u32| {
+            let allocation = block.and_then(|block| block.allocation(ordinal));
+            allocation.map(|allocation| allocation.attribute.to_attribute())
         };
-        let changed: Vec<u32> = (0..self.size()).filter(|ordinal| !is_same(*ordinal)).collect();
+        let mut changed: Vec<u32> = Vec::new();
+        for ordinal in 0..self.size() {
+            if record_in(Some(&*self), ordinal) != record_in(now, ordinal) {
+                changed.push(ordinal);
+            }
+        }
 
         self.sequence = self.sequence.max(now.map_or(0, Self::sequence));
         self.update(|update| {
@@ -258,6 +260,7 @@ impl BlockUpdate<'_> {
         taken
     }
 
+    /// Points an ordinal to a record, with the number of this update.
     pub(super) fn allocate(&mut self, ordinal: u32, index: u32) {
         self.block.allocations[ordinal as usize] = Some(index);
         let number = self.block.sequence;
@@ -302,20 +305,18 @@ impl BlockUpdate<'_> {
         for index in self.block.allocations.iter().flatten() {
             used[*index as usize] = true;
         }
-        if used.iter().all(|u| *u) {
+        if used.iter().all(|is_used| *is_used) {
             return;
         }
+
+        let mut new_indexes: Vec<u32> = Vec::with_capacity(used.len());
         let mut next = 0;
-        let renumbered: Vec<u32> = used
-            .iter()
-            .map(|used| {
-                let index = next;
-                next += u32::from(*used);
-                index
-            })
-            .collect();
+        for is_used in &used {
+            new_indexes.push(next);
+            next += u32::from(*is_used);
+        }
         for index in self.block.allocations.iter_mut().flatten() {
-            *index = renumbered[*index as usize];
+            *index = new_indexes[*index as usize];
         }
         self.block.attributes.retain(&used);
     }

@@ -65,6 +65,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
+    /// Begins to read the lines of a journal.
     pub(super) fn new(file: R) -> Self {
         Self {
             text: Text::new(file),

@@ -116,13 +116,17 @@ impl UndoObject {
 
 /// Returns the number of addresses that a handle's value counts; 0 if the handle does not exist or is marked deleted.
 fn addresses_of_handle(id: &str, value: Option<&Bytes>) -> i64 {
-    match value.map(|raw| Handle::parse(id, raw)) {
-        Some(Ok(handle)) if !handle.is_deleted() => handle
-            .blocks()
-            .map(|(_, count)| count)
-            .fold(0, i64::saturating_add),
-        _ => 0,
+    let Some(Ok(handle)) = value.map(|raw| Handle::parse(id, raw)) else {
+        return 0;
+    };
+    if handle.is_deleted() {
+        return 0;
     }
+    let mut addresses: i64 = 0;
+    for (_, count) in handle.blocks() {
+        addresses = addresses.saturating_add(count);
+    }
+    addresses
 }
 
 /// Objects that are not undone.
@@ -422,6 +426,7 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
 }
 
 impl UndoUnit {
+    /// Takes the parts of another unit, and its reason.
     fn merge(&mut self, other: &mut Self) {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
@@ -460,6 +465,7 @@ pub async fn undo(
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }
 
+/// Makes a group of tasks for each step, with as many objects in a task as one write takes.
 fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) -> Vec<Group> {
     let limits = writer.limits();
     let group = |(index, (step, refusal)): (usize, (UndoStep, Option<String>))| {

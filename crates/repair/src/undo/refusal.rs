@@ -27,6 +27,7 @@ pub(super) enum State {
 }
 
 impl State {
+    /// Compares an object with the state before the run and with the one that the run left.
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
         if is_restored(&object.key, now.map(|now| &now.raw), object.before.as_ref()) {
             Self::Undone
@@ -50,6 +51,7 @@ pub(super) enum Fence {
 }
 
 impl Fence {
+    /// Compares a fence with the version that the run left.
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
         let Some((expected, now)) = object.left.as_ref().zip(now) else {
             return Self::Passed;

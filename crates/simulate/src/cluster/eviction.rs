@@ -24,12 +24,14 @@ impl World {
 
     /// The running pods with any of the eviction's addresses.
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
-        let pods = self.pods.borrow();
-        let is_evicted = |pod: &Pod| pod.runs && pod.addresses.iter().any(|a| eviction.addresses.contains(a));
-        pods.all()
-            .filter(|(_, pod)| is_evicted(pod))
-            .map(|(id, _)| id)
-            .collect()
+        let mut evicted = Vec::new();
+        for (id, pod) in self.pods.borrow().all() {
+            let mut addresses = pod.addresses.iter();
+            if pod.runs && addresses.any(|address| eviction.addresses.contains(address)) {
+                evicted.push(id);
+            }
+        }
+        evicted
     }
 
     /// The time from a pod's getting addresses until it is ready: one of the given times, at random.
@@ -39,6 +41,7 @@ impl World {
     }
 }
 
+/// Evicts the pods in batches, and waits after each batch until its pods are ready on other addresses.
 async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
     let pods = world.evicted(eviction);
     let mut evicted = Evicted {

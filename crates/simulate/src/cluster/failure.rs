@@ -80,6 +80,7 @@ impl World {
         measured.points.push(point);
     }
 
+    /// Lets a node fail. Its pods are evicted later, and it may be removed from the cluster.
     pub(super) fn fail(self: &Rc<Self>, node: u32, failure: Failure) {
         self.note_held(node);
         let tasks = self.nodes.borrow_mut().fail(node);
@@ -113,6 +114,7 @@ impl World {
         }
     }
 
+    /// Removes a failed node from the cluster.
     fn remove_node(self: &Rc<Self>, node: u32) {
         let name = {
             let mut nodes = self.nodes.borrow_mut();

@@ -89,36 +89,36 @@ impl Estimate {
 /// The cluster with the old pool disabled and the new one enabled.
 fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
     let mut start = Start::of(snapshot);
-    let new = migration.new.as_ref();
-    start
-        .pools
-        .retain(|pool| new.is_none_or(|new| new.name != pool.name));
-    start.pools.extend(new.map(|new| Pool {
-        disabled: false,
-        ..new.clone()
-    }));
-    for old in start
-        .pools
-        .iter_mut()
-        .filter(|pool| pool.name == migration.old.name)
-    {
-        old.disabled = true;
+    if let Some(new) = &migration.new {
+        start.pools.retain(|pool| pool.name != new.name);
+        start.pools.push(Pool {
+            disabled: false,
+            ..new.clone()
+        });
+    }
+    for pool in &mut start.pools {
+        if pool.name == migration.old.name {
+            pool.disabled = true;
+        }
     }
 
+    // Pods whose addresses no block records take part, too.
     let recorded: BTreeSet<IpAddr> = start.pods.iter().flat_map(|pod| pod.addresses.clone()).collect();
-    let is_recorded = |pod: &WorkloadPod| pod.addresses.iter().any(|address| recorded.contains(address));
-    start
-        .pods
-        .extend(pods.iter().filter(|pod| !is_recorded(pod)).map(|pod| StartPod {
+    for pod in pods {
+        if pod.addresses.iter().any(|address| recorded.contains(address)) {
+            continue;
+        }
+        start.pods.push(StartPod {
             handle: pod.uid.clone(),
             node: pod.node.clone(),
             addresses: pod.addresses.clone(),
-        }));
-    let mut on_node: HashMap<&str, u32> = HashMap::new();
-    for pod in &start.pods {
-        *on_node.entry(&pod.node).or_default() += 1;
+        });
     }
-    let most = on_node.into_values().max().unwrap_or_default();
+    let mut pods_on_node: HashMap<&str, u32> = HashMap::new();
+    for pod in &start.pods {
+        *pods_on_node.entry(&pod.node).or_default() += 1;
+    }
+    let most = pods_on_node.into_values().max().unwrap_or_default();
 
     let usual = Scenario::default();
     Scenario {

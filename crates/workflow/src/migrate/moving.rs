@@ -142,6 +142,7 @@ fn or_unread<T>(read: calipam_datastore::Result<Vec<T>>, unread: &mut Vec<String
     })
 }
 
+/// Groups pods by their controllers; a pod without one is a group of its own.
 fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     let mut groups: BTreeMap<(String, Option<String>, String), Group> = BTreeMap::new();
     for pod in pods {
@@ -166,6 +167,7 @@ fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     groups.into_values().collect()
 }
 
+/// The requests of a subject that ask for the old pool.
 fn pins<'a>(
     subject: String,
     requests: &'a [AddressRequest],
@@ -201,6 +203,7 @@ pub(super) struct Pins<'p> {
 }
 
 impl<'p> Pins<'p> {
+    /// Looks for requests of pods and their namespaces that ask for the old pool.
     pub(super) fn of(old: &'p Pool, namespaces: &'p [RequestingNamespace]) -> Self {
         let namespaces = namespaces
             .iter()

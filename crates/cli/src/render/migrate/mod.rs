@@ -348,7 +348,7 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
     }
 }
 
-/// Says how a workload moves that no command restarts.
+/// Explains how a workload moves that no command restarts.
 fn without_command(group: &Group) -> &'static str {
     match group.kind.as_deref() {
         None => "no controller recreates it: delete it and create it again",

@@ -79,7 +79,7 @@ fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
     ]
 }
 
-/// Says which node fails, and when it is removed.
+/// Names the node that fails, and the time of its removal.
 fn headline(failure: &Failure) -> String {
     let removed = match failure.removed_after {
         Some(after) => format!("removed from the cluster after {after}"),
