@@ -230,24 +230,26 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
 /// Returns the namespaces and names of virtual machines that a record could mean. A handle can mean several machines if
 /// its network's name contains `.vmi.`. It names none if it contains a hash.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
+    let mut machines = Vec::new();
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
         // Like Calico's collector, never look for a machine without a name and a namespace.
         let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
-        let is_named = !namespace.is_empty() && !machine.is_empty();
-        return is_named
-            .then(|| (namespace.to_string(), machine.to_string()))
-            .into_iter()
-            .collect();
+        if !namespace.is_empty() && !machine.is_empty() {
+            machines.push((namespace.to_string(), machine.to_string()));
+        }
+        return machines;
     }
-    let handle = record
-        .clean_handle()
-        .map(|handle| handle.to_string())
-        .unwrap_or_default();
-    let names = after_networks(&handle).filter_map(|name| name.split_once('.'));
-    names
-        .map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned()))
-        .collect()
+
+    let Some(handle) = record.clean_handle().map(|handle| handle.to_string()) else {
+        return machines;
+    };
+    for name in after_networks(&handle) {
+        if let Some((namespace, machine)) = name.split_once('.') {
+            machines.push((namespace.to_owned(), machine.to_owned()));
+        }
+    }
+    machines
 }
 
 /// The prefix of the names of pods that run virtual machines.

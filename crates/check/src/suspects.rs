@@ -226,12 +226,14 @@ impl<'k> Names<'k> {
         Self(names.collect())
     }
 
+    /// Returns the endpoints with one of the names.
     fn endpoints<'s>(&self, stored: &'s [Versioned<Endpoint>]) -> Vec<&'s Versioned<Endpoint>> {
-        let names = self.0.iter();
-        let workloads: FastSet<Text> = names
-            .filter_map(|(_, name)| EndpointName::parse(name))
-            .map(|name| Text::new(&name.workload))
-            .collect();
+        let mut workloads: FastSet<Text> = FastSet::default();
+        for (_, name) in &self.0 {
+            if let Some(name) = EndpointName::parse(name) {
+                workloads.insert(Text::new(&name.workload));
+            }
+        }
         self.find(stored, |endpoint, namespace, name| {
             // Nearly all endpoints are ruled out here, which needs no text.
             let workload = endpoint.workload_in_name();

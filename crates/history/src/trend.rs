@@ -51,20 +51,24 @@ impl Trends {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
         for cidr in pools {
-            self.0
+            let trend = self
+                .0
                 .entry(cidr)
-                .or_insert_with(|| Trend::new(snapshot.taken_at))
-                .reach(snapshot.taken_at);
+                .or_insert_with(|| Trend::new(snapshot.taken_at));
+            trend.reach(snapshot.taken_at);
         }
-        let blocks = [before, now].map(usable);
-        let keys: BTreeSet<IpNet> = blocks.iter().flat_map(|blocks| blocks.keys().copied()).collect();
-        for key in keys {
-            let [before, now] = [&blocks[0], &blocks[1]].map(|blocks| blocks.get(&key).copied());
-            if before == Some(None) || now == Some(None) {
+
+        let [blocks_before, blocks_now] = [before, now].map(usable);
+        let cidrs: BTreeSet<IpNet> = blocks_before.keys().chain(blocks_now.keys()).copied().collect();
+        for cidr in cidrs {
+            let before = blocks_before.get(&cidr).copied();
+            let now = blocks_now.get(&cidr).copied();
+            let is_undecodable = before == Some(None) || now == Some(None);
+            if is_undecodable {
                 continue;
             }
             let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), |_| true);
-            self.change(key, assigned, released);
+            self.change(cidr, assigned, released);
         }
     }
 

@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 use std::str::FromStr;
 
-use calipam_model::words::joined;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Serialize, Serializer};
 

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;

@@ -130,45 +130,41 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     index.enabled_pool_around(address)?;
     let own = Owner::Pod(position);
     let pod = &context.snapshot.pods[position as usize].value;
-    let others = index
-        .uses_of(address)
-        .iter()
-        .filter(|used| index.identity(used.owner) != index.identity(own));
-    let mut uses: Vec<Use> = others.copied().collect();
-    let records: Vec<Record<'_, '_>> = index
-        .records_of(address)
-        .filter(|record| !record.allocation.attribute.is_cooling())
-        .collect();
-    let is_recorded_for_other = records.iter().any(|record| {
+    let mut uses: Vec<Use> = index.uses_of(address).to_vec();
+    uses.retain(|used| index.identity(used.owner) != index.identity(own));
+    let mut records: Vec<Record<'_, '_>> = index.records_of(address).collect();
+    records.retain(|record| !record.allocation.attribute.is_cooling());
+
+    let is_of_other_pod = |record: &Record<'_, '_>| {
         let Some((namespace, name)) = Claim::of(&record.allocation.attribute).pod() else {
             return false;
         };
-        let is_own = pod.namespace() == *namespace && pod.name() == *name;
+        if pod.namespace() == *namespace && pod.name() == *name {
+            return false;
+        }
         let other = index.pod(Text::new(&namespace).as_ref(), Text::new(&name).as_ref());
-        !is_own && other.is_some_and(|other| !context.snapshot.pods[other as usize].value.finished)
-    });
-    if uses.is_empty() && !is_recorded_for_other {
+        other.is_some_and(|other| !context.snapshot.pods[other as usize].value.finished)
+    };
+    if uses.is_empty() && !records.iter().any(is_of_other_pod) {
         return None;
     }
-    let others = context.index.describe_users(address, &uses);
+
+    let other_users = context.index.describe_users(address, &uses);
     uses.push(Use { address, owner: own });
     uses.sort_unstable();
-    let blocks = index
-        .blocks_around(address)
-        .next()
-        .map_or(&[][..], std::slice::from_ref);
+    let smallest_block = index.blocks_around(address).next();
     let address = Address {
         address,
         records: &records,
         uses: &uses,
-        blocks,
+        blocks: smallest_block.map_or(&[][..], std::slice::from_ref),
     };
     Some(finding(context, Code::DuplicateAddress, &address, |evidence| {
         let name = name_of_pod(pod);
         let name = short(&name);
         let how = how.words();
-        if !others.is_empty() {
-            return format!("is used by {} and {name}{how}", names_of_owners(&others));
+        if !other_users.is_empty() {
+            return format!("is used by {} and {name}{how}", names_of_owners(&other_users));
         }
         let mut holders = evidence.holding().map(|record| record.holder());
         let recorded = holders.next().unwrap_or_default();

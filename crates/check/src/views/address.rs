@@ -270,25 +270,29 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
 /// Returns true if an undecodable object belongs to an address: as its block or affinity, or as the handle, node, pod
 /// or endpoint that its record names.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
-    let defect = context.snapshot.defects.iter().find(|d| d.path == path);
-    let records = || {
-        context
-            .index
-            .records_of(address)
-            .map(|record| record.allocation.attribute)
+    let defects = &context.snapshot.defects;
+    let Some(defect) = defects.iter().find(|defect| defect.path == path) else {
+        return false;
     };
-    match defect.and_then(|d| d.key.as_ref()) {
-        Some(Key::Block(cidr)) => cidr.contains(&address),
-        Some(Key::Affinity(key)) => key.cidr.contains(&address),
-        Some(Key::Handle(id)) => records().any(|record| {
-            let recorded = record.clean_handle().map(|h| h.to_string());
-            recorded.is_some_and(|h| !h.is_empty() && clean_id(id) == h)
+    let Some(key) = &defect.key else {
+        return false;
+    };
+
+    let records = context.index.records_of(address);
+    let mut attributes = records.map(|record| record.allocation.attribute);
+    match key {
+        Key::Block(cidr) => cidr.contains(&address),
+        Key::Affinity(key) => key.cidr.contains(&address),
+        Key::Handle(id) => attributes.any(|attribute| {
+            let recorded = attribute.clean_handle().map(|id| id.to_string());
+            recorded.is_some_and(|recorded| !recorded.is_empty() && clean_id(id) == recorded)
         }),
-        Some(Key::Node(name)) => {
-            records().any(|record| record.get("node").is_some_and(|node| node == *name.as_str()))
-        }
-        Some(Key::Pod { namespace, name }) => is_pod_of(context, address, namespace, name),
-        Some(Key::Endpoint { namespace, name }) => EndpointName::parse(name)
+        Key::Node(name) => attributes.any(|attribute| {
+            let recorded = attribute.get("node");
+            recorded.is_some_and(|recorded| recorded == *name.as_str())
+        }),
+        Key::Pod { namespace, name } => is_pod_of(context, address, namespace, name),
+        Key::Endpoint { namespace, name } => EndpointName::parse(name)
             .is_some_and(|parts| is_pod_of(context, address, namespace, &parts.workload)),
         _ => false,
     }

@@ -139,12 +139,14 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
 
 /// Returns the path of the handle's object, if it cannot be decoded.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
-    let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
-    let defect = snapshot
-        .defects
-        .iter()
-        .find(|d| d.key.as_ref().is_some_and(is_it));
-    defect.map(|defect| defect.path.as_str())
+    for defect in &snapshot.defects {
+        if let Some(Key::Handle(other)) = &defect.key
+            && clean_id(other) == id
+        {
+            return Some(&defect.path);
+        }
+    }
+    None
 }
 
 /// Returns the findings about a handle, or about the object that could not be decoded as this handle.

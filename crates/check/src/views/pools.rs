@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Count;
-use crate::index::Stored;
 use crate::occupancy::Occupancy;
 use crate::{Context, Options};
 
@@ -165,13 +164,12 @@ pub(super) fn closed(pool: &Pool) -> Option<String> {
 /// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.
 fn outside(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
-    let is_outside = |stored: &&Stored<'_, '_>| context.index.pools_around(stored.key).next().is_none();
-    for tally in occupancy
-        .stored
-        .iter()
-        .filter(is_outside)
-        .map(|stored| occupancy.block(stored))
-    {
+    for stored in &occupancy.stored {
+        let is_in_pool = context.index.pools_around(stored.key).next().is_some();
+        if is_in_pool {
+            continue;
+        }
+        let tally = occupancy.block(stored);
         sum.blocks += 1;
         for (part, number) in [
             (&mut sum.total, tally.total),

@@ -111,7 +111,7 @@ impl Changes for EtcdChanges {
         let from = self.position;
         if from.last.is_none() {
             let watched = range();
-        let next = self.client.next_change(&watched, from.revision);
+            let next = self.client.next_change(&watched, from.revision);
             if let Ok(changed) = timeout(IDLE_INTERVAL, next).await {
                 changed?;
                 // Changes that belong together arrive together.

@@ -74,21 +74,29 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
         folder: HANDLE_PREFIX.to_owned(),
     };
     let sample = sample(client).await?;
-    let ids = sound(&sample)
-        .flat_map(|block| block.handles())
-        .map(|(_, id)| id.to_string());
-    let known: BTreeSet<String> = ids.filter(|id| id.starts_with(begin)).collect();
-    if known.len() < MANY {
+    let mut recorded: BTreeSet<String> = BTreeSet::new();
+    for (_, id) in sound(&sample).flat_map(|block| block.handles()) {
+        let id = id.to_string();
+        if id.starts_with(begin) {
+            recorded.insert(id);
+        }
+    }
+    if recorded.len() < MANY {
         return some(&keys, begin).await;
     }
-    let shared = common(known.iter());
-    let mut found = few(known, begin);
-    if shared.len() > begin.len() {
+
+    let common_prefix = common(recorded.iter());
+    let mut ids = few(recorded, begin);
+    if common_prefix.len() > begin.len() {
         let end = prefix_end(begin.as_bytes());
-        found.extend(keys.from(begin.as_bytes(), shared.as_bytes(), MOST).await?);
-        found.extend(keys.from(&prefix_end(shared.as_bytes()), &end, MOST).await?);
+        let end_of_common = prefix_end(common_prefix.as_bytes());
+        ids.extend(
+            keys.from(begin.as_bytes(), common_prefix.as_bytes(), MOST)
+                .await?,
+        );
+        ids.extend(keys.from(&end_of_common, &end, MOST).await?);
     }
-    Ok(found)
+    Ok(ids)
 }
 
 /// Reads the namespaces that begin with `begin`. In a large cluster, the endpoints of all namespaces are too many to be

@@ -119,44 +119,50 @@ pub(crate) fn handles<'s>(
     if !both_read {
         return Vec::new();
     }
-    let named = (!scope.is_everything()).then(|| handles_of(addresses));
-    let is_wanted = |id: TextRef<'_>| {
-        let is_named = named
-            .as_ref()
-            .is_none_or(|named| named.contains(id.cut_at_carriage_return().packed()));
-        is_named && (hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string())))
-    };
-    let mut before: FastMap<&[u8], (usize, &Handle)> = live(old)
+    let mut old_handles: FastMap<&[u8], (usize, &Handle)> = live(old)
         .enumerate()
         .map(|(place, handle)| (handle.id().packed(), (place, handle)))
         .collect();
     let mut changed = Vec::new();
     let mut added = Vec::new();
     for handle in live(new) {
-        match before.remove(handle.id().packed()) {
+        match old_handles.remove(handle.id().packed()) {
             Some((_, old)) if old.blocks().eq(handle.blocks()) => {}
             Some((_, old)) => changed.push((Change::Changed, [Some(old), Some(handle)])),
             None => added.push((Change::New, [None, Some(handle)])),
         }
     }
-    let mut gone: Vec<(usize, &Handle)> = before.into_values().collect();
+    // The handles that are left exist no longer. They keep their order.
+    let mut gone: Vec<(usize, &Handle)> = old_handles.into_values().collect();
     gone.sort_unstable_by_key(|(place, _)| *place);
     let gone = gone
         .into_iter()
         .map(|(_, handle)| (Change::Gone, [Some(handle), None]));
-    let all = gone
-        .chain(changed)
-        .chain(added)
-        .filter_map(|(change, [before, after])| {
-            let id = after.or(before)?.id();
-            is_wanted(id).then_some(HandleChange {
+
+    let named = (!scope.is_everything()).then(|| handles_of(addresses));
+    let is_wanted = |id: TextRef<'_>| {
+        if let Some(named) = &named
+            && !named.contains(id.cut_at_carriage_return().packed())
+        {
+            return false;
+        }
+        hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string()))
+    };
+    let mut changes = Vec::new();
+    for (change, [before, after]) in gone.chain(changed).chain(added) {
+        let Some(id) = after.or(before).map(|handle| handle.id()) else {
+            continue;
+        };
+        if is_wanted(id) {
+            changes.push(HandleChange {
                 id,
                 change,
                 before,
                 after,
-            })
-        });
-    all.collect()
+            });
+        }
+    }
+    changes
 }
 
 fn live(snapshot: &Snapshot) -> impl Iterator<Item = &Handle> {

@@ -159,27 +159,27 @@ impl Reader<'_> {
 
 /// Returns the events that are only in journals, because etcd no longer has their revisions.
 fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
-    let mut found = Vec::new();
+    let mut forgotten = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
-        let is_kept = kept
+        let replaces_kept = kept
             .base
             .iter()
             .any(|base| base.path == write.path && Some(base.revision) == write.replaced);
         // A journal has no revision for a deletion. Therefore the deletion is placed after the version that it
         // replaced.
         let revision = match write.revision {
-            None if !is_kept => write.replaced,
+            None if !replaces_kept => write.replaced,
             revision => revision,
         };
         let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else {
             continue;
         };
-        found.extend(write.events(about).into_iter().map(|mut raw| {
+        for mut raw in write.events(about) {
             raw.event.revision = write.revision;
             raw.event.by = Some(write.run.clone());
             raw.event.origin = Origin::Journal;
-            (revision, raw)
-        }));
+            forgotten.push((revision, raw));
+        }
     }
-    found
+    forgotten
 }

@@ -276,21 +276,25 @@ impl BlockUpdate<'_> {
     /// Returns the index of an owner record with the same handle and attributes, or adds one. Records of migrating or
     /// cooling addresses never match (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
-        let same =
-            |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();
-        // A full block has a record for each address, nearly all with different handles, so only records with the same
-        // handle are unpacked.
         let table = &self.block.attributes;
         let handle = attribute.handle.as_deref().map(Text::new);
         let handle = handle.as_ref().map(Text::as_ref);
-        let found = (0..table.len())
-            .filter(|index| table.handle(*index) == handle)
-            .find(|index| {
-                table
-                    .get(*index)
-                    .is_some_and(|record| same(record.to_attribute()))
-            });
-        found.map_or_else(|| self.add(attribute), |index| index as u32)
+        for index in 0..table.len() {
+            // A full block has a record for each address, nearly all with different handles, so only records with the
+            // same handle are unpacked.
+            if table.handle(index) != handle {
+                continue;
+            }
+            let Some(record) = table.get(index) else {
+                continue;
+            };
+            let record = record.to_attribute();
+            let is_alone = record.alternate.is_none() && record.released_at.is_none();
+            if is_alone && record.owner == attribute.owner {
+                return index as u32;
+            }
+        }
+        self.add(attribute)
     }
 
     pub(super) fn add(&mut self, attribute: &Attribute) -> u32 {

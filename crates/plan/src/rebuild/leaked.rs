@@ -106,7 +106,14 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
     if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
         return None;
     }
-    let [Allocated { block, address, guard }] = held else {
+    let [
+        Allocated {
+            block,
+            address,
+            guard,
+        },
+    ] = held
+    else {
         return None;
     };
 

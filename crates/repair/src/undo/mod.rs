@@ -23,7 +23,7 @@ use self::conflicts::refusals;
 use self::task::{Part, UndoTask};
 use crate::engine::{Execution, Group, Task};
 use crate::error::Result;
-use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
+use crate::journal::{Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// The plan to undo a run.
@@ -325,12 +325,9 @@ struct ObjectWrite {
 /// Returns the writes that an intent made to each of its objects. On Kubernetes (`is_marked`), a deletion has a
 /// revision only if it stopped at the mark. In etcd, a deletion also has a revision, but leaves no object.
 fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<ObjectWrite>> {
-    let write = |(change, revision): (&ChangeRecord, &Option<String>)| {
-        let found = change
-            .before
-            .as_ref()
-            .map(LeftVersion::of)
-            .filter(|found| found.value.is_some());
+    let mut writes = Vec::new();
+    for (change, revision) in intent.changes.iter().zip(revisions) {
+        let before = change.before.as_ref().map(LeftVersion::of);
         let left = match revision {
             Some(revision) if change.after.is_some() || is_marked => Some(LeftVersion {
                 revision: revision.clone(),
@@ -338,13 +335,13 @@ fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool)
             }),
             _ => None,
         };
-        Ok(ObjectWrite {
+        writes.push(ObjectWrite {
             key: key_of(&change.key)?,
-            found,
+            found: before.filter(|version| version.value.is_some()),
             left,
-        })
-    };
-    intent.changes.iter().zip(revisions).map(write).collect()
+        });
+    }
+    Ok(writes)
 }
 
 /// Adds one write to the changes of its object.

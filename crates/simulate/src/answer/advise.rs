@@ -307,23 +307,23 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
 
 /// The same cluster, but with a single pool of the family, which is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
-    let prefix = sizes
+    let prefixes = sizes
         .iter()
-        .map(|size| prefix_for(addresses_needed(scenario, *size), *size))
-        .min();
+        .map(|size| prefix_for(addresses_needed(scenario, *size), *size));
+    let needed_prefix = prefixes.min();
     let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
-    let larger = largest
-        .zip(prefix)
-        .and_then(|(pool, prefix)| IpNet::new(pool.addr(), prefix.min(pool.prefix_len())).ok());
 
     let mut other = scenario.clone();
     other.pools.retain(|pool| Family::of(pool.cidr) != family);
     if let Some(start) = &mut other.start {
-        Arc::make_mut(start)
-            .pools
-            .retain(|pool| Family::of(pool.cidr) != family);
+        let pools = &mut Arc::make_mut(start).pools;
+        pools.retain(|pool| Family::of(pool.cidr) != family);
     }
-    other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+    if let (Some(largest), Some(needed_prefix)) = (largest, needed_prefix) {
+        let prefix = needed_prefix.min(largest.prefix_len());
+        let larger = IpNet::new(largest.addr(), prefix).ok();
+        other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+    }
     other
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::{Pod, World};
+use super::World;
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
 

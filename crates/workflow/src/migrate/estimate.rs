@@ -56,22 +56,23 @@ impl Estimate {
     ) -> Result<Option<Self>, ScenarioError> {
         let mut ready_after: Vec<SignedDuration> = pods.iter().filter_map(|pod| pod.ready_after).collect();
         ready_after.sort_unstable();
-        let Some(each) = ready_after.get(ready_after.len() / 2).copied() else {
+        let Some(median) = ready_after.get(ready_after.len() / 2).copied() else {
             return Ok(None);
         };
-        ready_after.retain(|took| *took <= each.saturating_mul(OUTLIER));
+        let longest_usual = median.saturating_mul(OUTLIER);
+        ready_after.retain(|took| *took <= longest_usual);
 
-        let batch = eviction.map_or(1, |eviction| eviction.batch);
+        // Without an eviction, it is estimated with the usual options.
+        let (batch, pause, patience) = match eviction {
+            Some(eviction) => (eviction.batch, eviction.pause, eviction.patience),
+            None => (1, SignedDuration::ZERO, PATIENCE),
+        };
+        let addresses = pods.iter().flat_map(|pod| pod.addresses.iter().copied());
         let simulated = answer::Eviction {
-            addresses: pods
-                .iter()
-                .flat_map(|pod| pod.addresses.iter().copied())
-                .collect(),
+            addresses: addresses.collect(),
             batch,
-            pause: eviction
-                .map_or(SignedDuration::ZERO, |eviction| eviction.pause)
-                .into(),
-            patience: eviction.map_or(PATIENCE, |eviction| eviction.patience).into(),
+            pause: pause.into(),
+            patience: patience.into(),
             ready_after: ready_after.into_iter().map(Into::into).collect(),
         };
         let scenario = scenario(snapshot, migration, pods);
@@ -80,7 +81,7 @@ impl Estimate {
             pods,
             not_moved: pods - moved,
             batch,
-            each,
+            each: median,
             total: took.duration(),
         }))
     }

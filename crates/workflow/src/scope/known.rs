@@ -7,7 +7,7 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Defect, Snapshot};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 
 use super::unknown::{did_you_mean, nearest};
@@ -92,12 +92,10 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
         for affinity in &snapshot.affinities {
             known.insert(affinity.value.key.node.clone());
         }
-        let sound = snapshot
-            .blocks
-            .iter()
-            .filter_map(|block| block.value.content.sound());
-        known.extend(sound.filter_map(Block::host).map(str::to_owned));
-
+        for stored in &snapshot.blocks {
+            let block = stored.value.content.sound();
+            known.extend(block.and_then(Block::host).map(str::to_owned));
+        }
         let of_endpoints = snapshot.endpoints.iter().map(|endpoint| endpoint.value.node());
         add(&mut known, of_endpoints);
         let of_records = attributes(snapshot).filter_map(|record| record.get("node"));

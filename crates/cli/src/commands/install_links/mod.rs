@@ -74,15 +74,20 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
 
 /// Removes the links to this program, and the unchanged files that it has written.
 fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome> {
-    let links = LINKS
-        .into_iter()
-        .chain([CALICOCTL])
-        .map(|name| directory.join(name));
-    let links = links.filter(|path| path.is_symlink() && leads_to(path, program));
-    let files = files(share, |_| true)
-        .into_iter()
-        .filter(|(path, text)| has(path, text));
-    for path in links.chain(files.map(|(path, _)| path)) {
+    let mut paths = Vec::new();
+    for name in LINKS.into_iter().chain([CALICOCTL]) {
+        let path = directory.join(name);
+        if path.is_symlink() && leads_to(&path, program) {
+            paths.push(path);
+        }
+    }
+    for (path, text) in files(share, |_| true) {
+        if has(&path, &text) {
+            paths.push(path);
+        }
+    }
+
+    for path in paths {
         fs::remove_file(&path).map_err(Failure::io_at("remove", &path))?;
         console.say(&format!("removed {}", quoted(&path)));
     }

@@ -72,31 +72,33 @@ fn title(map: &PoolMap) -> String {
 
 /// Formats the cells with findings, the worst first, so that no information is shown by color alone.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
-    let mut marked: Vec<(Severity, &MapCell)> = map
-        .cells
-        .iter()
-        .filter_map(|cell| Some((cell.worst?, cell)))
-        .collect();
-    marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
-    let mut lines: Vec<String> = marked
-        .iter()
-        .take(most)
-        .map(|(worst, cell)| {
-            let number = count(cell.findings as usize, "finding", "findings");
-            format!("{}: {number} (worst: {worst})", map.cell_cidr(cell.index))
-        })
-        .collect();
-    if marked.len() > most {
-        let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
-        for (worst, _) in marked.iter().skip(most) {
-            *further.entry(*worst).or_default() += 1;
+    let mut marked: Vec<(Severity, &MapCell)> = Vec::new();
+    for cell in &map.cells {
+        if let Some(worst) = cell.worst {
+            marked.push((worst, cell));
         }
-        let parts: Vec<String> = further
-            .iter()
-            .map(|(worst, number)| format!("{} {worst}", thousands(number)))
-            .collect();
-        lines.push(format!("and {}; `-o wide` names them", join(&parts)));
     }
+    marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
+
+    let mut lines: Vec<String> = Vec::new();
+    for (worst, cell) in marked.iter().take(most) {
+        let number = count(cell.findings as usize, "finding", "findings");
+        let cidr = map.cell_cidr(cell.index);
+        lines.push(format!("{cidr}: {number} (worst: {worst})"));
+    }
+    if marked.len() <= most {
+        return lines;
+    }
+
+    let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
+    for (worst, _) in marked.iter().skip(most) {
+        *further.entry(*worst).or_default() += 1;
+    }
+    let mut parts: Vec<String> = Vec::new();
+    for (worst, number) in further {
+        parts.push(format!("{} {worst}", thousands(number)));
+    }
+    lines.push(format!("and {}; `-o wide` names them", join(&parts)));
     lines
 }
 

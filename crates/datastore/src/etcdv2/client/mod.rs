@@ -379,15 +379,20 @@ fn reply(body: &Bytes) -> Option<Reply> {
 
 /// Creates kube's client, which handles connections, TLS and basic authentication for any HTTP server.
 fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, Failure> {
-    let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
-    let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);
+    let failure = |error: &dyn fmt::Display| Failure::Other(error.to_string());
+    let mut config = kube::Config::new(endpoint.parse().map_err(|error| failure(&error))?);
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
-    (config.read_timeout, config.write_timeout) = (None, None);
+    // The budget limits the wait for an answer.
+    config.read_timeout = None;
+    config.write_timeout = None;
+
     if let Some(ca) = &settings.tls.ca {
-        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca.as_bytes()).collect();
-        let certificates = read.map_err(|error| other(&error))?;
-        config.root_cert = Some(certificates.into_iter().map(|one| one.to_vec()).collect());
+        let mut certificates = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+            certificates.push(certificate.map_err(|error| failure(&error))?.to_vec());
+        }
+        config.root_cert = Some(certificates);
     }
     if let Some((certificate, key)) = &settings.tls.identity {
         config.auth_info.client_certificate_data = Some(STANDARD.encode(certificate));
@@ -397,5 +402,5 @@ fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, 
         config.auth_info.username = Some(user.clone());
         config.auth_info.password = Some(password.reveal().to_owned().into());
     }
-    kube::Client::try_from(config).map_err(|error| other(&error))
+    kube::Client::try_from(config).map_err(|error| failure(&error))
 }

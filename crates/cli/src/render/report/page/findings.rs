@@ -89,15 +89,18 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
 
 /// Formats the first sentence of the documentation about what to do, with a link to the rest.
 fn documented(code: Code) -> Markup {
-    let advice = explanation::text(code)
-        .split_once("**What to do.** ")
-        .map_or(code.summary(), |(_, advice)| advice);
-    let end = [". ", ".\n", ":\n"]
-        .iter()
-        .filter_map(|end| advice.find(end))
-        .min();
+    let advice = match explanation::text(code).split_once("**What to do.** ") {
+        Some((_, advice)) => advice,
+        None => code.summary(),
+    };
+    let ends = [". ", ".\n", ":\n"].into_iter();
+    let end = ends.filter_map(|end| advice.find(end)).min();
+    let first_sentence = match end {
+        Some(end) => format!("{}.", &advice[..end]),
+        None => advice.to_owned(),
+    };
     html! {
-        (markdown(&end.map_or(advice.to_owned(), |end| format!("{}.", &advice[..end]))))
+        (markdown(&first_sentence))
         @if end.is_some() { " " a href={ "#code-" (code) } { "More" } }
     }
 }

@@ -213,19 +213,19 @@ fn runs(states: &[AddressState]) -> String {
 
 /// Creates the data for the script. `<` is escaped, since it could end the element.
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
-    let owners: serde_json::Map<String, Value> = maps
-        .iter()
-        .flat_map(|map| map.blocks.iter().flatten())
-        .filter(|block| !block.owners.is_empty())
-        .map(|block| {
-            let owners = block
-                .owners
-                .iter()
-                .map(|(ordinal, owner)| json!([ordinal, escape(owner)]));
-            (block.cidr.to_string(), owners.collect())
-        })
-        .collect();
-    let data = json!({ "pools": maps.iter().map(pool).collect::<Vec<_>>(), "owners": owners });
+    let mut owners: serde_json::Map<String, Value> = serde_json::Map::new();
+    for block in maps.iter().flat_map(|map| map.blocks.iter().flatten()) {
+        if block.owners.is_empty() {
+            continue;
+        }
+        let mut owners_of_block = Vec::new();
+        for (ordinal, owner) in &block.owners {
+            owners_of_block.push(json!([ordinal, escape(owner)]));
+        }
+        owners.insert(block.cidr.to_string(), owners_of_block.into());
+    }
+    let pools: Vec<Value> = maps.iter().map(pool).collect();
+    let data = json!({ "pools": pools, "owners": owners });
     let text = data.to_string().replace('<', "\\u003c");
     html! { script type="application/json" #map-data { (PreEscaped(text)) } }
 }
