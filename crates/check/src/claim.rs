@@ -179,16 +179,21 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
     let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
     let handle = || {
-        attribute
-            .clean_handle()
-            .map(|h| h.to_string())
-            .unwrap_or_default()
+        let handle = attribute.clean_handle();
+        handle.map(|h| h.to_string()).unwrap_or_default()
     };
     match claim {
         Claim::Machine => {
-            let name = format!("{}/{}", text("namespace"), text("vmi-name"));
+            let namespace = text("namespace");
+            let machine = text("vmi-name");
             // The active owner's attributes do not name a machine that is only the alternate owner.
-            ("virtual machine", if name == "/" { handle() } else { name })
+            let is_unnamed = namespace.is_empty() && machine.is_empty();
+            let name = if is_unnamed {
+                handle()
+            } else {
+                format!("{namespace}/{machine}")
+            };
+            ("virtual machine", name)
         }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
         Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),

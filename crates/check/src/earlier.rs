@@ -245,29 +245,38 @@ impl Changes {
         findings: &[Finding],
         dropped: &[Finding],
     ) -> Self {
-        let now = coverage
-            .iter()
-            .filter(|(_, coverage)| **coverage == Coverage::Read);
-        let now: BTreeSet<Source> = now.map(|(source, _)| *source).collect();
-        let then = earlier.read.unwrap_or_else(|| now.clone());
-        let not_read_now: Vec<Source> = then.difference(&now).copied().collect();
-        let not_read_then = now.difference(&then).copied().collect();
+        let mut read_now: BTreeSet<Source> = BTreeSet::new();
+        for (source, coverage) in coverage {
+            if *coverage == Coverage::Read {
+                read_now.insert(*source);
+            }
+        }
+        let read_then = earlier.read.unwrap_or_else(|| read_now.clone());
+        let not_read_now: Vec<Source> = read_then.difference(&read_now).copied().collect();
+        let not_read_then = read_now.difference(&read_then).copied().collect();
 
-        let found: HashSet<Identity> = findings.iter().map(identity).collect();
+        let current: HashSet<Identity> = findings.iter().map(identity).collect();
         let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
         let before = earlier
             .findings
             .iter()
             .map(|f| (f.identity(), f.severity))
             .collect();
-        let absent = earlier
-            .findings
-            .into_iter()
-            .filter(|finding| !found.contains(&finding.identity()));
-        let (gone, not_checked) = absent.partition(|finding| {
+        let mut gone = Vec::new();
+        let mut not_checked = Vec::new();
+        for finding in earlier.findings {
+            let identity = finding.identity();
+            if current.contains(&identity) {
+                continue;
+            }
             let code = finding.code.parse::<Code>();
-            code.is_ok_and(|code| is_checked(code, &not_read_now)) && !changing.contains(&finding.identity())
-        });
+            let is_checked = code.is_ok_and(|code| is_checked(code, &not_read_now));
+            if is_checked && !changing.contains(&identity) {
+                gone.push(finding);
+            } else {
+                not_checked.push(finding);
+            }
+        }
         Self {
             since: earlier.taken_at,
             before,

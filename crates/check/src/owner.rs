@@ -100,20 +100,20 @@ impl<'c, 's> Owners<'c, 's> {
 
     /// Fills in the endpoints and pods of each identity that a claim names.
     fn find_workloads(&mut self) {
-        let mut key = Vec::new();
         let snapshot = self.context.snapshot;
-        let endpoints = (0..)
-            .map(Owner::Endpoint)
-            .zip(snapshot.endpoints.iter().map(|stored| stored.value.texts()));
-        let pods = (0..)
-            .map(Owner::Pod)
-            .zip(snapshot.pods.iter().map(|stored| texts_of_pod(&stored.value)));
-        for (owner, texts) in endpoints.chain(pods) {
+        let mut key = Vec::new();
+        let mut add = |owner: Owner, texts| {
             each_identity(&mut key, &texts, |identity| {
                 if let Some(workloads) = self.workloads.get_mut(identity) {
                     workloads.push(owner);
                 }
             });
+        };
+        for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
+            add(Owner::Endpoint(position), endpoint.value.texts());
+        }
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            add(Owner::Pod(position), texts_of_pod(&pod.value));
         }
     }
 

@@ -110,14 +110,18 @@ impl<P: Past> PastReader<P> {
     /// next version.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
-        let now = entry.and_then(block);
-        let is_gone = |entry: &Snapshot| entry.blocks.iter().any(|block| block.value.content.is_deleted());
-        if now.is_none() && entry.is_some_and(|entry| !is_gone(entry)) {
-            return;
+        let new_block = entry.and_then(block);
+        if let (Some(entry), None) = (entry, new_block) {
+            let is_marked_deleted = entry.blocks.iter().any(|block| block.value.content.is_deleted());
+            if !is_marked_deleted {
+                return;
+            }
         }
-        let before = self.blocks.remove(key);
-        self.count(before.as_ref(), now);
-        self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
+        let old_block = self.blocks.remove(key);
+        self.count(old_block.as_ref(), new_block);
+        if let Some(block) = new_block {
+            self.blocks.insert(key.to_vec(), block.clone());
+        }
     }
 
     /// Extends the observed time to `at`.

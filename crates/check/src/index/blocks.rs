@@ -64,15 +64,19 @@ impl Record<'_, '_> {
 /// Returns the stored blocks, by CIDR. A block is corrupt if it contains a release time that is later than `now` by
 /// more than the permitted clock skew.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
-    let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
-    let config = snapshot
-        .effective_ipam_config()
-        .filter(|_| snapshot.has_read(Source::IpamConfig));
-    let cooldown = config.map(|config| config.cooldown());
-    let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
-    let mut blocks: Vec<_> = stored
-        .map(|stored| index_block(stored, future, now, cooldown))
-        .collect();
+    let latest_release = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    let cooldown = if snapshot.has_read(Source::IpamConfig) {
+        let config = snapshot.effective_ipam_config();
+        config.map(|config| config.cooldown())
+    } else {
+        None
+    };
+    let mut blocks = Vec::new();
+    for stored in &snapshot.blocks {
+        if !stored.value.content.is_deleted() {
+            blocks.push(index_block(stored, latest_release, now, cooldown));
+        }
+    }
     blocks.sort_by_key(|block| block.key);
     blocks
 }

@@ -103,25 +103,24 @@ fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(
     });
 }
 
-/// Merges records and uses of the same address; both are ascending.
+/// Merges records and uses, both ascending: visits each address with all of its records and uses.
 fn merge<'c, 's>(
     mut records: &[Record<'c, 's>],
     mut uses: &[Use],
     mut visit: impl FnMut(IpAddr, &[Record<'c, 's>], &[Use]),
 ) {
     loop {
-        let recorded = records.first().map(|r| r.allocation.address);
-        let used = uses.first().map(|u| u.address);
-        let Some(address) = [recorded, used].into_iter().flatten().min() else {
+        let next_recorded = records.first().map(|r| r.allocation.address);
+        let next_used = uses.first().map(|u| u.address);
+        let Some(address) = [next_recorded, next_used].into_iter().flatten().min() else {
             return;
         };
-        let here = records
-            .iter()
-            .take_while(|r| r.allocation.address == address)
-            .count();
-        let users = uses.iter().take_while(|u| u.address == address).count();
-        visit(address, &records[..here], &uses[..users]);
-        records = &records[here..];
-        uses = &uses[users..];
+        let same_records = records.iter().take_while(|r| r.allocation.address == address);
+        let (records_here, later_records) = records.split_at(same_records.count());
+        let same_uses = uses.iter().take_while(|u| u.address == address);
+        let (uses_here, later_uses) = uses.split_at(same_uses.count());
+        visit(address, records_here, uses_here);
+        records = later_records;
+        uses = later_uses;
     }
 }

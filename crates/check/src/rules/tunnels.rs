@@ -27,24 +27,24 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 
     let is_linux = |node: &&Node| !node.is_windows() && !node.is_virtual_kubelet();
-    let stored = snapshot.nodes.iter().map(|node| &node.value);
-    let nodes: Vec<&Node> = stored.filter(is_linux).collect();
+    let all_nodes = snapshot.nodes.iter().map(|node| &node.value);
+    let nodes: Vec<&Node> = all_nodes.filter(is_linux).collect();
     let has = |node: &Node, kind| node.tunnels.iter().any(|(other, _)| *other == kind);
     let is_used = |kind: &TunnelKind| nodes.iter().any(|node| has(node, *kind));
     let used_kinds: Vec<TunnelKind> = TunnelKind::ALL.into_iter().filter(is_used).collect();
-    if nodes
-        .iter()
-        .all(|node| used_kinds.iter().all(|kind| has(node, *kind)))
-    {
+    let has_all = |node: &&Node| used_kinds.iter().all(|kind| has(node, *kind));
+    if nodes.iter().all(has_all) {
         return;
     }
 
-    let mut owners: HashSet<(&str, bool)> = HashSet::new();
+    // The nodes that own a block, each with whether the block is IPv6.
+    let mut block_owners: HashSet<(&str, bool)> = HashSet::new();
     for block in &index.blocks {
         if let Some(host) = block.host() {
-            owners.insert((host, !is_v4(block.key)));
+            block_owners.insert((host, !is_v4(block.key)));
         }
     }
+
     let pools = TunnelPools::new(snapshot);
     let answers = LazyCell::new(|| Answers::new(context));
     let is_broken = |node: &Node| {
@@ -53,7 +53,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     };
     for node in &nodes {
         let lacks = |kind: &TunnelKind| {
-            let owns_block = owners.contains(&(node.name.as_str(), kind.is_v6()));
+            let owns_block = block_owners.contains(&(node.name.as_str(), kind.is_v6()));
             !has(node, *kind) && owns_block && pools.of(node, *kind).next().is_some()
         };
         let lacking: Vec<TunnelKind> = used_kinds.iter().copied().filter(lacks).collect();

@@ -416,16 +416,21 @@ impl Explanation {
 
     /// Notes the families for which pools are there, but which are not asked for.
     fn note_unasked(&mut self, answers: &Answers<'_, '_>, families: &[bool; 2]) {
-        let serves = |family: Family| {
-            let mut pools = answers.context.snapshot.pools.iter().map(|stored| &stored.value);
-            pools.any(|pool| {
+        let pools = &answers.context.snapshot.pools;
+        let mut unasked = Vec::new();
+        for family in Family::BOTH {
+            let is_asked_for = families[family as usize] || answers.configurations.is_asked_for(family);
+            if is_asked_for {
+                continue;
+            }
+            let has_pool = pools.iter().map(|stored| &stored.value).any(|pool| {
                 Family::of(pool.cidr) == family && pool.is_enabled() && pool.allows(PoolUse::Workload)
-            })
-        };
-        let is_unasked = |family: &Family| {
-            !families[*family as usize] && !answers.configurations.is_asked_for(*family) && serves(*family)
-        };
-        self.unasked = Family::BOTH.into_iter().filter(is_unasked).collect();
+            });
+            if has_pool {
+                unasked.push(family);
+            }
+        }
+        self.unasked = unasked;
     }
 }
 

@@ -143,21 +143,27 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
         is_unstated: state.is_empty(),
         ..Affinity::new(key, AffinityState::parse(state))
     };
+
+    // Calico's field is a string. A boolean is accepted, too.
     affinity.deleted = match &spec.deleted {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,
         Some(Value::String(text)) if text.is_empty() => false,
-        Some(other) => other
-            .as_str()
-            .and_then(parse_go_bool)
-            .ok_or_else(|| DecodeError(format!("`deleted` is {other}, which is neither true nor false")))?,
+        Some(other) => {
+            let deleted = other.as_str().and_then(parse_go_bool);
+            deleted.ok_or_else(|| {
+                DecodeError(format!("`deleted` is {other}, which is neither true nor false"))
+            })?
+        }
     };
-    let unknown = spec
-        .unknown
-        .iter()
-        .map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
-    let unknown: Unknown = unknown.collect::<serde_json::Result<_>>()?;
-    affinity.unknown = (!unknown.is_empty()).then(|| Box::new(unknown));
+
+    let mut unknown = Unknown::default();
+    for (name, value) in &spec.unknown {
+        unknown.insert(name.clone(), RawJson::try_from(value)?);
+    }
+    if !unknown.is_empty() {
+        affinity.unknown = Some(Box::new(unknown));
+    }
     Ok(affinity)
 }
 

@@ -126,14 +126,14 @@ impl RawAttribute<'_> {
         );
     }
 
-    /// The assignment time; empty if it is not recorded.
+    /// Returns the assignment time; empty if it is not recorded.
     fn time(&self) -> &str {
-        let mut times = self
-            .owner
-            .entries
-            .iter()
-            .filter(|entry| entry.key.0 == "timestamp");
-        times.next().map_or("", |time| &time.value.0)
+        for entry in &self.owner.entries {
+            if entry.key.0 == "timestamp" {
+                return &entry.value.0;
+            }
+        }
+        ""
     }
 
     /// True if the record can be merged: it belongs to an address in use on `host`, and has no alternate owner or

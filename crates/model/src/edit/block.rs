@@ -15,9 +15,9 @@ use crate::writable::Object;
 const UNUSABLE: &str = "is gone or cannot be decoded";
 
 /// Applies edits to a block; the result is `None` if they delete it.
-pub(super) fn changed<'e>(
+pub(super) fn changed(
     key: &Key,
-    edits: &[&'e Edit],
+    edits: &[&Edit],
     stored: Option<Current<'_>>,
     now: Timestamp,
 ) -> Result<Option<Object>, EditError> {

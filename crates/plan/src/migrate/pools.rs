@@ -81,16 +81,21 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
 /// nodes that do not exist, which need no other address.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let stays = |user: &User| {
-        after
-            .iter()
-            .any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address))
+        let mut enabled = after.iter().filter(|pool| pool.is_enabled());
+        enabled.any(|pool| pool.cidr.contains(&user.address))
     };
-    let exists = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
+    let has_node = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
+
     let mut leaving = Vec::new();
-    for pool in index.snapshot.pools.iter().map(|stored| &stored.value) {
-        if pool.is_enabled() {
-            let users = users(index, pool.cidr).into_iter();
-            leaving.extend(users.filter(|user| !stays(user) && exists(user)));
+    for stored in &index.snapshot.pools {
+        let pool = &stored.value;
+        if !pool.is_enabled() {
+            continue;
+        }
+        for user in users(index, pool.cidr) {
+            if has_node(&user) && !stays(&user) {
+                leaving.push(user);
+            }
         }
     }
     leaving

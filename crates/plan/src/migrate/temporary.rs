@@ -104,23 +104,21 @@ impl<'s> Begun<'s> {
     /// temporary.
     fn of(snapshot: &'s Snapshot, temporary: &'s Pool) -> Option<Self> {
         let successor = temporary.temporary_for.as_ref()?;
-        let mut others = snapshot.pools.iter().map(|pool| &pool.value);
-        let (old, target) = match others.find(|pool| pool.cidr == successor.cidr) {
-            // Users leave a disabled temporary pool, whatever the other pool's state.
+        let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
+        let other_pool = pools.find(|pool| pool.cidr == successor.cidr);
+        let (old, target) = match other_pool {
+            // The old pool is still there. Users leave a disabled temporary pool, whatever the other pool's state.
             Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
                 (pool, Target::Pool(temporary.name.clone()))
             }
             Some(pool) => (temporary, Target::Pool(pool.name.clone())),
             None => {
-                let block_size = Some(successor.block_size);
-                (
-                    temporary,
-                    Target::Network {
-                        cidr: successor.cidr,
-                        block_size,
-                        name: None,
-                    },
-                )
+                let new_pool = Target::Network {
+                    cidr: successor.cidr,
+                    block_size: Some(successor.block_size),
+                    name: None,
+                };
+                (temporary, new_pool)
             }
         };
         Some(Self {

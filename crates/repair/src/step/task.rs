@@ -218,15 +218,14 @@ impl WriteTask {
 
     /// Returns true if a block would be created although all of its addresses are omitted.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
-        let is_created = |piece: &&Piece| {
-            piece
-                .edits(&self.step)
-                .any(|e| matches!(e, Edit::Create(Key::Block(_), _)))
-        };
         let is_address = |part: &Part| !matches!(part.unit, Unit::Block | Unit::WholeStep);
-        pieces.iter().any(is_created)
-            && self.step.parts.iter().any(is_address)
-            && !pieces.iter().any(|piece| is_address(self.part(piece)))
+        let had_addresses = self.step.parts.iter().any(is_address);
+        let has_addresses = pieces.iter().any(|piece| is_address(self.part(piece)));
+        if !had_addresses || has_addresses {
+            return false;
+        }
+        let mut edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
+        edits.any(|edit| matches!(edit, Edit::Create(Key::Block(_), _)))
     }
 
     fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
@@ -368,44 +367,43 @@ fn is_compared_as_it_is(expect: &Precondition) -> bool {
 /// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
 /// write to compare.
 fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
-    evidence.iter().find_map(|(key, expect)| {
-        let stored = match objects.get(key) {
-            Some(stored) => stored.as_ref(),
-            None if is_compared_as_it_is(expect) => return None,
-            None => return Some((key, "was not read")),
+    for (key, expect) in evidence {
+        let why = match objects.get(key) {
+            Some(stored) => why_broken(expect, stored.as_ref()),
+            None if is_compared_as_it_is(expect) => None,
+            None => Some("was not read"),
         };
+        if let Some(why) = why {
+            return Some((key, why));
+        }
+    }
+    None
+}
+
+/// Returns the reason why the precondition does not hold for an object, which is `None` if there is no such object.
+fn why_broken(expect: &Precondition, stored: Option<&Stored>) -> Option<&'static str> {
+    match expect {
         // The object is read only after a conflict.
-        if let Precondition::NoBlockSince(_) = expect {
-            return Some((key, "may have new blocks"));
-        }
-        if let Precondition::Records(id, wanted) = expect {
-            return match records(stored, id) {
-                None => Some((key, "cannot be decoded")),
-                Some(count) if count > *wanted.end() => {
-                    Some((key, "records more addresses under the handle"))
-                }
-                Some(count) if count < *wanted.start() => {
-                    Some((key, "no longer records the addresses under the handle"))
-                }
-                Some(_) => None,
-            };
-        }
-        if let Precondition::Matches(condition) = expect {
-            let found = stored.map_or(Found::Nothing, Stored::found);
-            let why = if stored.is_some() {
-                "has changed"
-            } else {
-                "is gone"
-            };
-            return (!condition.holds(found)).then_some((key, why));
-        }
-        match (expect, stored.map(|stored| &stored.revision)) {
-            (Precondition::Absent, None) => None,
-            (Precondition::At(version), Some(found)) if version.to_string() == found.to_string() => None,
-            (_, Some(_)) => Some((key, "exists, or has changed")),
-            (_, None) => Some((key, "is gone")),
-        }
-    })
+        Precondition::NoBlockSince(_) => Some("may have new blocks"),
+        Precondition::Records(id, wanted) => match records(stored, id) {
+            None => Some("cannot be decoded"),
+            Some(count) if count > *wanted.end() => Some("records more addresses under the handle"),
+            Some(count) if count < *wanted.start() => {
+                Some("no longer records the addresses under the handle")
+            }
+            Some(_) => None,
+        },
+        Precondition::Matches(condition) => match stored {
+            None => (!condition.holds(Found::Nothing)).then_some("is gone"),
+            Some(stored) => (!condition.holds(stored.found())).then_some("has changed"),
+        },
+        Precondition::Absent => stored.map(|_| "exists, or has changed"),
+        Precondition::At(version) => match stored {
+            None => Some("is gone"),
+            Some(stored) if stored.revision.to_string() == version.to_string() => None,
+            Some(_) => Some("exists, or has changed"),
+        },
+    }
 }
 
 /// Counts the addresses that a block records under a handle; `None` if it cannot be decoded.

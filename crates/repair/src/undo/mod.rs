@@ -269,15 +269,19 @@ impl UndoPlan {
 
     /// Returns the question to the operator. Addresses are not counted: undo restores whole objects.
     pub fn question(&self, location: &str) -> Question {
-        let count = |wanted: fn(&Key) -> bool| self.written().filter(|object| wanted(&object.key)).count();
-        Question {
+        let mut question = Question {
             cluster: self.cluster.clone(),
             location: location.to_owned(),
-            blocks: count(|key| matches!(key, Key::Block(_))),
-            handles: count(|key| matches!(key, Key::Handle(_))),
-            others: count(|key| !matches!(key, Key::Block(_) | Key::Handle(_))),
             ..Question::default()
+        };
+        for object in self.written() {
+            match object.key {
+                Key::Block(_) => question.blocks += 1,
+                Key::Handle(_) => question.handles += 1,
+                _ => question.others += 1,
+            }
         }
+        question
     }
 }
 

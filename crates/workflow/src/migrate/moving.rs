@@ -183,16 +183,18 @@ fn pins<'a>(
         })
 }
 
-/// True for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
+/// Returns true for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
 fn asks_for(request: &AddressRequest, old: &Pool) -> bool {
-    let is_old = |text: &String| {
-        let is_network = text.parse::<IpNet>().is_ok_and(|cidr| cidr.trunc() == old.cidr);
-        let is_address = text
-            .parse::<IpAddr>()
-            .is_ok_and(|address| old.cidr.contains(&address));
-        *text == old.name || is_network || is_address
+    let Ok(texts) = serde_json::from_str::<Vec<String>>(&request.value) else {
+        return false;
     };
-    serde_json::from_str::<Vec<String>>(&request.value).is_ok_and(|texts| texts.iter().any(is_old))
+    texts.iter().any(|text| {
+        let cidr = text.parse::<IpNet>();
+        let is_network = cidr.is_ok_and(|cidr| cidr.trunc() == old.cidr);
+        let address = text.parse::<IpAddr>();
+        let is_address = address.is_ok_and(|address| old.cidr.contains(&address));
+        *text == old.name || is_network || is_address
+    })
 }
 
 /// Annotations that pin pods to the old pool. Such pods would get addresses from this pool again, or would not start

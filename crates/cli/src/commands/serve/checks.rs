@@ -146,10 +146,9 @@ impl<'a> Checks<'a> {
             self.is_rare = self.live.is_some();
             return Ok(());
         };
-        if let Some(past) = self.past.take_if(|past| past.is_finished()) {
-            if let Ok(Some(past)) = past.join() {
-                live.trends.recall(past);
-            }
+        let finished = self.past.take_if(|past| past.is_finished());
+        if let Some(Ok(Some(past))) = finished.map(|thread| thread.join()) {
+            live.trends.recall(past);
         }
         let step = live.step(access).await?;
         self.is_rare = matches!(step, Step::Whole(None));

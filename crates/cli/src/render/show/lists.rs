@@ -207,13 +207,12 @@ impl View for ConfigurationView {
             .if_any(),
         ];
         text.table(&self.settings, columns);
-        text.notes(
-            &self
-                .ignored
-                .iter()
-                .map(|name| calipam_check::note_of_ignored_config(name))
-                .collect::<Vec<_>>(),
-        );
+
+        let mut notes = Vec::new();
+        for name in &self.ignored {
+            notes.push(calipam_check::note_of_ignored_config(name));
+        }
+        text.notes(&notes);
     }
 }
 
