@@ -64,6 +64,8 @@ impl<S: Store> Allocator<S> {
         }
     }
 
+    /// Writes an affinity with another state, and returns it with its new revision. The write fails if the affinity was
+    /// changed since it was read.
     async fn set_state(
         &self,
         mut affinity: Versioned<Affinity>,
@@ -122,6 +124,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::ClaimedByOther(key.cidr))
     }
 
+    /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first.
     async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else {
@@ -220,6 +223,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
+    /// Removes the owner of a block, and frees the addresses whose cooldown is over.
     async fn clear_owner(
         &self,
         mut block: Versioned<Block>,

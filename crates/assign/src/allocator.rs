@@ -34,6 +34,7 @@ pub struct Allocator<S> {
 }
 
 impl<S: Store> Allocator<S> {
+    /// Creates an allocator on a store: without events and notes, and with reclaiming of empty blocks.
     pub fn new(store: S) -> Self {
         Self {
             store,

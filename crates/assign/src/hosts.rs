@@ -42,20 +42,24 @@ impl<S: Store> Allocator<S> {
     /// error.
     pub async fn release_affinity(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
-        let kind = AffinityType::Host;
-        let holder = node.to_owned();
-        let family = Family::of(cidr);
-        let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
-        let affinities = affinities_of(found.into_iter())
-            .into_iter()
-            .map(|affinity| affinity.value.key);
+        let query = Query::Affinities {
+            kind: AffinityType::Host,
+            holder: node.to_owned(),
+            family: Family::of(cidr),
+        };
+        let [entries] = self.read([query]).await?;
+
         // This includes blocks outside of the pool, since Calico claims blocks there if the CIDR is larger than the
         // pool.
-        let mut own: Vec<AffinityKey> = affinities
-            .filter(|key| cidr.contains(&key.cidr) && key.cidr.prefix_len() == pool.block_size)
-            .collect();
-        own.sort_by_key(|key| key.cidr);
-        for key in own {
+        let mut keys = Vec::new();
+        for affinity in affinities_of(entries.into_iter()) {
+            let key = affinity.value.key;
+            if cidr.contains(&key.cidr) && key.cidr.prefix_len() == pool.block_size {
+                keys.push(key);
+            }
+        }
+        keys.sort_by_key(|key| key.cidr);
+        for key in keys {
             self.give_up(&key, &config, in_use).await?;
         }
         Ok(())
@@ -93,6 +97,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
+    /// Gives up a block, and tries again if another process changes it at the same time.
     pub(crate) async fn give_up_retrying(
         &self,
         key: &AffinityKey,

@@ -43,28 +43,32 @@ pub(crate) struct IndexedSnapshot<'s> {
 }
 
 impl<'s> IndexedSnapshot<'s> {
+    /// Indexes a snapshot: its blocks by CIDR, its nodes by name, and its affinities by holder and key.
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
-        let read = snapshot.blocks.iter().map(|block| (block.value.key, Some(block)));
-        let mut blocks: Vec<_> = read
-            .chain(snapshot.hidden_blocks().map(|cidr| (cidr, None)))
-            .collect();
+        let mut blocks = Vec::new();
+        for block in &snapshot.blocks {
+            blocks.push((block.value.key, Some(block)));
+        }
+        for cidr in snapshot.hidden_blocks() {
+            blocks.push((cidr, None));
+        }
         blocks.sort_by_key(|(cidr, _)| *cidr);
         blocks.dedup_by_key(|(cidr, _)| *cidr);
 
         let mut nodes = HashMap::new();
-        for (at, node) in snapshot.nodes.iter().enumerate() {
-            nodes.insert(node.value.name.as_str(), at);
+        for (position, node) in snapshot.nodes.iter().enumerate() {
+            nodes.insert(node.value.name.as_str(), position);
         }
+
         let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
         let mut by_key = HashMap::new();
-        for (at, affinity) in snapshot.affinities.iter().enumerate() {
+        for (position, affinity) in snapshot.affinities.iter().enumerate() {
             let key = &affinity.value.key;
-            affinities
-                .entry((&key.kind, key.node.as_str()))
-                .or_default()
-                .push(at);
-            by_key.entry(key).or_insert(at);
+            let holder = (&key.kind, key.node.as_str());
+            affinities.entry(holder).or_default().push(position);
+            by_key.entry(key).or_insert(position);
         }
+
         let mut undecodable = BTreeMap::new();
         for defect in &snapshot.defects {
             if let (Some(key), DefectKind::Value(reason)) = (&defect.key, &defect.kind) {
@@ -132,12 +136,12 @@ impl<'s> IndexedSnapshot<'s> {
         kind: &'a AffinityType,
         holder: &'a str,
     ) -> impl Iterator<Item = &'s Versioned<Affinity>> {
-        let found = self
-            .affinities
-            .get(&(kind, holder))
-            .map_or(&[][..], Vec::as_slice);
         let snapshot = self.snapshot;
-        found.iter().map(move |at| &snapshot.affinities[*at])
+        let positions = self.affinities.get(&(kind, holder));
+        positions
+            .into_iter()
+            .flatten()
+            .map(move |position| &snapshot.affinities[*position])
     }
 }
 
@@ -214,6 +218,7 @@ impl<'s> SnapshotStore<'s> {
         Self::of(Arc::new(IndexedSnapshot::new(snapshot)))
     }
 
+    /// Creates a store without writes on an indexed snapshot.
     pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
         Self {
             indexed,
@@ -237,18 +242,23 @@ impl<'s> SnapshotStore<'s> {
     /// The changes, in the order of each object's first write. Leaves out objects that in the end are the same as in
     /// the snapshot.
     pub fn into_writes(self) -> Vec<Write> {
-        let writes = std::mem::take(&mut *lock(&self.writes));
-        let write = |key: &Key| {
-            let after = writes.current.get(key)?.clone().map(|entry| entry.record);
+        let written = std::mem::take(&mut *lock(&self.writes));
+        let mut changes = Vec::new();
+        for key in &written.order {
+            let Some(entry) = written.current.get(key) else {
+                continue;
+            };
             let before = self.stored(key);
-            let changed = before.as_ref().map(|entry| &entry.record) != after.as_ref();
-            changed.then(|| Write {
-                key: key.clone(),
-                before,
-                after,
-            })
-        };
-        writes.order.iter().filter_map(write).collect()
+            let after = entry.clone().map(|entry| entry.record);
+            if before.as_ref().map(|entry| &entry.record) != after.as_ref() {
+                changes.push(Write {
+                    key: key.clone(),
+                    before,
+                    after,
+                });
+            }
+        }
+        changes
     }
 
     pub(crate) fn has_writes(&self) -> bool {
@@ -293,6 +303,7 @@ impl<'s> SnapshotStore<'s> {
         }
     }
 
+    /// Writes a record, or deletes the object if there is none, and returns the new revision.
     fn put(&self, key: Key, record: Option<Record>) -> Revision {
         let mut writes = lock(&self.writes);
         writes.count += 1;
@@ -318,6 +329,7 @@ impl<'s> SnapshotStore<'s> {
         Some(found)
     }
 
+    /// Answers a query from the snapshot and the writes.
     fn list(&self, query: &Query) -> Vec<Entry> {
         let snapshot = self.indexed.snapshot;
         match query {
@@ -334,21 +346,23 @@ impl<'s> SnapshotStore<'s> {
         }
     }
 
+    /// The reservations of the snapshot, and one more for the addresses to avoid.
     fn reservations(&self) -> Vec<Entry> {
-        let reservations = self.indexed.snapshot.reservations.iter();
-        let mut all: Vec<Entry> = reservations.map(entry(Record::Reservation)).collect();
-        if !self.avoided.is_empty() {
-            let cidrs = self.avoided.iter().map(|address| IpNet::from(*address)).collect();
-            let avoided = Reservation {
-                name: String::new(),
-                cidrs,
-            };
-            all.push(Entry {
-                record: Record::Reservation(avoided),
-                revision: Revision::Etcd(0),
-            });
+        let stored = self.indexed.snapshot.reservations.iter();
+        let mut entries: Vec<Entry> = stored.map(entry(Record::Reservation)).collect();
+        if self.avoided.is_empty() {
+            return entries;
         }
-        all
+
+        let avoided = Reservation {
+            name: String::new(),
+            cidrs: self.avoided.iter().map(|address| IpNet::from(*address)).collect(),
+        };
+        entries.push(Entry {
+            record: Record::Reservation(avoided),
+            revision: Revision::Etcd(0),
+        });
+        entries
     }
 
     /// The affinities that a query asks for: those in `stored` that were not written, and written ones.
@@ -370,21 +384,23 @@ impl<'s> SnapshotStore<'s> {
             .collect()
     }
 
+    /// The blocks that a query asks for: those of the snapshot, then those that were written.
     fn blocks(&self, query: &Query) -> Vec<Entry> {
         let writes = lock(&self.writes);
-        let stored = self.indexed.snapshot.blocks.iter();
-        let stored = stored.filter(|stored| writes.is_unwritten(query, &Key::Block(stored.value.key)));
-        let hidden = self.indexed.snapshot.hidden_blocks().filter_map(|cidr| {
+        let mut entries = Vec::new();
+        for stored in &self.indexed.snapshot.blocks {
+            if writes.is_unwritten(query, &Key::Block(stored.value.key)) {
+                entries.push(self.block(stored));
+            }
+        }
+        for cidr in self.indexed.snapshot.hidden_blocks() {
             let key = Key::Block(cidr);
-            writes
-                .is_unwritten(query, &key)
-                .then(|| undecodable(key, "it cannot be decoded".into()))
-        });
-        stored
-            .map(|stored| self.block(stored))
-            .chain(hidden)
-            .chain(writes.of(query))
-            .collect()
+            if writes.is_unwritten(query, &key) {
+                entries.push(undecodable(key, "it cannot be decoded".into()));
+            }
+        }
+        entries.extend(writes.of(query));
+        entries
     }
 
     /// The entry of a block. A block is copied once, however often it is read.
@@ -395,6 +411,8 @@ impl<'s> SnapshotStore<'s> {
             .clone()
     }
 
+    /// Copies a block of the snapshot as Calico reads it. A block that Calico cannot decode becomes an undecodable
+    /// record.
     fn copied(&self, stored: &Versioned<StoredBlock>) -> Entry {
         let content = &stored.value.content;
         let usable = if self.trusts_free_lists {
@@ -419,25 +437,32 @@ impl<'s> SnapshotStore<'s> {
         }
     }
 
+    /// The keys of the blocks that a query asks for: those of the snapshot, then those that were written.
     fn block_keys(&self, query: &Query) -> Vec<Entry> {
         let writes = lock(&self.writes);
-        let none = Revision::Etcd(0);
-        let stored = self
-            .indexed
-            .snapshot
-            .blocks
-            .iter()
-            .map(|stored| (stored.value.key, &stored.revision));
-        let hidden = self.indexed.snapshot.hidden_blocks();
-        let all = stored.chain(hidden.map(|cidr| (cidr, &none)));
-        let old = all
-            .filter(|(cidr, _)| writes.is_unwritten(query, &Key::Block(*cidr)))
-            .map(|(cidr, revision)| Entry {
-                record: Record::BlockKey(cidr),
-                revision: revision.clone(),
-            });
-        old.chain(writes.of(query).map(|entry| block_key(&entry)))
-            .collect()
+        let snapshot = self.indexed.snapshot;
+        let mut entries = Vec::new();
+        for stored in &snapshot.blocks {
+            let cidr = stored.value.key;
+            if writes.is_unwritten(query, &Key::Block(cidr)) {
+                entries.push(Entry {
+                    record: Record::BlockKey(cidr),
+                    revision: stored.revision.clone(),
+                });
+            }
+        }
+        for cidr in snapshot.hidden_blocks() {
+            if writes.is_unwritten(query, &Key::Block(cidr)) {
+                entries.push(Entry {
+                    record: Record::BlockKey(cidr),
+                    revision: Revision::Etcd(0),
+                });
+            }
+        }
+        for written in writes.of(query) {
+            entries.push(block_key(&written));
+        }
+        entries
     }
 }
 
@@ -492,6 +517,7 @@ fn undecodable(key: Key, reason: String) -> Entry {
     }
 }
 
+/// True if Calico has marked the object as deleted, but has not removed it yet.
 fn is_marked_deleted(record: &Record) -> bool {
     match record {
         Record::Block(block) => block.is_deleted(),

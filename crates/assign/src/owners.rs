@@ -165,23 +165,22 @@ fn check(
     if *update == NewOwner::Keep {
         return Ok(());
     }
-    let has = |name: &str, value: &str| {
-        let attribute = owner.as_ref().and_then(|owner| owner.get(name));
-        attribute.is_some_and(|attribute| attribute == value)
-    };
-    let is_empty = owner.as_ref().is_none_or(BTreeMap::is_empty);
-    let is_met = match expected {
+
+    let attribute = |name: &str| owner.as_ref().and_then(|owner| owner.get(name));
+    let is_unowned = owner.as_ref().is_none_or(BTreeMap::is_empty);
+    let is_expected = match expected {
         Expected::Any => true,
-        Expected::None => is_empty,
+        Expected::None => is_unowned,
         // Calico treats a pod with an empty namespace and an empty name as no pod.
-        Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_empty,
-        Expected::Pod(pod) => has("pod", &pod.name) && has("namespace", &pod.namespace),
+        Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_unowned,
+        Expected::Pod(pod) => {
+            attribute("pod") == Some(&pod.name) && attribute("namespace") == Some(&pod.namespace)
+        }
     };
-    if is_met {
-        Ok(())
-    } else {
-        Err(Error::Changed(address))
+    if !is_expected {
+        return Err(Error::Changed(address));
     }
+    Ok(())
 }
 
 fn set(owner: &mut Option<OwnerAttributes>, update: &NewOwner) {

@@ -14,11 +14,12 @@ use crate::family::Family;
 use crate::store::{Entry, Query, Store};
 
 /// The pools in an answer, sorted by name, without those that cannot be decoded.
-pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
-    let mut pools: Vec<Pool> = found
-        .into_iter()
-        .filter_map(|entry| entry.record.into())
-        .collect();
+pub(crate) fn pools(entries: Vec<Entry>) -> Vec<Pool> {
+    let mut pools = Vec::new();
+    for entry in entries {
+        let decoded: Option<Pool> = entry.record.into();
+        pools.extend(decoded);
+    }
     pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
 }

@@ -74,6 +74,7 @@ impl Record {
         }
     }
 
+    /// Returns the key of the object.
     pub fn key(&self) -> Key {
         match self {
             Self::Block(block) => Key::Block(block.cidr()),

@@ -116,6 +116,7 @@ pub struct Assigned {
 }
 
 impl Assigned {
+    /// Creates the result of a request before any address is assigned.
     pub(crate) fn new(family: Family, requested: u32, windows: bool) -> Self {
         Self {
             family,

@@ -43,6 +43,8 @@ impl Walk {
         walk
     }
 
+    /// Returns the next place of the walk; `None` after all of them. After the last place of the pool, the walk goes on
+    /// at the first one.
     pub(crate) fn next(&mut self) -> Option<IpNet> {
         if self.passed >= self.count {
             return None;

@@ -159,12 +159,19 @@ pub enum Unread {
 
 /// Returns the sources that could show a record's owner, if they were not read in full.
 pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
-    let read = |source| snapshot.has_read(source);
-    match claim {
-        Claim::Service if !read(Source::Services) => Some(Unread::Services),
-        Claim::Machine if !read(Source::Machines) => Some(Unread::Machines),
-        _ if (read(Source::Endpoints) || read(Source::Pods)) && read(Source::Nodes) => None,
-        _ => Some(Unread::Users),
+    let has_read = |source| snapshot.has_read(source);
+    if *claim == Claim::Service && !has_read(Source::Services) {
+        return Some(Unread::Services);
+    }
+    if *claim == Claim::Machine && !has_read(Source::Machines) {
+        return Some(Unread::Machines);
+    }
+
+    let shows_workloads = has_read(Source::Endpoints) || has_read(Source::Pods);
+    if shows_workloads && has_read(Source::Nodes) {
+        None
+    } else {
+        Some(Unread::Users)
     }
 }
 
@@ -172,16 +179,21 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
     let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
     let handle = || {
-        attribute
-            .clean_handle()
-            .map(|h| h.to_string())
-            .unwrap_or_default()
+        let handle = attribute.clean_handle();
+        handle.map(|h| h.to_string()).unwrap_or_default()
     };
     match claim {
         Claim::Machine => {
-            let name = format!("{}/{}", text("namespace"), text("vmi-name"));
+            let namespace = text("namespace");
+            let machine = text("vmi-name");
             // The active owner's attributes do not name a machine that is only the alternate owner.
-            ("virtual machine", if name == "/" { handle() } else { name })
+            let is_unnamed = namespace.is_empty() && machine.is_empty();
+            let name = if is_unnamed {
+                handle()
+            } else {
+                format!("{namespace}/{machine}")
+            };
+            ("virtual machine", name)
         }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
         Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
@@ -223,24 +235,26 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
 /// Returns the namespaces and names of virtual machines that a record could mean. A handle can mean several machines if
 /// its network's name contains `.vmi.`. It names none if it contains a hash.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
+    let mut machines = Vec::new();
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
         // Like Calico's collector, never look for a machine without a name and a namespace.
         let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
-        let is_named = !namespace.is_empty() && !machine.is_empty();
-        return is_named
-            .then(|| (namespace.to_string(), machine.to_string()))
-            .into_iter()
-            .collect();
+        if !namespace.is_empty() && !machine.is_empty() {
+            machines.push((namespace.to_string(), machine.to_string()));
+        }
+        return machines;
     }
-    let handle = record
-        .clean_handle()
-        .map(|handle| handle.to_string())
-        .unwrap_or_default();
-    let names = after_networks(&handle).filter_map(|name| name.split_once('.'));
-    names
-        .map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned()))
-        .collect()
+
+    let Some(handle) = record.clean_handle().map(|handle| handle.to_string()) else {
+        return machines;
+    };
+    for name in after_networks(&handle) {
+        if let Some((namespace, machine)) = name.split_once('.') {
+            machines.push((namespace.to_owned(), machine.to_owned()));
+        }
+    }
+    machines
 }
 
 /// The prefix of the names of pods that run virtual machines.

@@ -71,6 +71,7 @@ impl<'s> Context<'s> {
         )
     }
 
+    /// Combines an indexed snapshot with the options of a check. The time of the context is the snapshot's.
     fn with(index: Index<'s>, options: &Options) -> Self {
         let snapshot = index.snapshot;
         Self {

@@ -148,26 +148,29 @@ impl EarlierReport {
         decode(report, "CheckReport", NoReport::OtherDocument).map(Self::of_cluster)
     }
 
+    /// Takes the identity and the read sources of a cluster from its earlier report, without findings.
     pub(crate) fn of_cluster(of: OfCluster) -> Self {
         let OfCluster {
             cluster: WrittenIdentity { guid, taken_at },
             coverage,
             ..
         } = of;
-        // Sources that this version of calipam does not know are left out.
-        let source = |name: String| serde_json::from_value(Value::from(name)).ok();
-        let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
-        let sources = |coverage: BTreeMap<String, Value>| {
-            coverage
-                .into_iter()
-                .filter(is_read)
-                .filter_map(|(name, _)| source(name))
-                .collect()
+        let read_sources = |coverage: BTreeMap<String, Value>| {
+            let mut sources = BTreeSet::new();
+            for (name, state) in coverage {
+                // Sources that this version of calipam does not know are left out.
+                if state == Coverage::Read.to_string()
+                    && let Ok(source) = serde_json::from_value(Value::from(name))
+                {
+                    sources.insert(source);
+                }
+            }
+            sources
         };
         Self {
             guid,
             taken_at,
-            read: coverage.map(sources),
+            read: coverage.map(read_sources),
             findings: Vec::new(),
         }
     }
@@ -242,29 +245,38 @@ impl Changes {
         findings: &[Finding],
         dropped: &[Finding],
     ) -> Self {
-        let now = coverage
-            .iter()
-            .filter(|(_, coverage)| **coverage == Coverage::Read);
-        let now: BTreeSet<Source> = now.map(|(source, _)| *source).collect();
-        let then = earlier.read.unwrap_or_else(|| now.clone());
-        let not_read_now: Vec<Source> = then.difference(&now).copied().collect();
-        let not_read_then = now.difference(&then).copied().collect();
+        let mut read_now: BTreeSet<Source> = BTreeSet::new();
+        for (source, coverage) in coverage {
+            if *coverage == Coverage::Read {
+                read_now.insert(*source);
+            }
+        }
+        let read_then = earlier.read.unwrap_or_else(|| read_now.clone());
+        let not_read_now: Vec<Source> = read_then.difference(&read_now).copied().collect();
+        let not_read_then = read_now.difference(&read_then).copied().collect();
 
-        let found: HashSet<Identity> = findings.iter().map(identity).collect();
+        let current: HashSet<Identity> = findings.iter().map(identity).collect();
         let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
         let before = earlier
             .findings
             .iter()
             .map(|f| (f.identity(), f.severity))
             .collect();
-        let absent = earlier
-            .findings
-            .into_iter()
-            .filter(|finding| !found.contains(&finding.identity()));
-        let (gone, not_checked) = absent.partition(|finding| {
+        let mut gone = Vec::new();
+        let mut not_checked = Vec::new();
+        for finding in earlier.findings {
+            let identity = finding.identity();
+            if current.contains(&identity) {
+                continue;
+            }
             let code = finding.code.parse::<Code>();
-            code.is_ok_and(|code| is_checked(code, &not_read_now)) && !changing.contains(&finding.identity())
-        });
+            let is_checked = code.is_ok_and(|code| is_checked(code, &not_read_now));
+            if is_checked && !changing.contains(&identity) {
+                gone.push(finding);
+            } else {
+                not_checked.push(finding);
+            }
+        }
         Self {
             since: earlier.taken_at,
             before,
@@ -324,6 +336,7 @@ impl EarlierFinding {
     }
 }
 
+/// The identity of a finding in texts, as an earlier report contains it.
 fn identity(finding: &Finding) -> Identity {
     let Finding { code, subject, .. } = finding;
     (

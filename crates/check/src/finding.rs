@@ -105,6 +105,7 @@ impl Subject {
 }
 
 impl fmt::Display for Subject {
+    /// Writes the name of the object, in the form in which commands accept it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "{address}"),
@@ -173,24 +174,28 @@ impl Finding {
 
     /// True if the finding's subject, a user of its address or a recorded owner is in the namespace.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
-        let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
-        let owned = |owner: &OwnerEvidence| {
-            ![OwnerKind::Node, OwnerKind::Tunnel].contains(&owner.kind) && within(&owner.name)
-                || within(&owner.pod)
-        };
+        let is_within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         if let Subject::Endpoint(name) | Subject::Service(name) = &self.subject
-            && within(name)
+            && is_within(name)
         {
             return true;
         }
+
+        let is_user_within = |user: &OwnerEvidence| {
+            let has_namespace = !matches!(user.kind, OwnerKind::Node | OwnerKind::Tunnel);
+            has_namespace && is_within(&user.name) || is_within(&user.pod)
+        };
         match &self.evidence {
             Evidence::Address(evidence) => {
+                if evidence.owners.iter().any(|user| is_user_within(user)) {
+                    return true;
+                }
                 let records = evidence.records.iter().map(|record| record.record.as_ref());
                 let owners = records.flat_map(|record| [Some(record.owner()), record.alternate()]);
-                let mut recorded = owners.flatten().filter_map(|owner| owner.get("namespace"));
-                evidence.owners.iter().any(|owner| owned(owner)) || recorded.any(|name| name == *namespace)
+                let mut namespaces = owners.flatten().filter_map(|owner| owner.get("namespace"));
+                namespaces.any(|name| name == *namespace)
             }
-            Evidence::Endpoint(owner) => owned(owner),
+            Evidence::Endpoint(user) => is_user_within(user),
             _ => false,
         }
     }
@@ -275,6 +280,7 @@ impl fmt::Display for Finding {
 }
 
 impl Serialize for Finding {
+    /// Writes the fields of a finding that reports contain.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("Finding", 5)?;
         object.serialize_field("code", &self.code)?;

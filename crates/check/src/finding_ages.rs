@@ -52,36 +52,35 @@ impl FindingAges {
         if !self.settle.is_positive() {
             return Vec::new();
         }
-        let mut before = std::mem::take(&mut self.seen);
+        let mut seen_before = std::mem::take(&mut self.seen);
         let held_back = report.take_unless(|finding| {
-            // A finding about one object stays the same finding, even if its numbers change.
-            let is_of_one = finding.depends_on.is_empty();
-            if is_of_one && !self.kinds_are_independent {
+            let is_of_one_object = finding.depends_on.is_empty();
+            if is_of_one_object && !self.kinds_are_independent {
                 return true;
             }
+
+            // A finding about one object stays the same finding, even if its numbers change.
             let key = finding.key();
-            let is_same = |seen: &Seen| {
-                is_of_one
-                    || seen
-                        .evidence
-                        .as_ref()
-                        .is_none_or(|evidence| *evidence == finding.evidence)
+            let is_same = |seen: &Seen| match &seen.evidence {
+                Some(evidence) => is_of_one_object || *evidence == finding.evidence,
+                None => true,
             };
-            let same = before.remove(&key).filter(is_same);
+            let same = seen_before.remove(&key).filter(is_same);
+
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
             let read_again = same.as_ref().and_then(|seen| seen.read_again);
+            let confirmed_until = match read_again {
+                Some(time) => known.max(time.min(now)),
+                None => known,
+            };
             let counted_before = same.is_some_and(|seen| seen.evidence.is_none());
-            let known = read_again.map_or(known, |at| known.max(at.min(now)));
-            let counts = counted_before || known.duration_since(since) >= self.settle;
-            let evidence = (!counts).then(|| finding.evidence.clone());
-            self.seen.insert(
-                key,
-                Seen {
-                    since,
-                    evidence,
-                    read_again: None,
-                },
-            );
+            let counts = counted_before || confirmed_until.duration_since(since) >= self.settle;
+            let seen = Seen {
+                since,
+                evidence: (!counts).then(|| finding.evidence.clone()),
+                read_again: None,
+            };
+            self.seen.insert(key, seen);
             counts
         });
         report.rechecked = true;

@@ -266,14 +266,11 @@ impl<'s> Index<'s> {
 
     /// Returns all records in readable blocks, block by block.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_, 's>> {
-        let readable = self
-            .blocks
-            .iter()
-            .filter_map(|block| Some((block, block.usable?)));
+        let blocks = self.blocks.iter();
+        let readable = blocks.filter_map(|block| Some((block, block.usable?)));
         readable.flat_map(|(block, usable)| {
-            usable
-                .allocations()
-                .map(move |allocation| Record { block, allocation })
+            let allocations = usable.allocations();
+            allocations.map(move |allocation| Record { block, allocation })
         })
     }
 
@@ -339,6 +336,7 @@ impl<'s> Index<'s> {
         within(&self.mentioned, cidr, |address| *address)
     }
 
+    /// Returns the object that an owner stands for. An endpoint and the pod of the same name are one object.
     pub fn identity(&self, owner: Owner) -> Identity<'s> {
         match owner {
             Owner::Tunnel(position, _) => Identity::Node(position),

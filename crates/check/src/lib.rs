@@ -124,21 +124,19 @@ pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
     report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
 }
 
+/// Makes the report about addresses and their users, with notes on what its findings depend on.
 fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
-    let older_blocks = "Blocks were listed before pods: an address that a pod got in between is reported as unallocated, or as recorded for another owner";
-    let notes = [
-        services_only.then(|| SERVES_SERVICES.to_owned()),
-        depends_on_list_order(snapshot, &findings).then(|| older_blocks.to_owned()),
-    ];
-    let ignored = snapshot
-        .ignored_configs
-        .iter()
-        .map(|name| note_of_ignored_config(name));
-    Report::new(
-        snapshot,
-        notes.into_iter().flatten().chain(ignored).collect(),
-        findings,
-    )
+    let mut notes = Vec::new();
+    if services_only {
+        notes.push(SERVES_SERVICES.to_owned());
+    }
+    if depends_on_list_order(snapshot, &findings) {
+        notes.push("Blocks were listed before pods: an address that a pod got in between is reported as unallocated, or as recorded for another owner".to_owned());
+    }
+    for name in &snapshot.ignored_configs {
+        notes.push(note_of_ignored_config(name));
+    }
+    Report::new(snapshot, notes, findings)
 }
 
 /// Returns a note that Calico ignores an allocator configuration.

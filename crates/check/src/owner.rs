@@ -98,21 +98,22 @@ impl<'c, 's> Owners<'c, 's> {
         owners
     }
 
+    /// Fills in the endpoints and pods of each identity that a claim names.
     fn find_workloads(&mut self) {
-        let mut key = Vec::new();
         let snapshot = self.context.snapshot;
-        let endpoints = (0..)
-            .map(Owner::Endpoint)
-            .zip(snapshot.endpoints.iter().map(|e| e.value.texts()));
-        let pods = (0..)
-            .map(Owner::Pod)
-            .zip(snapshot.pods.iter().map(|pod| texts_of_pod(&pod.value)));
-        for (owner, texts) in endpoints.chain(pods) {
+        let mut key = Vec::new();
+        let mut add = |owner: Owner, texts| {
             each_identity(&mut key, &texts, |identity| {
-                if let Some(found) = self.workloads.get_mut(identity) {
-                    found.push(owner);
+                if let Some(workloads) = self.workloads.get_mut(identity) {
+                    workloads.push(owner);
                 }
             });
+        };
+        for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
+            add(Owner::Endpoint(position), endpoint.value.texts());
+        }
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            add(Owner::Pod(position), texts_of_pod(&pod.value));
         }
     }
 
@@ -212,20 +213,27 @@ impl<'c, 's> Owners<'c, 's> {
             .any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
     }
 
+    /// Finds out what has become of the recorded owner of an unused address, a tunnel of a node.
     fn tunnel(&self, record: &Record<'_, '_>, kind: TunnelKind, node: &str) -> RecordedOwner {
         let index = &self.context.index;
-        match node_exists(self.context, record, node) {
-            Some(true) if index.node_is_broken(node) || has_broken_tunnel(self.context, node, kind) => {
-                RecordedOwner::Unknown(UnknownReason::Undecodable)
-            }
-            Some(true) if index.lacks_object(node) => RecordedOwner::Unknown(UnknownReason::NodeInUse),
-            Some(true) => RecordedOwner::Elsewhere(vec![LeakReason::TunnelMoved]),
-            Some(false) if index.workloads_name_node(node) => {
+        let Some(exists) = node_exists(self.context, record, node) else {
+            return RecordedOwner::Unknown(UnknownReason::NotRead);
+        };
+        if !exists {
+            return if index.workloads_name_node(node) {
                 RecordedOwner::Unknown(UnknownReason::NodeInUse)
-            }
-            Some(false) => RecordedOwner::Gone(vec![LeakReason::NodeGone]),
-            None => RecordedOwner::Unknown(UnknownReason::NotRead),
+            } else {
+                RecordedOwner::Gone(vec![LeakReason::NodeGone])
+            };
         }
+
+        if index.node_is_broken(node) || has_broken_tunnel(self.context, node, kind) {
+            return RecordedOwner::Unknown(UnknownReason::Undecodable);
+        }
+        if index.lacks_object(node) {
+            return RecordedOwner::Unknown(UnknownReason::NodeInUse);
+        }
+        RecordedOwner::Elsewhere(vec![LeakReason::TunnelMoved])
     }
 
     /// Returns true if the record's handle also holds an address that the pod names. All addresses of a sandbox have

@@ -149,11 +149,14 @@ pub(crate) fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'
 }
 
 /// True if two names belong to the same node: they are equal, or one is the Kubernetes name of the other.
-pub fn is_same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
-    let kubernetes = |name: TextRef<'_>| {
-        index
-            .node(&name.to_string())
-            .and_then(|n| n.kubernetes_name.as_deref())
+pub fn is_same_node(name: TextRef<'_>, other: TextRef<'_>, index: &Index<'_>) -> bool {
+    if name == other {
+        return true;
+    }
+    let kubernetes_name = |name: TextRef<'_>| {
+        let node = index.node(&name.to_string())?;
+        node.kubernetes_name.as_deref()
     };
-    a == b || kubernetes(a).is_some_and(|k| b == *k) || kubernetes(b).is_some_and(|k| a == *k)
+    kubernetes_name(name).is_some_and(|of_kubernetes| other == *of_kubernetes)
+        || kubernetes_name(other).is_some_and(|of_kubernetes| name == *of_kubernetes)
 }

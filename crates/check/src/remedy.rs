@@ -105,27 +105,35 @@ impl Finding {
         let Evidence::Address(evidence) = &self.evidence else {
             return None;
         };
-        let is_recorded = |owner: &OwnerEvidence| {
+        let is_recorded = |user: &OwnerEvidence| {
             evidence
                 .records
                 .iter()
-                .any(|record| owner.is_named_by(&Claim::of(&record.record.as_ref())))
+                .any(|record| user.is_named_by(&Claim::of(&record.record.as_ref())))
         };
-        let mut others = evidence.owners.iter().filter(|owner| !is_recorded(owner));
-        let other = others.next()?;
-        // If another plugin gave the pod its address, the recorded pod can be one that has no address yet.
-        let is_alone = evidence.owners.len() == 1 && evidence.holding().next().is_some();
-        let is_of_other = is_alone || evidence.owners.iter().any(|owner| is_recorded(owner));
-        if !is_of_other || other.annotation.is_some() {
+        let unrecorded = evidence.owners.iter().find(|user| !is_recorded(user))?;
+
+        // If another plugin gave the only user its address, the recorded pod can be one that has no address yet.
+        let is_only_user = evidence.owners.len() == 1;
+        let is_recorded_for_other = if is_only_user {
+            evidence.holding().next().is_some()
+        } else {
+            evidence.owners.iter().any(|user| is_recorded(user))
+        };
+        if !is_recorded_for_other || unrecorded.annotation.is_some() {
             return None;
         }
-        if let Some((namespace, pod)) = namespaced(&other.pod) {
+
+        if let Some((namespace, pod)) = namespaced(&unrecorded.pod) {
             return Some(Remedy::RestartPod {
                 namespace: namespace.to_owned(),
                 pod: pod.to_owned(),
             });
         }
-        (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))
+        if unrecorded.kind == OwnerKind::Tunnel {
+            return Some(Remedy::RestartCalicoNode(unrecorded.node.clone()));
+        }
+        None
     }
 
     /// Returns the remedy that rebuilds the finding's blocks, or everything if the finding names no block.

@@ -29,6 +29,7 @@ pub struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
+    /// Takes the identity of the cluster, and the place and time of the read, from a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let cluster = snapshot.cluster.clone().unwrap_or_default();
         Self {
@@ -123,7 +124,9 @@ impl Report {
     /// Keeps the findings that the filter admits, and the earlier ones whose rules it admits.
     pub fn filter(&mut self, filter: &Filter) {
         self.retain(|finding| filter.admits(finding));
-        self.changes.iter_mut().for_each(|changes| changes.narrow(filter));
+        if let Some(changes) = &mut self.changes {
+            changes.narrow(filter);
+        }
     }
 
     /// Keeps the findings for which `keep` is true.
@@ -140,9 +143,9 @@ impl Report {
             copy.retain(|finding| changes.of(finding).is_new_or_worse());
         }
         let left_out = self.findings.len() - copy.findings.len();
-        copy.changes
-            .iter_mut()
-            .for_each(|changes| changes.removed = left_out);
+        if let Some(changes) = &mut copy.changes {
+            changes.removed = left_out;
+        }
         copy
     }
 

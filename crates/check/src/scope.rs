@@ -52,30 +52,35 @@ impl Scope {
             .map_or(self.nodes.is_empty(), |host| self.has_node(host))
     }
 
+    /// True if a finding is about one of the nodes, the namespace and one of the networks, as far as they are given.
     pub fn has(&self, finding: &Finding) -> bool {
-        (self.nodes.is_empty() || finding.nodes.iter().any(|node| self.nodes.contains(node)))
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| finding.concerns_namespace(namespace))
-            && (self.networks.is_empty() || self.is_around(finding))
+        let is_on_node = || finding.nodes.iter().any(|node| self.nodes.contains(node));
+        if !self.nodes.is_empty() && !is_on_node() {
+            return false;
+        }
+        if let Some(namespace) = &self.namespace
+            && !finding.concerns_namespace(namespace)
+        {
+            return false;
+        }
+        self.networks.is_empty() || self.is_around(finding)
     }
 
+    /// True if the subject of a finding, or an address or a block of a handle or an endpoint, is in one of the networks.
     fn is_around(&self, finding: &Finding) -> bool {
-        match (finding.subject.network(), &finding.subject) {
-            (Some(network), _) => self.has_network(network),
-            (None, Subject::Handle(_) | Subject::Endpoint(_)) => {
-                let blocks = match &finding.evidence {
-                    Evidence::Handle(handle) => handle.blocks.as_slice(),
-                    _ => &[],
-                };
-                blocks.iter().any(|of_block| self.has_network(of_block.block))
-                    || finding
-                        .addresses()
-                        .into_iter()
-                        .any(|address| self.has_network(address.into()))
-            }
-            _ => false,
+        if let Some(network) = finding.subject.network() {
+            return self.has_network(network);
         }
+        if !matches!(finding.subject, Subject::Handle(_) | Subject::Endpoint(_)) {
+            return false;
+        }
+
+        if let Evidence::Handle(handle) = &finding.evidence
+            && handle.blocks.iter().any(|counts| self.has_network(counts.block))
+        {
+            return true;
+        }
+        let mut addresses = finding.addresses().into_iter();
+        addresses.any(|address| self.has_network(address.into()))
     }
 }

@@ -71,16 +71,20 @@ impl<'s> Recheck<'s> {
 
     /// Returns true if a finding about a handle depends on a block that was written since the previous read.
     fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
-        let about_handles = report
-            .findings
-            .iter()
-            .filter(|f| matches!(f.subject, Subject::Handle(_)));
-        let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
-        let before = objects(&self.before, &wanted);
-        let after = objects(later, &wanted);
-        before.iter().any(|(key, object)| {
-            matches!(object, ReadObject::Block(_)) && after.get(key).is_some_and(|written| written != object)
-        })
+        let mut keys: BTreeSet<Key> = BTreeSet::new();
+        for finding in &report.findings {
+            if matches!(finding.subject, Subject::Handle(_)) {
+                keys.extend(finding.depends_on.iter().cloned());
+            }
+        }
+
+        let before = objects(&self.before, &keys);
+        let after = objects(later, &keys);
+        let is_written_block = |(key, object): (&_, &_)| match (object, after.get(key)) {
+            (ReadObject::Block(_), Some(written)) => written != object,
+            _ => false,
+        };
+        before.iter().any(is_written_block)
     }
 }
 
@@ -120,6 +124,7 @@ pub enum ReadObject<'s> {
 }
 
 impl<'s> ReadObject<'s> {
+    /// Returns the revision at which the object was read.
     pub fn revision(&self) -> &'s Revision {
         match self {
             Self::Block(block) => &block.revision,
@@ -221,12 +226,14 @@ impl<'k> Names<'k> {
         Self(names.collect())
     }
 
+    /// Returns the endpoints with one of the names.
     fn endpoints<'s>(&self, stored: &'s [Versioned<Endpoint>]) -> Vec<&'s Versioned<Endpoint>> {
-        let names = self.0.iter();
-        let workloads: FastSet<Text> = names
-            .filter_map(|(_, name)| EndpointName::parse(name))
-            .map(|name| Text::new(&name.workload))
-            .collect();
+        let mut workloads: FastSet<Text> = FastSet::default();
+        for (_, name) in &self.0 {
+            if let Some(name) = EndpointName::parse(name) {
+                workloads.insert(Text::new(&name.workload));
+            }
+        }
         self.find(stored, |endpoint, namespace, name| {
             // Nearly all endpoints are ruled out here, which needs no text.
             let workload = endpoint.workload_in_name();

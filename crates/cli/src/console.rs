@@ -224,7 +224,11 @@ impl Console {
     pub(crate) fn failure(&self, failure: &Failure) {
         match failure.form {
             FailureForm::Labelled => self.labelled("error", ERROR, &failure.message),
-            FailureForm::Plain => failure.message.lines().for_each(|line| self.say(line)),
+            FailureForm::Plain => {
+                for line in failure.message.lines() {
+                    self.say(line);
+                }
+            }
             FailureForm::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
@@ -232,7 +236,9 @@ impl Console {
             // since they are escaped.
             let mut lines = hint.lines();
             self.labelled("hint", HINT, lines.next().unwrap_or_default());
-            lines.for_each(|line| self.say(line));
+            for line in lines {
+                self.say(line);
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) enum Outcome {
     PartlyRead,
 }
 
+/// The exit code of a result.
 pub(crate) fn code(result: &Result<Outcome>) -> u8 {
     match result {
         _ if has_panicked() => Kind::Internal as u8,
@@ -62,21 +63,21 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome> {
 fn split_clap_error(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();
-    let is_hint = |line: &&str| ["tip: ", "hint: "].iter().any(|start| line.starts_with(start));
-    let (hints, message): (Vec<&str>, Vec<&str>) = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .partition(is_hint);
-    let message = message.join(" ");
-    let hint = hints
-        .first()
-        .and_then(|line| line.split_once(": "))
-        .map(|(_, hint)| hint.to_owned());
-    (
-        message.strip_prefix("error: ").unwrap_or(&message).to_owned(),
-        hint,
-    )
+    let mut message_lines = Vec::new();
+    let mut hint = None;
+    for line in text.lines().map(str::trim) {
+        let tip = line.strip_prefix("tip: ").or_else(|| line.strip_prefix("hint: "));
+        if let Some(tip) = tip {
+            // Only the first of several hints is shown.
+            hint = hint.or(Some(tip.to_owned()));
+        } else if !line.is_empty() {
+            message_lines.push(line);
+        }
+    }
+
+    let message = message_lines.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    (message.to_owned(), hint)
 }
 
 const REPORT_IT: &str = "this is a bug in calipam; please report it with the command and this line";

@@ -146,6 +146,7 @@ pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
     subject_line(finding) + &of_cluster
 }
 
+/// Formats a finding as an entry of the file. The subject is quoted if it could be read as something else.
 fn subject_line(finding: &Finding) -> String {
     let subject = finding.subject.to_string();
     let plain = format!("{} {subject}", finding.code);
@@ -191,25 +192,21 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let (quoted_subject, rest) = match quoted(rest.trim()) {
-        Some((subject, rest)) => (Some(subject), rest),
-        None => (None, rest.trim()),
-    };
-    let rest = if quoted_subject.is_some() && rest.trim_start().starts_with('#') {
+    let (code, after_code) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let (quoted_subject, content) = match quoted(after_code.trim()) {
         // After a quoted subject, `#` begins a comment.
-        ""
-    } else {
-        rest.split_once(" #").map_or(rest, |(content, _)| content).trim()
+        Some((subject, after)) if after.trim_start().starts_with('#') => (Some(subject), ""),
+        Some((subject, after)) => (Some(subject), without_comment(after)),
+        None => (None, without_comment(after_code.trim())),
     };
-    let (rest, until) = until(rest)?;
-    let (rest, cluster) = cluster(rest);
+    let (content, until) = until(content)?;
+    let (content, cluster) = cluster(content);
 
     let subject = match quoted_subject {
-        Some(subject) if rest.is_empty() => subject,
-        Some(_) => return Err(format!("unexpected {rest:?} after the subject")),
-        None if rest.is_empty() => return Err(format!("{line:?} has no subject")),
-        None => rest.to_owned(),
+        Some(subject) if content.is_empty() => subject,
+        Some(_) => return Err(format!("unexpected {content:?} after the subject")),
+        None if content.is_empty() => return Err(format!("{line:?} has no subject")),
+        None => content.to_owned(),
     };
     let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;
     Ok(Some(Entry {
@@ -219,6 +216,14 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         until,
         line: number,
     }))
+}
+
+/// The text up to a comment, which begins with `#` after a blank.
+fn without_comment(text: &str) -> &str {
+    match text.split_once(" #") {
+        Some((content, _)) => content.trim(),
+        None => text.trim(),
+    }
 }
 
 /// Splits off the JSON string at the beginning.

@@ -66,18 +66,21 @@ pub fn command() -> clap::Command {
 /// Returns the file name and content of each completion script: the scripts that register completion in a shell, and
 /// those that kubectl runs to complete a plugin.
 pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
-    let names = applet::Applet::ALL
-        .into_iter()
-        .flat_map(|name| complete::SHELLS.names().map(move |shell| (name, shell)));
-    let scripts = names.filter_map(|(name, shell)| {
-        Some((
-            format!("{}.{shell}", name.executable()),
-            complete::registration(shell, name)?,
-        ))
-    });
-    scripts.chain(complete::plugin_scripts().map(|(name, text)| (name.to_owned(), text.into_bytes())))
+    let mut scripts = Vec::new();
+    for name in applet::Applet::ALL {
+        for shell in complete::SHELLS.names() {
+            if let Some(script) = complete::registration(shell, name) {
+                scripts.push((format!("{}.{shell}", name.executable()), script));
+            }
+        }
+    }
+    for (name, text) in complete::plugin_scripts() {
+        scripts.push((name.to_owned(), text.into_bytes()));
+    }
+    scripts.into_iter()
 }
 
+/// Runs the command of the command line, and prints its failure.
 fn run() -> Result<Outcome> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     When::of_command_line(&arguments).apply();

@@ -15,6 +15,9 @@ use crate::console::Console;
 use crate::render::text::{count, escape, quoted};
 use crate::{hints, preview, progress};
 
+/// The name of a report in suggested commands.
+const REPORT: &str = "report.json";
+
 /// The person at the terminal. With `--yes`, the person has agreed in advance.
 pub(crate) struct Person<'a> {
     pub console: &'a Console,
@@ -91,18 +94,15 @@ impl Person<'_> {
             return;
         }
         let release = match kind {
-            PlanKind::Release => hints::again(&["--from-report", "report.json"], &[]),
-            PlanKind::Rebuild => hints::command_with(
-                &["release", "--leaked", "--from-report", "report.json"],
-                &hints::remedy::PART,
-            ),
+            PlanKind::Release => hints::again(&["--from-report", REPORT], &[]),
+            PlanKind::Rebuild => {
+                let command = ["release", "--leaked", "--from-report", REPORT];
+                hints::command_with(&command, &hints::remedy::PART)
+            }
             _ => return,
         };
-        let check = hints::into_file(
-            &["check", "-o", "json"],
-            &[&hints::remedy::PART[..], &["grace"]].concat(),
-            "report.json",
-        );
+        let kept_options = [&hints::remedy::PART[..], &["grace"]].concat();
+        let check = hints::into_file(&["check", "-o", "json"], &kept_options, REPORT);
         self.console.hint(&format!(
             "to avoid the wait: run {check} now, and after {after:#} {release}"
         ));
@@ -130,6 +130,7 @@ impl Person<'_> {
 }
 
 impl Operator for Person<'_> {
+    /// Prints an event of a workflow.
     fn tell(&self, event: Event<'_>) {
         let console = self.console;
         match event {
@@ -168,9 +169,9 @@ impl Operator for Person<'_> {
         if self.is_script {
             // stdout contains only calicoctl's lines.
             if let Proposal::Plan(plan) = proposal {
-                plan.warnings
-                    .iter()
-                    .for_each(|warning| self.console.warn(&hints::text(warning)));
+                for warning in &plan.warnings {
+                    self.console.warn(&hints::text(warning));
+                }
             }
             return Ok(());
         }
@@ -180,6 +181,7 @@ impl Operator for Person<'_> {
         Ok(())
     }
 
+    /// Fails if a question could not be answered.
     fn can_agree(&self) -> Result<()> {
         if self.agrees || io::stdin().is_terminal() {
             return Ok(());
@@ -191,6 +193,7 @@ impl Operator for Person<'_> {
         Err(Failure::usage("confirmation needed, but stdin is not a terminal").hint(hint))
     }
 
+    /// Asks a question, unless an option has answered it. Shows the whole plan on request.
     fn ask(&self, question: Question) -> Pending<'_, Result<Consent>> {
         Box::pin(async move {
             if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {

@@ -19,9 +19,9 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
     match proposal {
         Proposal::Plan(plan) => {
             if asked || console.format.is_for_people() {
-                plan.warnings
-                    .iter()
-                    .for_each(|warning| console.warn(&hints::text(warning)));
+                for warning in &plan.warnings {
+                    console.warn(&hints::text(warning));
+                }
             }
             show(&PlanDocument::new(plan, None), plan::fits(plan), asked, console)
         }

@@ -68,6 +68,7 @@ impl Bar {
 }
 
 impl Meter for Bar {
+    /// Shows the progress of the activity, in its own units.
     fn set(&self, done: u64, expected: u64) {
         match self.activity {
             Activity::Reading | Activity::CheckingCluster | Activity::Exporting => {

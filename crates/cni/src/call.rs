@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,6 +86,8 @@ impl Call {
         })
     }
 
+    /// Connects to the datastore once in a call. Affinities are selected by labels if a marker says that they have
+    /// them.
     pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
         let selecting = if self.is_labelled() {
             Selecting::ByLabels
@@ -158,14 +160,22 @@ impl Call {
 
     /// True if a marker says that the node's affinities have labels.
     pub(crate) fn is_labelled(&self) -> bool {
-        let is_ours = |file: File| {
-            let mut text = String::new();
-            let known = self.lasting_text();
-            let most = known.len() as u64 + 1;
-            file.take(most).read_to_string(&mut text).is_ok() && text == known
+        if self.labelled_marker().exists() {
+            return true;
+        }
+        let marker = regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true));
+        let Ok(marker) = marker else {
+            return false;
         };
-        self.labelled_marker().exists()
-            || regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true)).is_ok_and(is_ours)
+
+        // The marker can be of another cluster. One byte more is read, so that a longer text is not equal.
+        let expected = self.lasting_text();
+        let mut text = String::new();
+        let is_read = marker
+            .take(expected.len() as u64 + 1)
+            .read_to_string(&mut text)
+            .is_ok();
+        is_read && text == expected
     }
 
     /// Writes both markers of a node whose affinities have labels.
@@ -191,6 +201,7 @@ impl Call {
     }
 }
 
+/// Connects to the datastore of the settings within the time limit.
 pub(crate) async fn connect(settings: &Settings, selecting: Selecting) -> Result<CallAllocator, CniError> {
     let location = match &settings.target {
         Target::Etcd(etcd) | Target::EtcdV2(etcd) => etcd.endpoints.join(","),

@@ -7,6 +7,7 @@ use calipam_assign::{Error, StoreError};
 
 use crate::protocol::{CniError, Code};
 
+/// Converts a failure of the plugin. Its code says whether a later attempt can succeed.
 pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
     let may_pass = match &failure {
         Failure::LookUp(error) => return error.clone(),
@@ -39,6 +40,7 @@ fn code(may_pass: bool) -> Code {
     }
 }
 
+/// True if a later attempt can succeed.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::TooManyConflicts | Error::InProgress { .. } | Error::BlockChanged(_) => true,

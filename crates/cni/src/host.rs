@@ -61,6 +61,7 @@ impl Host for CallHost<'_> {
         timeout(limit, work).await.ok()
     }
 
+    /// Looks up the pools and the labels of the pod's namespace, both at the same time.
     async fn look_up(&self) -> Result<Lookup, CniError> {
         let pools = pools::resolve(&self.call.configuration.ipam, self.allocator);
         let (pools, labels) = tokio::join!(pools, self.namespace_labels());

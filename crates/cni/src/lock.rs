@@ -37,6 +37,7 @@ impl NodeLock {
     }
 }
 
+/// Locks the file at a path, and waits until other processes have unlocked it.
 async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         // The file can exist although its folder cannot be created.

@@ -70,6 +70,7 @@ impl FileNotes {
 }
 
 impl Notes for FileNotes {
+    /// Returns the full blocks of a family. Notes that cannot be read are ignored.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks> {
         self.read(&self.full_blocks_path(family), parse_full_blocks)
     }
@@ -78,6 +79,7 @@ impl Notes for FileNotes {
         self.write(&self.full_blocks_path(family), FULL_BLOCKS, full);
     }
 
+    /// Notes that addresses were released, so that no family counts as exhausted.
     fn forget_exhaustion(&self) {
         for family in Family::BOTH {
             let path = self.full_blocks_path(family);

@@ -39,6 +39,7 @@ async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, Cni
     Ok(pools.into_iter().map(|pool| (pool.name, pool.cidr)).collect())
 }
 
+/// Finds the pool that an entry of the configuration names, by CIDR or by name.
 fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
     let cidr = pool_cidr(entry).or_else(|| known.get(entry).copied());
     let cidr = cidr.ok_or_else(|| {

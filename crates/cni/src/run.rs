@@ -137,6 +137,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     perform(command, configuration, environment, variables)
 }
 
+/// Carries out a command within its time limit, and ends what it has started.
 fn perform(
     command: Command,
     configuration: Configuration,

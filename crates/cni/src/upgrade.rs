@@ -50,6 +50,7 @@ pub struct NodeFiles {
 }
 
 impl Default for NodeFiles {
+    /// The folders in which Calico's container for upgrades sees the files of the node.
     fn default() -> Self {
         Self {
             addresses: Path::new("/var/lib/cni/networks").join(NETWORK),

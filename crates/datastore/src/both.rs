@@ -101,9 +101,12 @@ fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
     Counter::after(before as u64, progress)
 }
 
+/// Adds the lists of Kubernetes to the snapshot of etcd, after a check that both belong to the same cluster.
 fn add_lists(client: &KubeClient, snapshot: &mut Snapshot, lists: Vec<Listed<Snapshot>>) -> Result<()> {
     let mut read = Snapshot::default();
-    lists.into_iter().for_each(|listed| read.absorb(listed.taken));
+    for listed in lists {
+        read.absorb(listed.taken);
+    }
 
     snapshot.kubernetes_is_younger = same_cluster(client, snapshot, &read)?;
     snapshot.absorb(read);
@@ -144,15 +147,27 @@ pub(crate) async fn add_around(
 /// Returns true if most of the Kubernetes nodes found are younger than the Calico nodes that refer to them, so this may
 /// still be a different cluster.
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
-    let referred = etcd.nodes.iter().map(|node| &node.value);
-    let referred: HashMap<&str, Option<Timestamp>> = referred
-        .filter_map(|node| Some((node.kubernetes_name.as_deref()?, node.created)))
-        .collect();
-    let nodes = kubernetes.kubernetes_nodes.iter().map(|node| &node.value);
-    let found = nodes.filter_map(|node| Some((node.created, *referred.get(node.name.as_str())?)));
-    let found: Vec<(Option<Timestamp>, Option<Timestamp>)> = found.collect();
+    let mut referred: HashMap<&str, Option<Timestamp>> = HashMap::new();
+    for node in etcd.nodes.iter().map(|stored| &stored.value) {
+        if let Some(name) = node.kubernetes_name.as_deref() {
+            referred.insert(name, node.created);
+        }
+    }
+
     let nodes = kubernetes.kubernetes_nodes.len();
-    let known = found.len();
+    let mut known = 0;
+    let mut younger = 0;
+    for node in kubernetes.kubernetes_nodes.iter().map(|stored| &stored.value) {
+        let Some(referring_created) = referred.get(node.name.as_str()) else {
+            continue;
+        };
+        known += 1;
+        if let (Some(created), Some(referring_created)) = (node.created, referring_created)
+            && created.duration_since(*referring_created) > CLOCK_SKEW
+        {
+            younger += 1;
+        }
+    }
     if 2 * known < nodes {
         let message = format!(
             "{}: is not the cluster that uses this etcd: only {known} of its {nodes} nodes are among Calico's",
@@ -161,11 +176,7 @@ fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> 
         let hint = "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone, or `--datastore kubernetes` if Calico keeps its data there";
         return Err(Error::other(message, hint));
     }
-    let is_younger = |(node, calico): &&(Option<Timestamp>, Option<Timestamp>)| match (node, calico) {
-        (Some(node), Some(calico)) => node.duration_since(*calico) > CLOCK_SKEW,
-        _ => false,
-    };
-    Ok(2 * found.iter().filter(is_younger).count() > known)
+    Ok(2 * younger > known)
 }
 
 /// Accesses single objects in etcd, and reads pods and services from the cluster's API server, which can be evidence.
@@ -185,24 +196,28 @@ impl Objects for Both {
         self.etcd.limits()
     }
 
+    /// Reads objects from etcd and from Kubernetes, and returns them in the order of their keys.
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
-        let own = if own.is_empty() {
-            Vec::new()
+        let (kubernetes_keys, etcd_keys): (Vec<Key>, Vec<Key>) =
+            keys.iter().cloned().partition(is_in_kubernetes);
+        let mut from_etcd = if etcd_keys.is_empty() {
+            Vec::new().into_iter()
         } else {
-            self.etcd.read(&own).await?
+            self.etcd.read(&etcd_keys).await?.into_iter()
         };
-        let beside = retried(|| kubernetes::read(&self.kubernetes, &beside)).await?;
-        let mut own = own.into_iter();
-        let mut beside = beside.into_iter();
-        let next = |key: &Key| {
-            if is_in_kubernetes(key) {
-                beside.next()
+        let from_kubernetes = retried(|| kubernetes::read(&self.kubernetes, &kubernetes_keys)).await?;
+        let mut from_kubernetes = from_kubernetes.into_iter();
+
+        let mut objects = Vec::with_capacity(keys.len());
+        for key in keys {
+            let next = if is_in_kubernetes(key) {
+                from_kubernetes.next()
             } else {
-                own.next()
-            }
-        };
-        Ok(keys.iter().map(next).map(Option::flatten).collect())
+                from_etcd.next()
+            };
+            objects.push(next.flatten());
+        }
+        Ok(objects)
     }
 
     fn converted(&self, batch: Batch) -> Batch {

@@ -14,9 +14,9 @@ use crate::error::Cause;
 pub const SILENCE: &str = "calipam::silence";
 
 /// The time without an answer after which a person is told.
-const TELL: Duration = Duration::from_secs(5);
+const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// The time that each further request gets after the budget is used up: the server may be back.
-const LAST: Duration = Duration::from_secs(1);
+const LEAST: Duration = Duration::from_secs(1);
 /// The time that a server has to answer after an interrupt.
 const INTERRUPTED: Duration = Duration::from_secs(1);
 
@@ -58,6 +58,7 @@ struct Silence {
 }
 
 impl Silence {
+    /// Returns the length of the silence up to `now`: the time in which requests waited and no answer came.
     fn length(&self, now: Instant) -> Duration {
         let current = if self.waiting > 0 {
             now.duration_since(self.since)
@@ -69,6 +70,7 @@ impl Silence {
 }
 
 impl Budget {
+    /// Creates a budget of the given time without a server. The silence begins with the first request that waits.
     pub(crate) fn new(time: Duration) -> Self {
         let silence = Silence {
             waiting: 0,
@@ -113,7 +115,7 @@ impl Budget {
         let mut phase = self.0.phase.subscribe();
         let mut answer = std::pin::pin!(answer);
         loop {
-            let next = self.look(server, begun, limit)?;
+            let next = self.next_check(server, begun, limit)?;
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer),
@@ -124,39 +126,41 @@ impl Budget {
         }
     }
 
-    /// Returns the time of the next look at a wait that has begun at `begun`, or the reason to end it now.
-    fn look(&self, server: &str, begun: Instant, limit: Duration) -> Result<Instant, Cause> {
+    /// Returns the time of the next check of a wait that has begun at `begun`, or the reason to end the wait now. Warns
+    /// once of a long silence.
+    fn next_check(&self, server: &str, begun: Instant, limit: Duration) -> Result<Instant, Cause> {
         let phase = *self.0.phase.borrow();
-        let whole = self.whole(phase);
+        let budget = self.whole(phase);
         let mut silence = lock(&self.0.silence);
         let now = Instant::now();
-        let length = silence.length(now);
+        let silent_for = silence.length(now);
 
-        let last = if phase == Phase::Interrupted {
+        let least = if phase == Phase::Interrupted {
             Duration::ZERO
         } else {
-            LAST
+            LEAST
         };
-        let end = (now + whole.saturating_sub(length)).max(begun + last);
-        if end <= now {
-            return Err(Cause::GivenUp(whole.as_secs().max(1)));
+        let end_of_budget = (now + budget.saturating_sub(silent_for)).max(begun + least);
+        if end_of_budget <= now {
+            return Err(Cause::GivenUp(budget.as_secs().max(1)));
         }
-        let late = begun + limit;
-        if late <= now {
+        let end_of_request = begun + limit;
+        if end_of_request <= now {
             return Err(Cause::TimedOut(limit.as_secs()));
         }
 
+        let end = end_of_budget.min(end_of_request);
         if silence.is_told || silence.is_connecting {
-            return Ok(end.min(late));
+            return Ok(end);
         }
-        if length < TELL {
-            return Ok(end.min(late).min(now + (TELL - length)));
+        if silent_for < TOLD_AFTER {
+            return Ok(end.min(now + (TOLD_AFTER - silent_for)));
         }
         silence.is_told = true;
-        let length = length.as_secs();
-        let whole = whole.as_secs();
-        tracing::warn!(target: SILENCE, "no answer from {server} for {length} s; waiting for {whole} s in all");
-        Ok(end.min(late))
+        let silent_seconds = silent_for.as_secs();
+        let seconds = budget.as_secs();
+        tracing::warn!(target: SILENCE, "no answer from {server} for {silent_seconds} s; waiting for {seconds} s in all");
+        Ok(end)
     }
 
     /// Renews the budget after an answer.
@@ -202,6 +206,7 @@ impl Budget {
 struct Waiting<'b>(&'b Budget);
 
 impl<'b> Waiting<'b> {
+    /// Counts a request that waits for an answer. The first one begins the silence.
     fn begin(budget: &'b Budget, now: Instant) -> Self {
         let mut silence = lock(&budget.0.silence);
         if silence.waiting == 0 {
@@ -307,12 +312,12 @@ mod tests {
         let _printing = tracing::subscriber::set_default(printer);
 
         let budget = Budget::connecting(MINUTE);
-        hang(&budget, TELL).await;
-        hang(&budget, TELL).await;
+        hang(&budget, TOLD_AFTER).await;
+        hang(&budget, TOLD_AFTER).await;
         assert!(lock(&told).is_empty());
         budget.connected();
         budget.answered("server");
-        tokio::join!(hang(&budget, TELL * 2), hang(&budget, TELL * 2));
+        tokio::join!(hang(&budget, TOLD_AFTER * 2), hang(&budget, TOLD_AFTER * 2));
         hang(&budget, MINUTE).await;
         assert_eq!(
             *lock(&told),

@@ -27,6 +27,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// Creates the pace of a request to a server, whose answer has to arrive within `limit`.
     pub(crate) fn new(budget: &Budget, server: &str, limit: Duration) -> Self {
         let budget = budget.clone();
         let server = server.to_owned();

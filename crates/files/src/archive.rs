@@ -43,12 +43,8 @@ impl Archive {
         let mut damaged = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            if !is_export(&name) {
+            let name = path.file_name().unwrap_or_default();
+            if !is_export(&name.to_string_lossy()) {
                 continue;
             }
             match Archived::open(path) {
@@ -59,12 +55,15 @@ impl Archive {
             }
         }
         exports.sort_by(|a, b| (a.taken_at, &a.path).cmp(&(b.taken_at, &b.path)));
+
         let archive = Self {
             folder: folder.to_owned(),
             exports,
         };
-        let guids = archive.exports.iter().map(|export| &export.guid);
-        if let Some(other) = guids.clone().find(|guid| Some(*guid) != guids.clone().next()) {
+        let mut guids = archive.exports.iter().map(|export| &export.guid);
+        if let Some(first) = guids.next()
+            && let Some(other) = guids.find(|guid| *guid != first)
+        {
             return Err(archive.other_cluster(other));
         }
         Ok((archive, damaged))

@@ -73,6 +73,7 @@ impl DataFile {
         Ok(Self::of_kind(path, kind))
     }
 
+    /// A file of a known kind at a path, which is also its name in messages.
     fn of_kind(path: &Path, kind: FileKind) -> Self {
         Self {
             path: path.to_owned(),
@@ -150,6 +151,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
+    /// Reads the wanted entries of the file, and the time and place that it is about.
     fn observe_path(
         &self,
         is_wanted: impl Fn(&[u8]) -> bool + Sync,
@@ -315,9 +317,9 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) {
         DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
         DatastoreKind::Kubernetes => kubectl::sources().collect(),
     };
-    expected
-        .into_iter()
-        .for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
+    for source in expected {
+        skip(snapshot, source, WhySkipped::NotInExport);
+    }
 }
 
 /// Decodes one entry of an export.
@@ -362,17 +364,19 @@ pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
 /// The latest time at which a block was claimed, or an address allocated or released. Nodes write these times by their
 /// own clocks, so a time in the future is ignored.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    let blocks = snapshot
-        .blocks
-        .iter()
-        .filter_map(|block| block.value.content.sound());
-    let times = blocks.flat_map(|block| {
-        let records = block
-            .attributes()
-            .flat_map(|a| [a.allocated_at(), a.released_time()]);
-        records.chain([block.claimed_at()])
-    });
-    times.flatten().filter(|at| *at <= now).max()
+    let mut newest = None;
+    let mut note = |time: Option<Timestamp>| newest = newest.max(time.filter(|time| *time <= now));
+    for stored in &snapshot.blocks {
+        let Some(block) = stored.value.content.sound() else {
+            continue;
+        };
+        note(block.claimed_at());
+        for attribute in block.attributes() {
+            note(attribute.allocated_at());
+            note(attribute.released_time());
+        }
+    }
+    newest
 }
 
 #[cfg(test)]

@@ -62,7 +62,9 @@ impl Extent {
     /// Marks unwanted sources as not needed, unless their coverage is already known.
     pub fn mark_unwanted(&self, snapshot: &mut Snapshot) {
         let unwanted = Source::all().filter(|source| !self.has(*source));
-        unwanted.for_each(|source| skip(snapshot, source, WhySkipped::NotNeeded));
+        for source in unwanted {
+            skip(snapshot, source, WhySkipped::NotNeeded);
+        }
     }
 }
 
@@ -74,20 +76,26 @@ pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
         .or_insert_with(|| Coverage::Skipped(reason));
 }
 
-/// The source to which an entry in etcd or in an export belongs.
+/// Returns the source to which an entry in etcd or in an export belongs; `None` for other keys.
 fn source_of(key: &[u8]) -> Option<Source> {
-    if let Some(rest) = key.strip_prefix(IPAM_PREFIX.as_bytes()) {
-        let is_below = |prefix: &str| key.starts_with(prefix.as_bytes());
-        return match rest {
-            b"config" => Some(Source::IpamConfig),
-            _ if is_below(BLOCK_PREFIX) => Some(Source::Blocks),
-            _ if is_below(HANDLE_PREFIX) => Some(Source::Handles),
-            _ => Some(Source::Affinities),
+    if let Some(ipam_key) = key.strip_prefix(IPAM_PREFIX.as_bytes()) {
+        let source = if ipam_key == b"config" {
+            Source::IpamConfig
+        } else if key.starts_with(BLOCK_PREFIX.as_bytes()) {
+            Source::Blocks
+        } else if key.starts_with(HANDLE_PREFIX.as_bytes()) {
+            Source::Handles
+        } else {
+            Source::Affinities
         };
+        return Some(source);
     }
-    if let Some(rest) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) {
-        return source_of_resources(rest.split(|byte| *byte == b'/').next()?);
+
+    if let Some(resource_key) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) {
+        let kind = resource_key.split(|byte| *byte == b'/').next()?;
+        return source_of_resources(kind);
     }
+    // Kubernetes objects have keys such as `pods/namespace/name`.
     let (plural, _) = std::str::from_utf8(key).ok()?.split_once('/')?;
     crate::objects::kinds::by_plural(plural).map(|kind| kind.source)
 }

@@ -73,6 +73,7 @@ pub struct Head {
     sum: u32,
 }
 
+/// Makes the head of a frame, with checksums of its content and of itself.
 fn head(length: u32, sum: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..8].copy_from_slice(&MAGIC);

@@ -98,7 +98,9 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
         snapshot.mark_read(MAY_BE_EMPTY);
     }
     skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
-    sources().for_each(|source| skip(&mut snapshot, source, WhySkipped::NotInFile));
+    for source in sources() {
+        skip(&mut snapshot, source, WhySkipped::NotInFile);
+    }
     Ok(snapshot)
 }
 
@@ -254,9 +256,9 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
                 .map_err(damaged)?;
             count += items.len() as u64;
             let before = outer(list.envelope_so_far());
-            items
-                .drain(..)
-                .for_each(|item| nameless |= !self.object(&item, known.or(before.as_ref())));
+            for item in items.drain(..) {
+                nameless |= !self.object(&item, known.or(before.as_ref()));
+            }
         }
         let envelope = serde_json::from_slice::<TypeMeta>(list.envelope_so_far());
         if count == 0

@@ -27,6 +27,7 @@ pub struct RawKv {
 }
 
 impl RawKv {
+    /// Borrows the entry.
     pub fn as_entry(&self) -> RawEntry<'_> {
         RawEntry {
             key: &self.key,

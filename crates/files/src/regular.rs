@@ -137,6 +137,7 @@ mod system {
         None
     }
 
+    /// Reads as many bytes at an offset as the buffer has.
     pub(super) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match file.seek_read(buffer, offset) {
@@ -153,6 +154,7 @@ mod system {
     }
 }
 
+/// Returns the file if it is a regular one.
 fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)

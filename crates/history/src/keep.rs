@@ -38,6 +38,7 @@ pub struct KeepError(String);
 impl FromStr for Keep {
     type Err = KeepError;
 
+    /// Parses rules such as `24h:all,30d:daily`, from the shortest time to the longest.
     fn from_str(text: &str) -> Result<Self, KeepError> {
         let rules = text.split(',').map(rule).collect::<Result<Vec<_>, _>>()?;
         if rules
@@ -52,6 +53,7 @@ impl FromStr for Keep {
     }
 }
 
+/// Parses a rule such as `30d:daily`.
 fn rule(text: &str) -> Result<Rule, KeepError> {
     let expected = || {
         KeepError(format!(
@@ -69,18 +71,23 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
         "yearly" => Every::Year,
         _ => return Err(expected()),
     };
-    let hours = [("h", 1), ("d", 24), ("w", 7 * 24), ("y", 365 * 24)];
-    let (number, hours) = hours
-        .iter()
-        .find_map(|(unit, hours)| Some((time.strip_suffix(unit)?, *hours)))
-        .ok_or_else(expected)?;
-    let number: i64 = number
-        .parse()
-        .ok()
-        .filter(|number| (1..=100_000).contains(number))
-        .ok_or_else(expected)?;
+
+    let Some((last, unit)) = time.char_indices().next_back() else {
+        return Err(expected());
+    };
+    let hours_of_unit = match unit {
+        'h' => 1,
+        'd' => 24,
+        'w' => 7 * 24,
+        'y' => 365 * 24,
+        _ => return Err(expected()),
+    };
+    let number: i64 = time[..last].parse().map_err(|_| expected())?;
+    if !(1..=100_000).contains(&number) {
+        return Err(expected());
+    }
     Ok(Rule {
-        younger_than: SignedDuration::from_hours(number * hours),
+        younger_than: SignedDuration::from_hours(number * hours_of_unit),
         every,
     })
 }

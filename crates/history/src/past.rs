@@ -58,6 +58,7 @@ pub struct PastReader<P> {
 }
 
 impl<P: Past> PastReader<P> {
+    /// Begins without any state.
     pub fn new(past: P) -> Self {
         Self {
             past,
@@ -82,19 +83,25 @@ impl<P: Past> PastReader<P> {
             Follows::Export if P::COUNTS_EXPORT_DIFFERENCES => {
                 self.reach(at);
                 self.past.begin_differences();
-                let mut before = std::mem::take(&mut self.blocks);
-                for (key, now) in &next {
-                    self.count(before.remove(key).as_ref(), Some(now));
+                let mut last = std::mem::take(&mut self.blocks);
+                for (key, block) in &next {
+                    self.count(last.remove(key).as_ref(), Some(block));
                 }
-                before.values().for_each(|before| self.count(Some(before), None));
+                // The blocks that are left were deleted.
+                for deleted in last.values() {
+                    self.count(Some(deleted), None);
+                }
                 self.blocks = next;
             }
             Follows::Export | Follows::Nothing => {
-                let held = next
-                    .values()
-                    .map(|block| assigned_and_released(None, Some(block), P::counts).0);
-                self.past.begin(at, held.sum());
-                (self.blocks, self.at) = (next, Some(at));
+                let mut allocated = 0;
+                for block in next.values() {
+                    let (assigned, _) = assigned_and_released(None, Some(block), P::counts);
+                    allocated += assigned;
+                }
+                self.past.begin(at, allocated);
+                self.blocks = next;
+                self.at = Some(at);
             }
         }
     }
@@ -103,14 +110,18 @@ impl<P: Past> PastReader<P> {
     /// next version.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
-        let now = entry.and_then(block);
-        let is_gone = |entry: &Snapshot| entry.blocks.iter().any(|block| block.value.content.is_deleted());
-        if now.is_none() && entry.is_some_and(|entry| !is_gone(entry)) {
-            return;
+        let new_block = entry.and_then(block);
+        if let (Some(entry), None) = (entry, new_block) {
+            let is_marked_deleted = entry.blocks.iter().any(|block| block.value.content.is_deleted());
+            if !is_marked_deleted {
+                return;
+            }
         }
-        let before = self.blocks.remove(key);
-        self.count(before.as_ref(), now);
-        self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
+        let old_block = self.blocks.remove(key);
+        self.count(old_block.as_ref(), new_block);
+        if let Some(block) = new_block {
+            self.blocks.insert(key.to_vec(), block.clone());
+        }
     }
 
     /// Extends the observed time to `at`.

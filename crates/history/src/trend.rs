@@ -51,26 +51,32 @@ impl Trends {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
         for cidr in pools {
-            self.0
+            let trend = self
+                .0
                 .entry(cidr)
-                .or_insert_with(|| Trend::new(snapshot.taken_at))
-                .reach(snapshot.taken_at);
+                .or_insert_with(|| Trend::new(snapshot.taken_at));
+            trend.reach(snapshot.taken_at);
         }
-        let blocks = [before, now].map(usable);
-        let keys: BTreeSet<IpNet> = blocks.iter().flat_map(|blocks| blocks.keys().copied()).collect();
-        for key in keys {
-            let [before, now] = [&blocks[0], &blocks[1]].map(|blocks| blocks.get(&key).copied());
-            if before == Some(None) || now == Some(None) {
+
+        let [blocks_before, blocks_now] = [before, now].map(usable);
+        let cidrs: BTreeSet<IpNet> = blocks_before.keys().chain(blocks_now.keys()).copied().collect();
+        for cidr in cidrs {
+            let before = blocks_before.get(&cidr).copied();
+            let now = blocks_now.get(&cidr).copied();
+            let is_undecodable = before == Some(None) || now == Some(None);
+            if is_undecodable {
                 continue;
             }
             let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), |_| true);
-            self.change(key, assigned, released);
+            self.change(cidr, assigned, released);
         }
     }
 
     /// Begins a new span at `now`, because the changes before it are not completely known.
     pub fn interrupt(&mut self, now: Timestamp) {
-        self.0.values_mut().for_each(|trend| trend.begin_anew(now));
+        for trend in self.0.values_mut() {
+            trend.begin_anew(now);
+        }
     }
 
     /// Creates an empty trend for each pool.
@@ -104,22 +110,23 @@ impl Past for Trends {
     }
 
     fn pass(&mut self, _: Timestamp, until: Timestamp) {
-        self.0.values_mut().for_each(|trend| trend.reach(until));
+        for trend in self.0.values_mut() {
+            trend.reach(until);
+        }
     }
 
+    /// Adds a change of a block to the trends of the pools around it.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64) {
-        for trend in self
-            .0
-            .iter_mut()
-            .filter(|(pool, _)| pool.contains(&block))
-            .map(|(_, trend)| trend)
-        {
-            trend.add(assigned, released);
+        for (pool, trend) in &mut self.0 {
+            if pool.contains(&block) {
+                trend.add(assigned, released);
+            }
         }
     }
 }
 
 impl Trend {
+    /// Begins a trend at a time.
     fn new(begin: Timestamp) -> Self {
         Self {
             assigned: 0,
@@ -195,15 +202,16 @@ impl Trend {
 
 /// Returns the blocks of a snapshot by key; `None` for those that cannot be decoded.
 fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
-    let hidden = objects.hidden_blocks().map(|key| (key, None));
-    let blocks = objects
-        .blocks
-        .iter()
-        .map(|block| &block.value)
-        .filter(|block| !block.content.is_deleted());
-    hidden
-        .chain(blocks.map(|block| (block.key, block.content.usable())))
-        .collect()
+    let mut blocks = BTreeMap::new();
+    for cidr in objects.hidden_blocks() {
+        blocks.insert(cidr, None);
+    }
+    for block in objects.blocks.iter().map(|stored| &stored.value) {
+        if !block.content.is_deleted() {
+            blocks.insert(block.key, block.content.usable());
+        }
+    }
+    blocks
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ impl AffinityState {
 }
 
 impl fmt::Display for AffinityState {
+    /// Writes the state as Calico stores it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Confirmed => "confirmed",
@@ -173,6 +174,7 @@ pub struct Affinity {
 }
 
 impl Affinity {
+    /// Creates an affinity in a state, as Calico writes it.
     pub fn new(key: AffinityKey, state: AffinityState) -> Self {
         Self {
             key,
@@ -197,6 +199,7 @@ impl Affinity {
 }
 
 impl<'de> Fields<'de> for Affinity {
+    /// Reads a field of an affinity. An empty state is kept as unstated.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "state") {
             let mut state = if self.is_unstated {

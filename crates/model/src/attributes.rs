@@ -97,6 +97,7 @@ pub struct AttributeRef<'a> {
 }
 
 impl<'a> AttributeRef<'a> {
+    /// Splits a packed record into its parts. The first byte says which of them it has.
     fn read(bytes: &'a [u8]) -> Self {
         let Some((flags, mut rest)) = bytes.split_first() else {
             return Self::default();
@@ -276,7 +277,9 @@ mod tests {
             Attribute::cooling(Timestamp::UNIX_EPOCH),
         ];
         let mut table = AttributeTable::default();
-        all.iter().for_each(|a| table.push(a));
+        for a in all.iter() {
+            table.push(a);
+        }
         let back: Vec<_> = table.iter().map(AttributeRef::to_attribute).collect();
         assert_eq!(back, all);
         table.retain(&[false, true, true, false, true]);

@@ -23,7 +23,9 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     let fields = value.as_object_mut()?;
     match key {
         Key::Block(_) => {
-            OF_BLOCK.iter().for_each(|field| drop(fields.remove(*field)));
+            for field in OF_BLOCK.iter() {
+                drop(fields.remove(*field));
+            }
             let records = fields
                 .get_mut("attributes")
                 .and_then(Value::as_array_mut)

@@ -118,6 +118,7 @@ impl Snapshot {
         self.ignored_configs.sort();
     }
 
+    /// Replaces the defects of the objects that were read again.
     fn change_defects<K: AsRef<[u8]>>(&mut self, fresh: &mut Self, keys: &[K], gone: &mut Self) {
         // A defect stores its key as text, with invalid UTF-8 replaced.
         let read_again: HashSet<_> = if self.defects.is_empty() {

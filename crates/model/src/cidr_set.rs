@@ -26,12 +26,12 @@ impl CidrSet {
 
     /// The CIDR of the set that contains all of `cidr`.
     pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
+        // The members are disjoint, so only the last one that begins up to there can contain it.
         let end = self
             .0
             .partition_point(|member| member.network() <= cidr.network());
-        end.checked_sub(1)
-            .map(|position| self.0[position])
-            .filter(|member| member.contains(&cidr))
+        let candidate = self.0[..end].last()?;
+        candidate.contains(&cidr).then_some(*candidate)
     }
 
     /// True if the set contains the address.
@@ -46,13 +46,18 @@ impl CidrSet {
 
     /// The part of `cidr` that is in the set, as CIDRs.
     pub fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
-        let whole = self.covers(cidr).then_some(cidr);
-        let from = self.0.partition_point(|member| member.network() < cidr.network());
-        let inside = self.0[from..]
+        let covered = self.covers(cidr).then_some(cidr);
+        let members: &[IpNet] = if covered.is_some() {
+            &[]
+        } else {
+            let begin = self.0.partition_point(|member| member.network() < cidr.network());
+            &self.0[begin..]
+        };
+        let inside = members
             .iter()
             .copied()
             .take_while(move |member| cidr.contains(member));
-        whole.into_iter().chain(inside.filter(move |_| whole.is_none()))
+        covered.into_iter().chain(inside)
     }
 
     /// The number of addresses that the set and `cidr` share.

@@ -64,6 +64,7 @@ impl<const ETCD: bool> Default for Stored<ETCD> {
 }
 
 impl<'de, const ETCD: bool> Fields<'de> for Stored<ETCD> {
+    /// Reads a field of the configuration by its name in etcd or in the resource.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let Self(config) = self;
         let strict_affinity = if ETCD { "strict_affinity" } else { "strictAffinity" };
@@ -140,6 +141,7 @@ impl IpamConfig {
         Object::IpamConfig(document).encode()
     }
 
+    /// The settings that an operator can change.
     fn settings(&self) -> [IpamSetting; 5] {
         [
             IpamSetting::StrictAffinity(self.strict_affinity),
@@ -356,26 +358,31 @@ pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
     if rest == "0" {
         return Some(SignedDuration::ZERO);
     }
+    if rest.is_empty() {
+        return None;
+    }
+
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
     let mut seconds = 0.0;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        let unit_len = rest[digits..]
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(rest.len() - digits);
-        seconds += number
-            * match &rest[digits..digits + unit_len] {
-                "h" => 3600.0,
-                "m" => 60.0,
-                "s" => 1.0,
-                "ms" => 1e-3,
-                "us" | "µs" | "μs" => 1e-6,
-                "ns" => 1e-9,
-                _ => return None,
-            };
-        rest = &rest[digits + unit_len..];
+        let end_of_number = rest.find(|c: char| !is_of_number(c))?;
+        let (number, after_number) = rest.split_at(end_of_number);
+        let end_of_unit = after_number.find(is_of_number).unwrap_or(after_number.len());
+        let (unit, after_unit) = after_number.split_at(end_of_unit);
+        let number: f64 = number.parse().ok()?;
+        let seconds_of_unit = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" | "μs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        seconds += number * seconds_of_unit;
+        rest = after_unit;
     }
-    (!text.is_empty() && text != "-").then(|| SignedDuration::try_from_secs_f64(sign * seconds).ok())?
+    SignedDuration::try_from_secs_f64(sign * seconds).ok()
 }
 
 /// Reads a boolean like Go's `strconv.ParseBool`.

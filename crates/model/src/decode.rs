@@ -53,6 +53,7 @@ impl Snapshot {
         }
     }
 
+    /// Adds the object under a key.
     fn add(&mut self, path: &str, key: Key, value: &[u8], revision: i64) -> Result<(), DecodeError> {
         match key {
             Key::Block(cidr) => {
@@ -100,6 +101,7 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Adds a defect of the value at a path.
     fn note(&mut self, path: &str, kind: DefectKind) {
         let key = Key::parse(path).ok().flatten();
         self.defects.push(Defect {

@@ -86,6 +86,7 @@ impl Endpoint {
         }
     }
 
+    /// Packs the parts of an endpoint. A name that follows from the other parts is not stored.
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
         let EndpointParts {
             node,

@@ -94,6 +94,7 @@ impl Handle {
         Ok(Self::from_raw(&id, raw))
     }
 
+    /// Makes a handle of the fields that were read.
     fn from_raw(id: &str, raw: RawHandle) -> Self {
         let RawHandle {
             blocks: RawBlocks { first, others },
@@ -158,6 +159,7 @@ impl Handle {
 }
 
 impl Content {
+    /// The content of a handle, in the smaller form if it counts one block.
     fn of(blocks: &BTreeMap<IpNet, i64>, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
         match blocks.first_key_value() {
             Some((block, count)) if blocks.len() == 1 => Self::of_one(*block, *count, deleted, unknown),
@@ -172,6 +174,7 @@ impl Content {
         }
     }
 
+    /// The content of a handle that counts one block, in the smallest form that holds it.
     fn of_one(block: IpNet, count: i64, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
         match (block, i32::try_from(count)) {
             (IpNet::V4(net), Ok(count)) if !deleted && unknown.is_none() => Self::OneBlock(net, count),
@@ -213,6 +216,7 @@ struct RawHandle {
 }
 
 impl<'de> Fields<'de> for RawHandle {
+    /// Reads a field of a handle.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "block") {
             map.next_value_seed(Object(&mut self.blocks))?;
@@ -235,6 +239,7 @@ struct RawBlocks {
 }
 
 impl<'de> Fields<'de> for RawBlocks {
+    /// Reads the count of a block. Of several counts of one block, the last one stays.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let count = map.next_value::<Option<i64>>()?.unwrap_or_default();
         let cidr = cidr::parse_cidr(name)

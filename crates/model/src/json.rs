@@ -32,6 +32,7 @@ pub(crate) fn read_object<'de, F: Fields<'de>>(
     read_generally(bytes, fresh)
 }
 
+/// Reads a document with serde_json, as [`crate::json::plain`] cannot read all of them.
 fn read_generally<'de, F: Fields<'de>>(bytes: &'de [u8], fresh: impl Fn() -> F) -> serde_json::Result<F> {
     let mut fields = fresh();
     // Checking the entire text for UTF-8 once is much faster than checking each string.
@@ -184,6 +185,7 @@ impl TryFrom<&serde_json::Value> for RawJson {
     }
 }
 
+/// Keeps a field that calipam does not know.
 pub(crate) fn keep<'de, A: MapAccess<'de>>(
     unknown: &mut Option<Box<Unknown>>,
     name: &str,

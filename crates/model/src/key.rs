@@ -126,6 +126,7 @@ impl Key {
     }
 }
 
+/// Parses the part of a key after the prefix of IPAM data.
 fn parse_ipam(rest: &str) -> Result<Key, DecodeError> {
     let segments: Vec<&str> = rest.split('/').collect();
     match segments.as_slice() {
@@ -146,6 +147,7 @@ fn parse_ipam(rest: &str) -> Result<Key, DecodeError> {
     }
 }
 
+/// Parses a CIDR, and checks that it is stored under its family.
 fn parse_family(family: &str, cidr: &str) -> Result<IpNet, DecodeError> {
     let net = parse_dashed(cidr).ok_or_else(|| DecodeError(format!("{cidr:?} is not a CIDR")))?;
     let expected = if is_v4(net) { "ipv4" } else { "ipv6" };
@@ -157,6 +159,7 @@ fn parse_family(family: &str, cidr: &str) -> Result<IpNet, DecodeError> {
     Ok(net)
 }
 
+/// Parses the part of an endpoint's key after the prefix.
 fn parse_endpoint(rest: &str) -> Result<Key, DecodeError> {
     match rest.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
@@ -181,6 +184,7 @@ impl Key {
 }
 
 impl fmt::Display for Named<'_> {
+    /// Writes the kind and the name of the object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Key::Block(cidr) => write!(f, "block {cidr}"),

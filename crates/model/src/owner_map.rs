@@ -147,15 +147,15 @@ struct OwnerEntries<'a> {
 impl<'a> Iterator for OwnerEntries<'a> {
     type Item = (TextRef<'a>, TextRef<'a>);
 
+    /// The next attribute. A key that is stored as a number has its text in a table.
     fn next(&mut self) -> Option<Self::Item> {
         let (code, key, value) = self.advance()?;
-        let known = code
-            .checked_sub(1)
-            .and_then(|known| KNOWN_KEYS.get(usize::from(known)));
-        Some((
-            known.map_or(key, |known| TextRef::from_packed(known.as_bytes())),
-            value,
-        ))
+        let place = code.checked_sub(1).map(usize::from);
+        let key = match place.and_then(|place| KNOWN_KEYS.get(place)) {
+            Some(known) => TextRef::from_packed(known.as_bytes()),
+            None => key,
+        };
+        Some((key, value))
     }
 }
 

@@ -63,6 +63,7 @@ struct State<D, B, T> {
     flow: ControlFlow<B>,
 }
 
+/// Decodes pieces on several threads, and passes the results on in the order of the pieces.
 fn in_order_on<P: Send, D: Send, B: Send>(
     threads: usize,
     pieces: impl Iterator<Item = P>,

@@ -134,21 +134,26 @@ impl Pod {
             parts.container_id,
             parts.machine.unwrap_or(""),
         ];
-        let mut found = Named::default();
-        found.read(parts);
-        let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
+        let mut named = Named::default();
+        named.read(parts);
+
+        // The plugin empties its annotation when it has torn down the network of a pod that is being deleted.
+        let is_emptied = |annotation: Option<&str>| parts.deleting && annotation == Some("");
         let has_ended = matches!(parts.phase, "Failed" | "Succeeded" | "Completed");
-        let finished = has_ended || torn_down(parts.cni_ip) || torn_down(parts.aws_ips);
-        let is_in_status = found.addresses.iter().any(|(_, by)| by & evidence::STATUS != 0);
+        let finished = has_ended || is_emptied(parts.cni_ip) || is_emptied(parts.aws_ips);
+        let is_in_status = named
+            .addresses
+            .iter()
+            .any(|(_, evidence)| evidence & evidence::STATUS != 0);
         let may_be_leaving = finished && !has_ended && parts.ended_at.is_none() && is_in_status;
+
+        let created = parts.created.and_then(|at| u32::try_from(at.as_second()).ok());
+        let has_request = parts.request != PodRequest::default();
         let pod = Self {
             text: boxed_texts(&fields),
-            addresses: found.addresses.into_boxed_slice(),
-            request: (parts.request != PodRequest::default()).then(|| Box::new(parts.request.clone())),
-            created: parts
-                .created
-                .and_then(|at| u32::try_from(at.as_second()).ok())
-                .unwrap_or(0),
+            addresses: named.addresses.into_boxed_slice(),
+            request: has_request.then(|| Box::new(parts.request.clone())),
+            created: created.unwrap_or(0),
             finished,
             finished_at: parts.ended_at.filter(|_| finished),
             deleting: parts.deleting,
@@ -159,7 +164,7 @@ impl Pod {
             lacks_sandbox: parts.lacks_sandbox,
             has_cni_annotation: parts.cni_ip.is_some() || parts.cni_ips.is_some(),
         };
-        (pod, found.defects)
+        (pod, named.defects)
     }
 
     pub fn key(&self) -> Key {

@@ -193,6 +193,7 @@ fn is_encapsulated(mode: Option<String>) -> bool {
     mode.is_some_and(|mode| mode == "Always" || mode == "CrossSubnet")
 }
 
+/// Reads the annotation of a temporary pool. One that cannot be read is a defect.
 fn temporary_for(metadata: &Metadata) -> (Option<Successor>, Vec<FieldDefect>) {
     match metadata
         .annotation(TEMPORARY_FOR)

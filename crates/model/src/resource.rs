@@ -81,6 +81,7 @@ pub(crate) struct Condition {
     pub reason: Option<String>,
 }
 
+/// Reads a resource. Parts that it lacks are empty.
 pub(crate) fn read<T: DeserializeOwned + Default>(
     bytes: &[u8],
 ) -> Result<(Metadata, T, Status), DecodeError> {

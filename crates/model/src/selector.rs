@@ -66,6 +66,7 @@ impl Selector {
 }
 
 impl Node {
+    /// True if the labels meet the condition.
     fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         match self {
             Self::All => true,
@@ -138,6 +139,7 @@ impl Parser {
         Ok(if negated { Node::Not(Box::new(node)) } else { node })
     }
 
+    /// Parses the rest of an expression in parentheses.
     fn group(&mut self, depth: usize) -> Result<Node, SelectorError> {
         if depth == MAX_DEPTH {
             return Err(SelectorError::TooDeep);

@@ -179,7 +179,9 @@ impl Snapshot {
             .coverage
             .values_mut()
             .filter(|coverage| **coverage == Coverage::Read);
-        read.for_each(|coverage| *coverage = Coverage::Partial);
+        for coverage in read {
+            *coverage = Coverage::Partial;
+        }
     }
 
     /// Adds the objects of `other`. Does not change location, time and coverage.
@@ -281,23 +283,26 @@ impl Snapshot {
     /// The numbers of allocated addresses (including those that Windows reserves) and of cooling ones in sound blocks.
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
-        let sound = self
-            .blocks
-            .iter()
-            .filter_map(|stored| stored.value.content.sound());
         let has_cooled = |record: &AttributeRef<'_>| {
             cooldown.is_some_and(|cooldown| record.has_cooled(self.taken_at, cooldown))
         };
         let mut allocated = 0;
         let mut cooling = 0;
-        for block in sound {
+        for stored in &self.blocks {
+            let Some(block) = stored.value.content.sound() else {
+                continue;
+            };
             if !block.has_cooling() {
                 allocated += block.allocated() as usize;
                 continue;
             }
-            for record in block.allocations().map(|allocation| allocation.attribute) {
-                allocated += usize::from(!record.is_cooling());
-                cooling += usize::from(record.is_cooling() && !has_cooled(&record));
+            for allocation in block.allocations() {
+                let record = allocation.attribute;
+                if !record.is_cooling() {
+                    allocated += 1;
+                } else if !has_cooled(&record) {
+                    cooling += 1;
+                }
             }
         }
         (allocated, cooling)

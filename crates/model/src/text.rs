@@ -73,6 +73,7 @@ impl<'a> TextRef<'a> {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
 
+    /// Writes the text, unpacked.
     fn write_to(self, out: &mut impl fmt::Write) -> fmt::Result {
         for piece in Pieces(self.0) {
             match piece {
@@ -335,6 +336,7 @@ fn digit(byte: u8) -> u8 {
     (byte & 15) + 9 * (byte >> 6)
 }
 
+/// Writes bytes as hex digits, many at once.
 fn write_hex(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [0; 64];
@@ -355,6 +357,7 @@ enum Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// The number of bytes of the piece in a packed text.
     fn packed_len(&self) -> usize {
         match self {
             Piece::Network => 1,
@@ -371,6 +374,7 @@ struct Pieces<'a>(&'a [u8]);
 impl<'a> Iterator for Pieces<'a> {
     type Item = Piece<'a>;
 
+    /// The next piece of a packed text.
     fn next(&mut self) -> Option<Piece<'a>> {
         let (piece, rest) = match *self.0.first()? {
             PREFIX => (Piece::Network, &self.0[1..]),

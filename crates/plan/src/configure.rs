@@ -153,16 +153,17 @@ fn findings_of(codes: &[Code], snapshot: &Snapshot) -> BTreeSet<(Code, Subject)>
     subjects
 }
 
+/// Describes a consequence of the new settings: the findings with a code that appear, about these subjects.
 fn follows(code: Code, subjects: &[Subject]) -> String {
     const SHOWN: usize = 3;
     let number = subjects.len();
-    let named: Vec<String> = subjects.iter().take(SHOWN).map(ToString::to_string).collect();
-    let more = if number > SHOWN {
+    let shown: Vec<String> = subjects.iter().take(SHOWN).map(ToString::to_string).collect();
+    let further = if number > SHOWN {
         format!(" and {} more", number - SHOWN)
     } else {
         String::new()
     };
-    let what = match code {
+    let consequence = match code {
         Code::NodeOverBlockLimit => {
             format!("{} above the block limit", count(number, "node is", "nodes are"))
         }
@@ -175,7 +176,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
             count(number, "node gets", "nodes get")
         ),
     };
-    format!("after this, {what}: {}{more}", named.join(", "))
+    format!("after this, {consequence}: {}{further}", shown.join(", "))
 }
 
 /// Warns of the other object in etcd that has these settings, if it differs. Calico's allocator ignores it, and calipam
@@ -201,6 +202,7 @@ fn other_resource(snapshot: &Snapshot, settings: &[IpamSetting]) -> Option<Hint>
     Some(text.into())
 }
 
+/// Refuses a number that is negative or larger than Calico accepts for the setting.
 fn in_range(setting: &IpamSetting) -> Result<()> {
     let (number, most) = match setting {
         IpamSetting::MaxBlocksPerHost(number) => (*number, MOST_BLOCKS),

@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
-use calipam_model::pod::Pod;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 /// A sign that etcd and Kubernetes belong to different clusters.
@@ -23,54 +22,61 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;
     }
-    let nodes = snapshot.nodes.iter().map(|node| &node.value);
-    let nodes: HashSet<&str> = nodes
-        .map(|node| node.kubernetes_name.as_deref().unwrap_or(&node.name))
+    let nodes: HashSet<&str> = snapshot
+        .nodes
+        .iter()
+        .map(|stored| {
+            stored
+                .value
+                .kubernetes_name
+                .as_deref()
+                .unwrap_or(&stored.value.name)
+        })
         .collect();
-    let is_pooled = |address: IpAddr| {
-        snapshot
-            .pools
-            .iter()
-            .any(|pool| pool.value.cidr.contains(&address))
+    let is_in_pool = |address: IpAddr| {
+        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+        pools.any(|pool| pool.cidr.contains(&address))
     };
-    let is_calico =
-        |pod: &&Pod| pod.ready && !pod.deleting && nodes.contains(pod.node().to_string().as_str());
-    let pods = snapshot.pods.iter().map(|pod| &pod.value).filter(is_calico);
     let mut owners: HashMap<IpAddr, [String; 2]> = HashMap::new();
-    for pod in pods {
+    for pod in snapshot.pods.iter().map(|stored| &stored.value) {
+        let runs = pod.ready && !pod.deleting;
+        if !runs || !nodes.contains(pod.node().to_string().as_str()) {
+            continue;
+        }
         let name = [pod.namespace(), pod.name()].map(|text| text.to_string());
-        owners.extend(
-            pod.addresses()
-                .filter(|address| is_pooled(*address))
-                .map(|a| (a, name.clone())),
-        );
+        for address in pod.addresses().filter(|address| is_in_pool(*address)) {
+            owners.insert(address, name.clone());
+        }
     }
 
-    let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
-    let is_named = endpoints
-        .flat_map(|endpoint| endpoint.addresses().map(move |address| (address, endpoint)))
-        .any(|(address, endpoint)| {
-            let owner = owners.get(&address);
-            owner.is_some_and(|[space, name]| {
-                endpoint.namespace() == *space.as_str() && endpoint.pod() == *name.as_str()
-            })
-        });
-    let blocks = snapshot
-        .blocks
-        .iter()
-        .filter_map(|block| block.value.content.usable());
-    let is_recorded = || {
-        blocks.flat_map(|block| block.allocations()).any(|held| {
-            let named = Claim::of(&held.attribute).pod();
-            named.is_some_and(|(space, name)| owners.get(&held.address) == Some(&[space, name]))
-        })
-    };
-    let is_known = !owners.is_empty() && (is_named || is_recorded());
+    // One pod with the same address in both is proof enough.
+    for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {
+        for address in endpoint.addresses() {
+            if let Some([namespace, name]) = owners.get(&address)
+                && endpoint.namespace() == *namespace.as_str()
+                && endpoint.pod() == *name.as_str()
+            {
+                return None;
+            }
+        }
+    }
+    let contents = snapshot.blocks.iter().map(|stored| &stored.value.content);
+    for block in contents.filter_map(|content| content.usable()) {
+        for allocation in block.allocations() {
+            if let Some((namespace, name)) = Claim::of(&allocation.attribute).pod()
+                && owners.get(&allocation.address) == Some(&[namespace, name])
+            {
+                return None;
+            }
+        }
+    }
+
+    if snapshot.kubernetes_is_younger {
+        return Some(Doubt::YoungerNodes);
+    }
     match owners.len() {
-        _ if is_known => None,
-        _ if snapshot.kubernetes_is_younger => Some(Doubt::YoungerNodes),
         0 => None,
-        pods => Some(Doubt::UnknownPods(pods)),
+        addresses => Some(Doubt::UnknownPods(addresses)),
     }
 }
 
@@ -78,7 +84,7 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
 mod tests {
     use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
     use calipam_model::names::endpoint_name;
-    use calipam_model::pod::PodParts;
+    use calipam_model::pod::{Pod, PodParts};
     use calipam_model::snapshot::{Revision, Versioned};
     use calipam_testkit::values;
     use serde_json::{Value, json};

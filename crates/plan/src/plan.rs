@@ -216,6 +216,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Totals {
+    /// Adds the totals of the first part to those of the second one. Only what the second part skips stays skipped.
     fn after(self, first: Self) -> Self {
         Self {
             addresses: first.addresses + self.addresses,
@@ -271,22 +272,28 @@ impl Plan {
             .collect()
     }
 
+    /// Counts the addresses that the plan changes, and the objects of each kind that it writes.
     pub fn totals(&self) -> Totals {
-        let keys = self.keys();
-        let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
-        let addresses: BTreeSet<IpAddr> = self
-            .changes()
-            .filter_map(|change| change.subject.address())
-            .collect();
-        Totals {
-            addresses: addresses.len(),
-            blocks: count(|key| matches!(key, Key::Block(_))),
-            handles: count(|key| matches!(key, Key::Handle(_))),
-            affinities: count(|key| matches!(key, Key::Affinity(_))),
-            pools: count(|key| matches!(key, Key::Pool(_))),
-            configurations: count(|key| matches!(key, Key::IpamConfig)),
+        let mut totals = Totals {
             skipped: self.skipped.len(),
+            ..Totals::default()
+        };
+        for key in self.keys() {
+            match key {
+                Key::Block(_) => totals.blocks += 1,
+                Key::Handle(_) => totals.handles += 1,
+                Key::Affinity(_) => totals.affinities += 1,
+                Key::Pool(_) => totals.pools += 1,
+                Key::IpamConfig => totals.configurations += 1,
+                _ => {}
+            }
         }
+        let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
+        for change in self.changes() {
+            addresses.extend(change.subject.address());
+        }
+        totals.addresses = addresses.len();
+        totals
     }
 
     /// Splits the plan into the summary for people and the steps for the executor.

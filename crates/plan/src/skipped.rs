@@ -31,6 +31,7 @@ pub enum SuggestedAction {
 }
 
 impl Skipped {
+    /// Creates an entry without a finding and without a suggested action.
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
         Self {
             subject,

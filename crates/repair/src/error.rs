@@ -51,6 +51,7 @@ impl RepairError {
         matches!(self, Self::Datastore(error) if error.is_unanswered())
     }
 
+    /// Suggests how to go on after the error.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Datastore(error) => return error.hint(),

@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 use std::str::FromStr;
 
-use calipam_model::words::joined;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -96,18 +95,20 @@ pub struct NotADuration(pub(crate) String);
 impl FromStr for Micros {
     type Err = NotADuration;
 
+    /// Parses a duration such as `90s` or `1h 30m`, or `0`.
     fn from_str(text: &str) -> Result<Self, NotADuration> {
         let refused = || NotADuration(text.to_owned());
-        if text.trim() == "0" {
+        let trimmed = text.trim();
+        if trimmed == "0" {
             return Ok(Self::ZERO);
         }
-        let span: Span = text.trim().parse().map_err(|_| refused())?;
-        let duration = span
-            .to_duration(SpanRelativeTo::days_are_24_hours())
-            .map_err(|_| refused())?;
-        u64::try_from(duration.as_micros())
-            .map(Self)
-            .map_err(|_| refused())
+        let span: Span = trimmed.parse().map_err(|_| refused())?;
+        let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
+        let microseconds = duration.map_err(|_| refused())?.as_micros();
+        match u64::try_from(microseconds) {
+            Ok(microseconds) => Ok(Self(microseconds)),
+            Err(_) => Err(refused()),
+        }
     }
 }
 
@@ -134,14 +135,19 @@ fn with_tenth(tenths: u64, unit: &str) -> String {
     }
 }
 
+/// Formats seconds as hours, minutes and seconds, without those that are zero.
 fn minutes(seconds: u64) -> String {
-    let parts = [
+    let mut parts = Vec::new();
+    for (count, unit) in [
         (seconds / 3_600, "h"),
         (seconds / 60 % 60, "m"),
         (seconds % 60, "s"),
-    ];
-    let parts = parts.iter().filter(|(count, _)| *count > 0);
-    joined(parts.map(|(count, unit)| format!("{count}{unit}")), " ")
+    ] {
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        }
+    }
+    parts.join(" ")
 }
 
 impl Serialize for Micros {

@@ -315,6 +315,7 @@ pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
     })
 }
 
+/// Opens an archive; `None` if it has no exports. Warns of exports that are out of order.
 pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Result<Option<Archive>> {
     let (archive, damaged) = Archive::open_undamaged(folder)?;
     for error in damaged {

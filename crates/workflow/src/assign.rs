@@ -46,24 +46,25 @@ pub async fn assign(access: Access<'_>, request: &AssignRequest) -> Result<Repai
     run.write_if(plan, None, holds).await
 }
 
+/// Finds the node that the request names.
 fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node> {
     let wanted = &request.wanted.node;
-    let mut nodes = snapshot.nodes.iter().map(|node| &node.value);
-    nodes.find(|node| node.name == *wanted).ok_or_else(|| {
-        let known = snapshot
-            .nodes
-            .iter()
-            .map(|node| node.value.name.clone())
-            .collect();
-        scope::unknown_node(wanted, &known)
-    })
+    let nodes = || snapshot.nodes.iter().map(|stored| &stored.value);
+    if let Some(node) = nodes().find(|node| node.name == *wanted) {
+        return Ok(node);
+    }
+    let known = nodes().map(|node| node.name.clone()).collect();
+    Err(scope::unknown_node(wanted, &known))
 }
 
+/// Plans the assignment, in the pools that the request names.
 fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
-    let pools = request.pools.iter().map(|name| scope::pool(&[snapshot], name));
-    let pools = pools.collect::<Result<Vec<_>, _>>()?.concat();
+    let mut pools = Vec::new();
+    for name in &request.pools {
+        pools.extend(scope::pool(&[snapshot], name)?);
+    }
     let wanted = assign::Request {
         pools,
         ..request.wanted.clone()

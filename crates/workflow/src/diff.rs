@@ -144,15 +144,22 @@ fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
 /// that was too young to be checked can become a finding merely because time has passed.
 fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
-    let is_known = |finding: &Finding| known.contains(&finding.key_ref());
-    let unknown = of_new.findings.iter().filter(|finding| !is_known(finding));
-    let codes: HashSet<Code> = unknown.map(|finding| finding.code).collect();
-    if before.now >= later || codes.is_empty() {
+    let mut new_codes: HashSet<Code> = HashSet::new();
+    for finding in &of_new.findings {
+        if !known.contains(&finding.key_ref()) {
+            new_codes.insert(finding.code);
+        }
+    }
+    if before.now >= later || new_codes.is_empty() {
         return;
     }
-    let aged = before.aged(later, &codes);
+
+    let aged = before.aged(later, &new_codes);
     let aged: HashSet<(Code, &Subject)> = aged.iter().map(|(code, subject)| (*code, subject)).collect();
-    of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
+    of_new.retain(|finding| {
+        let key = finding.key_ref();
+        known.contains(&key) || !aged.contains(&key)
+    });
 }
 
 /// Checks the findings of a live state a second time, if the other state lacks some of them.
@@ -203,15 +210,24 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
 
 /// The intersection of networks of two kinds; if one kind is empty, the networks of the other kind.
 fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>> {
-    if some.is_empty() || others.is_empty() {
-        return Ok(if some.is_empty() { others } else { some });
+    if some.is_empty() {
+        return Ok(others);
     }
-    let inner =
-        |a: &IpNet, b: &IpNet| overlap(*a, *b).then(|| if a.prefix_len() < b.prefix_len() { *b } else { *a });
-    let both: Vec<IpNet> = some
-        .iter()
-        .flat_map(|a| others.iter().filter_map(move |b| inner(a, b)))
-        .collect();
+    if others.is_empty() {
+        return Ok(some);
+    }
+
+    let mut both: Vec<IpNet> = Vec::new();
+    for network in &some {
+        for other in &others {
+            if !overlap(*network, *other) {
+                continue;
+            }
+            // One of them contains the other.
+            let is_other_smaller = network.prefix_len() < other.prefix_len();
+            both.push(if is_other_smaller { *other } else { *network });
+        }
+    }
     if both.is_empty() {
         return Err(nothing_in_common(&some, &others));
     }

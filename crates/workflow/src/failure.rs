@@ -51,6 +51,7 @@ pub enum Kind {
 }
 
 impl Failure {
+    /// Creates a failure without a hint and a cause.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -146,6 +147,7 @@ impl fmt::Display for Failure {
 }
 
 impl From<calipam_datastore::Error> for Failure {
+    /// Converts an error of the datastore.
     fn from(error: calipam_datastore::Error) -> Self {
         let kind = if error.is_usage() {
             Kind::Usage
@@ -164,6 +166,7 @@ impl From<calipam_files::Error> for Failure {
 }
 
 impl From<RepairError> for Failure {
+    /// Converts an error of a repair.
     fn from(error: RepairError) -> Self {
         let kind = match error {
             RepairError::Datastore(error) => return error.into(),

@@ -170,6 +170,7 @@ pub(crate) fn about(object: Object) -> Result<HistorySubject> {
     })
 }
 
+/// Converts the versions that etcd keeps to texts.
 fn kept(past: Past) -> Kept {
     let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
     let base = past.base.into_iter().map(|entry| Version {
@@ -228,6 +229,7 @@ pub(crate) fn written(
     all
 }
 
+/// The writes of a run, by its journal.
 fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
     let run = Run {
         command: recorded.header.command.clone(),

@@ -161,24 +161,25 @@ impl Live {
         }
         access.datastore.resume(&mut self.followed);
 
-        let mut again = None;
+        // Findings that are due are proved by a second read of their objects. If that is not possible, all changes are
+        // awaited instead.
+        let mut read_again = None;
         let has_due_findings = self.until_due().is_zero();
         if has_due_findings {
-            again = self.read_again(access.datastore).await?;
-            if again.is_none() {
+            read_again = self.read_again(access.datastore).await?;
+            if read_again.is_none() {
                 self.followed.confirm_current().await?;
                 self.needs_proof = false;
             }
         }
 
-        match self.followed.news().await? {
-            Ok(changes) => {
-                self.apply(changes);
-                self.check(again);
-                Ok(Step::Changes(changes))
-            }
-            Err(why) => self.read_because(access, Some(why)).await,
-        }
+        let changes = match self.followed.news().await? {
+            Ok(changes) => changes,
+            Err(why) => return self.read_because(access, Some(why)).await,
+        };
+        self.apply(changes);
+        self.check(read_again);
+        Ok(Step::Changes(changes))
     }
 
     /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched
@@ -293,6 +294,7 @@ impl Found {
     }
 }
 
+/// Reads the datastore, and begins to follow its changes.
 async fn follow(access: Access<'_>) -> Result<OrWholeRead<(Snapshot, Followed)>> {
     let read = watched(access, Activity::Reading, async |datastore, progress| {
         datastore.follow(progress).await

@@ -106,6 +106,7 @@ impl Run<'_> {
         ));
     }
 
+    /// The question whether to lock the datastore.
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
         let location = self.access.datastore.location();
         Question {

@@ -88,14 +88,10 @@ fn observed(rates: Rates, location: &Path) -> Result<Rates> {
 
 /// The time of the last assignment that a block records.
 fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
-    let blocks = entry
-        .blocks
-        .iter()
-        .filter_map(|block| block.value.content.usable());
-    blocks
-        .flat_map(|block| block.attributes())
-        .filter_map(|record| record.allocated_at())
-        .max()
+    let contents = entry.blocks.iter().map(|stored| &stored.value.content);
+    let blocks = contents.filter_map(|content| content.usable());
+    let records = blocks.flat_map(|block| block.attributes());
+    records.filter_map(|record| record.allocated_at()).max()
 }
 
 /// The trends of these pools until `now`, from a recording; `None` if the recording is empty.

@@ -199,6 +199,7 @@ pub async fn cluster_information(datastore: &Datastore) -> Result<Option<Cluster
 /// The longest wait without a message to the operator.
 const LONG: SignedDuration = SignedDuration::from_mins(1);
 
+/// Waits for a time, and shows the progress.
 pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {
     if time > LONG {
         operator.tell(Event::LongWait { activity, time });

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
@@ -44,11 +43,11 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
         refuse_link(directory)?;
     }
     let seen = read_and_check(access, criteria).await?;
+
     // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
-    if run.writing().is_some()
-        && !request.wanted.endpoints_only
-        && rebuild::needs_endpoints_only(&seen.snapshot)
-    {
+    let is_dry_run = run.writing().is_none();
+    let takes_endpoints_only = request.wanted.endpoints_only;
+    if !is_dry_run && !takes_endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
         return Err(pods_not_read());
     }
     run.refuse_doubtful(&seen.snapshot)?;
@@ -60,7 +59,7 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
     };
     warn_of_short_grace(&seen.snapshot, criteria, access.operator);
     let plan = |basis: &Basis<'_>| rebuild::plan(basis, &scope);
-    let tried = |seen: CheckResult, plan: Plan, part: Part| {
+    let try_part = |seen: CheckResult, plan: Plan, part: Part| {
         let directory = request.output_dir.as_ref().map(|directory| match part {
             Part::First => directory.clone(),
             // The files of the first part stay as they are.
@@ -68,7 +67,7 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
         });
         try_with_files(request, &scope, seen, plan, directory, access.operator)
     };
-    write_in_parts(run, criteria, seen, Vec::new(), plan, tried).await
+    write_in_parts(run, criteria, seen, Vec::new(), plan, try_part).await
 }
 
 /// The error if no pods were read. After a restore of etcd, its endpoints are as old as the blocks, so only pods show
@@ -121,15 +120,17 @@ fn try_with_files(
 /// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
 /// returns an error.
 fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<()> {
-    let is_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
-    let is_known = is_known_block(&[snapshot], cidr)
-        || plan.changes().any(|change| is_there(&change.subject))
-        || plan.skipped.iter().any(|skipped| is_there(&skipped.subject));
-    if is_known {
-        Ok(())
-    } else {
-        Err(unknown_block(cidr))
+    if is_known_block(&[snapshot], cidr) {
+        return Ok(());
     }
+    let changed = plan.changes().map(|change| &change.subject);
+    let skipped = plan.skipped.iter().map(|skipped| &skipped.subject);
+    for subject in changed.chain(skipped) {
+        if subject.network().is_some_and(|network| overlap(network, cidr)) {
+            return Ok(());
+        }
+    }
+    Err(unknown_block(cidr))
 }
 
 /// Refuses a directory that is a symbolic link, so that files are not written elsewhere.

@@ -46,6 +46,7 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Vec<OpenReport>> {
     paths.iter().map(|path| open_one(path)).collect()
 }
 
+/// Opens a report, with the time at which its file was written.
 fn open_one(path: &Path) -> Result<OpenReport> {
     let file = regular::open(path).map_err(Failure::io_at("read", path))?;
     let written = file

@@ -68,6 +68,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Begins a run that has written nothing yet.
     pub(crate) fn new(access: Access<'a>, intent: &'a Intent) -> Self {
         Self {
             access,
@@ -117,19 +118,18 @@ impl<'a> Run<'a> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }
 
+    /// Refuses a plan with more changes than the limit.
     pub(crate) fn check_limit(&self, changes: usize) -> Result<()> {
-        match self.exceeds(changes) {
-            Some(limit) => Err(Failure::refused(format!(
-                "the plan makes {changes} changes, more than the limit of {limit}; nothing was changed"
-            ))
-            .hint(Hint::new(
-                "review the plan with {}, then allow it with {}",
-                [
-                    Call::DryRun,
-                    Call::again_with(["--max-changes", &changes.to_string()]).without(&["max_changes"]),
-                ],
-            ))),
-            None => Ok(()),
-        }
+        let Some(limit) = self.exceeds(changes) else {
+            return Ok(());
+        };
+        let message =
+            format!("the plan makes {changes} changes, more than the limit of {limit}; nothing was changed");
+        let raised = Call::again_with(["--max-changes", &changes.to_string()]).without(&["max_changes"]);
+        let hint = Hint::new(
+            "review the plan with {}, then allow it with {}",
+            [Call::DryRun, raised],
+        );
+        Err(Failure::refused(message).hint(hint))
     }
 }

@@ -142,16 +142,14 @@ fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>> {
 
 /// The nodes with matching labels. Unless `named` is empty, only nodes in `named`.
 fn selected(selector: &Selector, states: &[&Snapshot], named: BTreeSet<String>) -> Result<BTreeSet<String>> {
-    let nodes = states
-        .iter()
-        .flat_map(|snapshot| &snapshot.nodes)
-        .map(|node| &node.value);
-    let matching = nodes
-        .filter(|node| selector.matches(&node.labels))
-        .map(|node| node.name.clone());
-    let selected: BTreeSet<String> = matching
-        .filter(|name| named.is_empty() || named.contains(name))
-        .collect();
+    let mut selected: BTreeSet<String> = BTreeSet::new();
+    let stored = states.iter().flat_map(|snapshot| &snapshot.nodes);
+    for node in stored.map(|stored| &stored.value) {
+        let is_named = named.is_empty() || named.contains(&node.name);
+        if is_named && selector.matches(&node.labels) {
+            selected.insert(node.name.clone());
+        }
+    }
     if selected.is_empty() {
         return Err(Failure::refused("the selector matches no node").hint(
             "it selects by Calico's node labels: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
@@ -174,23 +172,25 @@ pub fn matching<'n>(pattern: &str, names: impl IntoIterator<Item = &'n String>) 
 /// Returns the CIDRs of a pool by its name. Instead of a name, accepts a CIDR that overlaps a block or an address in
 /// use, since a block may be in no pool. If pools were not read, accepts any CIDR.
 pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>> {
-    let pools = states
-        .iter()
-        .flat_map(|snapshot| &snapshot.pools)
-        .map(|pool| &pool.value);
-    let named: Vec<IpNet> = pools
-        .filter(|pool| pool.name == name)
-        .map(|pool| pool.cidr)
-        .collect();
-    if !named.is_empty() {
-        return Ok(named);
+    let mut cidrs: Vec<IpNet> = Vec::new();
+    for pool in states.iter().flat_map(|snapshot| &snapshot.pools) {
+        if pool.value.name == name {
+            cidrs.push(pool.value.cidr);
+        }
     }
-    let cidr = name.parse().map(|cidr: IpNet| to_canonical(cidr.trunc()));
-    let cidr = cidr.map_err(|_| unknown_pool(states, name))?;
-    if states.iter().any(|snapshot| !snapshot.has_read(Source::Pools)) || is_known_network(states, cidr) {
-        return Ok(vec![cidr]);
+    if !cidrs.is_empty() {
+        return Ok(cidrs);
     }
-    Err(unknown_network(cidr))
+
+    let Ok(cidr) = name.parse::<IpNet>() else {
+        return Err(unknown_pool(states, name));
+    };
+    let cidr = to_canonical(cidr.trunc());
+    let are_pools_read = states.iter().all(|snapshot| snapshot.has_read(Source::Pools));
+    if are_pools_read && !is_known_network(states, cidr) {
+        return Err(unknown_network(cidr));
+    }
+    Ok(vec![cidr])
 }
 
 /// If both nodes and pools are named, checks that one of the nodes has a block, an affinity or an address in one of the

@@ -89,6 +89,7 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
     .await
 }
 
+/// Finds the pool that is to be split, by its name or its CIDR.
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool> {
     let is_meant = |pool: &&Pool| match name {
         PoolName::Name(name) => pool.name == *name,

@@ -99,43 +99,41 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
     let mut seen = read(access).await?;
     let before: Vec<Pool> = seen.pools.iter().map(|pool| pool.value.clone()).collect();
     let after = plan.pools_after(before.clone());
-    let goes = |pool: &&Pool| {
-        pool.is_enabled()
-            && !after
-                .iter()
-                .any(|other| other.name == pool.name && other.is_enabled())
-    };
-    let Some(first) = before.iter().find(goes) else {
-        if let Err(refusal) = migrate::may_become(&seen, &after) {
-            plan.keep_pools(&refusal.to_string());
-        }
-        return Ok(plan);
-    };
-
-    let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
-    let checked = migrate::may_become(&seen, &after).and_then(|()| {
-        migrate::has_room(
-            &first.name,
-            &migrate::capacity_in(&mut seen, after.clone(), &users),
-        )
-    });
-    if let Err(refusal) = checked {
+    if let Err(refusal) = migrate::may_become(&seen, &after) {
         plan.keep_pools(&refusal.to_string());
         return Ok(plan);
     }
-    let stays = |pool: &&Pool| pool.is_enabled() && after.contains(pool);
-    let keys: Vec<Key> = before
-        .iter()
-        .filter(stays)
-        .take(MOST_COMPARED)
-        .map(|pool| Key::Pool(pool.name.clone()))
-        .collect();
+
+    // Only the users of a pool that is enabled now need other addresses.
+    let is_enabled_after = |pool: &Pool| {
+        let mut after = after.iter();
+        after.any(|other| other.name == pool.name && other.is_enabled())
+    };
+    let mut enabled = before.iter().filter(|pool| pool.is_enabled());
+    let Some(first_disabled) = enabled.find(|pool| !is_enabled_after(pool)) else {
+        return Ok(plan);
+    };
+    let users = migrate::leaving(&Context::new(&seen, &Options::default()).index, &after);
+    let capacity = migrate::capacity_in(&mut seen, after.clone(), &users);
+    if let Err(refusal) = migrate::has_room(&first_disabled.name, &capacity) {
+        plan.keep_pools(&refusal.to_string());
+        return Ok(plan);
+    }
+
+    // The undo depends on the pools that stay as they are.
+    let mut keys: Vec<Key> = Vec::new();
+    for pool in &before {
+        if pool.is_enabled() && after.contains(pool) && keys.len() < MOST_COMPARED {
+            keys.push(Key::Pool(pool.name.clone()));
+        }
+    }
     let stored = access.datastore.stored(&keys).await?;
-    let others: Vec<_> = keys
-        .into_iter()
-        .zip(stored)
-        .filter_map(|(key, stored)| Some((key, stored?)))
-        .collect();
+    let mut others = Vec::new();
+    for (key, stored) in keys.into_iter().zip(stored) {
+        if let Some(stored) = stored {
+            others.push((key, stored));
+        }
+    }
     plan.depend_on(&others);
     Ok(plan)
 }
@@ -143,17 +141,13 @@ async fn check_pools(access: Access<'_>, mut plan: UndoPlan) -> Result<UndoPlan>
 /// True if pools may remain as the run wrote them: the pools of a split overlap until the split is undone.
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
-    let is_done = run.is_none_or(|run| run.execution.is_complete());
-    plan.skipped()
-        .iter()
-        .flat_map(|skipped| &skipped.keys)
-        .any(is_pool)
-        || (!is_done
-            && plan
-                .steps()
-                .iter()
-                .flat_map(|step| &step.objects)
-                .any(|object| is_pool(&object.key)))
+    let mut skipped = plan.skipped().iter().flat_map(|skipped| &skipped.keys);
+    if skipped.any(is_pool) {
+        return true;
+    }
+    let is_complete = run.is_none_or(|run| run.execution.is_complete());
+    let mut objects = plan.steps().iter().flat_map(|step| &step.objects);
+    !is_complete && objects.any(|object| is_pool(&object.key))
 }
 
 /// Leaves the datastore locked, since no pod may start while pools overlap.

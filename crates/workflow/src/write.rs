@@ -150,9 +150,9 @@ impl Run<'_> {
         let consent = self.access.operator.ask(self.question(&summary)).await?;
         let preconditions = holds(consent.was_typed()).await?;
         if !preconditions.is_empty() {
-            steps
-                .iter_mut()
-                .for_each(|step| step.whole().evidence.extend(preconditions.iter().cloned()));
+            for step in steps.iter_mut() {
+                step.whole().evidence.extend(preconditions.iter().cloned());
+            }
         }
 
         let work = async |options| execute(self.access.datastore, &cluster, steps, consent, &options).await;
@@ -165,6 +165,7 @@ impl Run<'_> {
         })
     }
 
+    /// The question whether to carry out the plan.
     fn question(&self, plan: &PlanSummary) -> Question {
         Question {
             cluster: plan.cluster.guid.clone(),

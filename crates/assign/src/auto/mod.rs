@@ -67,6 +67,7 @@ impl<S: Store> Allocator<S> {
         self.assign_families(inputs, request).await
     }
 
+    /// Assigns addresses of each family, IPv4 first. If one family fails, the error contains what was assigned before.
     async fn assign_families(
         &self,
         mut inputs: Option<Inputs>,
@@ -302,6 +303,8 @@ struct Search<'r, S> {
 }
 
 impl<S: Store> Search<'_, S> {
+    /// Assigns the addresses of one family. If some are missing after a long search, searches a second time without the
+    /// notes about full blocks.
     async fn run(mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         self.take_any(assigned, handle).await?;
         if assigned.missing() > 0

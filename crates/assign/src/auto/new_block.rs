@@ -62,6 +62,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
+    /// Records the event that the host got a block with `free` addresses: a new one, or one that it owned already.
     fn record_claim(&self, key: &AffinityKey, kind: CandidateKind, free: u32) {
         self.allocator.trace.record(|| match kind {
             CandidateKind::New => Event::Claimed(key.clone()),

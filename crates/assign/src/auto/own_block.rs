@@ -43,31 +43,28 @@ impl<S: Store> Search<'_, S> {
 
     /// Skips the host's blocks that an earlier search found full, if their revisions are still the same.
     async fn pass_over_full(&mut self) -> Result<()> {
-        let is_known = |affinity: &Versioned<Affinity>| {
-            affinity.value.state == AffinityState::Confirmed
-                && self.known.blocks.contains_key(&affinity.value.key.cidr)
-        };
-        let known = self.remaining.iter().filter(|affinity| is_known(affinity));
-        let queries: Vec<Query> = known
-            .map(|affinity| Query::BlockKey(affinity.value.key.cidr))
-            .collect();
+        let mut queries = Vec::new();
+        for affinity in &self.remaining {
+            let cidr = affinity.value.key.cidr;
+            let is_confirmed = affinity.value.state == AffinityState::Confirmed;
+            if is_confirmed && self.known.blocks.contains_key(&cidr) {
+                queries.push(Query::BlockKey(cidr));
+            }
+        }
         if queries.is_empty() {
             return Ok(());
         }
-        let keys = self
-            .allocator
-            .store()
-            .read(&queries)
-            .await?
-            .into_iter()
-            .flatten()
-            .collect();
-        let keys = BlockKeys::new(keys);
-        let known = &self.known;
+
+        let entries = self.allocator.store().read(&queries).await?;
+        let current = BlockKeys::new(entries.into_iter().flatten().collect());
+        let full_blocks = &self.known;
         self.remaining.retain(|affinity| {
             let cidr = affinity.value.key.cidr;
-            affinity.value.state != AffinityState::Confirmed
-                || !keys.revision(cidr).is_some_and(|now| known.has(cidr, now))
+            let is_confirmed = affinity.value.state == AffinityState::Confirmed;
+            let is_still_full = current
+                .revision(cidr)
+                .is_some_and(|revision| full_blocks.has(cidr, revision));
+            !(is_confirmed && is_still_full)
         });
         Ok(())
     }

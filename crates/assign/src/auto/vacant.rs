@@ -193,12 +193,13 @@ impl<S: Store> Search<'_, S> {
     ) -> Result<(HashSet<IpNet>, Option<IpNet>)> {
         let mut queries: Vec<Query> = places.iter().map(|place| Query::BlockKey(*place)).collect();
         queries.extend(guarded.map(Query::Overlapping));
-
         let mut answers = self.allocator.store().read(&queries).await?;
-        let around = answers.split_off(places.len().min(answers.len()));
+
+        // The answer about `guarded` comes after those about the places.
+        let overlapping = answers.split_off(places.len().min(answers.len()));
         let taken = answers.iter().flatten().filter_map(block_of).collect();
-        let other = guarded.and_then(|place| largest_other(&around.concat(), place));
-        Ok((taken, other))
+        let other_size = guarded.and_then(|place| largest_other(&overlapping.concat(), place));
+        Ok((taken, other_size))
     }
 
     /// Searches all places of all pools, based on the keys of their blocks.

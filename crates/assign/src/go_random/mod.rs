@@ -18,6 +18,7 @@ pub(crate) struct GoRandom {
 }
 
 impl GoRandom {
+    /// Seeds the generator as Go's `rand.NewSource` does.
     pub(crate) fn new(seed: i64) -> Self {
         let seed = match seed.rem_euclid(MODULUS as i64) as u64 {
             0 => INSTEAD_OF_ZERO,

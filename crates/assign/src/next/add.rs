@@ -244,17 +244,24 @@ impl<'s> Outlook<'s> {
 
     /// True if the record of an address names the pod.
     fn is_recorded_for(&self, pod: &PodAdd<'_>, address: IpAddr) -> bool {
-        let block = self.indexed.block_around(address);
-        let block = block.and_then(|cidr| self.indexed.block(cidr));
-        let block = block.and_then(|stored| stored.value.content.usable());
-        let Some(allocation) = block.and_then(|block| block.allocation_of(address)) else {
+        let Some(cidr) = self.indexed.block_around(address) else {
             return false;
         };
-        let names = |key: &str, value: &str| {
-            let attribute = allocation.attribute.get(key);
-            attribute.is_some_and(|attribute| attribute == *value)
+        let Some(stored) = self.indexed.block(cidr) else {
+            return false;
         };
-        names("namespace", pod.namespace) && names("pod", pod.name)
+        let Some(block) = stored.value.content.usable() else {
+            return false;
+        };
+        let Some(allocation) = block.allocation_of(address) else {
+            return false;
+        };
+
+        let has_attribute = |key: &str, expected: &str| {
+            let value = allocation.attribute.get(key);
+            value.is_some_and(|value| value == *expected)
+        };
+        has_attribute("namespace", pod.namespace) && has_attribute("pod", pod.name)
     }
 }
 

@@ -308,23 +308,26 @@ fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reas
             .pools()
             .any(|pool| pool.name == name && pool.allows(PoolUse::LoadBalancer))
     };
-    let passed: Vec<&PoolPassedOver> = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::PoolPassedOver { pool, why, .. } if is_for_services(pool) => Some(why),
-            _ => None,
-        })
-        .collect();
-    let reason = |why: &PoolPassedOver| match why {
-        PoolPassedOver::NamespaceSelector(_) => Some(Reason::NoneSelectsNamespace),
-        PoolPassedOver::NodeSelector(_) => Some(Reason::NoneSelectsNode),
-        PoolPassedOver::Manual => Some(Reason::NoneAutomatic),
-        PoolPassedOver::Disabled | PoolPassedOver::Deleting | PoolPassedOver::NotAllocatable(_) => {
-            Some(Reason::NoneEnabled)
+    let mut reasons = Vec::new();
+    for event in events {
+        let Event::PoolPassedOver { pool, why, .. } = event else {
+            continue;
+        };
+        if !is_for_services(pool) {
+            continue;
         }
-        _ => None,
-    };
-    let mut reasons: Vec<Reason> = passed.into_iter().filter_map(reason).collect();
+        match why {
+            PoolPassedOver::NamespaceSelector(_) => reasons.push(Reason::NoneSelectsNamespace),
+            PoolPassedOver::NodeSelector(_) => reasons.push(Reason::NoneSelectsNode),
+            PoolPassedOver::Manual => reasons.push(Reason::NoneAutomatic),
+            PoolPassedOver::Disabled | PoolPassedOver::Deleting | PoolPassedOver::NotAllocatable(_) => {
+                reasons.push(Reason::NoneEnabled);
+            }
+            _ => {}
+        }
+    }
+
+    // The pool that came closest to serving the request gives the reason.
     let rank = |reason: &Reason| match reason {
         Reason::NoneSelectsNamespace => 0,
         Reason::NoneSelectsNode => 1,
@@ -335,30 +338,31 @@ fn reason_of_pools_for_services(outlook: &Outlook<'_>, events: &[Event]) -> Reas
     reasons.into_iter().next().unwrap_or(Reason::NoneForServices)
 }
 
+/// The reason why the pools that serve the request have too few addresses.
 fn reason_of_shortage(outlook: &Outlook<'_>, messages: &[Message], events: &[Event]) -> Reason {
     let serves = |pool: &&Pool| {
         events
             .iter()
             .any(|event| matches!(event, Event::PoolServes { cidr, .. } if *cidr == pool.cidr))
     };
-    let pools: Vec<Pool> = outlook.pools().filter(serves).cloned().collect();
-    if let Some(first) = pools
-        .first()
-        .filter(|_| pools.iter().all(Pool::is_smaller_than_block))
+    let serving: Vec<Pool> = outlook.pools().filter(serves).cloned().collect();
+    if let Some(first) = serving.first()
+        && serving.iter().all(Pool::is_smaller_than_block)
     {
         return Reason::SmallerThanBlock(first.name.clone());
     }
+
     let is_free_elsewhere = events.iter().any(|event| match event {
         Event::Searched { passed, .. } => passed.in_use + passed.empty > 0,
         _ => false,
     });
-    if messages.contains(&Message::StrictAffinity) && is_free_elsewhere {
+    if is_free_elsewhere && messages.contains(&Message::StrictAffinity) {
         return Reason::StrictAffinity;
     }
     if messages.contains(&Message::BlockFailed) {
         return Reason::Other;
     }
-    Reason::Exhausted(outlook.cooling_in(&pools))
+    Reason::Exhausted(outlook.cooling_in(&serving))
 }
 
 impl Outlook<'_> {
@@ -387,27 +391,31 @@ impl Outlook<'_> {
 
     /// The reason why no enabled pool has this CIDR.
     fn reason_of_closed(&self, cidr: IpNet) -> Reason {
-        let closed = self.pools().filter(|pool| pool.cidr == cidr);
-        let closed = closed
-            .filter_map(|pool| Some((pool.name.clone(), PoolPassedOver::of_state(pool)?)))
-            .last();
+        // Of several pools with this CIDR, the last one decides.
+        let mut closed = None;
+        for pool in self.pools().filter(|pool| pool.cidr == cidr) {
+            if let Some(why) = PoolPassedOver::of_state(pool) {
+                closed = Some((pool.name.clone(), why));
+            }
+        }
         if let Some((pool, why)) = closed {
             return Reason::NamedClosed { pool, why };
         }
-        match self.pools().find(|pool| pool.cidr == cidr) {
-            Some(pool) if pool.has_impossible_blocks() => Reason::ImpossibleBlocks {
+
+        let Some(pool) = self.pools().find(|pool| pool.cidr == cidr) else {
+            let larger = self.pools().find(|pool| pool.cidr.contains(&cidr));
+            return Reason::UnknownCidr {
+                cidr,
+                within: larger.map(|pool| pool.name.clone()),
+            };
+        };
+        if pool.has_impossible_blocks() {
+            return Reason::ImpossibleBlocks {
                 pool: pool.name.clone(),
                 block_size: pool.block_size,
-            },
-            Some(_) => Reason::BlocksTooSmall,
-            None => {
-                let within = self
-                    .pools()
-                    .find(|pool| pool.cidr.contains(&cidr))
-                    .map(|pool| pool.name.clone());
-                Reason::UnknownCidr { cidr, within }
-            }
+            };
         }
+        Reason::BlocksTooSmall
     }
 
     /// The reason why a given address is refused.

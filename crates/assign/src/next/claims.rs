@@ -152,19 +152,16 @@ impl<'s> Outlook<'s> {
     /// to another holder or to none. Calico removes the affinity for such a block when it finds it.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
-        let decoded = self
+        let listed = self
             .indexed
             .affinities_of(kind, name)
-            .filter(|stored| self.is_listed(stored) && !stored.value.deleted)
-            .map(|stored| &stored.value.key);
-        let undecodable = self
-            .undecodable_affinities
-            .get(&(kind, name))
-            .into_iter()
-            .flatten()
-            .copied();
-        decoded
-            .chain(undecodable)
+            .filter(|stored| self.is_listed(stored) && !stored.value.deleted);
+        let decoded_keys = listed.map(|stored| &stored.value.key);
+
+        let undecodable = self.undecodable_affinities.get(&(kind, name));
+        let undecodable_keys = undecodable.into_iter().flatten().copied();
+        decoded_keys
+            .chain(undecodable_keys)
             .filter(|key| self.can_be_of_holder(key))
             .map(|key| key.cidr)
     }

@@ -101,14 +101,13 @@ impl Outlook<'_> {
     /// The handle of a virtual machine: the one that exists, or else one in Calico's usual network.
     fn machine_handle(&self, namespace: &str, name: &str) -> String {
         let suffix = format!(".vmi.{namespace}.{name}");
-        let handles = self
-            .indexed
-            .snapshot
-            .handles
-            .iter()
-            .map(|stored| stored.value.id().to_string());
-        let known = handles.into_iter().find(|handle| handle.ends_with(&suffix));
-        known.unwrap_or_else(|| format!("{NETWORK}{suffix}"))
+        for stored in &self.indexed.snapshot.handles {
+            let id = stored.value.id().to_string();
+            if id.ends_with(&suffix) {
+                return id;
+            }
+        }
+        format!("{NETWORK}{suffix}")
     }
 
     /// Makes the pod an owner of the virtual machine's addresses, and returns them.

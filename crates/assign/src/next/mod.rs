@@ -358,15 +358,12 @@ impl<'s> Outlook<'s> {
     /// The addresses in `pools` that would be free if they were not in cooldown.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
-        let within = snapshot
-            .blocks
-            .iter()
-            .filter(|stored| pool_of(pools, stored.value.key.addr()).is_some());
-        Cooling::of(
-            within.filter_map(|stored| stored.value.content.usable()),
-            snapshot.taken_at,
-            self.config.cooldown(),
-        )
+        let is_in_pools = |cidr: IpNet| pool_of(pools, cidr.addr()).is_some();
+        let stored = snapshot.blocks.iter().map(|stored| &stored.value);
+        let blocks = stored
+            .filter(|block| is_in_pools(block.key))
+            .filter_map(|block| block.content.usable());
+        Cooling::of(blocks, snapshot.taken_at, self.config.cooldown())
     }
 }
 

@@ -35,8 +35,14 @@ impl<'s> OpenPool<'s> {
         let nodes = pool.selected_nodes().ok()?;
         let namespaces = pool.selected_namespaces().ok()?;
         let is_special = !namespaces.matches(&BTreeMap::new());
-        let known = snapshot.namespaces.as_ref().filter(|_| is_special);
-        let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
+
+        // Without the namespaces, a selector may select one of them.
+        let serves_some = match &snapshot.namespaces {
+            Some(existing) if is_special => existing
+                .values()
+                .any(|namespace| namespaces.matches(&namespace.labels)),
+            _ => true,
+        };
         Some(Self {
             pool,
             nodes,
@@ -49,10 +55,12 @@ impl<'s> OpenPool<'s> {
 
 /// The enabled pools of a family that serve requests that name no pool; `None` if a selector does not parse.
 pub(super) fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
-    let pools = snapshot.pools.iter().map(|stored| &stored.value);
-    pools
-        .filter(|pool| Family::of(pool.cidr) == family)
-        .filter(|pool| PoolPassedOver::of_state(pool).is_none() && pool.automatic)
-        .map(|pool| OpenPool::of(pool, snapshot))
-        .collect()
+    let mut open = Vec::new();
+    for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+        let is_open = PoolPassedOver::of_state(pool).is_none() && pool.automatic;
+        if is_open && Family::of(pool.cidr) == family {
+            open.push(OpenPool::of(pool, snapshot)?);
+        }
+    }
+    Some(open)
 }

@@ -102,6 +102,7 @@ impl Outlook<'_> {
         room
     }
 
+    /// Collects the blocks in a pool for which users have affinities, and the users that can claim more.
     fn users_of_pool<'u>(&self, pool: &Pool, users: &[PoolUser<'u>]) -> UsersOfPool<'u> {
         let mut held = HashSet::new();
         let mut claimants = HashSet::new();

@@ -120,18 +120,18 @@ impl<'s> Outlook<'s> {
 
     /// The pools with these CIDRs, if each of them is enabled and allows workloads; otherwise none.
     fn usable_named(&self, named: &[IpNet]) -> Vec<&'s Pool> {
-        let usable = |cidr: &IpNet| {
-            let pool = self
+        let mut usable = Vec::new();
+        for cidr in named {
+            // Of several enabled pools with this CIDR, Calico uses the last one.
+            let enabled = self
                 .pools()
-                .filter(|pool| pool.cidr == *cidr && pool.is_enabled())
-                .last()?;
-            pool.allows(PoolUse::Workload).then_some(pool)
-        };
-        named
-            .iter()
-            .map(usable)
-            .collect::<Option<_>>()
-            .unwrap_or_default()
+                .filter(|pool| pool.cidr == *cidr && pool.is_enabled());
+            match enabled.last() {
+                Some(pool) if pool.allows(PoolUse::Workload) => usable.push(pool),
+                _ => return Vec::new(),
+            }
+        }
+        usable
     }
 
     /// Returns the reason why a pod in a namespace gets no address if it names neither a pool nor an address;
@@ -160,6 +160,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
+    /// Asks the allocator for one address, and returns its refusal if it gives none.
     fn ask(
         &self,
         node: &Node,
@@ -178,6 +179,7 @@ impl<'s> Outlook<'s> {
         answer.outcome.err().map(Arc::new)
     }
 
+    /// Looks for a free address in the blocks of a node that are in `pools`, and counts these blocks.
     fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
         let now = self.indexed.snapshot.taken_at;
         let cooldown = self.config.cooldown();

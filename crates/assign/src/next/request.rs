@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::pod::{Annotations, PodRequest};
-use calipam_model::snapshot::{Defect, DefectKind};
+use calipam_model::snapshot::DefectKind;
 use calipam_model::string_list;
 use calipam_model::{CniConfiguration, DecodeError, IpNet};
 
@@ -276,16 +276,18 @@ impl Outlook<'_> {
 
     /// The CIDR of the pool with this name as it is stored, if it is none.
     fn broken_cidr(&self, name: &str) -> Option<String> {
-        let snapshot = self.indexed.snapshot;
-        let of_pool = |defect: &&Defect| matches!(&defect.key, Some(Key::Pool(pool)) if pool == name);
-        snapshot
-            .defects
-            .iter()
-            .filter(of_pool)
-            .find_map(|defect| match &defect.kind {
-                DefectKind::Value(reason) => DecodeError::no_cidr_of(reason),
-                _ => None,
-            })
+        for defect in &self.indexed.snapshot.defects {
+            let is_of_pool = matches!(&defect.key, Some(Key::Pool(pool)) if pool == name);
+            if !is_of_pool {
+                continue;
+            }
+            if let DefectKind::Value(reason) = &defect.kind
+                && let Some(cidr) = DecodeError::no_cidr_of(reason)
+            {
+                return Some(cidr);
+            }
+        }
+        None
     }
 
     /// Returns what a pod wants from IPAM.
@@ -301,18 +303,22 @@ impl Outlook<'_> {
         self.wanted_of(self.asked(request, namespace, configuration)?)
     }
 
+    /// Reads what a pod asks for, from its annotations, those of its namespace, and the plugin's configuration.
     pub(super) fn asked(
         &self,
         request: Option<&PodRequest>,
         namespace: &str,
         configuration: &CniConfiguration,
     ) -> Result<Asked, Refused> {
-        let none = Annotations::default();
-        let pod = request.map_or(&none, |request| &request.annotations);
-        let namespace = self
-            .namespace(namespace)
-            .map_or(&none, |namespace| &namespace.annotations);
-        Asked::read(self, pod, namespace, configuration)
+        let no_annotations = Annotations::default();
+        let of_pod = request.map(|request| &request.annotations);
+        let of_namespace = self.namespace(namespace).map(|namespace| &namespace.annotations);
+        Asked::read(
+            self,
+            of_pod.unwrap_or(&no_annotations),
+            of_namespace.unwrap_or(&no_annotations),
+            configuration,
+        )
     }
 
     /// The families of which a pod gets addresses if Calico serves it. If its request cannot be read, the configured
@@ -395,13 +401,15 @@ pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
     Ok(())
 }
 
-/// True for a MAC address that Go's `net.ParseMAC` reads: 6, 8 or 20 bytes in one of three notations.
+/// True for a MAC address that Go's `net.ParseMAC` reads: 6, 8 or 20 bytes, as pairs of hex digits after colons or
+/// hyphens, or as groups of four digits after dots.
 fn is_mac(text: &str) -> bool {
-    let is_hex =
-        |part: &str, digits: usize| part.len() == digits && part.bytes().all(|b| b.is_ascii_hexdigit());
-    let has_parts = |separator: char, digits: usize, counts: [usize; 3]| {
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let consists_of = |separator: char, digits: usize, counts: [usize; 3]| {
         let parts: Vec<&str> = text.split(separator).collect();
-        counts.contains(&parts.len()) && parts.iter().all(|part| is_hex(part, digits))
+        counts.contains(&parts.len()) && parts.iter().all(|part| part.len() == digits && is_hex(part))
     };
-    has_parts(':', 2, [6, 8, 20]) || has_parts('-', 2, [6, 8, 20]) || has_parts('.', 4, [3, 4, 10])
+    let pairs = [6, 8, 20];
+    let groups_of_four = pairs.map(|bytes| bytes / 2);
+    consists_of(':', 2, pairs) || consists_of('-', 2, pairs) || consists_of('.', 4, groups_of_four)
 }

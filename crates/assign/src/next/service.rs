@@ -151,39 +151,41 @@ struct Controller<'c, 's> {
 }
 
 impl Controller<'_, '_> {
+    /// Repeats the controller's rounds until one of them changes nothing, and returns the addresses of the service then.
     fn settle(&self) -> ServiceAnswer {
         let mut held = self.call.recorded.clone();
         let mut outcomes = [ServiceOutcome::Satisfied, ServiceOutcome::Satisfied];
         let mut had_failed = false;
         let mut settles = false;
         for _ in 0..ROUNDS {
-            let before = held.clone();
+            let held_before = held.clone();
             let round = self.look(&mut held);
             for family in Family::BOTH {
                 note(&mut outcomes[family as usize], &round, family);
             }
+
             // A failed request is repeated, because the first one may have cleaned something up.
+            let is_unchanged = held == held_before;
             let is_final = !round.failed() || had_failed;
-            settles = held == before && !round.has_released && is_final;
+            settles = is_unchanged && !round.has_released && is_final;
             if settles {
                 break;
             }
-            had_failed = held == before && round.failed();
+            had_failed = is_unchanged && round.failed();
         }
-        let families = Family::BOTH.into_iter().zip(outcomes);
-        let families = families
-            .map(|(family, outcome)| self.family(family, outcome, &held))
-            .collect();
+
+        let mut families = Vec::new();
+        for (family, outcome) in Family::BOTH.into_iter().zip(outcomes) {
+            families.push(self.family(family, outcome, &held));
+        }
         ServiceAnswer { families, settles }
     }
 
+    /// Describes one family of the service: the recorded addresses that it keeps, those that are released, and the outcome.
     fn family(&self, family: Family, outcome: ServiceOutcome, held: &BTreeSet<IpAddr>) -> ServiceFamily {
-        let recorded = self
-            .call
-            .recorded
-            .iter()
-            .filter(|address| Family::of_address(**address) == family);
-        let (kept, released) = recorded.partition(|address| held.contains(*address));
+        let recorded = self.call.recorded.iter();
+        let of_family = recorded.filter(|address| Family::of_address(**address) == family);
+        let (kept, released) = of_family.partition(|address| held.contains(*address));
         ServiceFamily {
             family,
             is_needed: self.needs(family),
@@ -204,9 +206,10 @@ impl Controller<'_, '_> {
             .map(|wish| wish.iter().copied().collect())
     }
 
+    /// True if the service names addresses of a family, or asks for any address of it and names none.
     fn needs(&self, family: Family) -> bool {
         match self.named() {
-            Ok(named) if !named.is_empty() => named
+            Ok(addresses) if !addresses.is_empty() => addresses
                 .into_iter()
                 .any(|address| Family::of_address(address) == family),
             _ => self.asks_for(family),
@@ -303,31 +306,32 @@ impl Controller<'_, '_> {
 
     /// Asks for any address of each family that the service lacks, IPv4 first.
     fn ask_for_any(&self, held: &mut BTreeSet<IpAddr>, round: &mut Round) {
-        let before = held.clone();
-        let has = |family| {
-            before
-                .iter()
-                .any(|address| Family::of_address(*address) == family)
-        };
+        let mut has_family = [false; 2];
+        for address in held.iter() {
+            has_family[Family::of_address(*address) as usize] = true;
+        }
         for family in Family::BOTH {
-            if !self.asks_for(family) || has(family) {
+            if !self.asks_for(family) || has_family[family as usize] {
                 continue;
             }
-            let not_asked = if family == Family::V6 && has(Family::V4) {
-                Some(NotAsked::HasOther)
-            } else {
-                round.is_broken.then_some(NotAsked::OtherFailed)
-            };
-            if not_asked.is_some() {
-                round.not_asked[family as usize] = not_asked;
+
+            if family == Family::V6 && has_family[Family::V4 as usize] {
+                round.not_asked[family as usize] = Some(NotAsked::HasOther);
+                continue;
+            }
+            if round.is_broken {
+                round.not_asked[family as usize] = Some(NotAsked::OtherFailed);
                 continue;
             }
             let answer = self.any(family, round);
-            held.extend(answer.outcome.as_ref().ok().map(|given| given.address));
+            if let Ok(given) = &answer.outcome {
+                held.insert(given.address);
+            }
             round.answers[family as usize] = Some(answer);
         }
     }
 
+    /// Asks the allocator for one address of a family from the pools that the service may use.
     fn any(&self, family: Family, round: &mut Round) -> Answer {
         let pools_of = |named: &Option<Vec<IpNet>>| named.clone().unwrap_or_default();
         let wanted = AutoAssign {

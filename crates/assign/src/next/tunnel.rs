@@ -40,12 +40,19 @@ impl<'s> TunnelPools<'s> {
     /// Finds the pools that allow tunnels and are neither disabled nor being deleted. Like calico-node, ignores the
     /// assignment mode and the pool's status, and skips a pool whose selector does not parse.
     pub fn new(snapshot: &'s Snapshot) -> Self {
-        let pools = snapshot.pools.iter().map(|stored| &stored.value);
-        let offering = pools.filter(|pool| !pool.disabled && !pool.deleting && pool.allows(PoolUse::Tunnel));
-        let selecting = offering.filter_map(|pool| Some((pool, pool.selected_nodes().ok()?)));
+        let mut offering = Vec::new();
+        for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+            if pool.disabled || pool.deleting || !pool.allows(PoolUse::Tunnel) {
+                continue;
+            }
+            if let Ok(selector) = pool.selected_nodes() {
+                offering.push((pool, selector));
+            }
+        }
+
         let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
         Self {
-            pools: selecting.collect(),
+            pools: offering,
             used: tunnels.map(|(kind, _)| *kind).collect(),
         }
     }
@@ -60,12 +67,10 @@ impl<'s> TunnelPools<'s> {
     /// The pools from which a node takes an address for a kind of tunnel.
     pub fn of(&self, node: &Node, kind: TunnelKind) -> impl Iterator<Item = &'s Pool> {
         let family = family_of(kind);
-        let of_family = self
-            .pools
+        self.pools
             .iter()
-            .filter(move |(pool, _)| Family::of(pool.cidr) == family);
-        let encapsulating = of_family.filter(move |(pool, _)| encapsulates(pool, kind, node));
-        encapsulating
+            .filter(move |(pool, _)| Family::of(pool.cidr) == family)
+            .filter(move |(pool, _)| encapsulates(pool, kind, node))
             .filter(|(_, selector)| selector.matches(&node.labels))
             .map(|(pool, _)| *pool)
     }

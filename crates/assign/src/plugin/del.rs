@@ -63,6 +63,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(!found.is_empty())
     }
 
+    /// Releases the handle that an older plugin wrote. It is no error if the handle has been lost.
     async fn release_old(&self, handle: &str) -> Result<(), Error> {
         match self.allocator.release_by_handle(handle).await {
             Ok(()) => {

@@ -31,6 +31,8 @@ impl<S: Store> Allocator<S> {
         }
     }
 
+    /// Releases addresses block by block, and adds to `done` what was released. Goes on with the next block after an
+    /// error, and returns the first one.
     async fn release_all(&self, requests: &[Release], done: &mut Released) -> Result<()> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
         let settings = Settings {
@@ -64,26 +66,27 @@ impl<S: Store> Allocator<S> {
         let mut listed: BTreeMap<Family, Vec<IpNet>> = BTreeMap::new();
         for request in requests {
             let mut request = request.clone();
-            request.handle = request
-                .handle
-                .map(|id| clean_id(&id).to_owned())
-                .filter(|id| !id.is_empty());
-            let pool = pools::pool_of(pools, request.address);
-            let mut block = pool.and_then(|pool| cidr::block_around(request.address, pool.block_size));
+            let handle = request.handle.map(|id| clean_id(&id).to_owned());
+            request.handle = handle.filter(|id| !id.is_empty());
+
+            let address = request.address;
+            let pool = pools::pool_of(pools, address);
+            let mut block = pool.and_then(|pool| cidr::block_around(address, pool.block_size));
             if block.is_none() {
-                let family = Family::of_address(request.address);
-                let blocks = match listed.entry(family) {
+                // An address outside of all pools can still be in a block.
+                let existing = match listed.entry(Family::of_address(address)) {
                     Entry::Occupied(blocks) => blocks.into_mut(),
-                    Entry::Vacant(entry) => entry.insert(self.block_cidrs(family).await?),
+                    Entry::Vacant(entry) => {
+                        let family = *entry.key();
+                        entry.insert(self.block_cidrs(family).await?)
+                    }
                 };
-                block = blocks
-                    .iter()
-                    .copied()
-                    .find(|block| block.contains(&request.address));
+                block = existing.iter().copied().find(|cidr| cidr.contains(&address));
             }
+
             match block {
                 Some(block) => by_block.entry(block).or_default().push(request),
-                None => done.not_allocated.push(request.address),
+                None => done.not_allocated.push(address),
             }
         }
         Ok(by_block)

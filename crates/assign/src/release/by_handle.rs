@@ -43,6 +43,8 @@ impl<S: Store> Allocator<S> {
         self.release_handle(handle, Leftovers::Remove).await
     }
 
+    /// Releases all addresses of a handle, block by block. Goes on with the next block after an error, and returns the
+    /// first one.
     async fn release_handle(&self, handle: &str, leftovers: Leftovers) -> Result<()> {
         let id = clean_id(handle);
         let [found, config] = self
@@ -134,12 +136,12 @@ impl<S: Store> Allocator<S> {
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle.
     pub async fn ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
-        let blocks = self.blocks(&self.cidrs_of(handle).await?).await?;
-        Ok(blocks
-            .into_iter()
-            .flatten()
-            .flat_map(|block| addresses_of(&block.value, handle))
-            .collect())
+        let cidrs = self.cidrs_of(handle).await?;
+        let mut addresses = Vec::new();
+        for block in self.blocks(&cidrs).await?.into_iter().flatten() {
+            addresses.extend(addresses_of(&block.value, handle));
+        }
+        Ok(addresses)
     }
 
     /// A handle's addresses of one family; empty if there is no such handle.
@@ -178,17 +180,17 @@ impl<S: Store> Allocator<S> {
             holder: host.to_owned(),
             family,
         };
-        let found = self.read(Family::BOTH.map(query)).await?;
-        let affinities = affinities_of(found.into_iter().flatten());
-        let cidrs: Vec<IpNet> = affinities
-            .into_iter()
-            .map(|affinity| affinity.value.key.cidr)
-            .collect();
-        let blocks = self.readable_blocks(&cidrs).await?;
-        Ok(blocks
-            .iter()
-            .flat_map(|block| addresses_of(block, clean_id(handle)))
-            .collect())
+        let entries = self.read(Family::BOTH.map(query)).await?;
+        let mut cidrs = Vec::new();
+        for affinity in affinities_of(entries.into_iter().flatten()) {
+            cidrs.push(affinity.value.key.cidr);
+        }
+
+        let mut addresses = Vec::new();
+        for block in self.readable_blocks(&cidrs).await? {
+            addresses.extend(addresses_of(&block, clean_id(handle)));
+        }
+        Ok(addresses)
     }
 
     async fn readable_blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Block>> {

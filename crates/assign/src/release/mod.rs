@@ -94,6 +94,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
+    /// Gives up an empty block if its node is no longer selected by the block's pool, as Calico does after a release.
     async fn try_keep_consistent(&self, settings: &Settings, block: &Block) -> Result<()> {
         // A block in use stays with its owner.
         let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else {

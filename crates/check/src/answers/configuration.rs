@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use calipam_assign::Family;
 use calipam_model::CniConfiguration;
 use calipam_model::pod::{Pod, evidence};
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 use super::families_of;
@@ -19,33 +19,38 @@ pub(crate) struct Configurations {
 }
 
 impl Configurations {
+    /// Takes the given CNI configuration, or else the one that pods, endpoints or pools show.
     pub(super) fn new(context: &Context<'_>) -> Self {
-        if let Some(known) = &context.cni_configuration {
+        if let Some(given) = &context.cni_configuration {
             return Self {
-                of_cluster: known.clone(),
+                of_cluster: given.clone(),
                 is_known: true,
             };
         }
-        let mut families = if context.snapshot.has_read(Source::Pods) {
-            shown_by_pods(context.snapshot)
+
+        let snapshot = context.snapshot;
+        let mut families = if snapshot.has_read(Source::Pods) {
+            shown_by_pods(snapshot)
         } else {
-            shown_by_endpoints(context.snapshot)
+            shown_by_endpoints(snapshot)
         };
         let is_known = families != [false; 2];
         if !is_known {
-            families = of_pools(context.snapshot);
+            families = of_pools(snapshot);
         }
-        let allows = |kind: u8| {
-            let mut pods = context.snapshot.pods.iter().map(|stored| &stored.value);
+
+        // A pod got its network with such an annotation only if the configuration allows the annotation.
+        let some_pod_runs_with = |annotation: u8| {
+            let mut pods = snapshot.pods.iter().map(|stored| &stored.value);
             pods.any(|pod| {
                 let has_sandbox = !pod.finished && pod.running && !pod.lacks_sandbox;
-                has_sandbox && pod.named_by(kind).next().is_some()
+                has_sandbox && pod.named_by(annotation).next().is_some()
             })
         };
         let of_cluster = CniConfiguration {
             families,
-            allows_no_ipam: allows(evidence::NO_IPAM),
-            allows_floating: allows(evidence::FLOATING),
+            allows_no_ipam: some_pod_runs_with(evidence::NO_IPAM),
+            allows_floating: some_pod_runs_with(evidence::FLOATING),
             ..CniConfiguration::default()
         };
         Self { of_cluster, is_known }
@@ -64,18 +69,20 @@ impl Configurations {
 /// The families of the pools for pods, if no pod shows what the configuration asks for. Without any pool, this is Calico's
 /// default.
 fn of_pools(snapshot: &Snapshot) -> [bool; 2] {
-    let has = |family: Family, is_wanted: fn(&Pool) -> bool| {
-        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
-        pools.any(|pool| Family::of(pool.cidr) == family && is_wanted(pool))
-    };
-    let serves_all = |pool: &Pool| pool.is_enabled() && pool.automatic && pool.allows(PoolUse::Workload);
-    let serving = Family::BOTH.map(|family| has(family, serves_all));
-    if serving != [false; 2] {
-        return serving;
+    let mut existing = [false; 2];
+    let mut serving = [false; 2];
+    for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+        let family = Family::of(pool.cidr) as usize;
+        existing[family] = true;
+        serving[family] |= pool.is_enabled() && pool.automatic && pool.allows(PoolUse::Workload);
     }
-    match Family::BOTH.map(|family| has(family, |_| true)) {
-        [false, false] => CniConfiguration::default().families,
-        families => families,
+
+    if serving != [false; 2] {
+        serving
+    } else if existing != [false; 2] {
+        existing
+    } else {
+        CniConfiguration::default().families
     }
 }
 
@@ -100,6 +107,7 @@ fn shown_by_pods(snapshot: &Snapshot) -> [bool; 2] {
     families
 }
 
+/// The families of the addresses of all endpoints, except for those of OpenStack.
 fn shown_by_endpoints(snapshot: &Snapshot) -> [bool; 2] {
     let mut families = [false; 2];
     for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {

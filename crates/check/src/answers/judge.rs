@@ -75,6 +75,7 @@ pub(crate) struct Judge<'c, 's> {
 }
 
 impl<'c, 's> Judge<'c, 's> {
+    /// Finds the kinds of pods on each node, and the pods that wait for an address.
     pub(crate) fn new(answers: Answers<'c, 's>) -> Self {
         let kinds = Kinds::new(&answers);
         Self {
@@ -86,32 +87,28 @@ impl<'c, 's> Judge<'c, 's> {
 
     /// Judges every node that exists, and for which Calico could serve pods.
     pub(crate) fn nodes(&self) -> Nodes<'s> {
-        let mut found = Nodes {
+        let mut judged = Nodes {
             refusals: Vec::new(),
             served: [false; 2],
         };
-        let mut waiting: HashMap<&str, Vec<(Family, &'static str)>> = HashMap::new();
+        let mut refused_on: HashMap<&str, Vec<(Family, &'static str)>> = HashMap::new();
         for pod in self.waiting.iter().filter(|pod| pod.wants_any) {
-            let reasons = pod
-                .refusals
-                .iter()
-                .map(|(family, refused)| (*family, refused.reason.name()));
-            waiting.entry(&pod.node).or_default().extend(reasons);
-        }
-        let nodes = self
-            .answers
-            .context
-            .snapshot
-            .nodes
-            .iter()
-            .map(|stored| &stored.value);
-        for node in nodes.filter(|node| self.answers.context.index.node_exists(&node.name)) {
-            if !node.is_virtual_kubelet() {
-                let waits = waiting.get(node.name.as_str()).map_or(&[][..], Vec::as_slice);
-                self.judge(node, waits, &mut found);
+            let refused_on_node = refused_on.entry(&pod.node).or_default();
+            for (family, refused) in &pod.refusals {
+                refused_on_node.push((*family, refused.reason.name()));
             }
         }
-        found
+
+        let context = self.answers.context;
+        for node in context.snapshot.nodes.iter().map(|stored| &stored.value) {
+            if !context.index.node_exists(&node.name) || node.is_virtual_kubelet() {
+                continue;
+            }
+            let refusals = refused_on.get(node.name.as_str());
+            let refusals = refusals.map_or(&[][..], Vec::as_slice);
+            self.judge(node, refusals, &mut judged);
+        }
+        judged
     }
 
     /// Judges a node by the kinds of pods that run on it. A node without pods is judged by a pod that requests nothing
@@ -182,12 +179,14 @@ impl<'c, 's> Judge<'c, 's> {
         }
     }
 
+    /// Marks the families that a node serves, unless it is known to have no pods.
     fn note_served(&self, node: &Node, families: [bool; 2], found: &mut Nodes<'s>) {
         let may_have_pods = !node.tainted && !self.answers.context.snapshot.has_read(Source::Pods);
-        if self.kinds.has_pods(node) || may_have_pods {
-            for (served, is_served) in found.served.iter_mut().zip(families) {
-                *served |= is_served;
-            }
+        if !self.kinds.has_pods(node) && !may_have_pods {
+            return;
+        }
+        for family in Family::BOTH {
+            found.served[family as usize] |= families[family as usize];
         }
     }
 

@@ -45,6 +45,8 @@ struct PodsOfNode<'s> {
 }
 
 impl<'s> Kinds<'s> {
+    /// Groups the pods of each node by their kind of request. If pods were not read, each endpoint counts as a plain
+    /// pod.
     pub(crate) fn new(answers: &Answers<'_, 's>) -> Self {
         let context = answers.context;
         let mut kinds = Self::default();
@@ -150,16 +152,15 @@ struct Requests<'a, 'c, 's> {
 }
 
 impl<'a, 'c, 's> Requests<'a, 'c, 's> {
+    /// Looks for annotations of namespaces and for namespace selectors, on which a pod's request can depend.
     fn new(answers: &'a Answers<'c, 's>) -> Self {
         let snapshot = answers.context.snapshot;
         let mut namespaces = snapshot.namespaces.iter().flat_map(|all| all.values());
+        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
         Self {
             answers,
             namespaces_ask: namespaces.any(|namespace| namespace.annotations != Default::default()),
-            selects_namespaces: snapshot
-                .pools
-                .iter()
-                .any(|pool| !pool.value.namespace_selector.is_empty()),
+            selects_namespaces: pools.any(|pool| !pool.namespace_selector.is_empty()),
         }
     }
 
@@ -169,31 +170,27 @@ impl<'a, 'c, 's> Requests<'a, 'c, 's> {
     /// # Errors
     /// If Calico would refuse the request if the pod started again.
     fn kind_of(&self, pod: &Pod) -> Result<Option<Kind>, Refused> {
-        let configuration = self.answers.configurations.of_cluster();
-        let namespace = || pod.namespace().to_string();
-        let of_namespace = self.selects_namespaces.then(namespace);
+        let pod_namespace = || pod.namespace().to_string();
+        // Pods of different namespaces are of one kind if no pool selects namespaces.
+        let kind_namespace = self.selects_namespaces.then(pod_namespace);
         if pod.request.is_none() && !self.namespaces_ask {
             return Ok(Some(Kind {
-                namespace: of_namespace,
+                namespace: kind_namespace,
                 ..self.answers.plain_kind()
             }));
         }
-        if pod
-            .request
-            .as_ref()
-            .is_some_and(|request| request.machine.is_some())
-        {
+        let request = pod.request.as_deref();
+        if request.is_some_and(|request| request.machine.is_some()) {
             return Ok(None);
         }
-        match self
-            .answers
-            .outlook
-            .wanted(pod.request.as_deref(), &namespace(), configuration)?
-        {
+
+        let configuration = self.answers.configurations.of_cluster();
+        let outlook = &self.answers.outlook;
+        match outlook.wanted(request, &pod_namespace(), configuration)? {
             Wanted::Any { families, pools } => {
                 let mut asked = families.into_iter().zip(&pools).filter(|(is_asked, _)| *is_asked);
-                let is_named = asked.all(|(_, pools)| !pools.is_empty());
-                let namespace = if is_named { None } else { of_namespace };
+                let names_all_pools = asked.all(|(_, pools)| !pools.is_empty());
+                let namespace = if names_all_pools { None } else { kind_namespace };
                 Ok(Some(Kind {
                     families,
                     pools,

@@ -72,25 +72,23 @@ impl<'c, 's> Answers<'c, 's> {
         if !pod.request.as_deref().is_some_and(names_addresses) {
             return Vec::new();
         }
+
         if self.context.snapshot.datastore == DatastoreKind::Kubernetes {
-            let of = |by: u8| pod.named_by(by).collect::<Vec<IpAddr>>();
-            let in_status = of(evidence::STATUS);
-            return if in_status.is_empty() {
-                of(evidence::CNI)
-            } else {
-                in_status
-            };
+            let in_status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
+            if in_status.is_empty() {
+                return pod.named_by(evidence::CNI).collect();
+            }
+            return in_status;
         }
-        let of_pod = self
-            .endpoints_by_pod()
-            .get(&(pod.namespace(), pod.name()))
-            .into_iter()
-            .flatten();
-        let is_here = |endpoint: &&&Endpoint| is_same_node(endpoint.node(), pod.node(), &self.context.index);
-        of_pod
-            .filter(is_here)
-            .flat_map(|endpoint| endpoint.addresses())
-            .collect()
+
+        let mut held = Vec::new();
+        let endpoints = self.endpoints_by_pod().get(&(pod.namespace(), pod.name()));
+        for endpoint in endpoints.into_iter().flatten() {
+            if is_same_node(endpoint.node(), pod.node(), &self.context.index) {
+                held.extend(endpoint.addresses());
+            }
+        }
+        held
     }
 
     /// Looks up all endpoints at once, since many pods can name addresses.

@@ -130,17 +130,17 @@ impl AddressEvidence {
 
     /// The nodes of the address's users, the nodes that its records name, and the nodes that own its blocks.
     pub(crate) fn nodes(&self) -> Vec<String> {
-        let owners = self.owners.iter().map(|o| o.node.clone());
-        let blocks = self
-            .records
-            .iter()
-            .filter_map(|r| r.block_owner.as_ref()?.host())
-            .map(str::to_owned);
-        owners
-            .chain(self.recorded_nodes())
-            .chain(blocks)
-            .filter(|n| !n.is_empty())
-            .collect()
+        let mut nodes: Vec<String> = Vec::new();
+        for user in &self.owners {
+            nodes.push(user.node.clone());
+        }
+        nodes.extend(self.recorded_nodes());
+        for record in &self.records {
+            let host = record.block_owner.as_ref().and_then(|owner| owner.host());
+            nodes.extend(host.map(str::to_owned));
+        }
+        nodes.retain(|node| !node.is_empty());
+        nodes
     }
 
     /// The names of the users, as messages show them.

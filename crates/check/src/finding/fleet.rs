@@ -45,6 +45,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
+    /// Creates the evidence for an object of another cluster, before it is known whether its addresses are in use.
     pub(crate) fn new(cluster: &str, kind: ElsewhereKind, name: &str, cidr: IpNet) -> Self {
         Self {
             cluster: cluster.to_owned(),

@@ -68,6 +68,8 @@ pub struct PassedOverEvidence {
 }
 
 impl RefusalEvidence {
+    /// Creates the evidence from the allocator's refusal: the reason, Calico's message, and the pools that were passed
+    /// over.
     pub(crate) fn new(family: Family, refused: &Refused) -> Self {
         let passed_over = |(pool, why): &(String, PoolPassedOver)| PassedOverEvidence {
             pool: pool.clone(),

@@ -88,6 +88,7 @@ pub enum NoAddress {
 }
 
 impl fmt::Display for NoAddress {
+    /// Writes the reason as a clause of a message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPool => f.write_str("no enabled pool allows the use LoadBalancer"),

@@ -14,58 +14,60 @@ use crate::names::short;
 /// An address in use, the position of its cluster in the group, and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
 
+/// Adds findings about addresses that several clusters of a group use. Each finding comes with its cluster's position.
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
-    let blocks = group.iter().enumerate().flat_map(|(cluster, member)| {
-        member
-            .ranges
-            .used
-            .blocks()
-            .iter()
-            .map(move |block| (block, cluster))
-    });
-    let leaked: Vec<HashSet<IpAddr>> = group
-        .iter()
-        .map(|member| member.report.leaked().collect())
-        .collect();
-    let mut blocks: Vec<(&UsedBlock, usize)> = blocks.collect();
+    let mut leaked: Vec<HashSet<IpAddr>> = Vec::new();
+    let mut blocks: Vec<(&UsedBlock, usize)> = Vec::new();
+    for (cluster, member) in group.iter().enumerate() {
+        leaked.push(member.report.leaked().collect());
+        for block in member.ranges.used.blocks() {
+            blocks.push((block, cluster));
+        }
+    }
     blocks.sort_by_key(|(block, cluster)| (block.cidr, *cluster));
 
     for run in runs(&blocks, |(block, _)| block.cidr) {
-        if run.iter().any(|(_, cluster)| *cluster != run[0].1) {
+        let first_cluster = run[0].1;
+        let is_of_several_clusters = run.iter().any(|(_, cluster)| *cluster != first_cluster);
+        if is_of_several_clusters {
             compare(group, &leaked, run, found);
         }
     }
 }
 
-/// Compares the addresses of blocks that overlap.
+/// Compares the addresses of blocks that overlap, and adds a finding for each address that several clusters use.
 fn compare(
     group: &[&Cluster],
     leaked: &[HashSet<IpAddr>],
     run: &[(&UsedBlock, usize)],
     found: &mut Vec<(usize, Finding)>,
 ) {
-    let in_use = run.iter().flat_map(|(block, cluster)| {
-        block
-            .addresses()
-            .map(move |(address, user)| (address, *cluster, user))
-    });
-    let mut in_use: Vec<InUse<'_>> = in_use.collect();
+    let mut in_use: Vec<InUse<'_>> = Vec::new();
+    for (block, cluster) in run {
+        let addresses = block.addresses();
+        in_use.extend(addresses.map(|(address, user)| (address, *cluster, user)));
+    }
     in_use.sort_unstable();
+
     for uses in in_use.chunk_by(|a, b| a.0 == b.0) {
         let clusters: BTreeSet<usize> = uses.iter().map(|(_, cluster, _)| *cluster).collect();
-        if clusters.len() > 1 {
-            let address = uses[0].0;
-            let is_live = |cluster: usize| !leaked[cluster].contains(&address);
-            let severity = match clusters.iter().filter(|cluster| is_live(**cluster)).count() {
-                // Once leaked addresses are released, at most one cluster still uses the address.
-                0 | 1 => Severity::Warning,
-                _ => Code::AddressInSeveralClusters.severity(),
-            };
-            // A clash is one finding, of the first cluster, which names the others.
-            let here = uses[0].1;
-            let finding = finding(group, uses, here, clusters.len(), is_live);
-            found.push((here, finding.with_severity(severity)));
+        if clusters.len() < 2 {
+            continue;
         }
+        let address = uses[0].0;
+        let is_live = |cluster: usize| !leaked[cluster].contains(&address);
+        let live_clusters = clusters.iter().filter(|cluster| is_live(**cluster)).count();
+        // Once leaked addresses are released, at most one cluster may still use the address.
+        let severity = if live_clusters < 2 {
+            Severity::Warning
+        } else {
+            Code::AddressInSeveralClusters.severity()
+        };
+
+        // A clash is one finding, of the first cluster, which names the others.
+        let first_cluster = uses[0].1;
+        let finding = finding(group, uses, first_cluster, clusters.len(), is_live);
+        found.push((first_cluster, finding.with_severity(severity)));
     }
 }
 

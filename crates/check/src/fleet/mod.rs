@@ -60,6 +60,7 @@ impl Cluster {
         Self::new(report, views::pools_in(&context), Ranges::in_context(&context))
     }
 
+    /// Creates a cluster that was read, without a name and labels.
     fn new(report: Report, pools: PoolList, ranges: Ranges) -> Self {
         Self {
             name: String::new(),

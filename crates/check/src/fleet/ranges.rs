@@ -35,45 +35,42 @@ impl Ranges {
         Self::in_context(&Context::new(snapshot, &Options::default()))
     }
 
+    /// Collects the cluster's addresses that another cluster's addresses could collide with.
     pub(super) fn in_context(context: &Context<'_>) -> Self {
         let snapshot = context.snapshot;
-        let mut points = Vec::new();
-        let mut add = |kind, name: &str, addresses: &mut dyn Iterator<Item = IpAddr>| {
-            points.extend(addresses.map(|address| Point {
-                address,
-                kind,
-                name: name.to_owned(),
-            }));
+        let point = |address: IpAddr, kind, name: &str| Point {
+            address,
+            kind,
+            name: name.to_owned(),
         };
-        for node in snapshot.nodes.iter().map(|node| &node.value) {
-            add(
-                ElsewhereKind::Node,
-                &node.name,
-                &mut node.addresses.iter().copied(),
-            );
-            add(
-                ElsewhereKind::Tunnel,
-                &node.name,
-                &mut node.tunnels.iter().map(|(_, address)| *address),
-            );
+        let mut points = Vec::new();
+        for node in snapshot.nodes.iter().map(|stored| &stored.value) {
+            for address in &node.addresses {
+                points.push(point(*address, ElsewhereKind::Node, &node.name));
+            }
+            for (_, address) in &node.tunnels {
+                points.push(point(*address, ElsewhereKind::Tunnel, &node.name));
+            }
         }
-        for service in snapshot.services.iter().map(|service| &service.value) {
-            add(
-                ElsewhereKind::Service,
-                &service.full_name(),
-                &mut service.ingress.iter().copied(),
-            );
+        for service in snapshot.services.iter().map(|stored| &stored.value) {
+            let name = service.full_name();
+            for address in &service.ingress {
+                points.push(point(*address, ElsewhereKind::Service, &name));
+            }
         }
         points.sort();
         points.dedup();
+
+        let mut strict_affinity = None;
+        if snapshot.has_read(Source::IpamConfig) {
+            let config = snapshot.effective_ipam_config();
+            strict_affinity = config.map(|config| config.strict_affinity);
+        }
         Self {
-            strict_affinity: snapshot
-                .effective_ipam_config()
-                .filter(|_| snapshot.has_read(Source::IpamConfig))
-                .map(|config| config.strict_affinity),
+            strict_affinity,
             points,
-            reserved: snapshot.reserved_cidrs().collect(),
             used: Used::of(context),
+            reserved: snapshot.reserved_cidrs().collect(),
         }
     }
 }

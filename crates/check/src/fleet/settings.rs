@@ -77,32 +77,36 @@ fn numbers(values: &[Option<String>]) -> BTreeMap<&str, usize> {
 /// The positions and values of the clusters that report a setting: those without the value that most clusters have. If
 /// there is no such value, the first cluster reports all values; if all clusters agree, none does.
 fn reporting<'v>(values: &'v [Option<String>], numbers: &BTreeMap<&str, usize>) -> Vec<(usize, &'v str)> {
-    let known = values.iter().enumerate();
-    let mut known: Vec<(usize, &str)> = known
-        .filter_map(|(position, value)| Some((position, value.as_deref()?)))
-        .collect();
-    let number_of_known = known.len();
-    let is_usual = |value: &str| numbers[value] * 2 > number_of_known;
-
-    if numbers.keys().any(|value| is_usual(value)) {
-        known.retain(|(_, value)| !is_usual(value));
-    } else {
-        known.truncate(1);
+    let mut reporting = Vec::new();
+    for (position, value) in values.iter().enumerate() {
+        if let Some(value) = value {
+            reporting.push((position, value.as_str()));
+        }
     }
-    known
+
+    let number_of_values = reporting.len();
+    let is_usual = |value: &str| numbers[value] * 2 > number_of_values;
+    if numbers.keys().any(|value| is_usual(value)) {
+        reporting.retain(|(_, value)| !is_usual(value));
+    } else {
+        reporting.truncate(1);
+    }
+    reporting
 }
 
 /// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26 and /28`; `None` if there is none.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
-    let pools = cluster
-        .pools
-        .pools
-        .iter()
-        .filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
-    let sizes: BTreeSet<u8> = pools
-        .filter(|pool| pool.allowed_uses.contains(&"Workload"))
-        .map(|pool| pool.block_size)
-        .collect();
-    let sizes: Vec<String> = sizes.into_iter().map(|size| format!("/{size}")).collect();
-    (!sizes.is_empty()).then(|| join(&sizes))
+    let mut sizes = BTreeSet::new();
+    for pool in &cluster.pools.pools {
+        let serves_workloads = pool.enabled && pool.allowed_uses.contains(&"Workload");
+        if serves_workloads && cidr::is_v4(pool.cidr) == v4 {
+            sizes.insert(pool.block_size);
+        }
+    }
+    if sizes.is_empty() {
+        return None;
+    }
+
+    let names: Vec<String> = sizes.into_iter().map(|size| format!("/{size}")).collect();
+    Some(join(&names))
 }

@@ -59,15 +59,17 @@ impl UsedBlock {
 }
 
 impl Used {
+    /// Sorts blocks, and counts the addresses in use before each of them.
     pub fn new(mut blocks: Vec<UsedBlock>) -> Self {
         blocks.retain(|block| !block.ordinals.is_empty());
         blocks.sort_by_key(|block| block.cidr);
         blocks.dedup_by_key(|block| block.cidr);
-        let mut sum = 0;
-        let mut before = vec![sum];
+
+        let mut number_in_use = 0;
+        let mut before = vec![number_in_use];
         for block in &blocks {
-            sum += block.ordinals.len() as u64;
-            before.push(sum);
+            number_in_use += block.ordinals.len() as u64;
+            before.push(number_in_use);
         }
         Self { blocks, before }
     }
@@ -112,16 +114,20 @@ impl Used {
     /// Counts the addresses in use within `region`.
     pub fn count_within(&self, region: IpNet) -> u64 {
         let inside = inside(&self.blocks, region, |block| block.cidr);
-        let inside = self.before.get(inside.end).zip(self.before.get(inside.start));
-        let inside = inside.map_or(0, |(end, begin)| end - begin);
+        let mut count = match (self.before.get(inside.start), self.before.get(inside.end)) {
+            (Some(before_first), Some(before_end)) => before_end - before_first,
+            _ => 0,
+        };
 
         // A block outside of the region is disjoint from it or contains it. Only a block that contains the region
         // matters here.
-        let around = around(&self.blocks, region, |block| block.cidr).flat_map(|range| &self.blocks[range]);
-        let around = around
-            .flat_map(UsedBlock::addresses)
-            .filter(|(address, _)| region.contains(address));
-        inside + around.count() as u64
+        for range in around(&self.blocks, region, |block| block.cidr) {
+            for block in &self.blocks[range] {
+                let in_region = block.addresses().filter(|(address, _)| region.contains(address));
+                count += in_region.count() as u64;
+            }
+        }
+        count
     }
 }
 

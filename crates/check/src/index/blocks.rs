@@ -49,6 +49,7 @@ pub struct Record<'c, 's> {
 }
 
 impl Record<'_, '_> {
+    /// Copies the record for a finding.
     pub(crate) fn evidence(&self) -> RecordEvidence {
         RecordEvidence {
             block: self.block.key,
@@ -63,15 +64,19 @@ impl Record<'_, '_> {
 /// Returns the stored blocks, by CIDR. A block is corrupt if it contains a release time that is later than `now` by
 /// more than the permitted clock skew.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
-    let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
-    let config = snapshot
-        .effective_ipam_config()
-        .filter(|_| snapshot.has_read(Source::IpamConfig));
-    let cooldown = config.map(|config| config.cooldown());
-    let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
-    let mut blocks: Vec<_> = stored
-        .map(|stored| index_block(stored, future, now, cooldown))
-        .collect();
+    let latest_release = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    let cooldown = if snapshot.has_read(Source::IpamConfig) {
+        let config = snapshot.effective_ipam_config();
+        config.map(|config| config.cooldown())
+    } else {
+        None
+    };
+    let mut blocks = Vec::new();
+    for stored in &snapshot.blocks {
+        if !stored.value.content.is_deleted() {
+            blocks.push(index_block(stored, latest_release, now, cooldown));
+        }
+    }
     blocks.sort_by_key(|block| block.key);
     blocks
 }
@@ -134,26 +139,27 @@ pub(super) fn blocks_around<'b, 's>(
     blocks: &'b [IndexedBlock<'s>],
     address: IpAddr,
 ) -> impl DoubleEndedIterator<Item = &'b IndexedBlock<'s>> + Clone {
-    let around =
-        (0..=IpNet::from(address).prefix_len()).filter_map(move |prefix| block_around(address, prefix));
-    around
-        .filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok())
-        .map(|at| &blocks[at])
+    let longest_prefix = IpNet::from(address).prefix_len();
+    let possible = (0..=longest_prefix).filter_map(move |prefix| block_around(address, prefix));
+    possible.filter_map(|cidr| {
+        let position = blocks.binary_search_by_key(&cidr, |block| block.key).ok()?;
+        Some(&blocks[position])
+    })
 }
 
+/// Returns a problem for each address that was released after `limit`, the latest time that can be right.
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
-    let late = |time: Timestamp| time > limit;
-    let broken = block
-        .allocations()
-        .filter(|a| a.attribute.released_time().is_some_and(late));
-    broken
-        .map(|a| BlockProblem::ReleasedInFuture {
-            ordinal: a.ordinal,
-            released_at: a
-                .attribute
-                .released_at()
-                .map(|t| t.to_string())
-                .unwrap_or_default(),
-        })
-        .collect()
+    let mut problems = Vec::new();
+    for allocation in block.allocations() {
+        let attribute = allocation.attribute;
+        if attribute.released_time().is_none_or(|time| time <= limit) {
+            continue;
+        }
+        let released_at = attribute.released_at().map(|time| time.to_string());
+        problems.push(BlockProblem::ReleasedInFuture {
+            ordinal: allocation.ordinal,
+            released_at: released_at.unwrap_or_default(),
+        });
+    }
+    problems
 }

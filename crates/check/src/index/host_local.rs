@@ -22,53 +22,52 @@ pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
 /// otherwise 0. Host-local assigned them if each address is in its node's range, no record says that Calico assigned
 /// it, and at least one address has no record and is in a range that does not cover its pool.
 pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
-    let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
+    let mut needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks].into_iter();
     let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));
-    if !needed.into_iter().all(|source| snapshot.has_read(source)) || snapshot.defects.iter().any(is_pool) {
+    if !needed.all(|source| snapshot.has_read(source)) || snapshot.defects.iter().any(is_pool) {
         return 0;
     }
 
-    let nodes = snapshot
-        .nodes
-        .iter()
-        .map(|node| &node.value)
-        .filter(|node| !node.pod_cidrs.is_empty());
-    let ranges: FastMap<&str, &[IpNet]> = nodes
-        .map(|node| {
-            (
-                node.kubernetes_name.as_deref().unwrap_or(&node.name),
-                node.pod_cidrs.as_slice(),
-            )
-        })
-        .collect();
-    if ranges.is_empty() {
+    let mut ranges_of_nodes: FastMap<&str, &[IpNet]> = FastMap::default();
+    for node in snapshot.nodes.iter().map(|stored| &stored.value) {
+        if !node.pod_cidrs.is_empty() {
+            let name = node.kubernetes_name.as_deref().unwrap_or(&node.name);
+            ranges_of_nodes.insert(name, &node.pod_cidrs);
+        }
+    }
+    if ranges_of_nodes.is_empty() {
         return 0;
     }
 
-    let mut pods = 0;
+    let mut pods_with_address = 0;
     let mut is_shown = false;
-    let is_calico = |pod: &&Pod| snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated();
-    for pod in snapshot.pods.iter().map(|pod| &pod.value).filter(is_calico) {
+    let is_of_calico = |pod: &&Pod| snapshot.datastore != DatastoreKind::Kubernetes || pod.is_annotated();
+    for pod in snapshot
+        .pods
+        .iter()
+        .map(|stored| &stored.value)
+        .filter(is_of_calico)
+    {
         for address in pod.addresses() {
             let node = pod.node().to_string();
-            let mut ranges = ranges.get(node.as_str()).copied().unwrap_or_default().iter();
-            let Some(range) = ranges.find(|range| range.contains(&address)) else {
+            let ranges = ranges_of_nodes.get(node.as_str()).copied().unwrap_or_default();
+            let Some(range) = ranges.iter().find(|range| range.contains(&address)) else {
                 return 0;
             };
             let mut around = blocks_around(blocks, address).rev().peekable();
-            let is_free = around.peek().is_none_or(|block| block.usable.is_some());
+            let may_be_free = around.peek().is_none_or(|block| block.usable.is_some());
             let mut records = around
                 .filter_map(|block| block.usable?.allocation_of(address))
                 .peekable();
-            is_shown =
-                is_shown || is_free && records.peek().is_none() && !covers_pool(snapshot, *range, address);
+            let is_unrecorded = may_be_free && records.peek().is_none();
+            is_shown = is_shown || is_unrecorded && !covers_pool(snapshot, *range, address);
             if records.any(|record| is_assigned_to(&record.attribute, pod)) {
                 return 0;
             }
         }
-        pods += usize::from(pod.addresses().next().is_some());
+        pods_with_address += usize::from(pod.addresses().next().is_some());
     }
-    if is_shown { pods } else { 0 }
+    if is_shown { pods_with_address } else { 0 }
 }
 
 /// Returns true if the range covers the address's pool. An address in such a range need not be from host-local.

@@ -88,12 +88,17 @@ impl Index<'_> {
 
 /// Returns the field in which a pod names an address, the one with the strongest evidence; `None` if there is none.
 fn field_of_pod(pod: &Pod, address: IpAddr) -> Option<&'static str> {
-    if !pod.mentioned().any(|named| named == address) {
+    if !pod.mentioned().any(|mentioned| mentioned == address) {
         return None;
     }
-    let (_, by) = pod.evidence().iter().find(|(named, _)| *named == address)?;
-    let (_, field) = FIELDS_OF_PODS.iter().find(|(kind, _)| by & kind != 0)?;
-    Some(*field)
+    let (_, kinds) = pod.evidence().iter().find(|(named, _)| *named == address)?;
+    // The fields are in the order of their strength.
+    for (kind, field) in FIELDS_OF_PODS {
+        if kinds & kind != 0 {
+            return Some(field);
+        }
+    }
+    None
 }
 
 impl std::fmt::Display for Mention {

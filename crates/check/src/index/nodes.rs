@@ -91,20 +91,20 @@ pub(super) fn departed_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&s
 /// Returns the nodes' own addresses that are in pools, with the positions of the nodes. Pods could get the same
 /// addresses.
 pub(super) fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastMap<IpAddr, u32> {
-    let addresses = (0..)
-        .zip(&snapshot.nodes)
-        .filter(|(_, node)| !left.contains(node.value.name.as_str()))
-        .flat_map(|(position, node)| {
-            node.value
-                .addresses
-                .iter()
-                .map(move |address| (*address, position))
-        });
     let is_in_pool = |address: &IpAddr| {
-        snapshot
-            .pools
-            .iter()
-            .any(|pool| pool.value.cidr.contains(address))
+        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+        pools.any(|pool| pool.cidr.contains(address))
     };
-    addresses.filter(|(address, _)| is_in_pool(address)).collect()
+    let mut in_pools = FastMap::default();
+    for (position, node) in (0..).zip(&snapshot.nodes) {
+        if left.contains(node.value.name.as_str()) {
+            continue;
+        }
+        for address in &node.value.addresses {
+            if is_in_pool(address) {
+                in_pools.insert(*address, position);
+            }
+        }
+    }
+    in_pools
 }

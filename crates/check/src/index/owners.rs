@@ -65,25 +65,31 @@ impl Index<'_> {
     /// findings.
     pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
         let snapshot = self.snapshot;
-        let is_large = |count: usize| count > LISTED_FIELDS;
-        let endpoints = (0..)
-            .zip(&snapshot.endpoints)
-            .filter(|(_, e)| is_large(e.value.address_count()));
-        let pods = (0..)
-            .zip(&snapshot.pods)
-            .filter(|(_, pod)| is_large(pod.value.evidence().len()));
-        let services = (0..)
-            .zip(&snapshot.services)
-            .filter(|(_, s)| is_large(s.value.ingress.len()));
+        let mut large = Vec::new();
+        for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
+            if endpoint.value.address_count() > LISTED_FIELDS {
+                large.push(Owner::Endpoint(position));
+            }
+        }
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            if pod.value.evidence().len() > LISTED_FIELDS {
+                large.push(Owner::Pod(position));
+            }
+        }
+        for (position, service) in (0..).zip(&snapshot.services) {
+            if service.value.ingress.len() > LISTED_FIELDS {
+                large.push(Owner::Service(position));
+            }
+        }
 
-        let owners = endpoints.map(|(position, _)| Owner::Endpoint(position));
-        let owners = owners.chain(pods.map(|(position, _)| Owner::Pod(position)));
-        let owners = owners.chain(services.map(|(position, _)| Owner::Service(position)));
-        owners
-            .map(|owner| (owner, Arc::new(self.describe(owner, LISTED_FIELDS))))
+        let description = |owner| Arc::new(self.describe(owner, LISTED_FIELDS));
+        large
+            .into_iter()
+            .map(|owner| (owner, description(owner)))
             .collect()
     }
 
+    /// Describes an owner for a finding, with at most `most` of the fields in which it names addresses.
     fn describe(&self, owner: Owner, most: usize) -> OwnerEvidence {
         match owner {
             Owner::Endpoint(position) => {
@@ -134,6 +140,7 @@ impl Index<'_> {
     }
 }
 
+/// Returns a container ID, shortened with `…` if it is longer than any that a runtime creates.
 fn container_id(id: TextRef<'_>) -> String {
     let mut id = id.to_string();
     if let Some((end, _)) = id.char_indices().nth(LONGEST_ID) {

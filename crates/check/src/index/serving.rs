@@ -11,25 +11,20 @@ impl Index<'_> {
     /// pods of other plugins have addresses without its annotations. As long as no pod has an address, pools or tunnels
     /// show it.
     pub(crate) fn serves_pods(&self, uses_ipam: bool) -> bool {
-        if self.services_only || self.host_local_pods > 0 || keeps_data_elsewhere(self.snapshot) {
+        let snapshot = self.snapshot;
+        if self.services_only || self.host_local_pods > 0 || keeps_data_elsewhere(snapshot) {
             return false;
         }
-        if uses_ipam {
+        if uses_ipam || !snapshot.endpoints.is_empty() {
             return true;
         }
-        let snapshot = self.snapshot;
-        if snapshot.pods.iter().any(|stored| has_address(&stored.value)) || !snapshot.endpoints.is_empty() {
-            return snapshot
-                .pods
-                .iter()
-                .any(|stored| self.is_networked(&stored.value))
-                || !snapshot.endpoints.is_empty();
+
+        let pods = || snapshot.pods.iter().map(|stored| &stored.value);
+        if pods().any(has_address) {
+            return pods().any(|pod| self.is_networked(pod));
         }
-        !snapshot.pools.is_empty()
-            || snapshot
-                .nodes
-                .iter()
-                .any(|stored| !stored.value.tunnels.is_empty())
+        let mut nodes = snapshot.nodes.iter().map(|stored| &stored.value);
+        !snapshot.pools.is_empty() || nodes.any(|node| !node.tunnels.is_empty())
     }
 
     /// True for a pod with an address that Calico's plugin set up.

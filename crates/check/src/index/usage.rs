@@ -87,32 +87,32 @@ pub(super) fn of(
 /// and tunnels get their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
-    let is_ipam = |key: &Option<Key>| {
+    if !sources.into_iter().all(|source| snapshot.has_read(source)) {
+        return false;
+    }
+    // An object that cannot be decoded could be of a node.
+    let is_ipam_object = |key: &Option<Key>| {
         matches!(
             key,
             None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_))
         )
     };
-    if !sources.into_iter().all(|source| snapshot.has_read(source))
-        || snapshot.defects.iter().any(|defect| is_ipam(&defect.key))
-    {
+    if snapshot.defects.iter().any(|defect| is_ipam_object(&defect.key)) {
         return false;
     }
-    let is_virtual = |owner: Option<&BlockOwner>| matches!(owner, Some(BlockOwner::Virtual(_)));
-    let is_service = |id: TextRef<'_>| Claim::of_handle(&id.to_string()) == Claim::Service;
-    (!snapshot.blocks.is_empty() || !snapshot.affinities.is_empty())
-        && snapshot
-            .blocks
-            .iter()
-            .all(|block| is_virtual(block.value.content.owner()))
-        && snapshot
-            .affinities
-            .iter()
-            .all(|affinity| affinity.value.key.kind == AffinityType::Virtual)
-        && snapshot
-            .handles
-            .iter()
-            .all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
+    if snapshot.blocks.is_empty() && snapshot.affinities.is_empty() {
+        return false;
+    }
+
+    let mut blocks = snapshot.blocks.iter().map(|stored| &stored.value.content);
+    let mut affinities = snapshot.affinities.iter().map(|stored| &stored.value.key);
+    let mut handles = snapshot.handles.iter().map(|stored| stored.value.id());
+    blocks.all(|block| matches!(block.owner(), Some(BlockOwner::Virtual(_))))
+        && affinities.all(|key| key.kind == AffinityType::Virtual)
+        && handles.all(|id| {
+            let clean_id = id.cut_at_carriage_return().to_string();
+            Claim::of_handle(&clean_id) == Claim::Service
+        })
 }
 
 /// Returns the names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
@@ -184,57 +184,57 @@ impl Usage {
         if snapshot.pods.is_empty() {
             return;
         }
-        let nodes: FastSet<&str> = snapshot
-            .nodes
-            .iter()
-            .flat_map(|node| node.value.names())
-            .collect();
-        for (position, pod) in (0..).zip(&snapshot.pods) {
-            let owns = pod.value.has_cni_annotation
-                || match snapshot.datastore {
-                    DatastoreKind::Kubernetes => pod.value.is_annotated(),
-                    DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
-                        !self.with_endpoint.contains(&position)
-                            && !pod.value.deleting
-                            && pod.value.ready
-                            && nodes.contains(pod.value.node().to_string().as_str())
-                    }
-                };
-            if owns {
-                let owned = pod.value.addresses();
-                self.uses.extend(owned.map(|address| Use {
-                    address,
-                    owner: Owner::Pod(position),
-                }));
+        let mut node_names: FastSet<&str> = FastSet::default();
+        for node in &snapshot.nodes {
+            node_names.extend(node.value.names());
+        }
+
+        for (position, stored) in (0..).zip(&snapshot.pods) {
+            let pod = &stored.value;
+            let owns_status = || match snapshot.datastore {
+                DatastoreKind::Kubernetes => pod.is_annotated(),
+                DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
+                    !self.with_endpoint.contains(&position)
+                        && !pod.deleting
+                        && pod.ready
+                        && node_names.contains(pod.node().to_string().as_str())
+                }
+            };
+            if pod.has_cni_annotation || owns_status() {
+                let owner = Owner::Pod(position);
+                let addresses = pod.addresses();
+                self.uses.extend(addresses.map(|address| Use { address, owner }));
             }
-            self.mentioned.extend(pod.value.mentioned());
+            self.mentioned.extend(pod.mentioned());
         }
     }
 
     /// Adds the addresses that services use. A service that Calico serves owns the ingress addresses that are in a pool
     /// for LoadBalancers, or that a block records for the service. All other ingress addresses are merely named.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
-        let controller = snapshot
-            .serves_services()
-            .and_then(Result::ok)
-            .unwrap_or_default();
-        let pools = snapshot
-            .pools
-            .iter()
-            .filter(|p| p.value.allows(PoolUse::LoadBalancer));
-        let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
+        let controller = snapshot.serves_services();
+        let controller = controller.and_then(Result::ok).unwrap_or_default();
+        let mut offered_cidrs: Vec<IpNet> = Vec::new();
+        for pool in &snapshot.pools {
+            if pool.value.allows(PoolUse::LoadBalancer) {
+                offered_cidrs.push(pool.value.cidr);
+            }
+        }
+
         for (position, service) in (0..).zip(&snapshot.services) {
-            for address in &service.value.ingress {
-                let offered = pools.iter().any(|pool| pool.contains(address));
-                let managed = service.value.is_managed(controller);
-                if managed && (offered || is_recorded_for(blocks, &service.value, *address)) {
-                    self.uses.push(Use {
-                        address: *address,
-                        owner: Owner::Service(position),
-                    });
-                } else {
+            let service = &service.value;
+            let is_managed = service.is_managed(controller);
+            for address in &service.ingress {
+                let is_offered = || offered_cidrs.iter().any(|cidr| cidr.contains(address));
+                let is_owned = is_managed && (is_offered() || is_recorded_for(blocks, service, *address));
+                if !is_owned {
                     self.mentioned.push(*address);
+                    continue;
                 }
+                self.uses.push(Use {
+                    address: *address,
+                    owner: Owner::Service(position),
+                });
             }
         }
     }

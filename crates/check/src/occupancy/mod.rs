@@ -5,6 +5,7 @@ mod tests;
 
 use std::net::IpAddr;
 
+use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 use calipam_model::{IpNet, cidr};
@@ -107,6 +108,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         self.sum(region, Detail::Total)
     }
 
+    /// Counts the addresses of a region, in as much detail as asked for.
     fn sum(&self, region: IpNet, detail: Detail) -> Tally {
         let around = self.around(region);
         let mut blocks: Vec<&Stored<'_, '_>> = around.into_iter().chain(self.inside(region)).collect();
@@ -120,13 +122,17 @@ impl<'c, 's> Occupancy<'c, 's> {
             self.add_run(&mut sum, run, region);
         }
 
-        let reserved = self.reserved.within(region);
-        let known = reserved.map(|r| cidr::size(r).saturating_sub(self.unknown.size_within(r)));
-        let known = known.fold(0, u128::saturating_add);
+        // Addresses in undecodable blocks count as unknown, even if they are reserved.
+        let mut reserved_outside_unknown: u128 = 0;
+        for reserved in self.reserved.within(region) {
+            let unknown = self.unknown.size_within(reserved);
+            let outside_unknown = cidr::size(reserved).saturating_sub(unknown);
+            reserved_outside_unknown = reserved_outside_unknown.saturating_add(outside_unknown);
+        }
         sum.tally(
             region,
             self.unknown.size_within(region),
-            known,
+            reserved_outside_unknown,
             self.reserved.size_within(region),
         )
     }
@@ -162,24 +168,29 @@ impl<'c, 's> Occupancy<'c, 's> {
 
     /// Adds the taken addresses of a region that are in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
-        let sound = run.iter().filter_map(|s| s.block?.current());
+        let sound = run.iter().filter_map(|stored| stored.block?.current());
         if let [only] = run
             && region.contains(&only.key)
             && !self.reserved.touches(only.key)
         {
-            sound.for_each(|block| sum.add_block(block));
+            for block in sound {
+                sum.add_block(block);
+            }
             return;
         }
-        let mut taken: Vec<(IpAddr, AddressState)> = sound
-            .flat_map(|block| {
-                block
-                    .allocations()
-                    .map(|a| (a.address, AddressState::of(&a.attribute)))
-            })
-            .filter(|(address, _)| region.contains(address))
-            .collect();
+
+        // An address in several overlapping blocks counts once.
+        let mut taken: Vec<(IpAddr, AddressState)> = Vec::new();
+        for block in sound {
+            for allocation in block.allocations() {
+                if region.contains(&allocation.address) {
+                    taken.push((allocation.address, AddressState::of(&allocation.attribute)));
+                }
+            }
+        }
         taken.sort_unstable();
         taken.dedup_by_key(|(address, _)| *address);
+
         for (address, state) in taken {
             let is_reserved = self.reserved.contains(address);
             sum.add(state);
@@ -218,12 +229,10 @@ impl Sum {
         }
     }
 
+    /// Adds all allocations of a block. They are looked at one by one only if their states matter.
     fn add_block(&mut self, block: &Block) {
-        let undivided = self.detail == Detail::Total
-            || block
-                .attributes()
-                .all(|record| AddressState::of(&record) == AddressState::Allocated);
-        if undivided {
+        let is_in_use = |record: AttributeRef<'_>| AddressState::of(&record) == AddressState::Allocated;
+        if self.detail == Detail::Total || block.attributes().all(is_in_use) {
             self.in_use += u128::from(block.allocated());
             return;
         }

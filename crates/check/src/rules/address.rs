@@ -31,6 +31,7 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
             .filter(|r| !r.allocation.attribute.is_cooling())
     }
 
+    /// Collects the evidence about the address: its pool, its users, and its records.
     pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
         AddressEvidence {
             pool: context
@@ -78,29 +79,31 @@ pub(crate) fn finding(
 /// time. If only etcd was read, there are no such objects: everything has the same revision, and no Calico operation
 /// leaves an address in use unrecorded at any revision.
 fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
-    let snapshot = context.snapshot;
-    if !snapshot.has_read(Source::Pods) {
+    if !context.snapshot.has_read(Source::Pods) {
         return Vec::new();
     }
-    let mut keys: Vec<Key> = address
-        .containing_blocks()
-        .map(|block| Key::Block(block.key))
-        .collect();
+    let mut keys: Vec<Key> = Vec::new();
+    for block in address.containing_blocks() {
+        keys.push(Key::Block(block.key));
+    }
     if keys.is_empty() {
         // The block could have been claimed after blocks were listed.
-        let pools = context.index.pools_around(address.address.into());
-        keys.extend(
-            pools
-                .filter_map(|pool| block_around(address.address, pool.block_size))
-                .map(Key::Block),
-        );
+        for pool in context.index.pools_around(address.address.into()) {
+            let block = block_around(address.address, pool.block_size);
+            keys.extend(block.map(Key::Block));
+        }
     }
-    keys.extend(address.uses.iter().map(|used| key_of(&context.index, used.owner)));
-    let node = context.index.node_of_own_address(address.address);
-    keys.extend(node.map(|node| Key::Node(node.name.clone())));
+
+    for used in address.uses {
+        keys.push(key_of(&context.index, used.owner));
+    }
+    if let Some(node) = context.index.node_of_own_address(address.address) {
+        keys.push(Key::Node(node.name.clone()));
+    }
     keys
 }
 
+/// The key of the object that an owner is.
 fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     match owner {
         Owner::Endpoint(position) => index.endpoint(position).key(),

@@ -56,22 +56,27 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     let mut records: Vec<Record<'c, 's>> = Vec::new();
     let mut uses = index.uses.as_slice();
     for run in runs(&index.blocks, |block| block.key) {
-        let around = run[0].key;
-        let (before, within) = uses.split_at(uses.partition_point(|u| u.address < around.network()));
+        // The first block of a run contains the other ones.
+        let region = run[0].key;
+        let begin = uses.partition_point(|used| used.address < region.network());
+        let (before, from_begin) = uses.split_at(begin);
         visit_gap(index, before, &mut visit);
-        let (within, later) = within.split_at(within.partition_point(|u| u.address <= around.broadcast()));
-        uses = later;
+        let end = from_begin.partition_point(|used| used.address <= region.broadcast());
+        let (within, after) = from_begin.split_at(end);
+        uses = after;
+
         records.clear();
         for block in run {
-            let allocations = block.usable.into_iter().flat_map(|b| b.allocations());
+            let allocations = block.usable.into_iter().flat_map(|usable| usable.allocations());
             records.extend(allocations.map(|allocation| Record { block, allocation }));
         }
         if run.len() > 1 {
-            records.sort_by_key(|r| r.allocation.address);
+            records.sort_by_key(|record| record.allocation.address);
         }
-        let hidden = index.is_unknown(around);
+
+        let is_partly_unknown = index.is_unknown(region);
         merge(&records, within, |address, records, uses| {
-            if !hidden || !index.is_unknown(address.into()) {
+            if !is_partly_unknown || !index.is_unknown(address.into()) {
                 visit(Address {
                     address,
                     records,
@@ -98,25 +103,24 @@ fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(
     });
 }
 
-/// Merges records and uses of the same address; both are ascending.
+/// Merges records and uses, both ascending: visits each address with all of its records and uses.
 fn merge<'c, 's>(
     mut records: &[Record<'c, 's>],
     mut uses: &[Use],
     mut visit: impl FnMut(IpAddr, &[Record<'c, 's>], &[Use]),
 ) {
     loop {
-        let recorded = records.first().map(|r| r.allocation.address);
-        let used = uses.first().map(|u| u.address);
-        let Some(address) = [recorded, used].into_iter().flatten().min() else {
+        let next_recorded = records.first().map(|r| r.allocation.address);
+        let next_used = uses.first().map(|u| u.address);
+        let Some(address) = [next_recorded, next_used].into_iter().flatten().min() else {
             return;
         };
-        let here = records
-            .iter()
-            .take_while(|r| r.allocation.address == address)
-            .count();
-        let users = uses.iter().take_while(|u| u.address == address).count();
-        visit(address, &records[..here], &uses[..users]);
-        records = &records[here..];
-        uses = &uses[users..];
+        let same_records = records.iter().take_while(|r| r.allocation.address == address);
+        let (records_here, later_records) = records.split_at(same_records.count());
+        let same_uses = uses.iter().take_while(|u| u.address == address);
+        let (uses_here, later_uses) = uses.split_at(same_uses.count());
+        visit(address, records_here, uses_here);
+        records = later_records;
+        uses = later_uses;
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
@@ -35,8 +34,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
+/// Checks an affinity by itself: its type and state, and whether its node and block agree with it.
 fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
     let value = &affinity.value;
+    let node = &value.key.node;
     let finding = |code, says: &str| finding(context, affinity, code, says);
     let dependencies = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
     if matches!(value.key.kind, AffinityType::Other(_)) {
@@ -46,33 +47,33 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
         return;
     }
 
-    let settled = value.state == AffinityState::Confirmed;
-    let is_state = format!("is {}", short(&value.state.to_string()));
-    if !settled {
-        out.push(finding(Code::UnsettledAffinity, &is_state).depending_on(dependencies()));
+    let is_confirmed = value.state == AffinityState::Confirmed;
+    let is_in_state = format!("is {}", short(&value.state.to_string()));
+    if !is_confirmed {
+        out.push(finding(Code::UnsettledAffinity, &is_in_state).depending_on(dependencies()));
     }
-    let by_host = value.key.kind == AffinityType::Host;
-    if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
-        let keys = dependencies()
-            .into_iter()
-            .chain([Key::Node(value.key.node.clone())]);
-        let says = format!("names a node that {}", is_missing(context, &value.key.node));
+
+    let is_of_node = value.key.kind == AffinityType::Host;
+    if is_of_node && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(node) {
+        let mut keys = dependencies().to_vec();
+        keys.push(Key::Node(node.clone()));
+        let says = format!("names a node that {}", is_missing(context, node));
         out.push(finding(Code::AffinityOfMissingNode, &says).depending_on(keys));
     }
 
-    match context.index.block(value.key.cidr) {
-        None if settled && context.snapshot.has_read(Source::Blocks) => {
+    let Some(block) = context.index.block(value.key.cidr) else {
+        if is_confirmed && context.snapshot.has_read(Source::Blocks) {
             let says = "is confirmed, but its block does not exist";
             out.push(finding(Code::AffinityWithoutBlock, says).depending_on(dependencies()));
         }
-        Some(block) if !value.key.is_of(block.owner) => {
-            let name = |owner: &BlockOwner| short(owner.host().unwrap_or(&owner.to_string()));
-            let owner = block.owner.map_or("no one".to_owned(), name);
-            let says = format!("{is_state}, but the block belongs to {owner}");
-            let finding = finding(Code::AffinityBlockMismatch, &says).depending_on(dependencies());
-            out.push(finding.on_nodes(block.host()));
-        }
-        _ => {}
+        return;
+    };
+    if !value.key.is_of(block.owner) {
+        let name = |owner: &BlockOwner| short(owner.host().unwrap_or(&owner.to_string()));
+        let owner = block.owner.map_or("no one".to_owned(), name);
+        let says = format!("{is_in_state}, but the block belongs to {owner}");
+        let mismatch = finding(Code::AffinityBlockMismatch, &says);
+        out.push(mismatch.depending_on(dependencies()).on_nodes(block.host()));
     }
 }
 
@@ -105,46 +106,36 @@ pub(super) fn about_affinity(
 /// Checks whether several nodes hold an affinity for one block. A pending affinity of a node that did not get the block
 /// does not count: it announces no route, and Calico deletes it when the node comes across it.
 fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], out: &mut Vec<Finding>) {
-    if same_block.len() < 2 {
+    let [first, _, ..] = same_block else {
+        return;
+    };
+    let cidr = first.value.key.cidr;
+    let block = context.index.block(cidr);
+    let owner = block.and_then(|block| block.owner);
+
+    let mut claims: Vec<&AffinityKey> = Vec::new();
+    for affinity in same_block.iter().map(|stored| &stored.value) {
+        let has_lost_block = affinity.state == AffinityState::Pending && !affinity.key.is_of(owner);
+        if affinity.key.kind == AffinityType::Host && !has_lost_block {
+            claims.push(&affinity.key);
+        }
+    }
+    let nodes: BTreeSet<&str> = claims.iter().map(|key| key.node.as_str()).collect();
+    if nodes.len() < 2 {
         return;
     }
-    let owner = |cidr: IpNet| context.index.block(cidr).and_then(|block| block.owner);
-    let is_ignored = |affinity: &Affinity| {
-        affinity.state == AffinityState::Pending && !affinity.key.is_of(owner(affinity.key.cidr))
-    };
-    let claims = same_block
-        .iter()
-        .map(|a| &a.value)
-        .filter(|affinity| !is_ignored(affinity));
-    let hosts = claims
-        .map(|affinity| &affinity.key)
-        .filter(|key| key.kind == AffinityType::Host);
-    let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
-    let Some(cidr) = same_block
-        .first()
-        .map(|a| a.value.key.cidr)
-        .filter(|_| nodes.len() > 1)
-    else {
-        return;
-    };
-    let dependencies = hosts
-        .clone()
-        .map(|key| Key::Affinity(key.clone()))
-        .chain([Key::Block(cidr)]);
-    let others = hosts.map(AffinityKey::to_string).collect();
+
     let evidence = BlockEvidence {
-        others,
-        ..evidence(context.index.block(cidr))
+        others: claims.iter().map(|key| key.to_string()).collect(),
+        ..evidence(block)
     };
-    let says = format!("{cidr} is claimed by {}", list(&nodes));
-    out.push(
-        Finding::new(
-            Code::AffinityConflict,
-            Subject::Block(cidr),
-            says,
-            Evidence::Block(Box::new(evidence)),
-        )
-        .on_nodes(nodes)
-        .depending_on(dependencies),
+    let mut dependencies: Vec<Key> = claims.into_iter().cloned().map(Key::Affinity).collect();
+    dependencies.push(Key::Block(cidr));
+    let finding = Finding::new(
+        Code::AffinityConflict,
+        Subject::Block(cidr),
+        format!("{cidr} is claimed by {}", list(&nodes)),
+        Evidence::Block(Box::new(evidence)),
     );
+    out.push(finding.on_nodes(nodes).depending_on(dependencies));
 }

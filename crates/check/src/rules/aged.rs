@@ -67,24 +67,23 @@ pub(crate) fn findings(
 /// Checks the addresses with an allocation that is young at `earlier`, but no longer young at the time of the context, and
 /// those of pods that were leaving.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
+    let mut leaving: HashSet<IpAddr> = HashSet::new();
+    for pod in context.snapshot.pods.iter().map(|stored| &stored.value) {
+        if pod.leaving_since.is_some() {
+            leaving.extend(pod.named_by(evidence::STATUS));
+        }
+    }
+
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);
-    let leaving: HashSet<IpAddr> = context
-        .snapshot
-        .pods
-        .iter()
-        .filter(|stored| stored.value.leaving_since.is_some())
-        .flat_map(|stored| stored.value.named_by(evidence::STATUS))
-        .collect();
-    let blocks = || context.index.blocks.iter().filter_map(|block| block.usable);
-    if !leaving.is_empty() || blocks().any(|block| block.attributes().any(|record| has_aged(&record))) {
-        let is_wanted = |address: &Address<'_, '_, '_>| {
-            leaving.contains(&address.address)
-                || address
-                    .records
-                    .iter()
-                    .any(|record| has_aged(&record.allocation.attribute))
-        };
-        addresses::check(context, is_wanted, out);
+    let mut blocks = context.index.blocks.iter().filter_map(|block| block.usable);
+    if leaving.is_empty() && !blocks.any(|block| block.attributes().any(|record| has_aged(&record))) {
+        return;
     }
+
+    let is_wanted = |address: &Address<'_, '_, '_>| {
+        let mut attributes = address.records.iter().map(|record| &record.allocation.attribute);
+        leaving.contains(&address.address) || attributes.any(has_aged)
+    };
+    addresses::check(context, is_wanted, out);
 }

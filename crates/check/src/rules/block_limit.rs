@@ -14,61 +14,65 @@ use crate::{Context, FastMap};
 /// Compares every node's blocks with the block limit, pool by pool.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let Some(limit) = snapshot
-        .effective_ipam_config()
-        .and_then(|_| snapshot.block_limit())
-    else {
-        return;
-    };
-    if ![Source::Nodes, Source::IpamConfig]
-        .into_iter()
-        .all(|source| snapshot.has_read(source))
-    {
+    if snapshot.effective_ipam_config().is_none() {
         return;
     }
+    let Some(limit) = snapshot.block_limit() else {
+        return;
+    };
+    if !snapshot.has_read(Source::Nodes) || !snapshot.has_read(Source::IpamConfig) {
+        return;
+    }
+
     // If a pool's selector does not parse, its nodes are not known.
-    let pools = context.snapshot.pools.iter().map(|p| &p.value);
+    let pools = snapshot.pools.iter().map(|p| &p.value);
     let mut pools: Vec<&Pool> = pools.filter(|p| p.selected_nodes().is_ok()).collect();
     pools.sort_by_key(|pool| &pool.name);
-    let mut owned: FastMap<&str, Vec<IpNet>> = FastMap::default();
-    for block in context.index.blocks.iter().filter(|block| block.sound.is_some()) {
+
+    let mut blocks_of_nodes: FastMap<&str, Vec<IpNet>> = FastMap::default();
+    for block in &context.index.blocks {
+        if block.sound.is_none() {
+            continue;
+        }
         if let Some(node) = block.host() {
-            owned.entry(node).or_default().push(block.key);
+            blocks_of_nodes.entry(node).or_default().push(block.key);
         }
     }
     // Most nodes stay below the limit even with their blocks in all pools together.
-    owned.retain(|node, blocks| blocks.len() > limit as usize && context.index.node_exists(node));
-    let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
-    for (node, owned) in owned {
+    blocks_of_nodes.retain(|node, blocks| blocks.len() > limit as usize && context.index.node_exists(node));
+
+    let mut pools_over_limit: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
+    for (node, cidrs) in blocks_of_nodes {
         for pool in &pools {
-            let blocks = owned.iter().filter(|block| pool.cidr.contains(*block)).count() as u32;
+            let blocks = cidrs.iter().filter(|block| pool.cidr.contains(*block)).count() as u32;
             if blocks > limit {
                 let evidence = NodePoolEvidence {
                     pool: pool.name.clone(),
                     blocks,
                     limit,
                 };
-                over.entry(node).or_default().push(evidence);
+                pools_over_limit.entry(node).or_default().push(evidence);
             }
         }
     }
-    out.extend(over.into_iter().map(|(node, pools)| finding(node, pools)));
+    for (node, pools) in pools_over_limit {
+        out.push(finding(node, pools));
+    }
 }
 
+/// Reports a node that has more blocks in some pools than the limit. The message is about the first of these pools.
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let says = pools
-        .first()
-        .map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
-            let node = short(node);
-            let pool = short(pool);
-            format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
-        });
+    let says = match pools.first() {
+        Some(first) => format!(
+            "{} has {} blocks in {}, more than the limit of {}",
+            short(node),
+            first.blocks,
+            short(&first.pool),
+            first.limit
+        ),
+        None => String::new(),
+    };
+    let subject = Subject::Node(node.to_owned());
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(
-        Code::NodeOverBlockLimit,
-        Subject::Node(node.to_owned()),
-        says,
-        evidence,
-    )
-    .on_nodes([node])
+    Finding::new(Code::NodeOverBlockLimit, subject, says, evidence).on_nodes([node])
 }

@@ -19,30 +19,33 @@ use crate::finding::{BlockEvidence, Evidence, Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
 use crate::names::{and_more, list, short};
 
+/// Checks all blocks: that they do not overlap, that they can be decoded, and that their pools and owners agree.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
     check_overlaps(&stored, out);
-    let affinities = context
-        .snapshot
-        .affinities
-        .iter()
-        .filter(|a| !a.value.deleted)
-        .map(|a| &a.value.key);
-    let broken = context
-        .snapshot
-        .defects
-        .iter()
-        .filter_map(|defect| match &defect.key {
-            Some(Key::Affinity(key)) => Some(key),
-            _ => None,
-        });
-    let affinities: Affinities<'_> = affinities.chain(broken).collect();
+
+    // An affinity that cannot be decoded exists all the same.
+    let mut affinities = Affinities::default();
+    for affinity in &context.snapshot.affinities {
+        if !affinity.value.deleted {
+            affinities.insert(&affinity.value.key);
+        }
+    }
+    for defect in &context.snapshot.defects {
+        if let Some(Key::Affinity(key)) = &defect.key {
+            affinities.insert(key);
+        }
+    }
+
     for block in &stored {
         check_place(context, block, out);
-        match block.block {
-            Some(indexed) if indexed.sound.is_none() => out.push(corrupt(block, &indexed.problems)),
-            Some(indexed) => check_owner(context, block, indexed, &affinities, out),
-            None => {}
+        let Some(indexed) = block.block else {
+            continue;
+        };
+        if indexed.sound.is_none() {
+            out.push(corrupt(block, &indexed.problems));
+        } else {
+            check_owner(context, block, indexed, &affinities, out);
         }
     }
 }
@@ -73,37 +76,34 @@ pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
     }
 }
 
+/// Reports a corrupt block. The message names its first problem.
 fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
-    let first = problems
-        .first()
-        .map(|problem| short(&problem.to_string()))
-        .unwrap_or_default();
-    let more = and_more(problems.len(), "problem", "problems");
-    let says = format!("is corrupt: {first}{more}");
+    let first = match problems.first() {
+        Some(problem) => short(&problem.to_string()),
+        None => String::new(),
+    };
+    let further = and_more(problems.len(), "problem", "problems");
+    let says = format!("is corrupt: {first}{further}");
     finding(Code::CorruptBlock, block, says, |evidence| {
         evidence.problems = problems.to_vec()
     })
 }
 
+/// Reports each block that overlaps others, on the nodes that own one of them.
 fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
-    let keys: Vec<IpNet> = stored.iter().map(|s| s.key).collect();
-    for (block, others) in stored.iter().zip(overlaps(&keys)) {
-        if others.is_empty() {
+    let keys: Vec<IpNet> = stored.iter().map(|block| block.key).collect();
+    for (block, positions) in stored.iter().zip(overlaps(&keys)) {
+        if positions.is_empty() {
             continue;
         }
-        let overlapping = others.iter().map(|position| keys[*position]);
-        let says = format!("overlaps {}", list(overlapping.clone()));
-        let conflicting = overlapping.map(|cidr| cidr.to_string()).collect();
-        out.push(
-            finding(Code::OverlappingBlocks, block, says, |evidence| {
-                evidence.others = conflicting
-            })
-            .on_nodes(
-                others
-                    .iter()
-                    .filter_map(|position| stored[*position].block?.host()),
-            ),
-        );
+        let overlapping = || positions.iter().map(|position| &stored[*position]);
+        let cidrs: Vec<IpNet> = overlapping().map(|other| other.key).collect();
+        let owners = overlapping().filter_map(|other| other.block?.host());
+        let says = format!("overlaps {}", list(&cidrs));
+        let finding = finding(Code::OverlappingBlocks, block, says, |evidence| {
+            evidence.others = cidrs.iter().map(IpNet::to_string).collect()
+        });
+        out.push(finding.on_nodes(owners));
     }
 }
 
@@ -133,6 +133,7 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
     }
 }
 
+/// Checks that a block has an owner that exists, and an affinity of this owner.
 fn check_owner(
     context: &Context<'_>,
     block: &Stored<'_, '_>,

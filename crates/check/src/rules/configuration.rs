@@ -15,32 +15,31 @@ use crate::views::settings_of;
 /// The values, by setting and by the place where they were found.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
+/// Checks the settings of the cluster that keep pods from starting, and those that contradict each other.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
-        let place = Key::ClusterInformation("default".into()).to_string();
+    let snapshot = context.snapshot;
+    let cluster_information = || Key::ClusterInformation("default".into()).to_string();
+
+    let ready = snapshot
+        .cluster
+        .as_ref()
+        .and_then(|cluster| cluster.datastore_ready);
+    if ready == Some(false) {
+        let settings = one("datastoreReady", cluster_information(), "false");
         let says = "the datastore is locked: no pod can start or stop until it is unlocked";
-        out.push(finding(
-            Code::DatastoreLocked,
-            says,
-            one("datastoreReady", place, "false"),
-        ));
+        out.push(finding(Code::DatastoreLocked, says, settings));
     }
-    if let Some(refused) = calipam_assign::cluster_refusal(context.snapshot)
+
+    if let Some(refused) = calipam_assign::cluster_refusal(snapshot)
         && refused.reason != Reason::NotReady
     {
-        let place = Key::ClusterInformation("default".into()).to_string();
+        let settings = one("datastoreReady", cluster_information(), "missing");
         let says = format!("no pod can start or stop: {}", refused.reason);
-        out.push(finding(
-            Code::NoClusterInformation,
-            says,
-            one("datastoreReady", place, "missing"),
-        ));
+        out.push(finding(Code::NoClusterInformation, says, settings));
     }
-    if context
-        .snapshot
-        .effective_ipam_config()
-        .is_some_and(|c| !c.auto_allocate_blocks)
-    {
+
+    let config = snapshot.effective_ipam_config();
+    if config.is_some_and(|config| !config.auto_allocate_blocks) {
         let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
         let says = "automatic block allocation is off: nodes cannot claim blocks";
         out.push(finding(Code::AutoAllocationOff, says, settings));
@@ -48,6 +47,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_mismatch(context, out);
 }
 
+/// Makes a finding about the cluster's configuration, with the settings and their values as evidence.
 fn finding(code: Code, says: impl Into<Box<str>>, settings: Settings) -> Finding {
     Finding::new(
         code,

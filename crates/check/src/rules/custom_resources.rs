@@ -96,6 +96,7 @@ fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
     labels(affinity).is_some_and(|found| expected.iter().any(|(name, _)| found.contains_key(*name)))
 }
 
+/// Reports an affinity whose labels are not those that Calico selects it by; `None` if they are right.
 fn wrong_labels(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,
@@ -132,11 +133,11 @@ fn wrong_labels(
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
-        let recorded = blocks
-            .flat_map(|b| b.attributes())
-            .filter_map(|a| a.clean_handle());
-        let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
-        recorded.chain(stored.map(|h| h.value.id()))
+        let attributes = blocks.flat_map(|block| block.attributes());
+        let recorded = attributes.filter_map(|attribute| attribute.clean_handle());
+        let handles = context.snapshot.handles.iter().map(|stored| &stored.value);
+        let stored = handles.filter(|handle| !handle.is_deleted());
+        recorded.chain(stored.map(|handle| handle.id()))
     };
     // At least one of two such IDs has a capital letter, and few IDs have any.
     let mut forms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -153,18 +154,21 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
             forms.insert(id);
         }
     }
-    for (lower, forms) in forms.into_iter().filter(|(_, forms)| forms.len() > 1) {
+
+    for (lowercase_id, forms) in forms {
+        if forms.len() < 2 {
+            continue;
+        }
         let says = format!("{} share one handle object", list(&forms));
         let evidence = HandleEvidence {
             recorded_as: forms.into_iter().collect(),
             ..HandleEvidence::default()
         };
-        let evidence = Evidence::Handle(Box::new(evidence));
         out.push(Finding::new(
             Code::HandleCaseCollision,
-            Subject::Handle(lower),
+            Subject::Handle(lowercase_id),
             says,
-            evidence,
+            Evidence::Handle(Box::new(evidence)),
         ));
     }
 }

@@ -21,14 +21,15 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     out.extend(by_path.into_iter().map(|(path, defects)| finding(path, &defects)));
 }
 
+/// Reports an object that cannot be decoded, with the reasons of all its defects. The message names the first one.
 fn finding(path: &str, defects: &[&Defect]) -> Finding {
     let mut evidence = UndecodableEvidence::default();
     let mut clause = "does not parse";
     for defect in defects {
         match &defect.kind {
             DefectKind::Key(reason) => {
-                let is_known = defects.iter().any(|defect| defect.key.is_some());
-                clause = if is_known {
+                let has_known_key = defects.iter().any(|defect| defect.key.is_some());
+                clause = if has_known_key {
                     "is not the key that Calico looks up"
                 } else {
                     "is not a Calico key"
@@ -39,23 +40,22 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
             DefectKind::Fields(fields) => evidence.fields.extend(fields.iter().cloned()),
         }
     }
-    let says = match (evidence.reasons.first(), evidence.fields.first()) {
-        (Some(reason), _) => format!("{clause}: {}", short(reason)),
-        (None, Some(FieldDefect { field, reason })) => {
-            let more = match evidence.fields.len() {
-                1 => String::new(),
-                count => format!(", and {} more", count - 1),
-            };
-            format!("has a bad field {field}: {}{more}", short(reason))
-        }
-        (None, None) => clause.to_owned(),
+
+    let says = if let Some(reason) = evidence.reasons.first() {
+        format!("{clause}: {}", short(reason))
+    } else if let Some(FieldDefect { field, reason }) = evidence.fields.first() {
+        let further = match evidence.fields.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        format!("has a bad field {field}: {}{further}", short(reason))
+    } else {
+        clause.to_owned()
     };
-    let subject = Subject::Object(path.to_owned());
-    let says = format!("{} {says}", short(path));
     Finding::new(
         Code::UndecodableObject,
-        subject,
-        says,
+        Subject::Object(path.to_owned()),
+        format!("{} {says}", short(path)),
         Evidence::Undecodable(Box::new(evidence)),
     )
     .on_nodes(defects.iter().find_map(|defect| node(defect)))

@@ -65,34 +65,29 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Reports Kubernetes nodes that own blocks or affinities, but have no Calico object.
 fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let index = &context.index;
-    let owners = index.blocks.iter().filter_map(|block| block.host());
-    let affinities = context
-        .snapshot
-        .affinities
-        .iter()
-        .map(|affinity| &affinity.value.key);
-    let holders = affinities
-        .filter(|key| key.kind == AffinityType::Host)
-        .map(|key| key.node.as_str());
-    let lacking: BTreeSet<&str> = owners
-        .chain(holders)
-        .filter(|node| index.lacks_object(node))
-        .collect();
-    out.extend(lacking.into_iter().map(|node| {
-        let subject = Subject::Node(node.to_owned());
-        let evidence = Evidence::Node(Box::default());
+    let mut holders: BTreeSet<&str> = BTreeSet::new();
+    holders.extend(index.blocks.iter().filter_map(|block| block.host()));
+    for affinity in &context.snapshot.affinities {
+        let key = &affinity.value.key;
+        if key.kind == AffinityType::Host {
+            holders.insert(&key.node);
+        }
+    }
+
+    for node in holders.into_iter().filter(|node| index.lacks_object(node)) {
         let clause = "is a Kubernetes node and holds blocks, but Calico has no node object for it";
-        Finding::new(
+        let finding = Finding::new(
             Code::NodeObjectMissing,
-            subject,
+            Subject::Node(node.to_owned()),
             format!("{} {clause}", short(node)),
-            evidence,
-        )
-        .on_nodes([node])
-        .depending_on([Key::Node(node.to_owned())])
-    }));
+            Evidence::Node(Box::default()),
+        );
+        let dependencies = [Key::Node(node.to_owned())];
+        out.push(finding.on_nodes([node]).depending_on(dependencies));
+    }
 }
 
+/// Reports an endpoint or a pod on a node that does not exist.
 fn finding(owner: OwnerEvidence) -> Finding {
     let name = short(&owner.name);
     let on = short(&owner.node);

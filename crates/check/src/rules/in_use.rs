@@ -1,6 +1,5 @@
 //! Addresses that are in use but not allocated, or have several owners or records.
 
-use calipam_model::attributes::AttributeRef;
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_model::words::joined;
 
@@ -20,28 +19,30 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
     )
 }
 
+/// Checks an address that has users: that it has one user, is in a pool, and is allocated.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
-            let recorded = evidence
-                .holding()
-                .map(|record| format!(", and recorded for {}", record.holder()));
-            format!("is used by {}{}", evidence.users(), recorded.collect::<String>())
+            let mut says = format!("is used by {}", evidence.users());
+            for record in evidence.holding() {
+                says.push_str(&format!(", and recorded for {}", record.holder()));
+            }
+            says
         }));
     }
 
-    let in_pool = context
-        .index
-        .pools_around(address.address.into())
-        .next()
-        .is_some();
-    if !in_pool && is_known(context, Source::Pools) {
-        if !context.index.pools_incomplete {
+    let mut pools = context.index.pools_around(address.address.into());
+    let is_in_pool = pools.next().is_some();
+    if !is_in_pool {
+        if is_known(context, Source::Pools) && !context.index.pools_incomplete {
             let says =
                 |evidence: &AddressEvidence| format!("is used by {}, but in no pool", evidence.users());
             out.push(finding(context, Code::InUseOutsidePools, address, says));
         }
-    } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
+        return;
+    }
+
+    if address.holding().next().is_none() && is_known(context, Source::Blocks) {
         // The address is free in a block unless no block contains it, or a block records it as cooling down.
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
             let place = if let Some(record) = evidence.records.first() {
@@ -96,24 +97,25 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
 /// the address that is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded
 /// for a container belongs only to that container.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
-    let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else {
+    let [Some(workload), Some(other)] = uses.map(|used| index.workload(used.owner)) else {
         return false;
     };
-    let are_of_one = match (one.machine, other.machine) {
-        (Some(machine), Some(same)) => {
-            !machine.is_empty() && machine == same && one.namespace == other.namespace
+    // The machine of an endpoint is not known if pods were not read.
+    if let (Some(machine), Some(other_machine)) = (workload.machine, other.machine) {
+        let is_same_machine = machine == other_machine && workload.namespace == other.namespace;
+        if machine.is_empty() || !is_same_machine {
+            return false;
         }
-        _ => true,
-    };
-    let mut records = address
-        .holding()
-        .map(|record| record.allocation.attribute)
-        .peekable();
-    let is_recorded_for_both =
-        |record: AttributeRef<'_>| is_on_machine(&record, &one) && is_on_machine(&record, &other);
-    match records.peek() {
-        Some(_) => are_of_one && records.any(is_recorded_for_both),
-        // The record is lost, perhaps during a migration.
-        None => one.machine.is_some_and(|machine| !machine.is_empty()) && are_of_one,
     }
+
+    let mut has_record = false;
+    for record in address.holding() {
+        has_record = true;
+        let attribute = record.allocation.attribute;
+        if is_on_machine(&attribute, &workload) && is_on_machine(&attribute, &other) {
+            return true;
+        }
+    }
+    // The record is lost, perhaps during a migration.
+    !has_record && workload.machine.is_some_and(|machine| !machine.is_empty())
 }

@@ -26,27 +26,26 @@ pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bo
         && unread(context.snapshot, &Claim::of(attribute)).is_none()
 }
 
+/// Reports the records of unused addresses whose owner is gone or has moved, and those of services without a status.
 pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut Vec<Finding>) {
-    let claims: Vec<Claim<'_>> = unused
-        .iter()
-        .map(|r| Claim::of(&r.allocation.attribute))
-        .collect();
+    let attributes = unused.iter().map(|record| &record.allocation.attribute);
+    let claims: Vec<Claim<'_>> = attributes.map(Claim::of).collect();
     let owners = Owners::new(context, &claims);
     for (record, claim) in unused.iter().zip(&claims) {
         let reasons = match owners.of_unused(record, claim) {
-            RecordedOwner::Idle if *claim == Claim::Service && !awaits_status(context, record) => {
-                push(out, extra(context, record));
-                continue;
-            }
             RecordedOwner::Elsewhere(reasons) | RecordedOwner::Gone(reasons) => reasons,
             RecordedOwner::Unnamed => vec![LeakReason::UnknownOwner],
+            RecordedOwner::Idle => {
+                if *claim == Claim::Service && !awaits_status(context, record) {
+                    push(out, extra(context, record));
+                }
+                continue;
+            }
             // The owner exists or could exist, or the address has no owner.
             _ => continue,
         };
-        push(
-            out,
-            leak(context, record, claim, reasons, &owners.workloads(claim)),
-        );
+        let workloads = owners.workloads(claim);
+        push(out, leak(context, record, claim, reasons, &workloads));
     }
 }
 
@@ -108,6 +107,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     .depending_on([Key::Block(record.block.key)])
 }
 
+/// Reports a leaked address. It is only a warning if the record does not tell whose address it is.
 fn leak(
     context: &Context<'_>,
     record: &Record<'_, '_>,
@@ -144,21 +144,18 @@ fn leak(
         .depending_on(dependencies(context, record, claim))
 }
 
+/// Collects the evidence about an unused address: its pool, its record, and the given workloads.
 fn evidence(
     context: &Context<'_>,
     record: &Record<'_, '_>,
     owners: Vec<Arc<OwnerEvidence>>,
 ) -> AddressEvidence {
-    let pool = context
-        .index
-        .pools_around(record.allocation.address.into())
-        .next();
-    let pool = pool.map(|pool| pool.name.clone());
-    let records = vec![record.evidence()];
+    let address = record.allocation.address;
+    let pool = context.index.pools_around(address.into()).next();
     AddressEvidence {
-        pool,
+        pool: pool.map(|pool| pool.name.clone()),
         owners,
-        records,
+        records: vec![record.evidence()],
         ..AddressEvidence::default()
     }
 }

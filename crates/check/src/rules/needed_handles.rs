@@ -74,15 +74,13 @@ fn unrecorded_tunnel(
     kind: TunnelKind,
     node: &str,
 ) -> Option<String> {
-    let found = context.index.node(node)?;
-    let mut addresses = found
-        .tunnels
-        .iter()
-        .filter(|(of, _)| *of == kind)
-        .map(|(_, address)| address);
-    addresses
-        .any(|address| lost.contains(address))
-        .then(|| format!("a tunnel of {node}"))
+    let tunnels = &context.index.node(node)?.tunnels;
+    for (other_kind, address) in tunnels {
+        if *other_kind == kind && lost.contains(address) {
+            return Some(format!("a tunnel of {node}"));
+        }
+    }
+    None
 }
 
 /// Returns a missing block that the handle counts, if no pods were read. In an etcd that was restored from a backup,

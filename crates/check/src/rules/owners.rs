@@ -37,16 +37,22 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
 }
 
+/// Describes the users of an address that is recorded for another owner.
 fn other_owner(evidence: &AddressEvidence) -> String {
     let record = evidence.holding().next();
-    let whose = record.map(RecordEvidence::holder).unwrap_or_default();
+    let recorded_owner = record.map(RecordEvidence::holder).unwrap_or_default();
+    let node = record.and_then(|record| record.record.as_ref().get("node"));
+
     // If the user and the recorded owner have the same name, the node distinguishes them.
-    let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
-    let node = match record.and_then(|record| record.record.as_ref().get("node")) {
+    let is_namesake = evidence.owners.iter().any(|user| user.pod == recorded_owner);
+    let on_node = match node {
         Some(node) if is_namesake => format!(" on {node}"),
         _ => String::new(),
     };
-    format!("is used by {}, but recorded for {whose}{node}", evidence.users())
+    format!(
+        "is used by {}, but recorded for {recorded_owner}{on_node}",
+        evidence.users()
+    )
 }
 
 /// Reports a pod's record with a different node than the one the pod is running on. If Calico's collector knows the
@@ -131,23 +137,30 @@ pub(super) fn borrowing<'a, 'c, 's>(
     })
 }
 
+/// Reports a tunnel's address that is only in blocks of other nodes. One finding is enough for an address.
 fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     for used in address.uses {
         let Owner::Tunnel(position, kind) = used.owner else {
             continue;
         };
         let node = &context.snapshot.nodes[position as usize].value.name;
-        let hosts = || address.containing_blocks().filter_map(|b| b.host());
-        if let Some(host) = hosts().next()
-            && hosts().all(|host| host != node)
-        {
-            let of = short(node);
-            let field = kind.field();
-            let by = short(host);
-            let says = format!("is a tunnel address of {of} ({field}), but in {by}'s block");
-            out.push(finding(context, Code::BorrowedTunnelAddress, address, |_| says).on_nodes([host]));
-            return;
+        let mut hosts = address.containing_blocks().filter_map(|block| block.host());
+        let Some(host) = hosts.next() else {
+            continue;
+        };
+        if host == node || hosts.any(|other| other == node) {
+            continue;
         }
+
+        let says = format!(
+            "is a tunnel address of {} ({}), but in {}'s block",
+            short(node),
+            kind.field(),
+            short(host)
+        );
+        let finding = finding(context, Code::BorrowedTunnelAddress, address, |_| says);
+        out.push(finding.on_nodes([host]));
+        return;
     }
 }
 

@@ -14,13 +14,18 @@ use crate::names::{list, short};
 use crate::occupancy::Occupancy;
 use crate::places::Places;
 
+/// Checks the settings of the pools, and how full the enabled ones are.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
     check_settings(context, out);
-    let read = |source| context.snapshot.has_read(source);
-    if read(Source::Blocks) && read(Source::Reservations) {
-        let pools = context.index.pools();
-        for pool in same(&pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
-            check_fill(context, occupancy, pool, out);
+    let snapshot = context.snapshot;
+    if !snapshot.has_read(Source::Blocks) || !snapshot.has_read(Source::Reservations) {
+        return;
+    }
+    // Pools with the same CIDR have the same addresses.
+    let pools = context.index.pools();
+    for twins in same(&pools) {
+        if let Some(enabled) = twins.iter().find(|pool| pool.is_enabled()) {
+            check_fill(context, occupancy, enabled, out);
         }
     }
 }
@@ -82,23 +87,32 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Reports enabled pools that cover the cluster's nodes or services. A pool that only services can use may cover nodes,
 /// since a service may have a node's address.
 fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
-    let enabled = || same(pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled()));
-    let places = Places::of(context.snapshot, enabled().map(|pool| pool.cidr));
-    for pool in enabled() {
-        let is_of_nodes = pool.allows(PoolUse::Workload) || pool.allows(PoolUse::Tunnel);
+    let mut enabled: Vec<&Pool> = Vec::new();
+    for twins in same(pools) {
+        enabled.extend(twins.iter().find(|pool| pool.is_enabled()));
+    }
+    let places = Places::of(context.snapshot, enabled.iter().map(|pool| pool.cidr));
+
+    for pool in enabled {
         let inside = |places| within(places, pool.cidr, |place: &Place| place.address);
-        let nodes = if is_of_nodes { inside(&places.nodes) } else { &[] };
+        let may_not_cover_nodes = pool.allows(PoolUse::Workload) || pool.allows(PoolUse::Tunnel);
+        let nodes = if may_not_cover_nodes {
+            inside(&places.nodes)
+        } else {
+            &[]
+        };
         let services = inside(&places.services);
         for (code, covered) in [
             (Code::PoolOverlapsNodes, nodes),
             (Code::PoolOverlapsServices, services),
         ] {
-            if !covered.is_empty() {
-                let says = format!("covers {}", list(covered));
-                out.push(finding(code, pool, &says, |evidence| {
-                    evidence.covers = covered.to_vec()
-                }));
+            if covered.is_empty() {
+                continue;
             }
+            let says = format!("covers {}", list(covered));
+            out.push(finding(code, pool, &says, |evidence| {
+                evidence.covers = covered.to_vec()
+            }));
         }
     }
 }
@@ -129,62 +143,65 @@ fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
 /// Reports overlapping pools. In native v3 mode, disabled pools may overlap: Calico's pool controller makes sure that
 /// only one of them is used.
 fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let is_native = context.snapshot.is_native;
     let mut pools = context.index.pools();
-    pools.retain(|pool| !is_native || pool.is_enabled());
-    let same: Vec<&[&Pool]> = same(&pools).collect();
-    let keys: Vec<IpNet> = same.iter().map(|pools| pools[0].cidr).collect();
-    let name = |pool: &&Pool| format!("{} {}", pool.name, pool.cidr);
-    for (pools, others) in same.iter().zip(overlaps(&keys)) {
-        let twins = pools[1..].iter();
-        let others: Vec<String> = twins
-            .chain(others.iter().flat_map(|position| same[*position].iter()))
-            .map(name)
-            .collect();
-        if !others.is_empty() {
-            let says = format!("overlaps {}", list(&others));
-            out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| {
-                evidence.others = others
-            }));
+    if context.snapshot.is_native {
+        pools.retain(|pool| pool.is_enabled());
+    }
+
+    let groups: Vec<&[&Pool]> = same(&pools).collect();
+    let cidrs: Vec<IpNet> = groups.iter().map(|twins| twins[0].cidr).collect();
+    for (twins, positions) in groups.iter().zip(overlaps(&cidrs)) {
+        let mut overlapping = twins[1..].to_vec();
+        for position in positions {
+            overlapping.extend(groups[position]);
         }
+        if overlapping.is_empty() {
+            continue;
+        }
+
+        let names: Vec<String> = overlapping
+            .iter()
+            .map(|pool| format!("{} {}", pool.name, pool.cidr))
+            .collect();
+        let says = format!("overlaps {}", list(&names));
+        out.push(finding(Code::OverlappingPools, twins[0], &says, |evidence| {
+            evidence.others = names
+        }));
     }
 }
 
+/// Reports a pool that is fuller than the threshold; as an error if it has no free address.
 fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool, out: &mut Vec<Finding>) {
     let mut tally = occupancy.total_tally(pool.cidr);
-    if tally
+    let is_nearly_full = tally
         .percent()
-        .is_none_or(|percent| percent <= context.pool_threshold)
-    {
+        .is_some_and(|percent| percent > context.pool_threshold);
+    if !is_nearly_full {
         return;
     }
-    if context
-        .snapshot
-        .effective_ipam_config()
-        .is_some_and(|config| config.cooldown_seconds > 0)
-    {
+    // Only with a cooldown, addresses are counted once more by their states, which takes longer.
+    let config = context.snapshot.effective_ipam_config();
+    if config.is_some_and(|config| config.cooldown_seconds > 0) {
         tally = occupancy.tally(pool.cidr);
     }
+
     let severity = if tally.free == 0 {
         Severity::Error
     } else {
         Code::PoolNearlyFull.severity()
     };
-    let taken = tally.usable_taken;
+    let percent = tally.whole_percent().unwrap_or_default();
     let usable = tally.usable;
     let cooling = tally.cooling;
-    let percent = tally.whole_percent().unwrap_or_default();
-    let says = match cooling {
-        0 => format!("is {percent} % full: {taken} of {usable} in use"),
-        _ => {
-            let in_use = taken.saturating_sub(cooling);
-            format!("is {percent} % full: {in_use} of {usable} in use, {cooling} cooling down")
-        }
-    };
+    let in_use = tally.usable_taken.saturating_sub(cooling);
+    let mut says = format!("is {percent} % full: {in_use} of {usable} in use");
+    if cooling > 0 {
+        says.push_str(&format!(", {cooling} cooling down"));
+    }
     let finding = finding(Code::PoolNearlyFull, pool, &says, |evidence| {
         evidence.in_use = Some(tally.usable_taken);
-        evidence.cooling = Some(tally.cooling).filter(|cooling| *cooling > 0);
-        evidence.usable = Some(tally.usable);
+        evidence.cooling = Some(cooling).filter(|cooling| *cooling > 0);
+        evidence.usable = Some(usable);
     });
     out.push(finding.with_severity(severity));
 }

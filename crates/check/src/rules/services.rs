@@ -113,20 +113,21 @@ fn without_address(
     Some(finding.depending_on([service.key()]))
 }
 
+/// The reason why the controller gets no address for some families of a service; `None` if it asked for all of them.
 fn cause_of_refusals(missing: &[&FamilyOfService]) -> Option<NoAddress> {
-    let is_manual = |family: &&&FamilyOfService| {
+    for family in missing {
         let refused = family.answer().and_then(|answer| answer.outcome.as_ref().err());
-        refused.is_some_and(|refused| refused.reason == Reason::NoneAutomatic)
-    };
-    if missing.iter().any(|family| is_manual(&family)) {
-        return Some(NoAddress::PoolsManual);
+        if refused.is_some_and(|refused| refused.reason == Reason::NoneAutomatic) {
+            return Some(NoAddress::PoolsManual);
+        }
     }
-    missing
-        .iter()
-        .any(|family| family.why().is_some())
-        .then_some(NoAddress::Refused)
+    if missing.iter().any(|family| family.why().is_some()) {
+        return Some(NoAddress::Refused);
+    }
+    None
 }
 
+/// Joins the reasons why families have no address into the end of a message.
 fn in_words(missing: &[&FamilyOfService]) -> String {
     let mut reasons: Vec<String> = missing.iter().filter_map(|family| family.why()).collect();
     reasons.dedup();
@@ -137,6 +138,7 @@ fn in_words(missing: &[&FamilyOfService]) -> String {
     }
 }
 
+/// Describes the refusal of an address of a family; `None` if there is none.
 fn refusal(family: &FamilyOfService) -> Option<RefusalEvidence> {
     let refused = family.answer().and_then(|answer| answer.outcome.as_ref().err());
     let of_allocator = refused.map(|refused| RefusalEvidence::new(family.family.family, refused));

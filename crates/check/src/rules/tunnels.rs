@@ -20,54 +20,51 @@ use crate::names::{list, short};
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let index = &context.index;
-    let is_read = [Source::Nodes, Source::Pools, Source::Blocks]
-        .into_iter()
-        .all(|s| snapshot.has_read(s));
+    let mut sources = [Source::Nodes, Source::Pools, Source::Blocks].into_iter();
+    let is_read = sources.all(|source| snapshot.has_read(source));
     if !is_read || index.services_only || index.host_local_pods > 0 {
         return;
     }
+
     let is_linux = |node: &&Node| !node.is_windows() && !node.is_virtual_kubelet();
-    let nodes: Vec<&Node> = snapshot
-        .nodes
-        .iter()
-        .map(|node| &node.value)
-        .filter(is_linux)
-        .collect();
-    let has = |node: &Node, kind| node.tunnels.iter().any(|(of, _)| *of == kind);
+    let all_nodes = snapshot.nodes.iter().map(|node| &node.value);
+    let nodes: Vec<&Node> = all_nodes.filter(is_linux).collect();
+    let has = |node: &Node, kind| node.tunnels.iter().any(|(other, _)| *other == kind);
     let is_used = |kind: &TunnelKind| nodes.iter().any(|node| has(node, *kind));
-    let kinds: Vec<TunnelKind> = TunnelKind::ALL.into_iter().filter(is_used).collect();
-    if nodes.iter().all(|node| kinds.iter().all(|kind| has(node, *kind))) {
+    let used_kinds: Vec<TunnelKind> = TunnelKind::ALL.into_iter().filter(is_used).collect();
+    let has_all = |node: &&Node| used_kinds.iter().all(|kind| has(node, *kind));
+    if nodes.iter().all(has_all) {
         return;
+    }
+
+    // The nodes that own a block, each with whether the block is IPv6.
+    let mut block_owners: HashSet<(&str, bool)> = HashSet::new();
+    for block in &index.blocks {
+        if let Some(host) = block.host() {
+            block_owners.insert((host, !is_v4(block.key)));
+        }
     }
 
     let pools = TunnelPools::new(snapshot);
     let answers = LazyCell::new(|| Answers::new(context));
-    let owned = index
-        .blocks
-        .iter()
-        .filter_map(|block| Some((block.host()?, !is_v4(block.key))));
-    let hosts: HashSet<(&str, bool)> = owned.collect();
     let is_broken = |node: &Node| {
         let key = Some(Key::Node(node.name.clone()));
         snapshot.defects.iter().any(|defect| defect.key == key)
     };
     for node in &nodes {
-        let needs = |kind: &TunnelKind| pools.of(node, *kind).next().is_some();
-        let runs = |kind: &TunnelKind| hosts.contains(&(node.name.as_str(), kind.is_v6()));
-        let lacking = kinds
-            .iter()
-            .filter(|kind| !has(node, **kind) && runs(kind) && needs(kind));
-        let lacking: Vec<TunnelKind> = lacking.copied().collect();
-        if !lacking.is_empty() && !is_broken(node) {
-            let tunnels = answers
-                .as_ref()
-                .map(|answers| answers.outlook.tunnels(node, &pools));
-            out.push(finding(
-                node,
-                &lacking,
-                refusal(&tunnels.unwrap_or_default(), &lacking),
-            ));
+        let lacks = |kind: &TunnelKind| {
+            let owns_block = block_owners.contains(&(node.name.as_str(), kind.is_v6()));
+            !has(node, *kind) && owns_block && pools.of(node, *kind).next().is_some()
+        };
+        let lacking: Vec<TunnelKind> = used_kinds.iter().copied().filter(lacks).collect();
+        if lacking.is_empty() || is_broken(node) {
+            continue;
         }
+        let tunnels = match answers.as_ref() {
+            Some(answers) => answers.outlook.tunnels(node, &pools),
+            None => Vec::new(),
+        };
+        out.push(finding(node, &lacking, refusal(&tunnels, &lacking)));
     }
 }
 
@@ -77,6 +74,7 @@ fn refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
     meant.find_map(|tunnel| Some(tunnel.next.refused()?.reason.to_string()))
 }
 
+/// Reports a node that lacks tunnel addresses, with the reason why calico-node cannot assign them, if there is one.
 fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
     let name = node.name.clone();
     let fields: Vec<OwnerField> = lacking.iter().map(|kind| OwnerField::Tunnel(*kind)).collect();

@@ -12,7 +12,7 @@ use calipam_model::text::Text;
 use super::address::{Address, finding};
 use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::Finding;
+use crate::finding::{AddressEvidence, Finding};
 use crate::index::{IndexedBlock, Owner, Record, Use};
 use crate::names::{name_of_pod, names_of_owners, short};
 use crate::{Context, FastSet};
@@ -57,32 +57,34 @@ fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
+/// Checks the addresses that running pods name, and that Calico did not assign.
 fn check_pods(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let nodes: Vec<Text> = snapshot
-        .nodes
-        .iter()
-        .flat_map(|node| node.value.names())
-        .map(Text::new)
-        .collect();
-    let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
+    let nodes = snapshot.nodes.iter().flat_map(|node| node.value.names());
+    let nodes: Vec<Text> = nodes.map(Text::new).collect();
+    let packed_nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         // If the pod has no sandbox with a network, the address could be from an earlier sandbox.
         if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
             continue;
         }
+
         // If Calico networks the pod, its status repeats the addresses that Calico assigned.
         let is_networked_by_calico = match snapshot.datastore {
             DatastoreKind::Kubernetes => pod.is_annotated(),
-            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),
+            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => packed_nodes.contains(pod.node().packed()),
         };
         let mut wanted = evidence::NO_IPAM | evidence::FLOATING;
         if !is_networked_by_calico {
             wanted |= evidence::STATUS;
         }
-        for (address, by) in pod.evidence().iter().filter(|(_, by)| by & wanted != 0) {
-            let how = How::of(by & wanted);
+        for (address, evidence) in pod.evidence() {
+            let wanted_evidence = evidence & wanted;
+            if wanted_evidence == 0 {
+                continue;
+            }
+            let how = How::of(wanted_evidence);
             out.extend(conflict(context, position, *address, how));
             out.extend(unrecorded(context, Owner::Pod(position), *address, how));
         }
@@ -101,6 +103,7 @@ enum How {
 }
 
 impl How {
+    /// The kind of an address by the evidence for it. An annotation counts more than the pod's status.
     fn of(by: u8) -> Self {
         if by & evidence::NO_IPAM != 0 {
             Self::NoIpam
@@ -127,45 +130,41 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     index.enabled_pool_around(address)?;
     let own = Owner::Pod(position);
     let pod = &context.snapshot.pods[position as usize].value;
-    let others = index
-        .uses_of(address)
-        .iter()
-        .filter(|used| index.identity(used.owner) != index.identity(own));
-    let mut uses: Vec<Use> = others.copied().collect();
-    let records: Vec<Record<'_, '_>> = index
-        .records_of(address)
-        .filter(|record| !record.allocation.attribute.is_cooling())
-        .collect();
-    let is_recorded_for_other = records.iter().any(|record| {
+    let mut uses: Vec<Use> = index.uses_of(address).to_vec();
+    uses.retain(|used| index.identity(used.owner) != index.identity(own));
+    let mut records: Vec<Record<'_, '_>> = index.records_of(address).collect();
+    records.retain(|record| !record.allocation.attribute.is_cooling());
+
+    let is_of_other_pod = |record: &Record<'_, '_>| {
         let Some((namespace, name)) = Claim::of(&record.allocation.attribute).pod() else {
             return false;
         };
-        let is_own = pod.namespace() == *namespace && pod.name() == *name;
+        if pod.namespace() == *namespace && pod.name() == *name {
+            return false;
+        }
         let other = index.pod(Text::new(&namespace).as_ref(), Text::new(&name).as_ref());
-        !is_own && other.is_some_and(|other| !context.snapshot.pods[other as usize].value.finished)
-    });
-    if uses.is_empty() && !is_recorded_for_other {
+        other.is_some_and(|other| !context.snapshot.pods[other as usize].value.finished)
+    };
+    if uses.is_empty() && !records.iter().any(is_of_other_pod) {
         return None;
     }
-    let others = context.index.describe_users(address, &uses);
+
+    let other_users = context.index.describe_users(address, &uses);
     uses.push(Use { address, owner: own });
     uses.sort_unstable();
-    let blocks = index
-        .blocks_around(address)
-        .next()
-        .map_or(&[][..], std::slice::from_ref);
+    let smallest_block = index.blocks_around(address).next();
     let address = Address {
         address,
         records: &records,
         uses: &uses,
-        blocks,
+        blocks: smallest_block.map_or(&[][..], std::slice::from_ref),
     };
     Some(finding(context, Code::DuplicateAddress, &address, |evidence| {
         let name = name_of_pod(pod);
         let name = short(&name);
         let how = how.words();
-        if !others.is_empty() {
-            return format!("is used by {} and {name}{how}", names_of_owners(&others));
+        if !other_users.is_empty() {
+            return format!("is used by {} and {name}{how}", names_of_owners(&other_users));
         }
         let mut holders = evidence.holding().map(|record| record.holder());
         let recorded = holders.next().unwrap_or_default();
@@ -173,59 +172,49 @@ fn conflict(context: &Context<'_>, position: u32, address: IpAddr, how: How) -> 
     }))
 }
 
+/// Reports an address in a pool for workloads that its owner uses, but that no block records.
 fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
-    let is_reserved = || {
-        context
-            .snapshot
-            .reserved_cidrs()
-            .any(|cidr| cidr.contains(&address))
-    };
-    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
-    let is_recorded = || {
-        around.iter().any(|block| {
-            block
-                .usable
-                .is_none_or(|block| block.allocation_of(address).is_some())
-        })
-    };
-    if !pool.allows(PoolUse::Workload)
-        || !index.uses_of(address).is_empty()
-        || index.is_unknown(address.into())
-        || is_reserved()
-        || is_recorded()
-    {
+    if !pool.allows(PoolUse::Workload) {
         return None;
     }
-    let blocks = around
-        .first()
-        .map_or(&[][..], |block| std::slice::from_ref(*block));
-    let place = blocks
-        .first()
-        .map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
-    let uses = [Use { address, owner }];
+    if !index.uses_of(address).is_empty() || index.is_unknown(address.into()) {
+        return None;
+    }
+    let mut reserved = context.snapshot.reserved_cidrs();
+    if reserved.any(|cidr| cidr.contains(&address)) {
+        return None;
+    }
+
+    // The smallest block comes first.
+    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
+    let could_record = |block: &&IndexedBlock<'_>| match block.usable {
+        Some(usable) => usable.allocation_of(address).is_some(),
+        None => true,
+    };
+    if around.iter().any(could_record) {
+        return None;
+    }
+    let (place, blocks) = match around.first() {
+        Some(block) => (format!("free in {}", block.key), std::slice::from_ref(*block)),
+        None => ("in no block".to_owned(), &[][..]),
+    };
+
     let address = Address {
         address,
         records: &[],
-        uses: &uses,
+        uses: &[Use { address, owner }],
         blocks,
     };
-    Some(finding(
-        context,
-        Code::UnrecordedAddress,
-        &address,
-        |evidence| match how {
+    let says = |evidence: &AddressEvidence| {
+        let users = evidence.users();
+        match how {
             How::Floating => {
-                format!(
-                    "is a floating address of {}, but not assigned by Calico and {place}",
-                    evidence.users()
-                )
+                format!("is a floating address of {users}, but not assigned by Calico and {place}")
             }
-            _ => format!(
-                "is used by {}, but not assigned by Calico and {place}",
-                evidence.users()
-            ),
-        },
-    ))
+            _ => format!("is used by {users}, but not assigned by Calico and {place}"),
+        }
+    };
+    Some(finding(context, Code::UnrecordedAddress, &address, says))
 }

@@ -39,14 +39,14 @@ pub(crate) fn check_on(context: &Context<'_>, changed: &Snapshot, out: &mut Vec<
 /// The nodes whose next pod gets no address, according to findings. Information does not count, since it may be intended,
 /// nor do warnings, since only pods of an unusual kind get none.
 pub fn nodes_without_addresses(findings: &[Finding]) -> BTreeSet<&str> {
-    let of_nodes = findings
-        .iter()
-        .filter(|finding| finding.code == Code::NodeWithoutAddresses);
-    let certain = of_nodes.filter(|finding| finding.severity <= Severity::Error);
-    certain
-        .flat_map(|finding| &finding.nodes)
-        .map(String::as_str)
-        .collect()
+    let mut nodes = BTreeSet::new();
+    for finding in findings {
+        let is_certain = finding.severity <= Severity::Error;
+        if is_certain && finding.code == Code::NodeWithoutAddresses {
+            nodes.extend(finding.nodes.iter().map(String::as_str));
+        }
+    }
+    nodes
 }
 
 /// Reports the nodes whose next pod gets no address. Nodes with the same reason share a finding if there are many.

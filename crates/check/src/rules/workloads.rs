@@ -8,7 +8,6 @@ use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Source;
-use calipam_model::words::joined;
 
 use super::address::Address;
 use super::owners::wrong_node;
@@ -85,6 +84,7 @@ fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
             .is_none_or(|at| context.now.duration_since(at) > context.grace)
 }
 
+/// Reports an endpoint whose pod has finished or does not exist.
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
     let owner = OwnerEvidence {
         pod_state: Some(state),
@@ -148,6 +148,7 @@ fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     })
 }
 
+/// Reports an endpoint that is on another node than its pod.
 fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Finding> {
     let endpoint = context.index.endpoint(position);
     if endpoint.node().is_empty()
@@ -172,28 +173,29 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
 fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
     let index = &context.index;
     let owner = Owner::Endpoint(position);
-    let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
-    let finding = |address: IpAddr| {
-        let records: Vec<Record<'_, '_>> = index.records_of(address).rev().filter(is_holding).collect();
-        let named =
-            |r: &&Record<'_, '_>| naming(&r.allocation.attribute, owner, index) == Some(Naming::Whole);
-        let record = records.iter().find(named)?;
-        let blocks = std::slice::from_ref(record.block);
+    let mut findings = Vec::new();
+    for address in index.endpoint(position).addresses() {
+        if !pod.mentioned().any(|mentioned| mentioned == address) {
+            continue;
+        }
+        let mut records: Vec<Record<'_, '_>> = index.records_of(address).rev().collect();
+        records.retain(|record| !record.allocation.attribute.is_cooling());
+
+        let names_endpoint = |record: &&Record<'_, '_>| {
+            naming(&record.allocation.attribute, owner, index) == Some(Naming::Whole)
+        };
+        let Some(record) = records.iter().find(names_endpoint) else {
+            continue;
+        };
         let address = Address {
             address,
             records: &records,
             uses: index.uses_of(address),
-            blocks,
+            blocks: std::slice::from_ref(record.block),
         };
-        wrong_node(context, &address, record, owner)
-    };
-    let has = |address: &IpAddr| pod.mentioned().any(|own| own == *address);
-    index
-        .endpoint(position)
-        .addresses()
-        .filter(has)
-        .filter_map(finding)
-        .collect()
+        findings.extend(wrong_node(context, &address, record, owner));
+    }
+    findings
 }
 
 /// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is not
@@ -203,37 +205,43 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
     let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
-    let endpoint: Vec<IpAddr> = endpoints
-        .iter()
-        .flat_map(|e| context.index.endpoint(*e).addresses())
-        .collect();
+    let mut endpoint: Vec<IpAddr> = Vec::new();
+    for position in endpoints {
+        endpoint.extend(context.index.endpoint(*position).addresses());
+    }
+
     // With Multus, the status names only the default network's address, which can be from another plugin.
     let secondary: HashSet<IpAddr> = pod.named_by(evidence::SECONDARY).collect();
-    let of_default = |addresses: &[IpAddr]| -> Vec<IpAddr> {
+    let of_default_network = |addresses: &[IpAddr]| {
+        let mut addresses = addresses.to_vec();
+        addresses.retain(|address| !secondary.contains(address));
         addresses
-            .iter()
-            .copied()
-            .filter(|address| !secondary.contains(address))
-            .collect()
     };
-    let agree = is_among(&status, &of_default(&annotation))
-        && is_among(&status, &of_default(&endpoint))
+    let agree = is_among(&status, &of_default_network(&annotation))
+        && is_among(&status, &of_default_network(&endpoint))
         && is_among(&annotation, &endpoint)
         && is_among(&endpoint, &annotation);
     if agree {
         return None;
     }
-    let owner = context.index.describe_fully(Owner::Pod(position));
-    let named = [
+
+    let mut statements = Vec::new();
+    for (source, addresses) in [
         ("its status", status),
         ("its annotation", annotation),
         ("its endpoint", endpoint),
-    ];
-    let named = named.into_iter().filter(|(_, addresses)| !addresses.is_empty());
-    let said = named.map(|(source, addresses)| format!("{source} names {}", list(addresses)));
-    let keys = endpoints.iter().map(|e| context.index.endpoint(*e).key());
-    let says = format!(": {}", joined(said, ", "));
-    Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
+    ] {
+        if !addresses.is_empty() {
+            statements.push(format!("{source} names {}", list(addresses)));
+        }
+    }
+    let says = format!(": {}", statements.join(", "));
+    let owner = context.index.describe_fully(Owner::Pod(position));
+    let finding = finding(Code::PodAddressDisagreement, owner, pod.key(), &says);
+    let endpoint_keys = endpoints
+        .iter()
+        .map(|position| context.index.endpoint(*position).key());
+    Some(finding.depending_on(endpoint_keys))
 }
 
 /// The number of addresses up to which searching a slice is faster than building a set.
@@ -241,13 +249,17 @@ const FEW: usize = 16;
 
 /// Returns true if every address of `some` is among `all`. A family that `all` lacks is not compared.
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
+    let has_v4 = all.iter().any(|address| address.is_ipv4());
+    let has_v6 = all.iter().any(|address| address.is_ipv6());
+    let mut compared = some.iter().filter(|address| match address {
+        IpAddr::V4(_) => has_v4,
+        IpAddr::V6(_) => has_v6,
+    });
+
     // An annotation can name tens of thousands of addresses.
-    let many: Option<HashSet<&IpAddr>> = (all.len() > FEW).then(|| all.iter().collect());
-    let contains = |address| {
-        many.as_ref()
-            .map_or_else(|| all.contains(address), |all| all.contains(address))
-    };
-    let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));
-    let compared = |address: &&IpAddr| if address.is_ipv4() { v4 } else { v6 };
-    some.iter().filter(compared).all(contains)
+    if all.len() > FEW {
+        let all: HashSet<&IpAddr> = all.iter().collect();
+        return compared.all(|address| all.contains(address));
+    }
+    compared.all(|address| all.contains(address))
 }

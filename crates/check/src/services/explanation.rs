@@ -75,6 +75,7 @@ impl ServiceExplanation {
         }
     }
 
+    /// Describes the addresses that a service keeps, gets, lacks and loses, in one sentence.
     fn addresses(&self, who: &str) -> String {
         if !self.settles {
             return format!(
@@ -84,43 +85,42 @@ impl ServiceExplanation {
         let mut parts: Vec<String> = Vec::new();
         let kept: Vec<IpAddr> = self.kept().collect();
         if !kept.is_empty() {
-            parts.push(format!(
-                "{who} has {}{}",
-                joined(&kept, ", "),
-                self.unpublished(&kept)
-            ));
+            let unpublished = self.unpublished(&kept);
+            parts.push(format!("{who} has {}{unpublished}", joined(&kept, ", ")));
         }
-        let given = self
-            .families
-            .iter()
-            .filter_map(|family| family.answer()?.outcome.as_ref().ok());
-        let given: Vec<IpAddr> = given
-            .map(|given| given.address)
-            .filter(|address| !kept.contains(address))
-            .collect();
+
+        let mut given: Vec<IpAddr> = Vec::new();
+        for family in &self.families {
+            if let Some(answer) = family.answer()
+                && let Ok(assigned) = &answer.outcome
+                && !kept.contains(&assigned.address)
+            {
+                given.push(assigned.address);
+            }
+        }
         if !given.is_empty() {
             parts.push(format!("IPAM can assign {} to {who}", joined(&given, ", ")));
         }
-        for family in self.families.iter().filter(|family| family.family.is_refused()) {
-            let why = family.why().unwrap_or_default();
-            parts.push(format!("{who} gets no {} address: {why}", family.family.family));
+
+        let mut released: Vec<IpAddr> = Vec::new();
+        for family in &self.families {
+            if family.family.is_refused() {
+                let why = family.why().unwrap_or_default();
+                parts.push(format!("{who} gets no {} address: {why}", family.family.family));
+            }
+            released.extend(&family.family.released);
         }
-        let released: Vec<IpAddr> = self
-            .families
-            .iter()
-            .flat_map(|family| family.family.released.iter().copied())
-            .collect();
         if !released.is_empty() {
             let released = joined(&released, ", ");
             parts.push(format!(
                 "the controller releases {released}, which the service does not name"
             ));
         }
+
         if parts.is_empty() {
-            format!("{who} asks for no address")
-        } else {
-            parts.join("; ")
+            return format!("{who} asks for no address");
         }
+        parts.join("; ")
     }
 
     /// The recorded addresses that the service keeps.
@@ -130,6 +130,7 @@ impl ServiceExplanation {
             .flat_map(|family| family.family.kept.iter().copied())
     }
 
+    /// The clause about kept addresses that the service's status lacks; empty if it lists all of them.
     fn unpublished(&self, kept: &[IpAddr]) -> &'static str {
         let is_published = kept.iter().all(|address| self.ingress.contains(address));
         if is_published {

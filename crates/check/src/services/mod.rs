@@ -142,15 +142,16 @@ pub(crate) struct Services<'c, 's> {
 }
 
 impl<'c, 's> Services<'c, 's> {
+    /// Finds the controller that serves the cluster's services, and the pools that it uses. Answers are found later.
     pub(crate) fn new(context: &'c Context<'s>) -> Self {
         let snapshot = context.snapshot;
-        let controller = snapshot.serves_services();
-        let known = controller.and_then(Result::ok).unwrap_or_default();
         let pools = || snapshot.pools.iter().map(|stored| &stored.value);
+        let controller = snapshot.serves_services();
+        let serving = controller.and_then(Result::ok).unwrap_or_default();
         Self {
             context,
             controller,
-            pools: known.pools(pools()),
+            pools: serving.pools(pools()),
             has_pool: pools().any(|pool| pool.is_enabled() && pool.allows(PoolUse::LoadBalancer)),
             outlook: OnceCell::new(),
             recorded: OnceCell::new(),
@@ -293,18 +294,16 @@ impl<'c, 's> Services<'c, 's> {
         Ok(Some(answer))
     }
 
+    /// Adds the holder of the address that the service names, if this address is taken.
     fn with_holder(&self, family: ServiceFamily) -> FamilyOfService {
-        let taken = match &family.outcome {
-            ServiceOutcome::Answered(answer) => match answer.outcome.as_ref().err().map(|no| &no.reason) {
-                Some(Reason::Taken(address)) => Some(*address),
-                _ => None,
-            },
-            ServiceOutcome::Satisfied | ServiceOutcome::NotAsked(_) => None,
-        };
-        FamilyOfService {
-            family,
-            holder: taken.and_then(|address| self.holder(address)),
+        let mut holder = None;
+        if let ServiceOutcome::Answered(answer) = &family.outcome
+            && let Err(refused) = &answer.outcome
+            && let Reason::Taken(address) = &refused.reason
+        {
+            holder = self.holder(*address);
         }
+        FamilyOfService { family, holder }
     }
 
     /// The holder of an address according to its record.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
-use calipam_model::block::{Allocation, BlockOwner};
+use calipam_model::block::BlockOwner;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
@@ -62,6 +62,7 @@ pub enum OwnerStatus {
 }
 
 impl From<RecordedOwner> for OwnerStatus {
+    /// The status of a record's owner, in terms of the address.
     fn from(owner: RecordedOwner) -> Self {
         match owner {
             RecordedOwner::UsesAddress => Self::UsesIt,
@@ -182,52 +183,47 @@ fn state<'c, 's: 'c>(
     }
 }
 
+/// Describes a block around an address, with the record of the address, its owner and its handle.
 fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
-    let allocation = block.usable.and_then(|b| b.allocation_of(address));
-    let record = allocation.map(|allocation| Record { block, allocation });
-    let handle = |a: Allocation<'_>| {
-        a.attribute
-            .clean_handle()
-            .filter(|h| !h.is_empty())
-            .map(|h| h.to_string())
-    };
-    let owner_status = |record: &Record<'_, '_>| {
-        let claim = Claim::of(&record.allocation.attribute);
-        Owners::new(context, [&claim]).of_record(record, &claim).into()
-    };
-    let node_exists = |record: &Record<'_, '_>| {
-        owner::node_exists(
-            context,
-            record,
-            &record.allocation.attribute.get("node")?.to_string(),
-        )
-    };
-    BlockOfAddress {
+    let mut view = BlockOfAddress {
         cidr: block.key,
         owner: block.owner.cloned(),
         ordinal: calipam_model::cidr::ordinal_of(block.key, address).unwrap_or_default(),
         problems: block.problems.iter().map(ToString::to_string).collect(),
-        record: record.as_ref().map(Record::evidence),
-        recorded_owner: record
-            .as_ref()
-            .map(|record| name_of_claim(&record.allocation.attribute)),
-        owner_status: record.as_ref().map(owner_status),
-        node_exists: record.as_ref().and_then(node_exists),
-        handle: allocation
-            .and_then(handle)
-            .map(|id| handle_of(context, id, block.key)),
+        record: None,
+        recorded_owner: None,
+        owner_status: None,
+        node_exists: None,
+        handle: None,
+    };
+    let Some(allocation) = block.usable.and_then(|usable| usable.allocation_of(address)) else {
+        return view;
+    };
+
+    let attribute = allocation.attribute;
+    let handle = attribute.clean_handle().filter(|id| !id.is_empty());
+    view.handle = handle.map(|id| handle_of(context, id.to_string(), block.key));
+    view.recorded_owner = Some(name_of_claim(&attribute));
+
+    let record = Record { block, allocation };
+    let claim = Claim::of(&attribute);
+    let owner = Owners::new(context, [&claim]).of_record(&record, &claim);
+    view.owner_status = Some(owner.into());
+    if let Some(node) = attribute.get("node") {
+        view.node_exists = owner::node_exists(context, &record, &node.to_string());
     }
+    view.record = Some(record.evidence());
+    view
 }
 
+/// Describes the handle that a record in `block` names.
 fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress {
-    let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
-    let found = stored
-        .map(|h| &h.value)
-        .find(|h| h.id().cut_at_carriage_return() == *id.as_str());
-    let exists = found.is_some() || broken(context.snapshot, &id).is_some();
+    let handles = context.snapshot.handles.iter().map(|stored| &stored.value);
+    let mut existing = handles.filter(|handle| !handle.is_deleted());
+    let object = existing.find(|handle| handle.id().cut_at_carriage_return() == *id.as_str());
     HandleOfAddress {
-        exists,
-        count: found.map_or(0, |h| h.count(block)),
+        exists: object.is_some() || broken(context.snapshot, &id).is_some(),
+        count: object.map_or(0, |handle| handle.count(block)),
         id,
     }
 }
@@ -274,25 +270,29 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
 /// Returns true if an undecodable object belongs to an address: as its block or affinity, or as the handle, node, pod
 /// or endpoint that its record names.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
-    let defect = context.snapshot.defects.iter().find(|d| d.path == path);
-    let records = || {
-        context
-            .index
-            .records_of(address)
-            .map(|record| record.allocation.attribute)
+    let defects = &context.snapshot.defects;
+    let Some(defect) = defects.iter().find(|defect| defect.path == path) else {
+        return false;
     };
-    match defect.and_then(|d| d.key.as_ref()) {
-        Some(Key::Block(cidr)) => cidr.contains(&address),
-        Some(Key::Affinity(key)) => key.cidr.contains(&address),
-        Some(Key::Handle(id)) => records().any(|record| {
-            let recorded = record.clean_handle().map(|h| h.to_string());
-            recorded.is_some_and(|h| !h.is_empty() && clean_id(id) == h)
+    let Some(key) = &defect.key else {
+        return false;
+    };
+
+    let records = context.index.records_of(address);
+    let mut attributes = records.map(|record| record.allocation.attribute);
+    match key {
+        Key::Block(cidr) => cidr.contains(&address),
+        Key::Affinity(key) => key.cidr.contains(&address),
+        Key::Handle(id) => attributes.any(|attribute| {
+            let recorded = attribute.clean_handle().map(|id| id.to_string());
+            recorded.is_some_and(|recorded| !recorded.is_empty() && clean_id(id) == recorded)
         }),
-        Some(Key::Node(name)) => {
-            records().any(|record| record.get("node").is_some_and(|node| node == *name.as_str()))
-        }
-        Some(Key::Pod { namespace, name }) => is_pod_of(context, address, namespace, name),
-        Some(Key::Endpoint { namespace, name }) => EndpointName::parse(name)
+        Key::Node(name) => attributes.any(|attribute| {
+            let recorded = attribute.get("node");
+            recorded.is_some_and(|recorded| recorded == *name.as_str())
+        }),
+        Key::Pod { namespace, name } => is_pod_of(context, address, namespace, name),
+        Key::Endpoint { namespace, name } => EndpointName::parse(name)
             .is_some_and(|parts| is_pod_of(context, address, namespace, &parts.workload)),
         _ => false,
     }

@@ -109,19 +109,22 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
 
 /// Returns the addresses that these pods use or name, according to endpoints and Kubernetes.
 fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
-    let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
+    let mut addresses = BTreeSet::new();
     if pods.is_empty() {
-        return BTreeSet::new();
+        return addresses;
     }
-    let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
-    let endpoints =
-        endpoints.filter(|found| is_named(found.namespace().to_string(), found.pod().to_string()));
-    let of_pods = snapshot.pods.iter().map(|pod| &pod.value);
-    let of_pods = of_pods.filter(|pod| is_named(pod.namespace().to_string(), pod.name().to_string()));
-    endpoints
-        .flat_map(|found| found.addresses())
-        .chain(of_pods.flat_map(|pod| pod.mentioned()))
-        .collect()
+    let is_wanted = |namespace: String, name: String| pods.contains(&(namespace, name));
+    for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {
+        if is_wanted(endpoint.namespace().to_string(), endpoint.pod().to_string()) {
+            addresses.extend(endpoint.addresses());
+        }
+    }
+    for pod in snapshot.pods.iter().map(|stored| &stored.value) {
+        if is_wanted(pod.namespace().to_string(), pod.name().to_string()) {
+            addresses.extend(pod.mentioned());
+        }
+    }
+    addresses
 }
 
 #[cfg(test)]

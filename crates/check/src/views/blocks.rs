@@ -53,6 +53,7 @@ fn digits_or_nothing<S: Serializer>(number: &Option<u64>, serializer: S) -> Resu
     serializer.serialize_str(&number.map(|number| number.to_string()).unwrap_or_default())
 }
 
+/// Lists all blocks, with the number of addresses in each state.
 pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
@@ -77,6 +78,7 @@ fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
         })
 }
 
+/// Describes a block. The numbers of one that cannot be decoded stay zero.
 fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
         cidr: stored.key,

@@ -169,6 +169,7 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     view
 }
 
+/// Describes an allocation as `calicoctl ipam check` reports it.
 fn allocation(
     context: &Context<'_>,
     block: &Block,
@@ -238,27 +239,25 @@ fn name_of(context: &Context<'_>, owner: Owner) -> String {
 /// Writes `Main:<handle> Extra:<k=v,k=v> Alternate:<k=v>`, each list ordered by name (facts 7.5).
 fn attributes(attribute: &AttributeRef<'_>) -> String {
     let list = |owner: OwnerMap<'_>| {
-        let pairs: BTreeMap<String, String> = owner
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        joined(
-            pairs.into_iter().map(|(name, value)| format!("{name}={value}")),
-            ",",
-        )
+        let mut values: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in owner.iter() {
+            values.insert(name.to_string(), value.to_string());
+        }
+        let pairs = values.into_iter().map(|(name, value)| format!("{name}={value}"));
+        joined(pairs, ",")
     };
-    let handle = attribute
-        .handle()
-        .map_or("<none>".to_owned(), |handle| handle.to_string());
-    let text = format!("Main:{handle} Extra:{}", list(attribute.owner()));
-    match attribute
-        .alternate()
-        .map(list)
-        .filter(|alternate| !alternate.is_empty())
-    {
-        Some(alternate) => format!("{text} Alternate:{alternate}"),
-        None => text,
+    let handle = match attribute.handle() {
+        Some(handle) => handle.to_string(),
+        None => "<none>".to_owned(),
+    };
+    let owner = list(attribute.owner());
+    let alternate = attribute.alternate().map(list).unwrap_or_default();
+
+    let mut text = format!("Main:{handle} Extra:{owner}");
+    if !alternate.is_empty() {
+        text.push_str(&format!(" Alternate:{alternate}"));
     }
+    text
 }
 
 /// Returns the UID as calicoctl shows it. In the classic API group, the bits of each byte are reversed, except in the

@@ -82,6 +82,7 @@ impl RecordedFor {
 }
 
 impl fmt::Display for RecordedFor {
+    /// Writes the owner as a comparison names it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoOwner => "no owner",
@@ -122,36 +123,36 @@ struct InKubernetes {
     node_of: BTreeMap<IpAddr, String>,
 }
 
+/// Collects the addresses of Calico's pods by node.
 fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     // Another plugin's pods do not count: on Kubernetes they have no annotation, and no block records their addresses.
     let is_recorded = |address: IpAddr| context.index.records_of(address).next().is_some();
-    let is_ours = |pod: &Pod| {
+    let is_of_calico = |pod: &Pod| {
         context.snapshot.datastore != DatastoreKind::Kubernetes
             || pod.is_annotated()
             || pod.addresses().any(is_recorded)
     };
 
-    let mut found = InKubernetes::default();
-    for pod in context
-        .snapshot
-        .pods
-        .iter()
-        .map(|p| &p.value)
-        .filter(|pod| is_ours(pod))
-    {
-        let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
-        if !addresses.is_empty() {
-            let node = context.index.calico_node(pod.node());
-            *found.pods.entry(node.clone()).or_default() += 1;
-            found
-                .node_of
-                .extend(addresses.iter().map(|address| (*address, node.clone())));
-            found.addresses.entry(node).or_default().extend(addresses);
+    let mut pods_by_node = InKubernetes::default();
+    for pod in context.snapshot.pods.iter().map(|stored| &stored.value) {
+        if !is_of_calico(pod) {
+            continue;
         }
+        let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
+        if addresses.is_empty() {
+            continue;
+        }
+        let node = context.index.calico_node(pod.node());
+        *pods_by_node.pods.entry(node.clone()).or_default() += 1;
+        for address in &addresses {
+            pods_by_node.node_of.insert(*address, node.clone());
+        }
+        pods_by_node.addresses.entry(node).or_default().extend(addresses);
     }
-    found
+    pods_by_node
 }
 
+/// Collects the addresses of endpoints by node.
 fn in_endpoints(context: &Context<'_>) -> ByNode {
     let mut endpoints = ByNode::new();
     for endpoint in context.snapshot.endpoints.iter().map(|e| &e.value) {
@@ -170,33 +171,41 @@ struct InBlocks {
     others: BTreeMap<IpAddr, RecordedFor>,
 }
 
+/// Collects the recorded addresses by node: the node of the pod that the record names, or else of the pod that uses the
+/// address, or of the block.
 fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
-    let mut found = InBlocks::default();
+    let mut recorded = InBlocks::default();
     for Record { block, allocation } in context.index.records() {
         let address = allocation.address;
         let attribute = allocation.attribute;
         let claim = Claim::of(&attribute);
         if claim == Claim::Machine {
-            found.machines.insert(address);
+            recorded.machines.insert(address);
         }
 
         let recorded_for = RecordedFor::of(&claim);
-        let is_pod = recorded_for.is_none() && !matches!(claim, Claim::Cooling | Claim::WindowsReserved);
-        if let (Some(node), Some(recorded_for)) = (node_of.get(&address), recorded_for) {
-            found.others.insert(address, recorded_for);
-            found.addresses.entry(node.clone()).or_default().insert(address);
-        } else if is_pod || claim == Claim::Machine {
-            let node = attribute.get("node").map(|node| context.index.calico_node(node));
-            let node = node.or_else(|| node_of.get(&address).cloned());
-            let node = node.or_else(|| block.host().map(str::to_owned));
-            found
+        let node_of_pod = node_of.get(&address);
+        if let (Some(node), Some(recorded_for)) = (node_of_pod, recorded_for) {
+            recorded.others.insert(address, recorded_for);
+            recorded
                 .addresses
-                .entry(node.unwrap_or_default())
+                .entry(node.clone())
                 .or_default()
                 .insert(address);
+            continue;
+        }
+
+        let is_pod = recorded_for.is_none() && !matches!(claim, Claim::Cooling | Claim::WindowsReserved);
+        if is_pod || claim == Claim::Machine {
+            let recorded_node = attribute.get("node").map(|node| context.index.calico_node(node));
+            let node = recorded_node
+                .or_else(|| node_of_pod.cloned())
+                .or_else(|| block.host().map(str::to_owned))
+                .unwrap_or_default();
+            recorded.addresses.entry(node).or_default().insert(address);
         }
     }
-    found
+    recorded
 }
 
 struct Sources {
@@ -211,6 +220,7 @@ struct Sources {
 }
 
 impl Sources {
+    /// Collects the addresses that Kubernetes, endpoints and blocks name.
     fn new(context: &Context<'_>) -> Self {
         let all = |source: &ByNode| -> BTreeSet<IpAddr> { source.values().flatten().copied().collect() };
         let kubernetes = in_kubernetes(context);
@@ -241,33 +251,34 @@ impl Sources {
             .collect()
     }
 
+    /// Compares the addresses of a node in Kubernetes, in endpoints and in blocks.
     fn node(&self, node: String) -> NodeComparison {
         let on_node = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
         let [running, endpoints, recorded] = self.by_node().map(on_node);
 
-        let has_endpoint = |address: &&IpAddr| !self.with_endpoints || endpoints.contains(*address);
-        let agreed = running
-            .iter()
-            .filter(|a| self.all_recorded.contains(*a))
-            .filter(has_endpoint)
-            .count();
-        let (without_endpoint, endpoint_only) = if self.with_endpoints {
-            (&running - &endpoints, &endpoints - &running)
-        } else {
-            Default::default()
-        };
+        let mut agreed = 0;
+        let mut recorded_elsewhere = BTreeSet::new();
+        let mut recorded_for_others = BTreeMap::new();
+        for address in &running {
+            let is_recorded = self.all_recorded.contains(address);
+            let has_endpoint = !self.with_endpoints || endpoints.contains(address);
+            if is_recorded && has_endpoint {
+                agreed += 1;
+            }
+            if is_recorded && !recorded.contains(address) && !self.blocks.machines.contains(address) {
+                recorded_elsewhere.insert(*address);
+            }
+            if let Some(recorded_for) = self.blocks.others.get(address) {
+                recorded_for_others.insert(*address, *recorded_for);
+            }
+        }
 
-        let elsewhere = running
-            .iter()
-            .filter(|a| self.all_recorded.contains(*a) && !recorded.contains(*a));
-        let recorded_elsewhere = elsewhere
-            .filter(|a| !self.blocks.machines.contains(*a))
-            .copied()
-            .collect();
-        let others = running
-            .iter()
-            .filter_map(|a| Some((*a, *self.blocks.others.get(a)?)))
-            .collect();
+        let mut without_endpoint = BTreeSet::new();
+        let mut endpoint_only = BTreeSet::new();
+        if self.with_endpoints {
+            without_endpoint = &running - &endpoints;
+            endpoint_only = &endpoints - &running;
+        }
         NodeComparison {
             pods: self.kubernetes.pods.get(&node).copied().unwrap_or_default(),
             node,
@@ -276,7 +287,7 @@ impl Sources {
             in_blocks: recorded.len(),
             agreed,
             not_recorded: &running - &self.all_recorded,
-            recorded_for_others: others,
+            recorded_for_others,
             recorded_elsewhere,
             not_used: &recorded - &self.used,
             without_endpoint,

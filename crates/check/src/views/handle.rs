@@ -51,51 +51,57 @@ pub struct HandleBlock {
 /// Describes a handle by its ID; `None` if neither an object nor a record has that ID.
 pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let context = Context::new(snapshot, &Options::default());
-    let wanted = Text::new(id);
-    let wanted = wanted.as_ref().cut_at_carriage_return();
-    let stored = snapshot.handles.iter().filter(|h| !h.value.is_deleted());
-    let object = stored.clone().find(|h| h.value.id() == wanted);
-    let object = object.or_else(|| {
-        stored
-            .clone()
-            .find(|h| h.value.id().cut_at_carriage_return() == wanted)
-    });
+    let id = Text::new(id);
+    let clean_id = id.as_ref().cut_at_carriage_return();
+
+    // A handle with a carriage return in its ID counts only if none has the clean ID.
+    let stored = snapshot.handles.iter();
+    let mut existing = stored.filter(|handle| !handle.value.is_deleted());
+    let object = existing
+        .clone()
+        .find(|handle| handle.value.id() == clean_id)
+        .or_else(|| existing.find(|handle| handle.value.id().cut_at_carriage_return() == clean_id));
+
     let mut blocks: BTreeMap<IpNet, HandleBlock> = BTreeMap::new();
-    let new = |block| {
-        let exists = context
-            .index
-            .block(block)
-            .is_some_and(|found| found.usable.is_some());
+    let new_block = |cidr| {
+        let block = context.index.block(cidr);
         HandleBlock {
-            block,
-            exists,
+            block: cidr,
+            exists: block.is_some_and(|block| block.usable.is_some()),
             in_handle: 0,
             addresses: Vec::new(),
         }
     };
-    for (cidr, count) in object.into_iter().flat_map(|h| h.value.blocks()) {
-        blocks.entry(cidr).or_insert_with(|| new(cidr)).in_handle = count;
-    }
-    for block in context.index.blocks.iter().filter_map(|b| b.usable) {
-        let named = block
-            .handles()
-            .filter(|(_, handle)| handle.cut_at_carriage_return() == wanted);
-        for allocation in named.filter_map(|(ordinal, _)| block.allocation(ordinal)) {
-            let of_block = blocks.entry(block.cidr()).or_insert_with(|| new(block.cidr()));
-            of_block.addresses.push(allocation.address);
+    if let Some(object) = object {
+        for (cidr, count) in object.value.blocks() {
+            let counted = blocks.entry(cidr).or_insert_with(|| new_block(cidr));
+            counted.in_handle = count;
         }
     }
-    let broken = broken(snapshot, &wanted.to_string());
+    for block in context.index.blocks.iter().filter_map(|block| block.usable) {
+        let handles = block.handles();
+        for (ordinal, _) in handles.filter(|(_, handle)| handle.cut_at_carriage_return() == clean_id) {
+            let cidr = block.cidr();
+            let recording = blocks.entry(cidr).or_insert_with(|| new_block(cidr));
+            let allocation = block.allocation(ordinal);
+            recording
+                .addresses
+                .extend(allocation.map(|allocation| allocation.address));
+        }
+    }
+
+    let id = clean_id.to_string();
+    let broken = broken(snapshot, &id);
     if object.is_none() && broken.is_none() && blocks.is_empty() {
         return None;
     }
     Some(HandleView {
-        id: wanted.to_string(),
         exists: object.is_some() || broken.is_some(),
-        revision: object.map(|h| h.revision.to_string()),
+        revision: object.map(|handle| handle.revision.to_string()),
         blocks: blocks.into_values().collect(),
-        findings: findings(&context, &wanted.to_string(), broken),
+        findings: findings(&context, &id, broken),
         partly_read: partly_read(snapshot),
+        id,
     })
 }
 
@@ -109,22 +115,23 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
             ids.insert(id.to_owned());
         }
     };
-    let stored = snapshot
-        .handles
-        .iter()
-        .filter(|handle| !handle.value.is_deleted());
-    stored.for_each(|handle| add(&handle.value.id().to_string()));
+    for handle in snapshot.handles.iter().map(|stored| &stored.value) {
+        if !handle.is_deleted() {
+            add(&handle.id().to_string());
+        }
+    }
     for defect in &snapshot.defects {
         if let Some(Key::Handle(id)) = &defect.key {
             add(id);
         }
     }
-    for block in snapshot
-        .blocks
-        .iter()
-        .filter_map(|block| block.value.content.sound())
-    {
-        block.handles().for_each(|(_, id)| add(&id.to_string()));
+    for stored in &snapshot.blocks {
+        let Some(block) = stored.value.content.sound() else {
+            continue;
+        };
+        for (_, id) in block.handles() {
+            add(&id.to_string());
+        }
     }
     ids.remove("");
     ids
@@ -132,14 +139,17 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
 
 /// Returns the path of the handle's object, if it cannot be decoded.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
-    let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
-    let defect = snapshot
-        .defects
-        .iter()
-        .find(|d| d.key.as_ref().is_some_and(is_it));
-    defect.map(|defect| defect.path.as_str())
+    for defect in &snapshot.defects {
+        if let Some(Key::Handle(other)) = &defect.key
+            && clean_id(other) == id
+        {
+            return Some(&defect.path);
+        }
+    }
+    None
 }
 
+/// Returns the findings about a handle, or about the object that could not be decoded as this handle.
 fn findings(context: &Context<'_>, id: &str, broken: Option<&str>) -> Vec<Finding> {
     let about = |f: &Finding| match &f.subject {
         Subject::Handle(subject) => clean_id(subject) == id,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use calipam_model::block::{Allocation, Block, BlockOwner};
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use serde::Serialize;
@@ -129,6 +129,7 @@ struct Grid {
 }
 
 impl Grid {
+    /// Divides a pool into cells of the size of a block, or into larger ones if they were too many.
     fn of(pool: IpNet, block_size: u8, most_cells: u32) -> Self {
         let most_bits = most_cells.max(1).ilog2() as u8;
         let cell_size = block_size.clamp(pool.prefix_len(), pool.prefix_len().saturating_add(most_bits));
@@ -160,6 +161,7 @@ impl Grid {
         cidr::subnet_at(self.pool, self.cell_size, index.into()).unwrap_or(self.pool)
     }
 
+    /// Counts the blocks, addresses and findings of each cell that is not empty.
     fn cells(&self, occupancy: &Occupancy<'_, '_>, findings: &[Finding]) -> Vec<MapCell> {
         let mut cells: BTreeMap<u32, MapCell> = BTreeMap::new();
         let larger = occupancy.around(self.pool).into_iter();
@@ -197,19 +199,24 @@ impl Grid {
             .collect()
     }
 
+    /// Describes a block on the map: its cells, its owner, and the states of its addresses.
     fn block(&self, stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
-        let sound = stored.block.and_then(|block| block.current());
-        MappedBlock {
+        let mut mapped = MappedBlock {
             cidr: stored.key,
             cells: self.touched(stored.key),
-            owner: stored.block.and_then(|block| block.owner.cloned()),
-            states: sound.map(states).unwrap_or_default(),
-            owners: stored
-                .block
-                .filter(|_| with_owners)
-                .map(owners)
-                .unwrap_or_default(),
+            owner: None,
+            states: Default::default(),
+            owners: Vec::new(),
+        };
+        let Some(block) = stored.block else {
+            return mapped;
+        };
+        mapped.owner = block.owner.cloned();
+        mapped.states = block.current().map(states).unwrap_or_default();
+        if with_owners {
+            mapped.owners = owners(block);
         }
+        mapped
     }
 }
 
@@ -221,23 +228,21 @@ fn states(block: &Block) -> Vec<AddressState> {
     states
 }
 
+/// Names the owner of each allocated address, by ordinal.
 fn owners(block: &IndexedBlock<'_>) -> Vec<(u32, String)> {
-    let allocations = block.sound.into_iter().flat_map(Block::allocations);
-    let owner = |allocation: Allocation<'_>| {
-        let node = allocation
-            .attribute
-            .get("node")
-            .map(|node| format!(" on {node}"))
-            .unwrap_or_default();
-        (
-            allocation.ordinal,
-            format!("{}{node}", name_of_claim(&allocation.attribute)),
-        )
-    };
-    allocations
-        .filter(|allocation| AddressState::of(&allocation.attribute) == AddressState::Allocated)
-        .map(owner)
-        .collect()
+    let mut owners = Vec::new();
+    for allocation in block.sound.into_iter().flat_map(Block::allocations) {
+        let attribute = &allocation.attribute;
+        if AddressState::of(attribute) != AddressState::Allocated {
+            continue;
+        }
+        let mut owner = name_of_claim(attribute).to_string();
+        if let Some(node) = attribute.get("node") {
+            owner.push_str(&format!(" on {node}"));
+        }
+        owners.push((allocation.ordinal, owner));
+    }
+    owners
 }
 
 #[cfg(test)]

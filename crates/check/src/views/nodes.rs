@@ -178,9 +178,9 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         view.exists = context.index.node_exists(name);
     }
     add_outlook(&context, judge.as_ref(), &mut nodes);
-    nodes
-        .values_mut()
-        .for_each(|view| view.families.sort_unstable_by_key(|of_node| of_node.family));
+    for view in nodes.values_mut() {
+        view.families.sort_unstable_by_key(|of_node| of_node.family);
+    }
     NodeList {
         nodes: nodes.into_values().collect(),
     }
@@ -201,12 +201,13 @@ impl NodeView {
         families.any(|of_node| of_node.without_address == Some(true) && !of_node.may_be_intended)
     }
 
+    /// Returns a family's part of the node, and adds it if it does not exist yet.
     fn family(&mut self, family: Family) -> &mut NodeFamily {
-        let family = family.name();
-        let known = self.families.iter().position(|of_node| of_node.family == family);
-        let at = known.unwrap_or_else(|| {
+        let name = family.name();
+        let existing = self.families.iter().position(|part| part.family == name);
+        let position = existing.unwrap_or_else(|| {
             self.families.push(NodeFamily {
-                family,
+                family: name,
                 free: 0,
                 without_address: None,
                 reason: None,
@@ -214,7 +215,7 @@ impl NodeView {
             });
             self.families.len() - 1
         });
-        &mut self.families[at]
+        &mut self.families[position]
     }
 }
 
@@ -234,9 +235,9 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
     for (name, view) in nodes {
         let node = context.index.node(name);
         if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
-            view.families
-                .iter_mut()
-                .for_each(|of_node| of_node.without_address = Some(false));
+            for of_node in &mut view.families {
+                of_node.without_address = Some(false);
+            }
             continue;
         }
         let (Some(judge), Some(node)) = (judge, node) else {
@@ -256,7 +257,9 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
             view.family(family).refuse(&refused.reason, may_be_intended);
         }
         if let Some(refused) = &of_cluster {
-            asked.for_each(|family| view.family(family).refuse(&refused.reason, false));
+            for family in asked {
+                view.family(family).refuse(&refused.reason, false);
+            }
         }
     }
 }

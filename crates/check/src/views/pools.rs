@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Count;
-use crate::index::Stored;
 use crate::occupancy::Occupancy;
 use crate::{Context, Options};
 
@@ -97,6 +96,7 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
     pools_in(&Context::new(snapshot, &Options::default()))
 }
 
+/// Lists the pools with the number of addresses in each state, and the blocks outside of them.
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let outlook = Outlook::new(context.snapshot);
@@ -110,6 +110,7 @@ pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     }
 }
 
+/// Describes a pool: its settings, and the numbers of addresses that are taken, free, and can still be assigned.
 fn view(
     occupancy: &Occupancy<'_, '_>,
     outlook: Option<&Outlook<'_>>,
@@ -163,13 +164,12 @@ pub(super) fn closed(pool: &Pool) -> Option<String> {
 /// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.
 fn outside(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
-    let is_outside = |stored: &&Stored<'_, '_>| context.index.pools_around(stored.key).next().is_none();
-    for tally in occupancy
-        .stored
-        .iter()
-        .filter(is_outside)
-        .map(|stored| occupancy.block(stored))
-    {
+    for stored in &occupancy.stored {
+        let is_in_pool = context.index.pools_around(stored.key).next().is_some();
+        if is_in_pool {
+            continue;
+        }
+        let tally = occupancy.block(stored);
         sum.blocks += 1;
         for (part, number) in [
             (&mut sum.total, tally.total),

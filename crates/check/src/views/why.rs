@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use calipam_assign::{Answer, Family, NextAddress, Reason, Refused, TunnelAnswer, TunnelPools};
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
-use calipam_model::pool::PoolUse;
+use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;
@@ -154,13 +154,12 @@ impl Explanation {
         }
     }
 
+    /// Describes the answers to a pod's or a node's requests in one sentence: first what is needed, then what is not.
     fn answers(&self, who: &str, node: &str) -> String {
         let refused = |is_needed: bool| {
-            let families = self
-                .families
-                .iter()
-                .filter(move |family| family.is_needed == is_needed);
-            families.filter_map(|family| Some((family.family, family.why()?)))
+            let families = self.families.iter();
+            let asked = families.filter(move |family| family.is_needed == is_needed);
+            asked.filter_map(|family| Some((family.family, family.why()?)))
         };
         let mut parts: Vec<String> = Vec::new();
         for (family, why) in refused(true) {
@@ -178,6 +177,7 @@ impl Explanation {
         parts.join("; ")
     }
 
+    /// Sentences about the families that the nodes' CNI configuration does not ask for.
     fn unasked(&self) -> impl Iterator<Item = String> {
         self.unasked.iter().map(|family| {
             format!(
@@ -187,35 +187,35 @@ impl Explanation {
         })
     }
 
+    /// Describes the addresses that are given, and the conditions of that.
     fn given(&self, who: &str, node: &str) -> String {
-        let given = self
-            .families
-            .iter()
-            .filter_map(|family| family.answer.outcome.as_ref().ok());
-        let given = joined(given.map(|given| given.address), ", ");
-        if given.is_empty() {
+        let answers = self.families.iter().map(|family| &family.answer);
+        let given = answers.filter_map(|answer| answer.outcome.as_ref().ok());
+        let addresses = joined(given.map(|given| given.address), ", ");
+        if addresses.is_empty() {
             return format!("no pool serves {who} on {node}");
         }
         if self.first_refusal().is_some() {
             return format!(
-                "the first attempt fails, since Calico has to clean up; the kubelet's next one gets {given} for {who} on {node}"
+                "the first attempt fails, since Calico has to clean up; the kubelet's next one gets {addresses} for {who} on {node}"
             );
         }
         if self.pod.is_some() {
-            format!("IPAM can assign {given} to {who} on {node}")
-        } else {
-            let only = self
-                .families
-                .iter()
-                .filter_map(|family| family.namespaces.as_deref());
-            let only: Vec<&str> = only.collect();
-            let only = if only.is_empty() {
-                String::new()
-            } else {
-                format!(", if its namespace has the labels {}", only.join(", "))
-            };
-            format!("{who} on {node} gets {given}{only}")
+            return format!("IPAM can assign {addresses} to {who} on {node}");
         }
+
+        let families = self.families.iter();
+        let labels: Vec<&str> = families
+            .filter_map(|family| family.namespaces.as_deref())
+            .collect();
+        let mut sentence = format!("{who} on {node} gets {addresses}");
+        if !labels.is_empty() {
+            sentence.push_str(&format!(
+                ", if its namespace has the labels {}",
+                labels.join(", ")
+            ));
+        }
+        sentence
     }
 }
 
@@ -241,6 +241,7 @@ pub fn explain(context: &Context<'_>, changed: &Snapshot, asking: Asking<'_>) ->
     }
 }
 
+/// Explains the answers to the next pod on a node, and to the node's tunnels; `None` if there is no such node.
 fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option<Explanation> {
     let node = context.index.node(name)?;
     let Some(answers) = Answers::on(context, changed) else {
@@ -274,6 +275,7 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
     Some(explained)
 }
 
+/// Explains whether a pod has or gets addresses, and why; `None` if there is no such pod.
 fn explain_pod(
     context: &Context<'_>,
     changed: &Snapshot,
@@ -331,6 +333,7 @@ fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str
     Some(explained)
 }
 
+/// Explains the answers that a pod without addresses gets on its node.
 fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str) -> Explanation {
     let Some(answers) = Answers::on(context, changed) else {
         return Explanation::new(Some(pod), on, RequestState::NotKnown);
@@ -369,6 +372,7 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
 }
 
 impl Explanation {
+    /// Creates an explanation without answers.
     fn new(pod: Option<&Pod>, node: &str, state: RequestState) -> Self {
         Self {
             pod: pod.map(name_of_pod),
@@ -382,18 +386,25 @@ impl Explanation {
         }
     }
 
+    /// Adds the answer for a family, with the holder of the address that it names, and the namespaces that the pool serves.
     fn add(&mut self, answers: &Answers<'_, '_>, family: Family, answer: Answer, is_needed: bool) {
         let snapshot = answers.context.snapshot;
-        let holder = match answer.outcome.as_ref().err().map(|refused| &refused.reason) {
-            Some(Reason::Taken(address)) => holder_of(snapshot, *address),
-            _ => None,
-        };
-        let given = answer.outcome.as_ref().ok().map(|given| given.address);
-        let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
-        let pool = pools.find(|pool| {
-            given.is_some_and(|given| pool.cidr.contains(&given)) && !pool.namespace_selector.is_empty()
-        });
-        let namespaces = pool.map(|pool| pool.namespace_selector.clone());
+        let mut holder = None;
+        let mut namespaces = None;
+        match &answer.outcome {
+            Ok(given) => {
+                let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+                let is_selective =
+                    |pool: &&Pool| pool.cidr.contains(&given.address) && !pool.namespace_selector.is_empty();
+                let pool = pools.find(is_selective);
+                namespaces = pool.map(|pool| pool.namespace_selector.clone());
+            }
+            Err(refused) => {
+                if let Reason::Taken(address) = &refused.reason {
+                    holder = holder_of(snapshot, *address);
+                }
+            }
+        }
         self.families.push(FamilyAnswer {
             family,
             is_needed,
@@ -405,16 +416,21 @@ impl Explanation {
 
     /// Notes the families for which pools are there, but which are not asked for.
     fn note_unasked(&mut self, answers: &Answers<'_, '_>, families: &[bool; 2]) {
-        let serves = |family: Family| {
-            let mut pools = answers.context.snapshot.pools.iter().map(|stored| &stored.value);
-            pools.any(|pool| {
+        let pools = &answers.context.snapshot.pools;
+        let mut unasked = Vec::new();
+        for family in Family::BOTH {
+            let is_asked_for = families[family as usize] || answers.configurations.is_asked_for(family);
+            if is_asked_for {
+                continue;
+            }
+            let has_pool = pools.iter().map(|stored| &stored.value).any(|pool| {
                 Family::of(pool.cidr) == family && pool.is_enabled() && pool.allows(PoolUse::Workload)
-            })
-        };
-        let is_unasked = |family: &Family| {
-            !families[*family as usize] && !answers.configurations.is_asked_for(*family) && serves(*family)
-        };
-        self.unasked = Family::BOTH.into_iter().filter(is_unasked).collect();
+            });
+            if has_pool {
+                unasked.push(family);
+            }
+        }
+        self.unasked = unasked;
     }
 }
 

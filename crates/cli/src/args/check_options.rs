@@ -73,6 +73,7 @@ pub(crate) struct CheckOptions {
     pub cni_config: CniConfigArgs,
 }
 
+/// Parses a percentage, with or without the sign.
 fn percent(text: &str) -> Result<f64, String> {
     let text = text.strip_suffix('%').unwrap_or(text).trim();
     let number: f64 = text

@@ -17,6 +17,7 @@ pub(super) struct CodeParser;
 impl TypedValueParser for CodeParser {
     type Value = Code;
 
+    /// Parses a code in any case. The error suggests the nearest code.
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Code, clap::Error> {
         let name = value.to_string_lossy();
         name.to_lowercase().parse().map_err(|UnknownCode(lowercase)| {

@@ -112,28 +112,33 @@ pub(crate) fn value_in_words<V: ValueEnum>(
     let mut words = words
         .map(|word| word.to_string_lossy().into_owned())
         .take_while(|word| word != "--");
-    let mut found = None;
+    let mut last_valid = None;
     while let Some(word) = words.next() {
-        let value = match word.strip_prefix("--") {
-            Some(name) if name == long => words.next(),
-            Some(name) => name
-                .strip_prefix(long)
-                .and_then(|rest| rest.strip_prefix('='))
-                .map(str::to_owned),
-            // Short options can be joined: `-qo json`, `-vojson`.
-            None => match word.strip_prefix('-').and_then(|joined| {
-                joined
-                    .split_once(short?)
-                    .filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
-            }) {
-                Some((_, "")) => words.next(),
-                Some((_, value)) => Some(value.trim_start_matches('=').to_owned()),
+        let value = if let Some(name) = word.strip_prefix("--") {
+            match name.strip_prefix(long) {
+                Some("") => words.next(),
+                Some(assignment) => assignment.strip_prefix('=').map(str::to_owned),
                 None => None,
-            },
+            }
+        } else {
+            match short.and_then(|short| joined_value(&word, short)) {
+                Some("") => words.next(),
+                Some(value) => Some(value.trim_start_matches('=').to_owned()),
+                None => None,
+            }
         };
-        found = value.and_then(|value| V::from_str(&value, false).ok()).or(found);
+        if let Some(valid) = value.and_then(|value| V::from_str(&value, false).ok()) {
+            last_valid = Some(valid);
+        }
     }
-    found
+    last_valid
+}
+
+/// Returns the text after a short option in a word, such as `json` in `-vojson`; `None` if the word has no such option.
+fn joined_value(word: &str, short: char) -> Option<&str> {
+    let (flags, value) = word.strip_prefix('-')?.split_once(short)?;
+    let are_flags = flags.chars().all(|flag| "qvy".contains(flag));
+    are_flags.then_some(value)
 }
 
 impl Global {

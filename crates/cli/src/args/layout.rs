@@ -28,6 +28,7 @@ pub(crate) fn tidy(mut command: Command) -> Command {
     below(&mut command, &KubectlArgs::ids())
 }
 
+/// Tidies the commands below a command: their formats, and the options that the short help leaves out.
 fn below(command: &mut Command, kubectl: &[String]) -> Command {
     let names: Vec<String> = command
         .get_subcommands()
@@ -50,6 +51,7 @@ fn below(command: &mut Command, kubectl: &[String]) -> Command {
     command
 }
 
+/// Puts a command's own options before those that all commands have, and hides options that it does not use.
 fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     let name = command.get_name().to_owned();
     let reads = !READ_NOTHING.contains(&name.as_str());
@@ -89,6 +91,7 @@ struct FormatParser(&'static [Format]);
 impl TypedValueParser for FormatParser {
     type Value = Format;
 
+    /// Parses a format that the command supports. The error of another one lists the supported ones.
     fn parse_ref(
         &self,
         command: &Command,

@@ -82,6 +82,7 @@ impl MigrateArgs {
         }
     }
 
+    /// Returns how pods are to be evicted; `None` if they are not.
     pub(crate) fn eviction(&self) -> Option<Eviction> {
         self.evict.then(|| Eviction {
             batch: self.batch as usize,

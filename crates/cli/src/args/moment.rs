@@ -16,6 +16,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     })
 }
 
+/// Reads a time stamp, a time such as `2 h ago`, or a local day and time.
 fn read(text: &str, now: &Zoned) -> Option<Timestamp> {
     if let Ok(time) = text.parse() {
         return Some(time);

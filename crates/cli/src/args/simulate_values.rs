@@ -47,6 +47,7 @@ pub(crate) struct Sizes(pub Vec<u8>);
 impl FromStr for Sizes {
     type Err = String;
 
+    /// Parses a prefix length, or a range of them.
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || "expected a prefix length such as `26`, or a range such as `24..29`".to_owned();
         let size = |text: &str| {
@@ -78,6 +79,7 @@ pub(crate) enum Removal {
 impl FromStr for Removal {
     type Err = String;
 
+    /// Parses a duration, or `never`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "never" {
             return Ok(Self::Never);

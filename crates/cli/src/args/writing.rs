@@ -81,6 +81,7 @@ pub(crate) struct CriteriaArgs {
 }
 
 impl CriteriaArgs {
+    /// Returns the criteria of a check before a write.
     pub(crate) fn criteria(&self) -> Criteria {
         Criteria {
             options: Options {

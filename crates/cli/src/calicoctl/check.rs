@@ -32,6 +32,7 @@ const COUNTED: [Code; 7] = [
     Code::UndecodableObject,
 ];
 
+/// Checks the cluster, prints the result as calicoctl does, and writes calicoctl's report if a file is named.
 pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<()> {
     let (CheckResult { report, snapshot, .. }, ()) =
         call.with(async |access| check_and_confirm(access, &criteria(), None, |_, _| ()).await)?;
@@ -83,6 +84,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
+    /// Formats the whole check. The last line has the number of problems.
     fn text(&self) -> String {
         let mut out = String::from("Checking IPAM for inconsistencies...\n\n");
         self.blocks(&mut out);
@@ -106,6 +108,7 @@ impl Lines<'_> {
             .map(|found| &found.subject)
     }
 
+    /// Lists the blocks, and their allocations on request.
     fn blocks(&self, out: &mut String) {
         line(out, "Loading all IPAM blocks...");
         line(out, &format!("Found {} IPAM blocks.", self.view.blocks.len()));
@@ -131,6 +134,7 @@ impl Lines<'_> {
         line(out, "");
     }
 
+    /// Lists the pools, the tunnels, the services and the workloads with their addresses.
     fn pools_and_users(&self, out: &mut String) {
         let view = self.view;
         line(out, "Loading all IPAM pools...");
@@ -176,6 +180,7 @@ impl Lines<'_> {
         }
     }
 
+    /// Lists the nodes with the most allocations.
     fn top_nodes(&self, out: &mut String) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
@@ -199,17 +204,22 @@ impl Lines<'_> {
         line(out, "");
     }
 
+    /// Lists the leaked addresses on request, and returns their number.
     fn leaked(&self, out: &mut String) -> usize {
         line(
             out,
             "Scanning for IPs that are allocated but not actually in use...",
         );
-        let all = || self.view.blocks.iter().flat_map(|block| &block.allocations);
-        for leaked in all().filter(|a| self.problems && !a.in_use && !a.cooling) {
-            line(
-                out,
-                &format!("  {} leaked; attrs {}", leaked.address, leaked.attributes),
-            );
+        if self.problems {
+            for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
+                if allocation.in_use || allocation.cooling {
+                    continue;
+                }
+                let CalicoctlAllocation {
+                    address, attributes, ..
+                } = allocation;
+                line(out, &format!("  {address} leaked; attrs {attributes}"));
+            }
         }
         let number = self.of(Code::LeakedAddress).count();
         let what = "IPs that are allocated in IPAM but not actually in use";
@@ -217,6 +227,7 @@ impl Lines<'_> {
         number
     }
 
+    /// Lists addresses that are in use but not allocated on request, and returns their number.
     fn unrecorded(&self, out: &mut String) -> usize {
         line(
             out,
@@ -262,6 +273,7 @@ impl Lines<'_> {
         }
     }
 
+    /// Lists orphan and missing handles on request, and returns the number of orphan ones.
     fn handles(&self, out: &mut String) -> usize {
         line(out, "Scanning for IPAM handles with no matching IPs...");
         for handle in self.view.leaked_handles.iter().filter(|_| self.all) {
@@ -289,29 +301,29 @@ impl Lines<'_> {
         leaked
     }
 
+    /// Lists the blocks that are corrupt or cannot be decoded, and returns their number.
     fn invalid(&self, out: &mut String) -> usize {
         line(out, "Validating IPAMBlock structures...");
         let is_block = |subject: &Subject| match subject {
             Subject::Object(key) => key.contains("/assignment/") || key.starts_with("ipamblocks/"),
             _ => true,
         };
-        let codes = [Code::CorruptBlock, Code::UndecodableObject];
-        let found = self.report.findings.iter();
-        let found: Vec<_> = found
-            .filter(|found| codes.contains(&found.code) && is_block(&found.subject))
-            .collect();
-        for found in &found {
+        let mut number = 0;
+        for finding in &self.report.findings {
+            let is_invalid = matches!(finding.code, Code::CorruptBlock | Code::UndecodableObject);
+            if !is_invalid || !is_block(&finding.subject) {
+                continue;
+            }
+            number += 1;
+            let cidr = &finding.subject;
+            let reason = finding.text();
             line(
                 out,
-                &format!(
-                    "  IPAMBlock BlockKey(cidr={}) is invalid: {}",
-                    found.subject,
-                    found.text()
-                ),
+                &format!("  IPAMBlock BlockKey(cidr={cidr}) is invalid: {reason}"),
             );
         }
-        line(out, &format!("Found {} invalid IPAMBlocks.", found.len()));
-        found.len()
+        line(out, &format!("Found {number} invalid IPAMBlocks."));
+        number
     }
 }
 

@@ -11,17 +11,18 @@ use crate::args::WritingArgs;
 use crate::exit::Result;
 use crate::hints;
 
+/// Changes settings of IPAM, and prints each of them as calicoctl does.
 pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
     let settings = settings(args)?;
-    let text: String = settings
-        .iter()
-        .map(|setting| format!("Successfully set {} to: {setting}\n", setting.name()))
-        .collect();
-    let intent = WritingArgs::agreed("calicoctl ipam configure");
+    let mut confirmation = String::new();
+    for setting in &settings {
+        confirmation.push_str(&format!("Successfully set {} to: {setting}\n", setting.name()));
+    }
+
     let request = ConfigureRequest {
         settings,
         predicts_effects: false,
-        intent,
+        intent: WritingArgs::agreed("calicoctl ipam configure"),
     };
     let configured = call.with(async |access| calipam_workflow::configure(access, &request).await);
     let repaired = configured.map_err(|failure| match failure.cause::<Refused>() {
@@ -29,14 +30,12 @@ pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<()> {
         None => failure,
     })?;
     if repaired.run.is_none() {
-        repaired
-            .plan
-            .warnings
-            .iter()
-            .for_each(|warning| call.console.warn(&hints::text(warning)));
+        for warning in &repaired.plan.warnings {
+            call.console.warn(&hints::text(warning));
+        }
     }
     call.finish(repaired.run)?;
-    call.print(&text)
+    call.print(&confirmation)
 }
 
 /// Returns the settings in the options. As in calicoctl, empty values are ignored.

@@ -65,6 +65,7 @@ pub(crate) fn command() -> clap::Command {
     Calicoctl::command()
 }
 
+/// Carries out a command of calicoctl; those that calipam lacks, by the real calicoctl.
 fn carry_out(command: &Command, call: Call<'_>) -> Result<()> {
     match command {
         Command::Ipam(IpamCommand::Check(args)) => check::run(args, call),

@@ -58,31 +58,38 @@ fn take_over(command: &mut Command) -> io::Error {
 /// Returns the program that the variable names. It must be executable, and neither this program nor in `tried`.
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let what = match () {
-        () if !can_be_run(&program) => "is not an executable program",
-        () if is_this(&program) => "is calipam itself",
-        () if tried.contains(&program) => "runs calipam again",
-        () => return Ok(program),
+    let problem = if !can_be_run(&program) {
+        "is not an executable program"
+    } else if is_this(&program) {
+        "is calipam itself"
+    } else if tried.contains(&program) {
+        "runs calipam again"
+    } else {
+        return Ok(program);
     };
-    Err(
-        Failure::usage(format!("{VARIABLE} is {}, which {what}", quoted(&program)))
-            .hint("set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH"),
-    )
+    let message = format!("{VARIABLE} is {}, which {problem}", quoted(&program));
+    let hint = "set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH";
+    Err(Failure::usage(message).hint(hint))
 }
 
 /// Finds the first calicoctl in PATH that is neither this program nor in `tried`. Skips relative folders, which depend
 /// on the working directory.
 fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| {
-            folder
-                .join("calicoctl")
-                .with_extension(env::consts::EXE_EXTENSION)
-        })
-        .find(|program| can_be_run(program) && !is_this(program) && !tried.contains(program))
+    for folder in env::split_paths(&env::var_os("PATH")?) {
+        if !folder.is_absolute() {
+            continue;
+        }
+        let program = folder
+            .join("calicoctl")
+            .with_extension(env::consts::EXE_EXTENSION);
+        if can_be_run(&program) && !is_this(&program) && !tried.contains(&program) {
+            return Some(program);
+        }
+    }
+    None
 }
 
+/// The error if a command needs the real calicoctl and there is none.
 fn missing(command: &str) -> Failure {
     Failure::usage(format!(
             "`{}` is a command of the real calicoctl, but this is calipam under its name, and PATH has no other calicoctl",

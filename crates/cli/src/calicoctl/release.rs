@@ -15,6 +15,7 @@ use crate::args::WritingArgs;
 use crate::exit::{Failure, Result};
 use crate::hints::{self, Reader};
 
+/// Releases the address or the reports' addresses that the options name.
 pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<()> {
     if !args.from_report.is_empty() {
         return from_reports(args, call);
@@ -39,6 +40,7 @@ fn carry_out(targets: Request, reports: Vec<PathBuf>, what: &str, call: Call<'_>
     call.with(async |access| calipam_workflow::release(access, &request).await)
 }
 
+/// Releases one address. It is an error, as in calicoctl, if it is not assigned.
 fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<()> {
     let force_named = if force { Force::Named } else { Force::Nothing };
     let targets = Request {
@@ -125,58 +127,50 @@ fn refused(report: &str, objection: &ReportError) -> Failure {
 
 /// Formats the result as calicoctl does.
 fn message(repaired: &Repaired) -> String {
-    let of = |verb: Verb| {
-        repaired
-            .plan
-            .changes
-            .iter()
-            .filter(move |change| change.action == verb)
-    };
-    let conflicts = repaired
-        .run
-        .as_ref()
-        .map_or(&[][..], |run| &run.execution.conflicts);
-    let addresses = of(Verb::ReleaseAddress).count();
-    let kept: usize = conflicts.iter().map(|conflict| conflict.addresses.len()).sum();
-    let clean = |reason: SkipReason| reason == SkipReason::NotAllocated;
-    let clean = repaired
-        .plan
-        .skipped
-        .iter()
-        .filter(|skipped| clean(skipped.reason))
-        .count();
+    let plan = &repaired.plan;
+    let mut kept = 0;
+    if let Some(run) = &repaired.run {
+        let conflicts = run.execution.conflicts.iter();
+        kept = conflicts.map(|conflict| conflict.addresses.len()).sum();
+    }
+    let mut addresses = 0;
+    let mut deleted_handles = 0;
+    for change in &plan.changes {
+        match change.action {
+            Verb::ReleaseAddress => addresses += 1,
+            // As in calicoctl, handles that are deleted with their addresses do not count.
+            Verb::DeleteHandle if !change.repairs.is_empty() => deleted_handles += 1,
+            _ => {}
+        }
+    }
+    let mut already_clean = 0;
+    let mut skipped_handles = 0;
+    for skipped in &plan.skipped {
+        already_clean += usize::from(skipped.reason == SkipReason::NotAllocated);
+        skipped_handles += usize::from(matches!(skipped.subject, Subject::Handle(_)));
+    }
+
     let mut text = String::new();
-    if addresses + clean == 0 {
+    if addresses + already_clean == 0 {
         text.push_str("Report didn't contain any leaked IPs to clean up.\n");
     } else {
-        text.push_str(&format!("Releasing {} old IPs...\n", addresses + clean));
-        text.push_str(&format!(
-            "Released {} IPs successfully\n",
-            addresses.saturating_sub(kept)
-        ));
-        if clean > 0 {
+        let released = addresses.saturating_sub(kept);
+        text.push_str(&format!("Releasing {} old IPs...\n", addresses + already_clean));
+        text.push_str(&format!("Released {released} IPs successfully\n"));
+        if already_clean > 0 {
             text.push_str(&format!(
-                "{clean} addresses marked as leaked in the report had already been cleaned up.\n"
+                "{already_clean} addresses marked as leaked in the report had already been cleaned up.\n"
             ));
         }
     }
 
-    // As in calicoctl, handles that are deleted with their addresses do not count.
-    let deleted = of(Verb::DeleteHandle)
-        .filter(|change| !change.repairs.is_empty())
-        .count();
-    let is_handle = |subject: &Subject| matches!(subject, Subject::Handle(_));
-    let skipped = repaired
-        .plan
-        .skipped
-        .iter()
-        .filter(|skipped| is_handle(&skipped.subject))
-        .count();
-    if deleted + skipped == 0 {
+    let handles = deleted_handles + skipped_handles;
+    if handles == 0 {
         return text + "Report didn't contain any handles to clean up.\n";
     }
-    text.push_str(&format!("Deleting {} handles...\n", deleted + skipped));
+    let key = format!("{}{}", ".".repeat(deleted_handles), "x".repeat(skipped_handles));
+    text.push_str(&format!("Deleting {handles} handles...\n"));
     text.push_str("Key: '.' = Deleted OK; 'x' = skip, handle missing/changed.\n");
-    text.push_str(&format!("{}{}\n", ".".repeat(deleted), "x".repeat(skipped)));
-    text + &format!("Released {deleted} handles; {skipped} skipped; 0 errors.\n")
+    text.push_str(&format!("{key}\n"));
+    text + &format!("Released {deleted_handles} handles; {skipped_handles} skipped; 0 errors.\n")
 }

@@ -24,6 +24,7 @@ use crate::render::text::escape;
 /// A function that formats a snapshot.
 type Print = fn(&Snapshot) -> Result<String>;
 
+/// Prints what the options ask for: an address, blocks, borrowed addresses, the configuration, or the pools.
 pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<()> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
     let address = address.map(|text| parse_address(text, call)).transpose()?;
@@ -81,21 +82,24 @@ fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     cooldown.is_some_and(|cooldown| attribute.has_cooled(snapshot.taken_at, cooldown))
 }
 
+/// Formats the allocation of an address. An address in cooldown is an error, as in calicoctl.
 fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
-    let found = sound_blocks(snapshot).find_map(|block| block.allocation_of(address));
     let not_assigned = || Ok(format!("{address} is not assigned\n"));
-    let Some(found) = found else { return not_assigned() };
-    let attribute = found.attribute;
+    let Some(allocation) = sound_blocks(snapshot).find_map(|block| block.allocation_of(address)) else {
+        return not_assigned();
+    };
+    let attribute = allocation.attribute;
     if attribute.is_cooling() {
-        return if has_cooled_down(snapshot, &attribute) {
-            not_assigned()
-        } else {
-            Err(plain_failure(format!("IP {address} is currently in cooldown")))
-        };
+        if has_cooled_down(snapshot, &attribute) {
+            return not_assigned();
+        }
+        return Err(plain_failure(format!("IP {address} is currently in cooldown")));
     }
-    let handle = attribute
-        .clean_handle()
-        .map_or("<none>".to_owned(), |handle| handle.to_string());
+
+    let handle = match attribute.clean_handle() {
+        Some(handle) => handle.to_string(),
+        None => "<none>".to_owned(),
+    };
     let mut text = format!("IP {address} is in use\nHandle ID: {}\n", escape(&handle));
     match owner_attributes("Active Owner Attributes", &attribute.owner()) {
         Some(attributes) => text.push_str(&attributes),
@@ -109,15 +113,20 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String> {
 
 /// Formats attributes, sorted by name; `None` if there are none.
 fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
-    let mut pairs: Vec<(String, String)> = owner
-        .iter()
-        .map(|(name, value)| (name.to_string(), value.to_string()))
-        .collect();
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (name, value) in owner.iter() {
+        pairs.push((name.to_string(), value.to_string()));
+    }
+    if pairs.is_empty() {
+        return None;
+    }
+
     pairs.sort();
-    let lines = pairs
-        .iter()
-        .map(|(name, value)| format!("  {}: {}\n", escape(name), escape(value)));
-    (!pairs.is_empty()).then(|| format!("{title}:\n{}", lines.collect::<String>()))
+    let mut text = format!("{title}:\n");
+    for (name, value) in &pairs {
+        text.push_str(&format!("  {}: {}\n", escape(name), escape(value)));
+    }
+    Some(text)
 }
 
 /// Formats pools and, on request, their blocks; blocks without a pool come last.
@@ -125,28 +134,40 @@ fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
     let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
-    let blocks: Vec<IpNet> = context.index.blocks.iter().map(|block| block.key).collect();
-    let overlaps = |pool: &IpNet, block: &IpNet| calipam_model::cidr::overlap(*pool, *block);
-    let pool_of = |block: &IpNet| pools.iter().position(|pool| overlaps(pool, block));
+
+    // A block belongs to the first pool that overlaps it.
+    let mut blocks_of_pools: Vec<Vec<IpNet>> = vec![Vec::new(); pools.len()];
+    let mut blocks_without_pool: Vec<IpNet> = Vec::new();
+    if with_blocks {
+        for block in &context.index.blocks {
+            let overlaps = |pool: &IpNet| calipam_model::cidr::overlap(*pool, block.key);
+            match pools.iter().position(overlaps) {
+                Some(pool) => blocks_of_pools[pool].push(block.key),
+                None => blocks_without_pool.push(block.key),
+            }
+        }
+    }
 
     let mut rows = Vec::new();
-    let add_blocks = |pool: Option<usize>, rows: &mut Vec<Vec<String>>| {
-        for block in blocks
-            .iter()
-            .filter(|block| with_blocks && pool_of(block) == pool)
-        {
-            rows.push(row("Block", *block, &occupancy.tally(*block)));
-        }
-    };
-    for (index, pool) in pools.iter().enumerate() {
+    for (pool, blocks) in pools.iter().zip(blocks_of_pools) {
         rows.push(row("IP Pool", *pool, &occupancy.tally(*pool)));
-        add_blocks(Some(index), &mut rows);
+        for block in blocks {
+            rows.push(row("Block", block, &occupancy.tally(block)));
+        }
     }
-    add_blocks(None, &mut rows);
+    for block in blocks_without_pool {
+        rows.push(row("Block", block, &occupancy.tally(block)));
+    }
 
-    let columns = [("GROUPING", Left), ("CIDR", Left)];
-    let numbers = ["IPS TOTAL", "IPS IN USE", "IPS RESERVED", "IPS FREE"].map(|title| (title, Right));
-    draw(&[&columns[..], &numbers].concat(), rows)
+    let columns = [
+        ("GROUPING", Left),
+        ("CIDR", Left),
+        ("IPS TOTAL", Right),
+        ("IPS IN USE", Right),
+        ("IPS RESERVED", Right),
+        ("IPS FREE", Right),
+    ];
+    draw(&columns, rows)
 }
 
 /// Formats a row. Addresses in corrupt blocks count as in use.

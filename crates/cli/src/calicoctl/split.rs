@@ -12,6 +12,7 @@ use super::{Call, plain_failure};
 use crate::args::WritingArgs;
 use crate::exit::Result;
 
+/// Splits a pool, with calicoctl's messages for refusals.
 pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
@@ -74,24 +75,25 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
 /// Formats the result as calicoctl does, without a line break after the first and the last sentence.
 fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
-    let of = |verb: Verb| {
-        repaired
-            .plan
-            .changes
-            .iter()
-            .filter(move |change| change.action == verb)
-    };
+    // The detail of a change begins with the pool's name.
     let name = |detail: &str| detail.split([',', ';']).next().unwrap_or_default().to_owned();
-    let old = of(Verb::DeletePool)
-        .next()
-        .map(|change| name(&change.detail))
-        .unwrap_or_default();
-    let parts = of(Verb::CreatePool).count();
-    let mut text = format!("IP Pool {old} was successfully split into {parts} smaller pools.");
-    for change in of(Verb::CreatePool) {
-        if let Subject::Pool(cidr) = &change.subject {
-            text.push_str(&format!("Created {} with CIDR {cidr}.\n", name(&change.detail)));
+    let mut old_pool = None;
+    let mut parts = 0;
+    let mut lines = String::new();
+    for change in &repaired.plan.changes {
+        match change.action {
+            Verb::DeletePool if old_pool.is_none() => old_pool = Some(name(&change.detail)),
+            Verb::CreatePool => {
+                parts += 1;
+                if let Subject::Pool(cidr) = &change.subject {
+                    lines.push_str(&format!("Created {} with CIDR {cidr}.\n", name(&change.detail)));
+                }
+            }
+            _ => {}
         }
     }
-    text + "Please refer to the documentation for final steps."
+    let old_pool = old_pool.unwrap_or_default();
+    format!(
+        "IP Pool {old_pool} was successfully split into {parts} smaller pools.{lines}Please refer to the documentation for final steps."
+    )
 }

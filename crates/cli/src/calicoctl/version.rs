@@ -9,6 +9,7 @@ use crate::render::text::escape;
 /// The calicoctl version whose commands calipam implements.
 const STANDS_FOR: &str = "v3.33.0";
 
+/// Prints the versions of the program and of the cluster as calicoctl does.
 pub(super) fn run(call: Call<'_>) -> Result<()> {
     let calipam = env!("CARGO_PKG_VERSION");
     call.print(&format!(

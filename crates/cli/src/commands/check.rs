@@ -27,7 +27,7 @@ use crate::exit::{self, Failure, Kind, Outcome, Result};
 use crate::fleet::Fleet;
 use crate::format::Format;
 use crate::ignore::Ignored;
-use crate::output_file::{self, OutputFile};
+use crate::output_file;
 use crate::past::Past;
 use crate::render::document::{self, Document};
 use crate::render::page::Page;
@@ -152,7 +152,9 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
         let not_found = checker.keep(&mut checked.report, &checked.snapshot, console)?;
         advice.narrow(&checked.report);
         let is_whole = not_found.is_empty();
-        not_found.into_iter().for_each(|error| console.failure(&error));
+        for error in not_found {
+            console.failure(&error);
+        }
         if let Some(folder) = &args.reports.archive {
             note_last_use(folder, &mut checked.report, access.operator)?;
         }
@@ -173,6 +175,7 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
+    /// Reads the files that the options name. Refuses a rule that is both asked for and left out.
     pub(crate) fn new(options: &'a CheckOptions) -> Result<Self> {
         if let Some(both) = options
             .rules
@@ -238,13 +241,15 @@ impl<'a> Checker<'a> {
             skip: skip_rules.clone(),
             scope,
         };
-        self.ignored
-            .apply(reports)
-            .iter()
-            .for_each(|said| console.note(said));
-        reports.iter_mut().for_each(|(_, report)| report.filter(&filter));
+        for note in &self.ignored.apply(reports) {
+            console.note(note);
+        }
+        for (_, report) in reports.iter_mut() {
+            report.filter(&filter);
+        }
     }
 
+    /// Returns the criteria of a check with these options.
     pub(super) fn criteria(&self) -> Criteria {
         Criteria {
             options: Options {
@@ -311,13 +316,12 @@ fn write_report(path: Option<&Path>, view: Option<&CalicoctlView>, snapshot: &Sn
 
 /// Writes a report to files. Returns a failure only after trying all files.
 pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<()> {
-    let write =
-        |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
-    args.reports
-        .output_files
-        .iter()
-        .map(write)
-        .fold(Ok(()), Result::and)
+    let mut result = Ok(());
+    for file in &args.reports.output_files {
+        let written = file.write(|out| document::write(report, file.format, Page::default(), out));
+        result = result.and(written);
+    }
+    result
 }
 
 /// Prints a report unless `--quiet` omits it. With `--only-new`, fails if the reader of stdout has closed the pipe.

@@ -106,6 +106,7 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<()> {
     Ok(())
 }
 
+/// Opens the datastore of one side, at the revision that its name has.
 async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side> {
     let datastore = Some(name.datastore.clone());
     let shown_as = name.shown_as.clone();

@@ -21,6 +21,7 @@ const OTHER_COMPRESSIONS: [&str; 14] = [
     "gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd",
 ];
 
+/// Exports the cluster into a file, an archive or standard output; or each cluster of a fleet.
 pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return of_fleet::run(args, &fleet, console);

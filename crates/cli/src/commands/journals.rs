@@ -118,6 +118,7 @@ struct JournalRow<'a> {
 }
 
 impl<'a> JournalList<'a> {
+    /// Lists journals for a document.
     fn new(folder: &Path, journals: &'a [Listed]) -> Self {
         let row = |listed: &'a Listed| JournalRow {
             journal: listed.path.display().to_string(),
@@ -140,6 +141,7 @@ impl<'a> JournalList<'a> {
 impl Document for JournalList<'_> {
     const KIND: &'static str = "JournalList";
 
+    /// Writes a table of the journals.
     fn text(&self, text: &mut Text) {
         if self.journals.is_empty() {
             return text.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
@@ -163,6 +165,7 @@ impl Document for JournalList<'_> {
     }
 }
 
+/// The state of a run in one or two words.
 fn state(journal: &JournalRow<'_>) -> &'static str {
     match journal.state {
         JournalState::Running => "running",

@@ -14,6 +14,7 @@ use crate::render::migrate::MigrationDocument;
 use crate::render::text::{count, joined};
 use crate::{connect, hints};
 
+/// Plans the next phase of a migration, carries it out if asked for, and prints it.
 pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let request = MigrateRequest {
         from: args.from.clone(),
@@ -64,7 +65,9 @@ fn next(
         }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {
-            ways_to_move(surveyed).iter().for_each(|way| console.hint(way));
+            for way in ways_to_move(surveyed).iter() {
+                console.hint(way);
+            }
             console.hint(&format!(
                 "{} shows what is left",
                 hints::command(&["migrate", "--from", old])

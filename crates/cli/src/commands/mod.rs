@@ -53,6 +53,7 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
     }
 }
 
+/// Runs a command of `calipam`.
 fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome> {
     match command {
         IpamCommand::Check(args) => printing(&args.printing, &global, console, |console| {

@@ -11,6 +11,7 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 
+/// Releases what the options name, or only shows the plan.
 pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage(

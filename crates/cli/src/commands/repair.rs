@@ -76,9 +76,9 @@ pub(super) fn print(
     console: &Console,
 ) -> Result<()> {
     if is_all && console.format.is_for_people() {
-        plan.warnings
-            .iter()
-            .for_each(|warning| console.warn(&hints::text(warning)));
+        for warning in &plan.warnings {
+            console.warn(&hints::text(warning));
+        }
     }
     console.print(document)
 }
@@ -127,10 +127,9 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     // This comes first because no pod starts or stops while the datastore is locked.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());
-        error
-            .hint()
-            .into_iter()
-            .for_each(|hint| console.hint(&hints::text(&hint)));
+        if let Some(hint) = error.hint() {
+            console.hint(&hints::text(&hint));
+        }
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(

@@ -46,6 +46,8 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     } else {
         Outcome::Refused
     };
-    not_found.iter().for_each(|error| console.failure(error));
+    for error in not_found.iter() {
+        console.failure(error);
+    }
     Ok(outcome)
 }

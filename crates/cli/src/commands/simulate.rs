@@ -19,6 +19,7 @@ use crate::{connect, hints};
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
 
+/// Simulates the scenario of the options, and prints the answers.
 pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome> {
     let args = &with_rates(args, global, console)?;
     let scenario = scenario(args, global, console)?;
@@ -162,6 +163,7 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
     Ok(answers)
 }
 
+/// Suggests further simulations.
 fn hint(answers: &Answers, console: &Console) {
     if let Some(advice) = &answers.advice
         && advice.block_size.is_none()

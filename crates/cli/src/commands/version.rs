@@ -104,6 +104,7 @@ impl Cluster {
 impl Document for Version {
     const KIND: &'static str = "Version";
 
+    /// Writes the version of the program, what it reads, and the cluster's version if there is a cluster.
     fn text(&self, text: &mut Text) {
         let Self {
             program,
@@ -132,6 +133,8 @@ impl Document for Version {
                 .iter()
                 .map(|cluster| format!("Cluster     {}", cluster.text())),
         );
-        lines.iter().for_each(|line| text.hanging(12, line));
+        for line in lines.iter() {
+            text.hanging(12, line);
+        }
     }
 }

@@ -62,19 +62,22 @@ impl Cluster {
     }
 }
 
-/// Reads the connection options before the cursor.
+/// Reads the connection options before the cursor; `None` if they are not valid.
 fn connection(applet: Applet, request: &Request) -> Option<Global> {
     let reader = Global::augment_args(Command::new("connection").no_binary_name(true));
     let is_connection = |id: &clap::Id| {
-        let options = reader
-            .get_arguments()
-            .filter(|arg| arg.get_help_heading() == Some(args::CONNECTION));
-        options.map(clap::Arg::get_id).any(|known| known == id)
+        let mut options = reader.get_arguments();
+        options.any(|option| option.get_help_heading() == Some(args::CONNECTION) && option.get_id() == id)
     };
-    let mut given = Vec::new();
+
+    // Options of the command itself are left out, since the reader does not know them.
+    let mut words = Vec::new();
     let definition = args::tidy(applet.command());
     request.walk(&definition, |option, value| {
-        let Some(long) = option.get_long().filter(|_| is_connection(option.get_id())) else {
+        if !is_connection(option.get_id()) {
+            return;
+        }
+        let Some(long) = option.get_long() else {
             return;
         };
         let mut word = std::ffi::OsString::from(format!("--{long}"));
@@ -82,9 +85,10 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
             word.push("=");
             word.push(request.expanded(value));
         }
-        given.push(word);
+        words.push(word);
     });
-    let matches = reader.try_get_matches_from(given).ok()?;
+
+    let matches = reader.try_get_matches_from(words).ok()?;
     Global::from_arg_matches(&matches).ok()
 }
 

@@ -34,6 +34,7 @@ pub(super) fn parse_arguments(arguments: &[OsString]) -> Line {
     }
 }
 
+/// Splits a line into words as a shell does. The last word can be incomplete.
 fn split(text: &str) -> Line {
     let mut line = Line {
         words: vec![String::new()],
@@ -89,6 +90,7 @@ impl Line {
     }
 }
 
+/// Puts a backslash before special characters.
 fn escape(text: &str, special: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

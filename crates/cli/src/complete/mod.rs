@@ -84,6 +84,7 @@ fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> Exi
     }
 }
 
+/// Prints the suggestions for a plugin in the form that kubectl reads.
 fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     be_silent();
     let request = Request::from_words(words);

@@ -167,21 +167,28 @@ pub(super) struct Place<'c> {
 /// Returns the option in a word, and the value in that word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
 fn option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = long
-            .split_once('=')
-            .map_or((long, None), |(name, value)| (name, Some(value)));
-        let is_named = |arg: &&Arg| {
-            arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|all| all.contains(&name))
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
         };
-        return Some((command.get_arguments().find(is_named)?, value));
+        let is_named = |arg: &&Arg| {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long() == Some(name) || aliases.contains(&name)
+        };
+        let arg = command.get_arguments().find(is_named)?;
+        return Some((arg, value));
     }
+
+    // Of several short options in a word, only the last one can have a value.
     let mut last = None;
     for (place, c) in word.char_indices().skip(1) {
         let arg = command.get_arguments().find(|arg| arg.get_short() == Some(c))?;
-        let rest = &word[place + c.len_utf8()..];
         if arg.get_action().takes_values() {
-            let value = Some(rest.strip_prefix('=').unwrap_or(rest)).filter(|_| !rest.is_empty());
-            return Some((arg, value));
+            let following = &word[place + c.len_utf8()..];
+            if following.is_empty() {
+                return Some((arg, None));
+            }
+            return Some((arg, Some(following.strip_prefix('=').unwrap_or(following))));
         }
         last = Some((arg, None));
     }

@@ -38,6 +38,7 @@ const BASH_SCRIPT: &str = include_str!("bash.sh");
 /// The script for zsh. It reads clap_complete's format: a value with escaped colons, a colon, and a description.
 const ZSH_SCRIPT: &str = include_str!("zsh.sh");
 
+/// Puts the names of a program into a script.
 fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) -> String {
     let script = script
         .replace("NAME", &name.replace('-', "_"))
@@ -72,6 +73,7 @@ const ZSH: Scripted = Scripted {
     answer: |command, arguments, folder, out| env::Zsh.write_complete(command, arguments, folder, out),
 };
 
+/// Prints the suggestions for bash, each as the rest of the line that it replaces.
 fn answer_bash(
     command: &mut Command,
     arguments: Vec<OsString>,
@@ -99,6 +101,7 @@ impl EnvCompleter for Scripted {
         name == self.name
     }
 
+    /// Writes the script that registers completion in this shell.
     fn write_registration(
         &self,
         variable: &str,
@@ -110,6 +113,7 @@ impl EnvCompleter for Scripted {
         out.write_all(fill(self.script, variable, name, bin, completer).as_bytes())
     }
 
+    /// Prints the suggestions for a command line.
     fn write_complete(
         &self,
         command: &mut Command,

@@ -38,6 +38,7 @@ impl View<'_> {
         self.words_before.iter().any(|typed| typed == word)
     }
 
+    /// Copies a command without the hidden parts, except for those that are typed already.
     fn command(&self, definition: &Command) -> Command {
         let aliases = definition
             .get_all_aliases()
@@ -63,19 +64,20 @@ impl View<'_> {
         view
     }
 
+    /// True if an option is on the command line, with or without a value.
     fn is_arg_typed(&self, arg: &Arg) -> bool {
-        let long = |name: &&str| {
-            let option = format!("--{name}");
-            self.words_before
-                .iter()
-                .filter_map(|typed| typed.to_str())
-                .any(|typed| {
-                    typed
-                        .strip_prefix(option.as_str())
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-                })
+        let Some(long) = arg.get_long() else {
+            return false;
         };
-        arg.get_long().iter().any(long)
+        let option = format!("--{long}");
+        for word in self.words_before.iter().filter_map(|word| word.to_str()) {
+            if let Some(value) = word.strip_prefix(&option)
+                && (value.is_empty() || value.starts_with('='))
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// Copies the parts of an argument that completion uses. References to other arguments are left out, since the view

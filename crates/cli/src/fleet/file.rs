@@ -61,28 +61,34 @@ fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Er
     cidrs.ok_or_else(|| D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]"))
 }
 
+/// Reads the clusters of a fleet from a file.
 pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
     let wrong = |message: String| {
         Failure::usage(format!("{}: {message}", path.display())).hint("docs/fleet.md has an example")
     };
     let file = regular::open(path).map_err(Failure::io_at("read", path))?;
     let value: Value = read_document(file).map_err(|error| wrong(format!("it is not YAML: {error}")))?;
-    let File { clusters, taken } = File::deserialize(&value).map_err(|error| wrong(error.to_string()))?;
+    let File {
+        clusters: values,
+        taken,
+    } = File::deserialize(&value).map_err(|error| wrong(error.to_string()))?;
+
+    // Relative paths in the file begin at its folder.
     let folder = path.parent().unwrap_or(Path::new(""));
-    let cluster = |(index, value): (usize, &Value)| {
-        let of = match &value["name"] {
-            Value::String(name) => format!("cluster {name:?}"),
-            _ => format!("cluster {}", index + 1),
-        };
+    let mut clusters = Vec::new();
+    for (index, value) in values.iter().enumerate() {
         let entry = Entry::deserialize(value).map_err(|error| error.to_string());
-        let named = entry.and_then(|entry| entry.named(folder, base));
-        named.map_err(|message| wrong(format!("{of}: {message}")))
-    };
-    let clusters = clusters
-        .iter()
-        .enumerate()
-        .map(cluster)
-        .collect::<Result<_, _>>()?;
+        match entry.and_then(|entry| entry.named(folder, base)) {
+            Ok(cluster) => clusters.push(cluster),
+            Err(message) => {
+                let cluster = match &value["name"] {
+                    Value::String(name) => format!("cluster {name:?}"),
+                    _ => format!("cluster {}", index + 1),
+                };
+                return Err(wrong(format!("{cluster}: {message}")));
+            }
+        }
+    }
     Ok(Fleet { clusters, taken })
 }
 

@@ -10,6 +10,7 @@ use calipam_datastore::settings::Overrides;
 use super::{Fleet, Named, Source, unattended};
 use crate::exit::{Failure, Result};
 
+/// Lists the files in a folder as clusters. The folders in it are groups.
 pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     let base = unattended();
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
@@ -58,20 +59,23 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
 /// Returns the path of a cluster's file in the folder of a fleet or, if `ending` is empty, the path of its archive.
 /// Each group has a subfolder.
 pub(crate) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
-    let Named { name, group, .. } = cluster;
-    let own = group
-        .as_deref()
-        .and_then(|group| name.strip_prefix(&format!("{group}/")))
-        .unwrap_or(name);
     // A name must not turn into a path, or into the name of an unfinished file, which would not be read.
-    let plain = |text: &str| match text.replace(['/', '\\'], "_") {
-        text if is_unfinished(&text) => text.replace('.', "_"),
-        text => text,
+    let file_name = |name: &str| {
+        let plain = name.replace(['/', '\\'], "_");
+        if is_unfinished(&plain) {
+            plain.replace('.', "_")
+        } else {
+            plain
+        }
     };
-    let folder = group
-        .as_ref()
-        .map_or_else(|| folder.to_owned(), |group| folder.join(plain(group)));
-    folder.join(plain(own) + ending)
+    let Named { name, group, .. } = cluster;
+    let Some(group) = group else {
+        return folder.join(file_name(name) + ending);
+    };
+    let name_in_group = name.strip_prefix(&format!("{group}/")).unwrap_or(name);
+    folder
+        .join(file_name(group))
+        .join(file_name(name_in_group) + ending)
 }
 
 /// True for a file that is still being written: hidden, as with rsync, or with the ending `.tmp` or `.part`.

@@ -111,6 +111,7 @@ impl Call {
             .collect()
     }
 
+    /// Returns the words of the typed options with these IDs.
     pub(super) fn options(&self, ids: &[&str]) -> Vec<&str> {
         let wanted = |arg: &&TypedArg| ids.contains(&arg.id.as_str());
         self.typed

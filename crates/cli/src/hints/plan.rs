@@ -28,6 +28,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
     format!("{detail}: {suggestion}")
 }
 
+/// Suggests to release an address or a handle by its name.
 fn release_by_name(subject: &Subject, reader: Reader) -> String {
     match subject {
         Subject::Address(address) => {

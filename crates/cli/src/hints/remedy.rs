@@ -111,15 +111,20 @@ fn names(nodes: &BTreeSet<String>) -> String {
     let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
         return String::new();
     };
-    let same = first
-        .chars()
-        .zip(last.chars())
-        .take_while(|(one, other)| one == other);
-    let begin: String = same.map(|(c, _)| c).collect();
-    if nodes.len() <= NODES || begin.is_empty() || begin.contains(['*', '?', ',']) {
+    // The names are sorted, so all of them begin as the first and the last one do.
+    let mut common = String::new();
+    for (c, other) in first.chars().zip(last.chars()) {
+        if c != other {
+            break;
+        }
+        common.push(c);
+    }
+
+    let is_no_pattern = common.is_empty() || common.contains(['*', '?', ',']);
+    if nodes.len() <= NODES || is_no_pattern {
         return joined(nodes, ",");
     }
-    format!("{begin}*")
+    format!("{common}*")
 }
 
 /// Formats the command line for a document: the field `repair` of a finding.

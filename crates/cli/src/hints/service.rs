@@ -27,6 +27,7 @@ pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
     steps
 }
 
+/// Suggests how a service gets an address, by the reason why it has none.
 fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
     match &explanation.state {
         ServiceState::Served => of_served(explanation),
@@ -57,6 +58,7 @@ fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
     }
 }
 
+/// Suggests how the controller comes to serve services.
 fn of_controller(why: NotServed) -> String {
     match why {
         NotServed::ControllerOff => {
@@ -68,6 +70,7 @@ fn of_controller(why: NotServed) -> String {
     }
 }
 
+/// Suggests how a service gets the addresses that the controller refuses.
 fn of_served(explanation: &ServiceExplanation) -> Vec<String> {
     if !explanation.settles {
         let names = joined([request::POOLS_V4, request::POOLS_V6, request::ADDRESSES], ", ");

@@ -67,6 +67,7 @@ fn describe_pod(explanation: &Explanation) -> Vec<String> {
     )]
 }
 
+/// Suggests how a request gets an address that was refused.
 fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
     match &refused.reason {
         Reason::NoneSelectsNode => selectors(refused)

@@ -14,13 +14,15 @@ pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
 /// Formats a hint with its command lines.
 pub(crate) fn text(hint: &Hint) -> String {
     let mut parts = hint.text.splitn(hint.calls.len() + 1, "{}");
-    let first = parts.next().unwrap_or_default().to_owned();
-    hint.calls
-        .iter()
-        .zip(parts)
-        .fold(first, |text, (call, part)| text + &line(call) + part)
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for (call, following) in hint.calls.iter().zip(parts) {
+        text.push_str(&line(call));
+        text.push_str(following);
+    }
+    text
 }
 
+/// Formats a call as a command line.
 fn line(call: &Call) -> String {
     match call {
         Call::Name(name) => escape(name).into_owned(),

@@ -184,6 +184,7 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
 }
 
 impl<'a> ShownAdvice<'a> {
+    /// Shows the advice of a check: its causes, and the cures of the other findings.
     pub(super) fn of(advice: &'a Advice) -> Self {
         let other = |other: &'a OtherCure| ShownOther {
             severity: other.severity,
@@ -200,6 +201,7 @@ impl<'a> ShownAdvice<'a> {
 }
 
 impl<'a> ShownCause<'a> {
+    /// Shows a cause with its cures.
     fn of(cause: &'a Cause) -> Self {
         Self {
             cause: cause.name,
@@ -213,6 +215,7 @@ impl<'a> ShownCause<'a> {
 }
 
 impl<'a> ShownCure<'a> {
+    /// Shows a cure with the command that carries it out.
     pub(super) fn of(cure: &'a Cure) -> Self {
         Self {
             purpose: remedy::purpose(&cure.remedy),
@@ -224,6 +227,7 @@ impl<'a> ShownCure<'a> {
 }
 
 impl<'a> ShownEffect<'a> {
+    /// Shows the effect of a cure. Only the first nodes and pods are named.
     fn of(effect: &'a Effect) -> Self {
         Self {
             findings: effect.gone.len(),

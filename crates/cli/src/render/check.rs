@@ -95,6 +95,7 @@ fn earlier(changes: &Changes) -> Grid {
     Grid::new(true, gone.chain(not_checked), columns)
 }
 
+/// The color of a severity; `None` for the least one.
 pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
     match severity {
         Severity::Critical => Some(AnsiColor::Magenta),

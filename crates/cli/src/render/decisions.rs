@@ -170,6 +170,7 @@ fn of_config(step: DecisionStep, node: &Node, detail: &str) -> Decision {
     }
 }
 
+/// A decision about a pool.
 fn of_pool(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decision {
     let keys = vec![Key::Pool(name.to_owned())];
     Decision {
@@ -180,6 +181,7 @@ fn of_pool(step: DecisionStep, name: &str, cidr: &IpNet, detail: &str) -> Decisi
     }
 }
 
+/// A decision about a block.
 fn of_block(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
     Decision {
         step,
@@ -189,6 +191,7 @@ fn of_block(step: DecisionStep, block: &IpNet, detail: String) -> Decision {
     }
 }
 
+/// A decision about a block, by its affinity.
 fn of_affinity(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision {
     let keys = block_and_affinity(key);
     Decision {
@@ -199,6 +202,7 @@ fn of_affinity(step: DecisionStep, key: &AffinityKey, detail: &str) -> Decision 
     }
 }
 
+/// A decision about an address in a block.
 fn of_address(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: String) -> Decision {
     Decision {
         step,
@@ -208,6 +212,7 @@ fn of_address(step: DecisionStep, address: &IpAddr, block: &IpNet, detail: Strin
     }
 }
 
+/// A decision about a block of the node itself.
 fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decision {
     let mut keys = block_and_affinity(key);
     let state = snapshot
@@ -253,33 +258,26 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> Decisi
     }
 }
 
+/// Describes the blocks that a search passed over, by the reasons for that.
 fn passed_over(passed: Passed) -> String {
-    let Passed {
-        reserved,
-        other_size,
-        undecodable,
-        full,
-        in_use,
-        empty,
-        unread,
-    } = passed;
-    let parts = [
-        (full, "full"),
-        (in_use, "owned by others, with free addresses"),
-        (empty, "owned by others and empty"),
-        (unread, "not examined"),
-        (reserved, "reserved"),
-        (other_size, "taken by a block of another size"),
-        (undecodable, "cannot be decoded"),
-    ];
-
-    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
-    let parts: Vec<String> = parts.map(|(number, what)| format!("{number} {what}")).collect();
-    if parts.is_empty() {
-        ": it is too small for one".to_owned()
-    } else {
-        format!(": {}", parts.join(", "))
+    let mut parts: Vec<String> = Vec::new();
+    for (number, reason) in [
+        (passed.full, "full"),
+        (passed.in_use, "owned by others, with free addresses"),
+        (passed.empty, "owned by others and empty"),
+        (passed.unread, "not examined"),
+        (passed.reserved, "reserved"),
+        (passed.other_size, "taken by a block of another size"),
+        (passed.undecodable, "cannot be decoded"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {reason}"));
+        }
     }
+    if parts.is_empty() {
+        return ": it is too small for one".to_owned();
+    }
+    format!(": {}", parts.join(", "))
 }
 
 fn not_reclaimed(why: &NotReclaimed) -> String {
@@ -290,6 +288,7 @@ fn not_reclaimed(why: &NotReclaimed) -> String {
     }
 }
 
+/// The keys of the IP reservations that overlap a CIDR.
 fn reservations(snapshot: &Snapshot, cidr: IpNet) -> impl Iterator<Item = Key> + '_ {
     let touches = move |cidrs: &[IpNet]| cidrs.iter().any(|other| overlap(*other, cidr));
     let touching = snapshot

@@ -35,6 +35,7 @@ pub(crate) struct DifferenceDocument<'a> {
 }
 
 impl<'a> DifferenceDocument<'a> {
+    /// Shows a difference between two states of a cluster.
     pub(crate) fn new(pair: &Pair, sides: [&Side; 2], difference: &'a Difference<'a>) -> Self {
         let [old, new] = [&pair.old, &pair.new].map(ClusterIdentity::of);
         Self {
@@ -100,6 +101,7 @@ struct SumRow<'a> {
 }
 
 impl<'a> SumRow<'a> {
+    /// Makes a row for a pool or a node; for addresses without one, if the name is empty.
     fn of(kind: &str, named: &'a NamedSum) -> Self {
         let name = if named.name.is_empty() {
             format!("no {kind}")
@@ -168,6 +170,7 @@ enum Kind {
 }
 
 impl Kind {
+    /// The kind of an object in one word.
     fn name(self) -> &'static str {
         match self {
             Self::Address => "address",
@@ -205,7 +208,7 @@ fn rows(difference: &Difference<'_>) -> Vec<Row> {
         kind: Kind::Block,
         change: block.change.words(),
         name: block.cidr.to_string(),
-        states: [&block.before, &block.after].map(|states| blocks(states)),
+        states: [&block.before, &block.after].map(|states| words_of_blocks(states)),
     }));
     rows.extend(difference.affinities.iter().map(|affinity| Row {
         kind: Kind::Affinity,
@@ -251,6 +254,7 @@ fn rows(difference: &Difference<'_>) -> Vec<Row> {
     rows
 }
 
+/// Makes a row for a finding.
 fn finding(summary: &FindingSummary, change: &'static str, states: [String; 2]) -> Row {
     Row {
         kind: Kind::Finding,
@@ -291,19 +295,21 @@ fn holder(held: Option<AddressRecord<'_>>) -> String {
     format!("{kind} {name}{node}")
 }
 
-fn blocks(states: &[BlockState]) -> String {
-    let one = |state: &BlockState| {
-        let owner = state
-            .owner
-            .as_ref()
-            .map_or_else(|| "no owner".to_owned(), ToString::to_string);
-        let held = state
-            .allocated
-            .map(|number| format!(", {number} taken"))
-            .unwrap_or_default();
-        format!("{} of {owner}{held}", state.cidr)
-    };
-    joined(states.iter().map(one), "; ")
+/// Describes blocks by their owners and numbers of taken addresses, such as `10.0.0.0/26 of node-1, 3 taken`.
+fn words_of_blocks(blocks: &[BlockState]) -> String {
+    let mut descriptions = Vec::new();
+    for block in blocks {
+        let owner = match &block.owner {
+            Some(owner) => owner.to_string(),
+            None => "no owner".to_owned(),
+        };
+        let mut description = format!("{} of {owner}", block.cidr);
+        if let Some(number) = block.allocated {
+            description.push_str(&format!(", {number} taken"));
+        }
+        descriptions.push(description);
+    }
+    descriptions.join("; ")
 }
 
 /// Creates a table with a row for each difference. In the short form, a row stands for all changes of one kind to
@@ -335,6 +341,7 @@ fn table(rows: &[Row], wide: bool) -> Grid {
     )
 }
 
+/// Warns that objects could not be compared, and names the side.
 fn not_compared(left_out: &NotCompared) -> String {
     let place = match left_out.side {
         OnSide::Old => "in OLD",

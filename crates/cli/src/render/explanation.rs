@@ -70,6 +70,7 @@ impl Rules {
 impl Document for Rules {
     const KIND: &'static str = "RuleList";
 
+    /// Writes a table of rules, or the documentation of each rule.
     fn text(&self, text: &mut Text) {
         if self.is_list {
             let columns = vec![

@@ -31,6 +31,7 @@ pub(super) struct WithFindings<'a, T> {
 }
 
 impl<'a> WithFindings<'a, Report> {
+    /// Shows the report of one cluster.
     pub(super) fn of_report(report: &'a Report, advice: &'a Advice) -> Self {
         let findings = Found::of_report(report).collect();
         let changes = report.changes.as_ref().and_then(|changes| {
@@ -189,6 +190,7 @@ struct Element<'a> {
 }
 
 impl Serialize for Found<'_> {
+    /// Writes a finding with its cluster, its change and its repair.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self {
             cluster,

@@ -87,6 +87,7 @@ fn of_recording(recorded: &[Span]) -> String {
 impl Document for History {
     const KIND: &'static str = "History";
 
+    /// Writes the reach of the history, and a table of events.
     fn text(&self, text: &mut Text) {
         let cluster = header::guid(&self.guid);
         let source = match &self.reach {
@@ -104,6 +105,7 @@ impl Document for History {
     }
 }
 
+/// The columns of the table of events.
 fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
     vec![
         right("REVISION", |event: &Event| dash(event.revision)),
@@ -114,6 +116,7 @@ fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
     ]
 }
 
+/// Formats an event in one line.
 pub(crate) fn line(event: &Event, wide: bool) -> String {
     let mut line = format!("{} {}", time(&event.time), event.what.words());
     let who = who(event, wide);
@@ -149,6 +152,7 @@ fn time(when: &When) -> String {
     }
 }
 
+/// Describes who had and has the address or block of an event, and who changed it.
 fn who(event: &Event, wide: bool) -> String {
     let mut parts = Vec::new();
     match (&event.before, &event.after) {

@@ -31,6 +31,7 @@ impl<'w> Lines<'w> {
         }
     }
 
+    /// Passes a finished line on, with unsafe characters escaped.
     fn pass_on(&mut self) -> io::Result<()> {
         // Both serializers escape ASCII control characters except DEL. Therefore most lines need no check of their
         // characters.
@@ -47,6 +48,7 @@ impl<'w> Lines<'w> {
 }
 
 impl Write for Lines<'_> {
+    /// Collects bytes, and passes each line on as soon as it ends.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
@@ -86,6 +88,7 @@ fn yaml_string(text: &str) -> String {
     })
 }
 
+/// Escapes the unsafe characters of a line.
 fn escaped(text: &str, escape: impl Fn(&mut String, char)) -> String {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -136,6 +139,7 @@ fn split_key(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], value.strip_prefix(' ').unwrap_or(value)))
 }
 
+/// Formats a text as a scalar of YAML.
 fn yaml_text(text: &str) -> String {
     if text.starts_with('"') || !text.chars().any(is_unsafe) {
         yaml_string(text)

@@ -27,7 +27,9 @@ pub(crate) fn write(markdown: &str, text: &mut Text) {
         is_first: true,
         text,
     };
-    Parser::new(markdown).for_each(|event| writer.event(event));
+    for event in Parser::new(markdown) {
+        writer.event(event);
+    }
 }
 
 struct Writer<'t> {
@@ -42,6 +44,7 @@ struct Writer<'t> {
 }
 
 impl Writer<'_> {
+    /// Writes a part of the document.
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(Tag::Strong | Tag::Heading { .. }) => self.style = STRONG,
@@ -88,6 +91,7 @@ impl Writer<'_> {
         }
     }
 
+    /// Adds code to the line. Short code stays together on one line.
     fn code(&mut self, code: &str) {
         if code.len() <= TOGETHER_UP_TO {
             let together = code.replace(' ', &TOGETHER.to_string());
@@ -105,17 +109,21 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes the collected line, indented below the item of a list that it belongs to.
     fn flush(&mut self) {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             return;
         }
-        let (line, indent) = match self.items {
-            0 => (line, 0),
-            depth => (format!("{}- {line}", "  ".repeat(depth - 1)), 2 * depth),
+
+        let depth = self.items;
+        let marked = match depth {
+            0 => line,
+            _ => format!("{}- {line}", "  ".repeat(depth - 1)),
         };
-        self.text
-            .drawn(&on_page(&line, indent, self.page).replace(TOGETHER, " "));
+        // Further lines of an item begin below its text, two columns for each level.
+        let wrapped = on_page(&marked, 2 * depth, self.page);
+        self.text.drawn(&wrapped.replace(TOGETHER, " "));
     }
 }
 

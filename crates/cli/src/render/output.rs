@@ -84,7 +84,9 @@ impl Text {
     }
 
     pub(crate) fn lines<T: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = T>) {
-        lines.into_iter().for_each(|line| self.line(line));
+        for line in lines {
+            self.line(line);
+        }
     }
 
     /// Adds the notes, with an empty line before them if the text has any lines or tables.

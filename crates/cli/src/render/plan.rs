@@ -39,6 +39,7 @@ pub(crate) struct ShownSkipped<'a> {
 }
 
 impl<'a> ShownSkipped<'a> {
+    /// Shows an object that the plan skips, with the reason.
     pub(crate) fn new(skipped: &'a Skipped) -> Self {
         let Skipped {
             subject,
@@ -123,6 +124,7 @@ fn summary(plan: &PlanSummary) -> String {
 impl Document for PlanDocument<'_> {
     const KIND: &'static str = "Plan";
 
+    /// The kind of the document.
     fn kind(&self) -> &'static str {
         match self.plan.kind {
             PlanKind::Release => "ReleasePlan",
@@ -134,6 +136,7 @@ impl Document for PlanDocument<'_> {
         }
     }
 
+    /// Writes the plan, or the result of its run.
     fn text(&self, text: &mut Text) {
         if let Some(run) = self.execution {
             return text.lines(result(run));
@@ -145,6 +148,7 @@ impl Document for PlanDocument<'_> {
 }
 
 impl<'a> PlanDocument<'a> {
+    /// Shows a plan, with its run if it was carried out.
     pub(crate) fn new(plan: &'a PlanSummary, execution: Option<&'a Executed>) -> Self {
         Self {
             plan,
@@ -165,6 +169,7 @@ impl<'a> PlanDocument<'a> {
     }
 }
 
+/// Creates the table of changes; in the short form, with a row for each kind.
 fn changes(plan: &PlanSummary, wide: bool) -> Grid {
     let columns = vec![
         left("ACTION", |change: &Change| change.action).in_both_forms(),
@@ -175,6 +180,7 @@ fn changes(plan: &PlanSummary, wide: bool) -> Grid {
     Grid::short(wide, FEW, &plan.changes, columns, |change| change.action, example)
 }
 
+/// Creates the table of skipped objects; in the short form, with a row for each reason.
 fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
     let why = |skipped: &Skipped| hints::plan::skipped(skipped, Reader::Operator);
     let columns = vec![

@@ -11,21 +11,31 @@ use super::text::{join, joined};
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {
-        let reason = match coverage {
-            Coverage::Read | Coverage::Partial => continue,
-            // The Kubernetes datastore has no endpoints: pods replace them.
-            _ if *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes => continue,
-            Coverage::Skipped(WhySkipped::NotInCalico2) => continue,
-            Coverage::Skipped(WhySkipped::NotInstalled(_)) if *source == Source::Machines => continue,
-            Coverage::Skipped(reason) => reason.to_string(),
+        let Coverage::Skipped(reason) = coverage else {
+            continue;
         };
-        by_reason.entry(reason).or_default().push(words(*source));
+        let is_absent = match reason {
+            WhySkipped::NotInCalico2 => true,
+            WhySkipped::NotInstalled(_) => *source == Source::Machines,
+            _ => false,
+        };
+        // The Kubernetes datastore has no endpoints: pods replace them.
+        let is_replaced = *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes;
+        if is_absent || is_replaced {
+            continue;
+        }
+        by_reason
+            .entry(reason.to_string())
+            .or_default()
+            .push(words(*source));
+    }
+    if by_reason.is_empty() {
+        return None;
     }
     let parts = by_reason
         .into_iter()
         .map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
-    let parts = joined(parts, "; ");
-    (!parts.is_empty()).then_some(parts)
+    Some(joined(parts, "; "))
 }
 
 /// Formats a source in prose, such as `virtual machines`.

@@ -159,6 +159,7 @@ fn tables(shown: &UndoDocument<'_>, text: &mut Text) {
     });
 }
 
+/// Creates the table of restored objects; in the short form, with a row for each kind.
 fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let columns = vec![
         left("ACTION", |object: &Restored| {
@@ -179,6 +180,7 @@ fn restored(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     )
 }
 
+/// Creates the table of objects that are not restored; in the short form, with a row for each reason.
 fn skipped(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     let objects = |skipped: &NotRestored| skipped.objects.join(", ");
     let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).in_both_forms();
@@ -193,6 +195,7 @@ fn skipped(shown: &UndoDocument<'_>, wide: bool) -> Grid {
     )
 }
 
+/// The kind of an object in one word.
 fn kind(key: &Key) -> &'static str {
     match key {
         Key::Block(_) => "block",

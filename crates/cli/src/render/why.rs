@@ -82,6 +82,7 @@ struct ShownTunnel<'a> {
 }
 
 impl<'a> Why<'a> {
+    /// Shows the explanation for a pod or a node.
     pub(crate) fn new(snapshot: &Snapshot, explanation: &'a Explanation, cures: &'a [Cure]) -> Self {
         let node = Node {
             name: explanation.node.clone(),
@@ -226,6 +227,7 @@ fn tunnel_sentence(tunnel: &TunnelAnswer) -> String {
 impl Document for Why<'_> {
     const KIND: &'static str = "AddressExplanation";
 
+    /// Writes the answer, the steps to an address, and the allocator's decisions.
     fn text(&self, text: &mut Text) {
         text.line(&self.answer);
         for step in &self.steps {
@@ -252,6 +254,7 @@ impl Document for Why<'_> {
     }
 }
 
+/// The name of the way in which an address was found.
 pub(super) fn source(source: AddressSource) -> &'static str {
     match source {
         AddressSource::OwnBlock => "own-block",
@@ -262,6 +265,7 @@ pub(super) fn source(source: AddressSource) -> &'static str {
     }
 }
 
+/// The columns of the table of decisions.
 pub(super) fn decision_columns<'a>(datastore: DatastoreKind) -> Vec<Column<'a, &'a Decision>> {
     let objects =
         move |decision: &Decision| joined(decision.keys.iter().map(|key| object_in(datastore, key)), ", ");

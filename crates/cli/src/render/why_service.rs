@@ -57,6 +57,7 @@ struct ShownFamily<'a> {
 }
 
 impl<'a> WhyService<'a> {
+    /// Shows the explanation for a service.
     pub(crate) fn new(snapshot: &Snapshot, explanation: &'a ServiceExplanation) -> Self {
         let families = explanation
             .families
@@ -133,9 +134,12 @@ fn state(state: &ServiceState) -> &'static str {
 impl Document for WhyService<'_> {
     const KIND: &'static str = "ServiceExplanation";
 
+    /// Writes the answer, the steps to an address, and the allocator's decisions.
     fn text(&self, text: &mut Text) {
         text.line(&self.answer);
-        self.steps.iter().for_each(|step| text.hanging(2, step));
+        for step in &self.steps {
+            text.hanging(2, step);
+        }
         if !self.calico.is_empty() {
             text.hanging(2, format!("Calico says: {}", self.calico));
         }

@@ -47,6 +47,7 @@ pub(crate) fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(joined(text.split(' ').map(|word| cut_word(word, longest)), " "))
 }
 
+/// Shortens a word to a width, but keeps the characters that close it.
 fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     if display_width(word) <= longest {
         return Cow::Borrowed(word);

@@ -9,6 +9,7 @@ use serde_saphyr::ser::Error;
 
 use super::lines::Lines;
 
+/// Writes a document as YAML, with each string on one line.
 pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut options = SerializerOptions::default();
     // Every string stays on one line. Therefore grep finds it, and libyaml, which rejects block scalars with a tab, can

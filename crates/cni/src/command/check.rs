@@ -28,6 +28,7 @@ pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     within(OPERATION, compare(call, allocator, &handle)).await?
 }
 
+/// Compares the addresses of the handle with those that the previous plugin returned.
 async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
     let allocated = match allocator.ips_by_handle(handle).await {
         Ok(addresses) => addresses,

@@ -26,33 +26,36 @@ pub(crate) async fn status(call: &Call) -> Result<&CallAllocator, CniError> {
     })
 }
 
+/// Checks that the node exists, and that each requested family has a pool for its workloads.
 async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
-    let node = node_name(&configuration.node);
+    let name = node_name(&configuration.node);
     let queries = [
-        Query::Get(calipam_model::key::Key::Node(node.clone())),
+        Query::Get(calipam_model::key::Key::Node(name.clone())),
         Query::Pools,
     ];
     let answers = allocator.store().read(&queries).await;
     let answers = answers.map_err(|error| CniError::internal(error.to_string()))?;
     let mut pools = Vec::new();
-    let mut found = None;
+    let mut node = None;
     for entry in answers.into_iter().flatten() {
         match entry.record {
-            Record::Node(node) => found = Some(node),
+            Record::Node(record) => node = Some(record),
             Record::Pool(pool) => pools.push(pool),
             _ => {}
         }
     }
-    let found = found.ok_or_else(|| CniError::internal(format!("the datastore has no node {node}")))?;
+    let Some(node) = node else {
+        return Err(CniError::internal(format!("the datastore has no node {name}")));
+    };
+
     let ipam = &configuration.ipam;
-    let wanted = [
+    for (family, is_wanted, named) in [
         (Family::V4, ipam.ipv4, &ipam.ipv4_pools),
         (Family::V6, ipam.ipv6, &ipam.ipv6_pools),
-    ];
-    for (family, _, named) in wanted.into_iter().filter(|(_, wanted, _)| *wanted) {
-        let of_family = pools.iter().filter(|pool| Family::of(pool.cidr) == family);
-        if !of_family.into_iter().any(|pool| serves(pool, named, &found)) {
-            let text = format!("no enabled {family} pool serves the workloads of node {node}");
+    ] {
+        let mut of_family = pools.iter().filter(|pool| Family::of(pool.cidr) == family);
+        if is_wanted && !of_family.any(|pool| serves(pool, named, &node)) {
+            let text = format!("no enabled {family} pool serves the workloads of node {name}");
             return Err(CniError::internal(text));
         }
     }

@@ -63,9 +63,12 @@ impl<'a> Fields<'a> {
     /// A nested object; without fields if it is not set.
     pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, WrongType> {
         let mut fields = Vec::new();
+        // If the object is there several times, the fields of the later ones come last, and so take precedence.
         for value in self.named(name) {
-            let inner: Option<Raw<'a>> = self.decode(name, value, "an object")?;
-            fields.extend(inner.unwrap_or_default().0);
+            let object: Option<Raw<'a>> = self.decode(name, value, "an object")?;
+            if let Some(Raw(fields_of_object)) = object {
+                fields.extend(fields_of_object);
+            }
         }
         Ok(Self {
             path: format!("{}{name}.", self.path),
@@ -73,6 +76,7 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// Decodes the value of a field. The error names the field and the kind of value that it needs.
     fn decode<T: Deserialize<'a>>(
         &self,
         name: &str,
@@ -97,6 +101,7 @@ impl<'a> Fields<'a> {
 struct Raw<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
+    /// Reads an object with all of its fields, even those with the same name.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
         impl<'de> Visitor<'de> for Entries {

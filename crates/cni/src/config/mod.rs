@@ -88,6 +88,7 @@ pub struct Log {
 }
 
 impl Default for Log {
+    /// The defaults of Calico's plugin.
     fn default() -> Self {
         Self {
             level: tracing::Level::INFO,
@@ -150,6 +151,7 @@ fn broken(reason: impl Display) -> CniError {
     )
 }
 
+/// Reads the fields of the configuration, as Calico's plugin does.
 fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     let Document {
         fields,
@@ -208,6 +210,7 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     })
 }
 
+/// Reads the fields of `ipam`. A wrong type of an unused field is an error, too, as in Calico.
 fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
     for unused in ["type", "name", "subnet"] {
         fields.text(unused)?;
@@ -224,6 +227,7 @@ fn ipam(fields: &Fields<'_>) -> Result<Ipam, WrongType> {
     })
 }
 
+/// Reads the fields about logs. Numbers that are not positive stand for the defaults.
 fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     let default = Log::default();
     let number = |name: &str, default: u64| -> Result<u64, WrongType> {

@@ -60,6 +60,7 @@ pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, S
     }
 }
 
+/// Installs or removes the plugin in the folders of the options.
 fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<()> {
     let (plugins, configuration) = options.folders()?;
     let program = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
@@ -85,6 +86,7 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     ended
 }
 
+/// Puts Calico's plugin back, and says whether there was something to do.
 fn restore(place: &Place) -> Result<()> {
     let folder = place.folder().display();
     if place.restore()? {
@@ -104,6 +106,7 @@ struct Installer<'a> {
 }
 
 impl Installer<'_> {
+    /// Checks the configuration, installs the plugin, and annotates the node.
     async fn once(&self) -> Result<()> {
         self.check().await?;
         let folder = self.place.folder().display();

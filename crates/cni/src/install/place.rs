@@ -191,6 +191,7 @@ impl Place {
             .hint("Calico's installer is running: try again in a moment")
     }
 
+    /// The error if Calico's own plugin, which is to be put back, is missing.
     fn missing_backup(&self) -> Problem {
         let backup = self.path(ORIGINAL);
         let message = format!(
@@ -255,6 +256,7 @@ impl Place {
         self.kind(file).map_err(cannot("read", &path))
     }
 
+    /// Finds out which program a file is, by its content. A file that changed recently may be unfinished.
     fn kind(&self, mut file: File) -> io::Result<Program> {
         if is_same(&file, &File::open(&self.program)?)? {
             return Ok(Program::This);
@@ -279,6 +281,7 @@ impl Place {
         })
     }
 
+    /// Renames a file in the folder.
     fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
         let from = self.path(from);
         let to = self.path(to);
@@ -311,22 +314,23 @@ impl Place {
     }
 }
 
-fn is_same(one: &File, other: &File) -> io::Result<bool> {
-    if one.metadata()?.len() != other.metadata()?.len() {
+/// True if two files have the same content.
+fn is_same(file: &File, other: &File) -> io::Result<bool> {
+    if file.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
     }
-    let mut one = BufReader::new(one);
+    let mut file = BufReader::new(file);
     let mut other = BufReader::new(other);
-    let mut left = vec![0; 64 << 10];
-    let mut right = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    let mut piece_of_other = Vec::new();
     loop {
-        let read = one.read(&mut left)?;
-        right.resize(read, 0);
+        let length = file.read(&mut piece)?;
+        piece_of_other.resize(length, 0);
         // A file that has become shorter in the meantime is different.
-        if other.read_exact(&mut right).is_err() || left[..read] != right {
+        if other.read_exact(&mut piece_of_other).is_err() || piece[..length] != piece_of_other {
             return Ok(false);
         }
-        if read == 0 {
+        if length == 0 {
             return Ok(true);
         }
     }
@@ -354,26 +358,31 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
 /// False for an empty file, one that is not executable, and a 32-bit or truncated ELF file.
 fn is_whole(mut file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
-    if metadata.permissions().mode() & 0o111 == 0 || metadata.len() == 0 {
+    let is_executable = metadata.permissions().mode() & 0o111 != 0;
+    if !is_executable || metadata.len() == 0 {
         return Ok(false);
     }
-    let mut head = [0; 64];
+    let mut header = [0; 64];
     // A script can be shorter than the header of an ELF file.
-    if file.read_exact(&mut head).is_err() || !head.starts_with(b"\x7fELF\x02") {
-        return Ok(!head.starts_with(b"\x7fELF"));
+    if file.read_exact(&mut header).is_err() || !header.starts_with(b"\x7fELF\x02") {
+        return Ok(!header.starts_with(b"\x7fELF"));
     }
-    let is_little = head[5] == 1;
-    let number = |at: usize, bytes: usize| {
-        let digits = &head[at..at + bytes];
-        let add = |number: u64, digit: &u8| (number << 8) | u64::from(*digit);
-        if is_little {
-            digits.iter().rev().fold(0, add)
-        } else {
-            digits.iter().fold(0, add)
+
+    let is_little_endian = header[5] == 1;
+    let number = |offset: usize, length: usize| {
+        let mut digits = header[offset..offset + length].to_vec();
+        if is_little_endian {
+            digits.reverse();
         }
+        let mut number: u64 = 0;
+        for digit in digits {
+            number = (number << 8) | u64::from(digit);
+        }
+        number
     };
-    let sections = number(0x28, 8);
-    let size = number(0x3a, 2);
-    let count = number(0x3c, 2);
-    Ok(sections.saturating_add(size * count) <= metadata.len())
+    // The table of sections is the last part of the file.
+    let table_offset = number(0x28, 8);
+    let entry_size = number(0x3a, 2);
+    let entry_count = number(0x3c, 2);
+    Ok(table_offset.saturating_add(entry_size * entry_count) <= metadata.len())
 }

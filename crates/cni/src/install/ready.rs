@@ -38,28 +38,32 @@ pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, Str
 
 /// The configuration of the network that uses `calico-ipam`, in the form in which the plugin receives it.
 fn network(folder: &Path) -> Result<Vec<u8>> {
-    let entries = fs::read_dir(folder).map_err(cannot("read", folder))?;
-    let is_configuration = |path: &Path| {
-        path.extension()
-            .and_then(|end| end.to_str())
-            .is_some_and(|end| ["conf", "conflist", "json"].contains(&end))
-    };
     // Runtimes use the configuration whose file name sorts first.
-    let files: BTreeSet<_> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| is_configuration(path))
-        .collect();
-    let networks = files
-        .iter()
-        .filter_map(|path| serde_json::from_slice::<Value>(&regular::read(path).ok()?).ok());
-    let found = networks.filter_map(calico_plugin).next().ok_or_else(|| {
-        let what = format!(
-            "no network in {} takes its addresses from calico-ipam",
-            folder.display()
-        );
-        Problem::new(what).hint("name the folder of the CNI configuration with --conf-dir")
-    })?;
-    Ok(found.to_string().into_bytes())
+    let mut files = BTreeSet::new();
+    for entry in fs::read_dir(folder).map_err(cannot("read", folder))? {
+        let Ok(entry) = entry else {
+            continue;
+        };
+        let path = entry.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if matches!(ending, Some("conf" | "conflist" | "json")) {
+            files.insert(path);
+        }
+    }
+
+    for path in files {
+        let network = regular::read(&path)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        if let Some(plugin) = network.and_then(calico_plugin) {
+            return Ok(plugin.to_string().into_bytes());
+        }
+    }
+    let message = format!(
+        "no network in {} takes its addresses from calico-ipam",
+        folder.display()
+    );
+    Err(Problem::new(message).hint("name the folder of the CNI configuration with --conf-dir"))
 }
 
 /// The plugin's own configuration within a network's; `None` if the network does not use `calico-ipam`.

@@ -35,6 +35,7 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Formats the metrics in Prometheus' text format.
     fn metrics(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let values = [
@@ -76,6 +77,7 @@ impl State {
         text
     }
 
+    /// Answers a request by its path.
     fn answer(&self, path: &str) -> (StatusCode, String) {
         match path {
             "/metrics" => (StatusCode::OK, self.metrics()),

@@ -22,6 +22,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Watches a folder for changes of its files, on a thread of its own.
     pub(super) fn watch(folder: &Path) -> io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC)?;
         let wanted = WatchFlags::ATTRIB

@@ -92,21 +92,24 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
 /// Calico's plugin add a reason after the time and compress the file; older versions do not.
 fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
     let model = "2006-01-02T15-04-05.000";
-    let (time, rest) = rest.split_at_checked(model.len())?;
-    let matches_model = |(a, b): (char, char)| {
-        if b.is_ascii_digit() {
-            a.is_ascii_digit()
+    let (time, after_time) = rest.split_at_checked(model.len())?;
+    let is_time = time.chars().zip(model.chars()).all(|(c, of_model)| {
+        if of_model.is_ascii_digit() {
+            c.is_ascii_digit()
         } else {
-            a == b
+            c == of_model
         }
-    };
-    let unpacked = [".zst", ".gz"]
-        .into_iter()
-        .find_map(|packed| rest.strip_suffix(packed))
-        .unwrap_or(rest);
+    });
+    if !is_time {
+        return None;
+    }
+
+    let unpacked = after_time
+        .strip_suffix(".zst")
+        .or_else(|| after_time.strip_suffix(".gz"))
+        .unwrap_or(after_time);
     let reason = unpacked.strip_suffix(ending)?;
-    let is_time = time.chars().zip(model.chars()).all(matches_model);
-    (is_time && matches!(reason, "" | "-size" | "-time")).then_some(time)
+    matches!(reason, "" | "-size" | "-time").then_some(time)
 }
 
 #[cfg(test)]

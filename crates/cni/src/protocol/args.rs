@@ -34,26 +34,27 @@ impl Arguments {
     pub fn read(text: &str) -> Result<Self, CniError> {
         let pairs = pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;
-        let last = |wanted: &str| {
-            pairs
-                .iter()
-                .rev()
-                .find(|pair| pair.key == wanted)
-                .map(|pair| pair.value)
+        let last_value = |key: &str| {
+            let pair = pairs.iter().rev().find(|pair| pair.key == key);
+            pair.map(|pair| pair.value)
         };
-        let ip = pairs
-            .iter()
-            .filter(|pair| pair.key == IP)
-            .map(address)
-            .try_fold(None, |_, ip| ip)?;
-        let pod = match (last(POD_NAMESPACE).unwrap_or(""), last(POD_NAME).unwrap_or("")) {
-            ("", _) | (_, "") => None,
-            (namespace, name) => Some((namespace.to_owned(), name.to_owned())),
-        };
-        let test_namespace = refuse_unknown(&pairs, TEST_KEYS)
-            .ok()
-            .and_then(|()| last(TEST_NAMESPACE));
-        let test_namespace = test_namespace.filter(|text| !text.is_empty()).map(str::to_owned);
+        let mut ip = None;
+        for pair in pairs.iter().filter(|pair| pair.key == IP) {
+            ip = address(pair)?;
+        }
+
+        let namespace = last_value(POD_NAMESPACE).unwrap_or("");
+        let name = last_value(POD_NAME).unwrap_or("");
+        let mut pod = None;
+        if !namespace.is_empty() && !name.is_empty() {
+            pod = Some((namespace.to_owned(), name.to_owned()));
+        }
+
+        let mut test_namespace = None;
+        if refuse_unknown(&pairs, TEST_KEYS).is_ok() {
+            let value = last_value(TEST_NAMESPACE).filter(|text| !text.is_empty());
+            test_namespace = value.map(str::to_owned);
+        }
         Ok(Self {
             ip,
             pod,
@@ -73,6 +74,7 @@ struct Pair<'a> {
     value: &'a str,
 }
 
+/// Splits a text such as `K8S_POD_NAME=web-0;IgnoreUnknown=1` into pairs.
 fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -84,14 +86,23 @@ fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
     text.split(';').map(pair).collect()
 }
 
+/// Refuses keys that are not among `known`, unless the arguments say that unknown ones are to be ignored.
 fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
-    let mut ignored = false;
+    let mut ignores_unknown = false;
     for pair in pairs.iter().filter(|pair| pair.key == IGNORE_UNKNOWN) {
-        ignored = switch(pair)?;
+        ignores_unknown = switch(pair)?;
     }
-    let unknown = pairs.iter().filter(|pair| !known.contains(&pair.key));
-    let unknown: Vec<String> = unknown.map(|pair| format!("{:?}", pair.text)).collect();
-    if ignored || unknown.is_empty() {
+    if ignores_unknown {
+        return Ok(());
+    }
+
+    let mut unknown = Vec::new();
+    for pair in pairs {
+        if !known.contains(&pair.key) {
+            unknown.push(format!("{:?}", pair.text));
+        }
+    }
+    if unknown.is_empty() {
         return Ok(());
     }
     Err(CniError::internal(format!(
@@ -100,6 +111,7 @@ fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
     )))
 }
 
+/// Parses a value that turns something on or off.
 fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
     match pair.value.to_lowercase().as_str() {
         "1" | "true" => Ok(true),

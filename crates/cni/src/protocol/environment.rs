@@ -25,6 +25,7 @@ impl Command {
         Self::Version,
     ];
 
+    /// The name of the command, as in `CNI_COMMAND`.
     pub fn text(self) -> &'static str {
         match self {
             Self::Add => "ADD",
@@ -95,25 +96,29 @@ impl Environment {
     /// If a variable that the command needs is malformed. Otherwise, if any are missing; the error lists them.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
-        let (missing, set): (Vec<&str>, Vec<&str>) = command
-            .needs()
-            .iter()
-            .copied()
-            .partition(|name| value(name).is_empty());
-        set.into_iter()
-            .try_for_each(|name| check_form(name, &value(name)))?;
+        let mut missing: Vec<&str> = Vec::new();
+        for name in command.needs().iter().copied() {
+            let value = value(name);
+            if value.is_empty() {
+                missing.push(name);
+            } else {
+                check_form(name, &value)?;
+            }
+        }
         if !missing.is_empty() {
             return Err(invalid(format!(
                 "required env variables [{}] missing",
                 missing.join(",")
             )));
         }
+
+        let override_text = value(NAMESPACE_OVERRIDE).to_lowercase();
         Ok(Self {
             container: value(CONTAINER_ID),
             namespace: value(NAMESPACE),
             interface: value(INTERFACE),
             args: value(ARGS),
-            any_namespace: matches!(value(NAMESPACE_OVERRIDE).to_lowercase().as_str(), "1" | "true"),
+            any_namespace: matches!(override_text.as_str(), "1" | "true"),
         })
     }
 }
@@ -146,6 +151,7 @@ fn check_form(name: &str, value: &str) -> Result<(), CniError> {
     }
 }
 
+/// Refuses a name that cannot be a network interface.
 fn check_interface(name: &str) -> Result<(), CniError> {
     if name.len() > INTERFACE_LENGTH {
         let details = format!(

@@ -28,6 +28,7 @@ impl Version {
     ];
     pub const NEWEST: Self = Self::V1_1_0;
 
+    /// The version as configurations state it.
     pub fn text(self) -> &'static str {
         match self {
             Self::V0_1_0 => "0.1.0",

@@ -108,14 +108,13 @@ impl AllocatorStore {
             Some(_) => Key::IpamConfig,
             None => Key::IpamConfiguration(DEFAULT.to_owned()),
         };
-        let found = self.read(&[Query::Get(key)]).await?;
-        let mut configs = found
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Option::<IpamConfig>::from(entry.record));
-        Ok(configs
-            .next()
-            .is_none_or(|config| config.keeps_addresses_of_machines()))
+        let answers = self.read(&[Query::Get(key)]).await?;
+        for entry in answers.into_iter().flatten() {
+            if let Some(config) = Option::<IpamConfig>::from(entry.record) {
+                return Ok(config.keeps_addresses_of_machines());
+            }
+        }
+        Ok(true)
     }
 
     /// The cluster's resource ClusterInformation, with the version of Calico; `None` if there is none.

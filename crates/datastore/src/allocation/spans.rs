@@ -43,27 +43,24 @@ pub(crate) fn spans(net: IpNet) -> Vec<Span> {
 pub(crate) fn beginnings(pool: IpNet) -> Vec<String> {
     match pool {
         IpNet::V4(pool) => {
-            let numbers = if pool.prefix_len() <= 8 { 1 } else { 2 };
-            let subnets = pool
-                .subnets(pool.prefix_len().max(8 * numbers))
-                .into_iter()
-                .flatten();
-            let beginning = subnets.map(|net| {
-                let first = net.network().octets().into_iter().take(numbers.into());
-                first.map(|number| format!("{number}.")).collect()
-            });
-            beginning.collect()
+            let octets = if pool.prefix_len() <= 8 { 1 } else { 2 };
+            let prefix_len = pool.prefix_len().max(8 * octets);
+            let mut beginnings = Vec::new();
+            for network in pool.subnets(prefix_len).into_iter().flatten() {
+                let [first, second, ..] = network.network().octets();
+                beginnings.push(match octets {
+                    1 => format!("{first}."),
+                    _ => format!("{first}.{second}."),
+                });
+            }
+            beginnings
         }
         IpNet::V6(pool) => {
             // The text of an address abbreviates zeros differently, depending on the numbers after them.
             let shared = usize::from(pool.prefix_len() / 16);
-            let numbers = pool
-                .network()
-                .segments()
-                .into_iter()
-                .take(shared)
-                .take_while(|number| *number > 0);
-            vec![numbers.map(|number| format!("{number:x}:")).collect()]
+            let numbers = pool.network().segments().into_iter().take(shared);
+            let before_zero = numbers.take_while(|number| *number > 0);
+            vec![before_zero.map(|number| format!("{number:x}:")).collect()]
         }
     }
 }

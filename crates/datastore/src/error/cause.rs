@@ -92,6 +92,7 @@ impl Attempt {
         found
     }
 
+    /// Converts an error of TLS.
     pub(crate) fn tls(self, error: &rustls::Error) -> Cause {
         match error {
             rustls::Error::InvalidCertificate(error) => certificate(error),
@@ -102,6 +103,7 @@ impl Attempt {
         }
     }
 
+    /// Converts an alert of the server. A refusal is about the client's certificate, if it has one.
     fn alert(self, alert: AlertDescription) -> Cause {
         match alert {
             AlertDescription::CertificateRequired => Cause::ClientCertificateRequired,
@@ -117,14 +119,17 @@ impl Attempt {
     /// connection.
     fn alert_text(self, text: &str) -> Option<Cause> {
         let (_, name) = text.split_once("received fatal alert: ")?;
-        let known = REFUSALS
+        let mut refusals = REFUSALS
             .into_iter()
             .chain([AlertDescription::CertificateRequired]);
-        let alert = known.into_iter().find(|alert| format!("{alert:?}") == name);
-        let unknown = || Cause::Tls(format!("the server answered with the alert {name}"));
-        Some(alert.map_or_else(unknown, |alert| self.alert(alert)))
+        let cause = match refusals.find(|alert| format!("{alert:?}") == name) {
+            Some(alert) => self.alert(alert),
+            None => Cause::Tls(format!("the server answered with the alert {name}")),
+        };
+        Some(cause)
     }
 
+    /// Converts an error of the system; `None` if it does not concern the connection.
     fn io(self, error: &io::Error) -> Option<Cause> {
         Some(match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
@@ -146,6 +151,7 @@ impl Attempt {
     }
 }
 
+/// Converts the reason why the server's certificate is refused.
 fn certificate(error: &CertificateError) -> Cause {
     match error {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Cause::CertificateNotTrusted,

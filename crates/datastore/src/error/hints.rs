@@ -119,6 +119,7 @@ pub(crate) fn read_snapshot(before: &str) -> Hint {
     )
 }
 
+/// Suggests how to resolve a failure of a request to etcd.
 fn etcd(failure: &Failure) -> Option<Hint> {
     Some(match failure {
         Failure::Connection(cause) => return etcd_connection(cause),
@@ -146,6 +147,7 @@ fn etcd(failure: &Failure) -> Option<Hint> {
     })
 }
 
+/// Suggests how to resolve a failure to connect to etcd.
 fn etcd_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(
@@ -191,6 +193,7 @@ const LOG_IN_AGAIN: &str =
 const LOOK_AT_LOG: &str =
     "retry; if it happens again, see the logs of the API server and of any proxy in front of it";
 
+/// Suggests how to resolve a failure of a request to the API server.
 fn kubernetes(failure: &Failure) -> Option<Hint> {
     Some(match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),
@@ -209,6 +212,7 @@ fn kubernetes(failure: &Failure) -> Option<Hint> {
 
 const SERVER_FIELD: &str = "check the cluster's `server` field in the kubeconfig";
 
+/// Suggests how to resolve a failure to connect to the API server.
 fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::GivenUp(_) | Cause::Network(_) => Hint::new(

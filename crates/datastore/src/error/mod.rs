@@ -215,13 +215,12 @@ impl Error {
     }
 }
 
+/// Joins the failures at all endpoints, each after its endpoint.
 fn tries(tried: &[Tried]) -> String {
-    joined(
-        tried
-            .iter()
-            .map(|tried| format!("{}: {}", tried.endpoint, tried.failure)),
-        "; ",
-    )
+    let failures = tried
+        .iter()
+        .map(|attempt| format!("{}: {}", attempt.endpoint, attempt.failure));
+    joined(failures, "; ")
 }
 
 /// Formats permissions on one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.

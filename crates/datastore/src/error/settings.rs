@@ -42,6 +42,7 @@ impl SettingsError {
         }
     }
 
+    /// The error for a datastore type that calipam does not know.
     pub(crate) fn unknown_datastore(name: &str) -> Self {
         let hint =
             "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x";
@@ -52,6 +53,7 @@ impl SettingsError {
         }
     }
 
+    /// The error for settings of etcd without endpoints.
     pub fn no_endpoints() -> Self {
         let hint = Hint::new(
             "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",

@@ -23,34 +23,37 @@ pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Re
     }
 }
 
+/// Reads the objects with these keys, all at one revision.
 async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
-    let mut parts = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
-    let (revision, mut snapshot) = match parts.next() {
+    let mut requests = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
+    let (revision, mut snapshot) = match requests.next() {
         Some(first) => read(client, first).await?,
         None => (0, Snapshot::default()),
     };
     let taken_at = crate::clock::now();
 
     // The first request fixes the revision. The other requests read at that revision in parallel.
-    let others = parts.map(|part| {
+    let further = requests.map(|ranges| {
         let client = Arc::clone(client);
-        let part = part.into_iter().map(|range| range.at(revision)).collect();
-        async move { read(&client, part).await }
+        let pinned = ranges.into_iter().map(|range| range.at(revision)).collect();
+        async move { read(&client, pinned).await }
     });
-    let others = tasks::all(IN_FLIGHT, others).await?;
-    others.into_iter().for_each(|(_, part)| snapshot.absorb(part));
+    for (_, part) in tasks::all(IN_FLIGHT, further).await? {
+        snapshot.absorb(part);
+    }
 
     snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_partial(ETCD_SOURCES);
     Ok(snapshot)
 }
 
+/// Reads ranges in one request, and returns their objects with the revision.
 async fn read(client: &EtcdClient, ranges: Vec<Range>) -> Result<(i64, Snapshot)> {
     let mut snapshot = Snapshot::default();
-    let found = client.get(&ranges, "objects that might have changed").await?;
-    for entry in found.entries() {
+    let answers = client.get(&ranges, "objects that might have changed").await?;
+    for entry in answers.entries() {
         snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
     }
-    Ok((found.revision, snapshot))
+    Ok((answers.revision, snapshot))
 }

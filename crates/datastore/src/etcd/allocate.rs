@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
+use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
@@ -42,12 +43,12 @@ impl EtcdStore {
     /// Reads the keys of all blocks and selects the wanted ones, since the query's ranges contain too many unwanted
     /// keys.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
-        Ok(all
-            .iter()
-            .filter_map(|answer| decode(query, answer))
-            .flatten()
-            .collect())
+        let all_keys = Range::prefix(&query.path()).keys_only();
+        let mut entries = Vec::new();
+        for answer in self.get(&[all_keys]).await? {
+            entries.extend(decode(query, &answer).into_iter().flatten());
+        }
+        Ok(entries)
     }
 
     /// Reads ranges. Retries temporary failures at any endpoint that answers. Does not retry after a timeout if there
@@ -84,27 +85,26 @@ impl Records for EtcdStore {
         self.connection.current().request_count()
     }
 
+    /// Answers queries, as many as possible in one request.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
-        let all = ranges.concat();
-        let mut answers = Vec::with_capacity(all.len());
-        for part in all.chunks(LIMITS.conditions) {
+        let ranges_of_queries: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
+        let ranges = ranges_of_queries.concat();
+        let mut answers = Vec::with_capacity(ranges.len());
+        for part in ranges.chunks(LIMITS.conditions) {
             answers.extend(self.get(part).await?);
         }
 
-        let mut found = Vec::with_capacity(queries.len());
+        let mut entries = Vec::with_capacity(queries.len());
         let mut answers = answers.iter();
-        for (query, ranges) in queries.iter().zip(ranges) {
-            let answers = answers.by_ref().take(ranges.len());
-            match answers
-                .map(|answer| decode(query, answer))
-                .collect::<Option<Vec<_>>>()
-            {
-                Some(entries) => found.push(entries.concat()),
-                None => found.push(self.filtered(query).await?),
-            }
+        for (query, ranges) in queries.iter().zip(ranges_of_queries) {
+            let answers_of_query = answers.by_ref().take(ranges.len());
+            let decoded: Option<Vec<_>> = answers_of_query.map(|answer| decode(query, answer)).collect();
+            entries.push(match decoded {
+                Some(decoded) => decoded.concat(),
+                None => self.filtered(query).await?,
+            });
         }
-        Ok(found)
+        Ok(entries)
     }
 
     async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Snapshot, Error> {
@@ -153,33 +153,34 @@ impl Records for EtcdStore {
 /// Key ranges that cover a query. They may also contain keys that the query does not ask for.
 fn ranges(query: &Query) -> Vec<Range> {
     let path = query.path();
-    let range = match query {
-        Query::Get(_) => Range::key(path),
-        Query::BlockKey(_) => Range::key(path).keys_only(),
+    let block_key = |cidr: IpNet| Range::key(Key::Block(cidr).to_string()).keys_only();
+    let mut ranges = Vec::new();
+    match query {
+        Query::Get(_) => ranges.push(Range::key(path)),
+        Query::BlockKey(_) => ranges.push(Range::key(path).keys_only()),
         Query::BlockKeys(pools) | Query::BlockRevisions(pools) => {
             let beginnings: BTreeSet<String> = pools.iter().flat_map(|pool| beginnings(*pool)).collect();
-            let inside = beginnings
-                .into_iter()
-                .map(|begin| Range::prefix(&format!("{path}{begin}")));
-            let outside = pools.iter().flat_map(|pool| blocks_holding_elsewhere(*pool));
-            let outside = outside.map(|larger| Range::key(Key::Block(larger).to_string()));
-            return inside.chain(outside).map(Range::keys_only).collect();
+            for begin in beginnings {
+                ranges.push(Range::prefix(&format!("{path}{begin}")).keys_only());
+            }
+            for pool in pools {
+                ranges.extend(blocks_holding_elsewhere(*pool).map(block_key));
+            }
         }
         Query::Overlapping(cidr) => {
-            let inside = spans(*cidr).into_iter().map(|Span { first, last }| {
-                Range::span(format!("{path}{first}"), &format!("{path}{last}")).with_limit(MOST_IN_SPAN)
-            });
-            let outside =
-                blocks_holding_elsewhere(*cidr).map(|larger| Range::key(Key::Block(larger).to_string()));
-            return inside.chain(outside).map(Range::keys_only).collect();
+            for Span { first, last } in spans(*cidr) {
+                let span = Range::span(format!("{path}{first}"), &format!("{path}{last}"));
+                ranges.push(span.with_limit(MOST_IN_SPAN).keys_only());
+            }
+            ranges.extend(blocks_holding_elsewhere(*cidr).map(block_key));
         }
         Query::Pools
         | Query::Reservations
         | Query::Affinities { .. }
         | Query::HostAffinities
-        | Query::Blocks(_) => Range::prefix(&path),
-    };
-    vec![range]
+        | Query::Blocks(_) => ranges.push(Range::prefix(&path)),
+    }
+    ranges
 }
 
 /// The records in an answer; `None` if the answer is incomplete because of its limit. Like Calico's lists, omits keys

@@ -27,6 +27,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<
     }
 }
 
+/// Reads the object of a lookup, then its blocks, then the objects that they name; all at one revision.
 async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     let mut reader = Reader {
         client,
@@ -34,34 +35,20 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
         revision: 0,
         known: BTreeSet::new(),
     };
-    reader
-        .read(
-            configuration()
-                .into_iter()
-                .chain(lookup.first_keys().iter().filter_map(range_of)),
-        )
-        .await?;
+    let first_keys = lookup.first_keys();
+    let first = first_keys.iter().filter_map(range_of);
+    reader.read(configuration().into_iter().chain(first)).await?;
     let taken_at = crate::clock::now();
+
     let blocks = lookup.blocks(&reader.snapshot);
     reader.read(blocks.iter().filter_map(range_of)).await?;
 
     let named = lookup.named(&reader.snapshot);
-    reader
-        .read(
-            named
-                .keys
-                .iter()
-                .filter_map(range_of)
-                .chain(named_endpoints(&named)),
-        )
-        .await?;
+    let objects = named.keys.iter().filter_map(range_of);
+    reader.read(objects.chain(named_endpoints(&named))).await?;
 
-    let Reader {
-        mut snapshot,
-        revision,
-        ..
-    } = reader;
-    snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
+    let mut snapshot = reader.snapshot;
+    snapshot.set_origin(redact_url(client.endpoint()), reader.revision, taken_at);
     snapshot.mark_read(ETCD_SOURCES);
     snapshot.mark_partial(PARTLY_READ_SOURCES);
     Ok(snapshot)
@@ -76,22 +63,24 @@ struct Reader<'c> {
 }
 
 impl Reader<'_> {
+    /// Adds the objects of these ranges, without those that were read before. The first request fixes the revision.
     async fn read(&mut self, ranges: impl Iterator<Item = Range>) -> Result<()> {
-        let ranges: Vec<Range> = ranges
-            .filter(|range| self.known.insert(range.start.clone()))
-            .collect();
-        for some in ranges.chunks(MAX_OPERATIONS) {
-            let found = match self.revision {
-                0 => self.client.get(some, "the related objects").await?,
-                revision => {
-                    let pinned: Vec<Range> = some.iter().map(|range| range.clone().at(revision)).collect();
-                    self.client.get(&pinned, "the related objects").await?
-                }
-            };
-            if self.revision == 0 {
-                self.revision = found.revision;
+        let mut unread = Vec::new();
+        for range in ranges {
+            if self.known.insert(range.start.clone()) {
+                unread.push(range);
             }
-            for entry in found.entries() {
+        }
+        for part in unread.chunks(MAX_OPERATIONS) {
+            let mut pinned = part.to_vec();
+            if self.revision != 0 {
+                pinned = pinned.into_iter().map(|range| range.at(self.revision)).collect();
+            }
+            let answers = self.client.get(&pinned, "the related objects").await?;
+            if self.revision == 0 {
+                self.revision = answers.revision;
+            }
+            for entry in answers.entries() {
                 self.snapshot
                     .add_entry(entry.key, entry.value, entry.mod_revision);
             }
@@ -104,24 +93,22 @@ impl Reader<'_> {
 /// key begins with the namespace and the node.
 pub(crate) fn named_endpoints(named: &NamedKeys) -> Vec<Range> {
     let nodes = named.nodes();
-    let of_nodes = named.namespaces.iter().flat_map(|namespace| {
-        nodes.iter().map(move |node| {
+    let mut ranges = Vec::new();
+    for namespace in &named.namespaces {
+        for node in &nodes {
             // The endpoint's name up to the pod.
             let name = endpoint_name(node, "k8s", "", "");
-            Range::prefix(&format!(
-                "{ENDPOINT_PREFIX}{namespace}/{}",
-                name.trim_end_matches('-')
-            ))
-        })
-    });
-    let is_among_them =
-        |pod: &&PodOnNode| named.namespaces.contains(&pod.namespace) && nodes.contains(&pod.node.as_str());
-    let others = named
-        .endpoints
-        .iter()
-        .filter(|pod| !is_among_them(pod))
-        .map(endpoints_of);
-    of_nodes.chain(others).collect()
+            let begin = name.trim_end_matches('-');
+            ranges.push(Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{begin}")));
+        }
+    }
+    for pod in &named.endpoints {
+        let is_covered = named.namespaces.contains(&pod.namespace) && nodes.contains(&pod.node.as_str());
+        if !is_covered {
+            ranges.push(endpoints_of(pod));
+        }
+    }
+    ranges
 }
 
 /// The range of a key, if it is in etcd.

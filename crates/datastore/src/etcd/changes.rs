@@ -106,26 +106,28 @@ pub(super) async fn begin(client: &Arc<EtcdClient>, from: Positions) -> Result<B
 
 #[async_trait]
 impl Changes for EtcdChanges {
+    /// Waits for a change for some time, and returns the changes up to the newest revision.
     async fn reported(&mut self) -> Result<Reported, Broken> {
         let from = self.position;
-        if from.last.is_none()
-            && let Ok(changed) =
-                timeout(IDLE_INTERVAL, self.client.next_change(&range(), from.revision)).await
-        {
-            changed?;
-            sleep(GROUPING_INTERVAL).await;
+        if from.last.is_none() {
+            let watched = range();
+            let next = self.client.next_change(&watched, from.revision);
+            if let Ok(changed) = timeout(IDLE_INTERVAL, next).await {
+                changed?;
+                // Changes that belong together arrive together.
+                sleep(GROUPING_INTERVAL).await;
+            }
         }
-        let asked: Answers = self
-            .client
-            .get(&[Range::key(PROBE).keys_only()], "its newest revision")
-            .await?;
-        if Position::at(asked.revision) == from {
+
+        let probe = [Range::key(PROBE).keys_only()];
+        let newest: Answers = self.client.get(&probe, "its newest revision").await?;
+        if Position::at(newest.revision) == from {
             return Ok(Reported::default());
         }
-        let changes = since(&self.client, from, asked.revision).await?;
-        self.position = Position::at(asked.revision);
+        let changes = since(&self.client, from, newest.revision).await?;
+        self.position = Position::at(newest.revision);
         Ok(Reported {
-            reached: [(KIND.to_owned(), asked.revision)].into(),
+            reached: [(KIND.to_owned(), newest.revision)].into(),
             changes,
         })
     }

@@ -126,18 +126,20 @@ struct News {
 }
 
 impl News {
+    /// Keeps the last value of each changed object, and notes the last change.
     fn new(before: &Point, changes: Vec<Change>, mut followed: Point, taken_at: Timestamp) -> Self {
         let last = changes.last().map(|change| (change.revision, sum(change)));
         followed.position.last = last.or(before.position.last);
-        let values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> = changes
-            .into_iter()
-            .map(|change| (change.key, (change.revision, change.value)))
-            .collect();
+
+        let mut values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> = BTreeMap::new();
+        for change in changes {
+            values.insert(change.key, (change.revision, change.value));
+        }
         let mut fresh = Snapshot::default();
         for (key, (revision, value)) in &values {
-            value
-                .iter()
-                .for_each(|value| fresh.add_entry(key, value, *revision));
+            if let Some(value) = value {
+                fresh.add_entry(key, value, *revision);
+            }
         }
         Self {
             keys: values.into_keys().collect(),
@@ -210,6 +212,7 @@ async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<
     Ok(changes.map(|changes| News::new(followed, changes, now, taken_at)))
 }
 
+/// Reads the changes since a point, or returns the reason why everything has to be read.
 async fn changes(client: &EtcdClient, followed: &Point, now: &Point) -> OrWholeRead<Vec<Change>> {
     followed.require_same_history(now)?;
     require_exact(client).await?;
@@ -237,6 +240,7 @@ impl Collector for CollectorWithLastWrite {
         Self::default()
     }
 
+    /// Adds an entry to the snapshot, and notes its change if it is the newest one.
     fn add(chunk: &mut Self, entry: RawEntry<'_>) {
         let RawEntry {
             key,

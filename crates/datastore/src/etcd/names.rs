@@ -19,6 +19,10 @@ use crate::read::names::addresses::{self, Blocks};
 use crate::read::names::page::{Names, common, few, parts, some};
 use crate::read::names::{MOST, NameKind};
 
+/// The end of a range that has none, as [`prefix_end`] returns it for the empty prefix.
+const END_OF_ALL: [u8; 1] = [0];
+
+/// Reads the names of a kind that begin with `begin`, or some of them if there are many.
 pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     let below = |folder: String| Keys { client, folder };
     match kind {
@@ -70,21 +74,29 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
         folder: HANDLE_PREFIX.to_owned(),
     };
     let sample = sample(client).await?;
-    let ids = sound(&sample)
-        .flat_map(|block| block.handles())
-        .map(|(_, id)| id.to_string());
-    let known: BTreeSet<String> = ids.filter(|id| id.starts_with(begin)).collect();
-    if known.len() < MANY {
+    let mut recorded: BTreeSet<String> = BTreeSet::new();
+    for (_, id) in sound(&sample).flat_map(|block| block.handles()) {
+        let id = id.to_string();
+        if id.starts_with(begin) {
+            recorded.insert(id);
+        }
+    }
+    if recorded.len() < MANY {
         return some(&keys, begin).await;
     }
-    let shared = common(known.iter());
-    let mut found = few(known, begin);
-    if shared.len() > begin.len() {
+
+    let common_prefix = common(recorded.iter());
+    let mut ids = few(recorded, begin);
+    if common_prefix.len() > begin.len() {
         let end = prefix_end(begin.as_bytes());
-        found.extend(keys.from(begin.as_bytes(), shared.as_bytes(), MOST).await?);
-        found.extend(keys.from(&prefix_end(shared.as_bytes()), &end, MOST).await?);
+        let end_of_common = prefix_end(common_prefix.as_bytes());
+        ids.extend(
+            keys.from(begin.as_bytes(), common_prefix.as_bytes(), MOST)
+                .await?,
+        );
+        ids.extend(keys.from(&end_of_common, &end, MOST).await?);
     }
-    Ok(found)
+    Ok(ids)
 }
 
 /// Reads the namespaces that begin with `begin`. In a large cluster, the endpoints of all namespaces are too many to be
@@ -95,31 +107,32 @@ async fn namespaces(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<St
         folder: ENDPOINT_PREFIX.to_owned(),
     };
     let sample = sample(client).await?;
-    let namespaces = sound(&sample).flat_map(|block| block.allocations());
-    let namespaces = namespaces
-        .filter_map(|held| held.attribute.get("namespace"))
-        .map(|name| name.to_string());
-    let mut found: BTreeSet<String> = namespaces.filter(|name| name.starts_with(begin)).collect();
-    if found.is_empty() {
+    let mut namespaces: BTreeSet<String> = BTreeSet::new();
+    for allocation in sound(&sample).flat_map(|block| block.allocations()) {
+        let recorded = allocation.attribute.get("namespace").map(|name| name.to_string());
+        namespaces.extend(recorded.filter(|name| name.starts_with(begin)));
+    }
+    if namespaces.is_empty() {
         return folders(&keys, begin).await;
     }
+
     let mut start = begin.as_bytes().to_vec();
     let mut gaps = Vec::new();
-    for name in &found {
-        let own = format!("{name}/");
-        gaps.push(keys.range(&start, own.as_bytes(), MOST));
-        start = prefix_end(own.as_bytes());
+    for name in &namespaces {
+        let folder = format!("{name}/");
+        gaps.push(keys.range(&start, folder.as_bytes(), MOST));
+        start = prefix_end(folder.as_bytes());
     }
     gaps.push(keys.range(&start, &prefix_end(begin.as_bytes()), MOST));
+
     for part in gaps.chunks(MAX_OPERATIONS) {
-        let between = keys.names(part).await?;
-        found.extend(
-            between
-                .iter()
-                .filter_map(|key| Some(key.split_once('/')?.0.to_owned())),
-        );
+        for key in keys.names(part).await? {
+            if let Some((namespace, _)) = key.split_once('/') {
+                namespaces.insert(namespace.to_owned());
+            }
+        }
     }
-    Ok(found)
+    Ok(namespaces)
 }
 
 /// Reads the pods that begin with `begin`, as `namespace/name`: the namespaces first, then the pods with endpoints in one
@@ -129,29 +142,31 @@ async fn pods(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>>
         let namespaces = namespaces(client, begin).await?;
         return Ok(namespaces.into_iter().map(|name| format!("{name}/")).collect());
     };
+
     let sample = sample(client).await?;
-    let recorded = sound(&sample)
-        .flat_map(|block| block.allocations())
-        .filter_map(|held| {
-            let [namespace, pod] = ["namespace", "pod"].map(|name| held.attribute.get(name));
-            Some(format!("{}/{}", namespace?, pod?))
-        });
-    let recorded: BTreeSet<String> = recorded.collect();
-    if !recorded.is_empty() {
-        return Ok(recorded);
+    let mut pods: BTreeSet<String> = BTreeSet::new();
+    for allocation in sound(&sample).flat_map(|block| block.allocations()) {
+        let attribute = &allocation.attribute;
+        if let (Some(namespace), Some(pod)) = (attribute.get("namespace"), attribute.get("pod")) {
+            pods.insert(format!("{namespace}/{pod}"));
+        }
     }
+    if !pods.is_empty() {
+        return Ok(pods);
+    }
+
     let keys = Keys {
         client,
         folder: format!("{ENDPOINT_PREFIX}{namespace}/"),
     };
-    let endpoints = keys.from(b"", &[0], 10 * MOST).await?;
-    let pods = endpoints
-        .iter()
-        .filter_map(|name| EndpointName::parse(name))
-        .filter(|name| name.orchestrator == "k8s");
-    Ok(pods
-        .map(|name| format!("{namespace}/{}", name.workload))
-        .collect())
+    for endpoint in keys.from(b"", &[0], 10 * MOST).await? {
+        if let Some(name) = EndpointName::parse(&endpoint)
+            && name.orchestrator == "k8s"
+        {
+            pods.insert(format!("{namespace}/{}", name.workload));
+        }
+    }
+    Ok(pods)
 }
 
 /// A sample of the blocks; empty if the cluster has few.
@@ -162,7 +177,7 @@ async fn sample(client: &Arc<EtcdClient>) -> Result<Snapshot> {
             client,
             folder: folder.clone(),
         }
-        .from(b"", &[0], FEW_BLOCKS + 1)
+        .from(b"", &END_OF_ALL, FEW_BLOCKS + 1)
         .await?;
         if keys.len() > FEW_BLOCKS {
             let apart = keys.iter().step_by(keys.len() / SAMPLE);
@@ -204,55 +219,55 @@ impl Names for Keys<'_> {
 }
 
 impl Keys<'_> {
-    /// The range of the first keys from `start` on, at most `most`.
+    /// The range of the folder's keys from `start` to `end`, both without the folder. It returns at most `most` of them.
     fn range(&self, start: &[u8], end: &[u8], most: usize) -> Range {
-        let at = |place: &[u8]| [self.folder.as_bytes(), place].concat();
-        // `[0]` is the end of the empty prefix, so the range ends after all keys of the folder.
-        let end = if end == [0] {
-            prefix_end(self.folder.as_bytes())
+        let folder = self.folder.as_bytes();
+        let in_folder = |name: &[u8]| [folder, name].concat();
+        let end = if end == END_OF_ALL {
+            prefix_end(folder)
         } else {
-            at(end)
+            in_folder(end)
         };
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        Range::between(at(start), end).with_limit(limit).keys_only()
+        Range::between(in_folder(start), end)
+            .with_limit(limit)
+            .keys_only()
     }
 
+    /// Reads ranges of the folder, and returns the rest of each key after the folder.
     async fn names(&self, ranges: &[Range]) -> Result<Vec<String>> {
-        let found = self.client.get(ranges, "names").await?;
-        let names = found.entries().filter_map(|entry| {
-            let name = entry.key.strip_prefix(self.folder.as_bytes())?;
-            std::str::from_utf8(name).ok().map(str::to_owned)
-        });
-        Ok(names.collect())
+        let answers = self.client.get(ranges, "names").await?;
+        let mut names = Vec::new();
+        for entry in answers.entries() {
+            let name = entry.key.strip_prefix(self.folder.as_bytes());
+            let text = name.and_then(|name| std::str::from_utf8(name).ok());
+            names.extend(text.map(str::to_owned));
+        }
+        Ok(names)
     }
 }
 
 struct Cluster<'c>(&'c Arc<EtcdClient>);
 
 impl Blocks for Cluster<'_> {
+    /// Reads some of the blocks of a family whose CIDR begins with `begin`.
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>> {
         let folder = folder_of(family);
-        let keys = some(
-            &Keys {
-                client: self.0,
-                folder: folder.clone(),
-            },
-            begin,
-        )
-        .await?;
-        Ok(keys.iter().filter_map(|key| block(&folder, key)).collect())
+        let keys = Keys {
+            client: self.0,
+            folder: folder.clone(),
+        };
+        let names = some(&keys, begin).await?;
+        Ok(names.iter().filter_map(|name| block(&folder, name)).collect())
     }
 
+    /// Reads the IPv4 networks with blocks that begin with `begin`, one number longer.
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {
-        parts(
-            &Keys {
-                client: self.0,
-                folder: folder_of(Family::V4),
-            },
-            begin,
-            '.',
-        )
-        .await
+        let keys = Keys {
+            client: self.0,
+            folder: folder_of(Family::V4),
+        };
+        parts(&keys, begin, '.').await
     }
 
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {

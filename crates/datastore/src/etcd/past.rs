@@ -105,6 +105,7 @@ impl Past {
     }
 }
 
+/// Reads the past versions of a subject's objects, and of the objects that they name.
 async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
     let now = client.cluster_information().await?;
     let mut oldest = client.oldest_kept(now.revision).await?;
@@ -216,20 +217,19 @@ impl Reading<'_> {
     /// named node in a named namespace.
     async fn users(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
         let named = Lookup::Address(address).named(&self.versions());
+        let has_address = |entry: &RawEntry<'_>| {
+            let mut endpoints = snapshot_of(entry).endpoints.into_iter();
+            endpoints.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
+        };
         let mut users = Vec::new();
         for part in named_endpoints(&named).chunks(MAX_OPERATIONS) {
             let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
-            let found = self.client.get(&pinned, "endpoints").await?;
-            let is_wanted = |entry: &RawEntry<'_>| {
-                let mut endpoints = snapshot_of(entry).endpoints.into_iter();
-                endpoints.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
-            };
-            users.extend(
-                found
-                    .entries()
-                    .filter(is_wanted)
-                    .map(|entry| Range::key(entry.key)),
-            );
+            let answers = self.client.get(&pinned, "endpoints").await?;
+            for entry in answers.entries() {
+                if has_address(&entry) {
+                    users.push(Range::key(entry.key));
+                }
+            }
         }
         Ok(users)
     }
@@ -277,7 +277,9 @@ impl Reading<'_> {
     fn versions(&self) -> Snapshot {
         let mut all = Snapshot::default();
         let ends = self.past.base.iter().chain(&self.last);
-        ends.for_each(|entry| all.add_entry(&entry.key, &entry.value, entry.mod_revision));
+        for entry in ends {
+            all.add_entry(&entry.key, &entry.value, entry.mod_revision);
+        }
         for change in &self.past.changes {
             if let Some(value) = &change.value {
                 all.add_entry(&change.key, value, change.revision);

@@ -87,6 +87,7 @@ struct Host<'n> {
 }
 
 impl<'n> Host<'n> {
+    /// Takes the part of a host that is in a node below it.
     fn add(&mut self, rest: &str, node: &'n Node) {
         match rest {
             "" => self.index = node.modified_index,
@@ -191,6 +192,7 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// Takes a field of the cluster information from its own key in Calico 2.x.
     fn add(&mut self, key: &str, value: &str, index: i64) {
         let field = match key.strip_prefix(CONFIG) {
             Some("/ClusterGUID") => "clusterGUID",
@@ -235,9 +237,9 @@ mod tests {
         };
         let nodes: Vec<Node> = entries.iter().enumerate().map(node).collect();
         let mut snapshot = Snapshot::default();
-        convert(&nodes)
-            .iter()
-            .for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
+        for kv in convert(&nodes).iter() {
+            snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision);
+        }
         snapshot
     }
 

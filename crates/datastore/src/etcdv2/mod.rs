@@ -61,6 +61,7 @@ impl Backend for Arc<EtcdV2Client> {
         whole::reread(self, keys).await.map(Some)
     }
 
+    /// Writes everything into a file, and returns the number of its entries.
     async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<(u64, Positions)> {
         let tree = whole::read(self).await?;
         let expected = tree.entries.len() as u64;
@@ -70,9 +71,9 @@ impl Backend for Arc<EtcdV2Client> {
         });
         let header = Header::of_snapshot(&tree.snapshot(|_| true));
         let mut writer = Writer::create(path, &header)?;
-        tree.entries
-            .iter()
-            .try_for_each(|kv| writer.entry(&kv.as_entry()))?;
+        for entry in &tree.entries {
+            writer.entry(&entry.as_entry())?;
+        }
         Ok((writer.finish()?, Positions::new()))
     }
 

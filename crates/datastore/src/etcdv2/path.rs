@@ -103,6 +103,7 @@ impl Workload {
     }
 }
 
+/// The path of an endpoint in Calico 2.x; `None` if the name has another form.
 fn endpoint_path(namespace: &str, name: &str) -> Option<String> {
     if let Some(encoded) = name.strip_prefix(BY_PATH) {
         return Some(format!(

@@ -55,6 +55,7 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
     tree(client, whole.index, taken_at, &[whole])
 }
 
+/// Converts the parts, which were read at one index, to entries of Calico 3.
 fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: &[Found]) -> Result<Tree> {
     let endpoint = client.endpoint();
     let entries = convert(parts.iter().filter_map(|part| part.node.as_ref()));

@@ -79,6 +79,7 @@ impl Objects for EtcdV2Objects {
         }
     }
 
+    /// Writes the only change of a batch, if the objects in its evidence are as expected.
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         let refused = |failure| self.client.write_error(BATCH, failure);
         let only = batch.only().map_err(refused)?;
@@ -129,21 +130,23 @@ struct Own {
 }
 
 impl OwnHandles {
+    /// Notes a write of a handle: the index that this process replaced first, and the one that it wrote last.
     fn note(&self, change: &Change, written: i64) {
         let Key::Handle(id) = change.key() else { return };
-        let mut own = lock(&self.0);
+        let mut own_writes = lock(&self.0);
         let Precondition::At(Revision::Etcd(replaced)) = change.precondition() else {
-            own.remove(id);
+            own_writes.remove(id);
             return;
         };
-        let first = own
-            .get(id)
-            .filter(|own| own.after == Some(*replaced))
-            .map_or(*replaced, |own| own.before);
-        own.insert(
+        // A further write goes on from the one before it.
+        let first_replaced = match own_writes.get(id) {
+            Some(previous) if previous.after == Some(*replaced) => previous.before,
+            _ => *replaced,
+        };
+        own_writes.insert(
             id.clone(),
             Own {
-                before: first,
+                before: first_replaced,
                 after: change.value().map(|_| written),
             },
         );
@@ -192,6 +195,7 @@ async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Opt
     Ok(())
 }
 
+/// Reads an object of Calico 3 from the keys of Calico 2.x that hold its parts.
 async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     let mut nodes = Vec::new();
     for path in sources(key) {

@@ -135,7 +135,9 @@ impl Followed {
     }
 
     pub(crate) fn resume(&mut self, etcd: &Arc<EtcdClient>) {
-        self.feeds.iter_mut().for_each(|feed| feed.resume(etcd));
+        for feed in &mut self.feeds {
+            feed.resume(etcd);
+        }
     }
 
     /// Waits for a change, or until changes can no longer be known.

@@ -45,14 +45,14 @@ pub(crate) async fn fetch(
     let mut wanted: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
     for key in keys {
         if let Some((kind, path)) = locate(client, &key) {
-            wanted
+            let (_, paths) = wanted
                 .entry(kind.path.clone())
-                .or_insert_with(|| (kind, Vec::new()))
-                .1
-                .push(path);
+                .or_insert_with(|| (kind, Vec::new()));
+            paths.push(path);
         }
     }
-    let mut single = Vec::new();
+
+    let mut one_by_one = Vec::new();
     for (kind, paths) in wanted.into_values() {
         snapshot
             .coverage
@@ -61,19 +61,20 @@ pub(crate) async fn fetch(
         if paths.len() > MOST_ONE_BY_ONE {
             snapshot.absorb(list(client, &kind).await?.taken);
         } else {
-            single.extend(paths.into_iter().map(|path| (kind.clone(), path)));
+            one_by_one.extend(paths.into_iter().map(|path| (kind.clone(), path)));
         }
     }
-    let reads = single.into_iter().map(|(kind, path)| {
+
+    let reads = one_by_one.into_iter().map(|(kind, path)| {
         let client = Arc::clone(client);
         async move {
-            read_one(&client, &kind, &path)
-                .await
-                .map(|read| read.map(|(snapshot, _)| snapshot))
+            let object = read_one(&client, &kind, &path).await;
+            object.map(|object| object.map(|(part, _)| part))
         }
     });
-    let read = tasks::all(IN_FLIGHT, reads).await?;
-    read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
+    for part in tasks::all(IN_FLIGHT, reads).await?.into_iter().flatten() {
+        snapshot.absorb(part);
+    }
     Ok(())
 }
 

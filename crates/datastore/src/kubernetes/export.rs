@@ -27,6 +27,7 @@ pub(crate) struct Exported {
 }
 
 impl Take for Exported {
+    /// Writes an object to the export. Notes the GUID of the cluster.
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
         let Some(entry) = kind.known.export(object, encoding) else {
             return;

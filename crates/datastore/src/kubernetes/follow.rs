@@ -109,9 +109,10 @@ impl Feed for KubeFeed {
         Some(self.confirmed_until)
     }
 
+    /// Waits until a change arrives, or until a watch is broken.
     async fn wait(&mut self) -> Result<()> {
-        let is_news = |message: &Message| matches!(message, Message::Change(..) | Message::Broken(_));
-        while self.lost.is_none() && !self.reported.iter().any(is_news) {
+        let ends_wait = |message: &Message| matches!(message, Message::Change(..) | Message::Broken(_));
+        while self.lost.is_none() && !self.reported.iter().any(ends_wait) {
             let message = self.watches.next().await;
             self.reported.push(message);
         }
@@ -183,18 +184,17 @@ impl Feed for KubeFeed {
             .map_or_else(|| Ok(self.latest.changes.len()), Err))
     }
 
+    /// Applies the latest changes to a snapshot, and returns the changed objects before and after.
     fn apply(&mut self, snapshot: &mut Snapshot) -> Changed {
         let mut now = Snapshot::default();
-        for (known, change) in self
-            .latest
-            .changes
-            .values()
-            .filter(|(_, change)| !change.is_deleted)
-        {
-            known.add(&mut now, &change.object, Encoding::Json);
+        for (known, change) in self.latest.changes.values() {
+            if !change.is_deleted {
+                known.add(&mut now, &change.object, Encoding::Json);
+            }
         }
         let changed: BTreeSet<objects::Changed> = take(&mut self.latest.changes).into_keys().collect();
         let before = change(snapshot, &changed, now.clone());
+
         self.blocks = self.latest.blocks;
         snapshot.revision = self.blocks.to_string();
         snapshot.taken_at = self.latest.at;
@@ -214,6 +214,7 @@ struct LatestChanges {
 }
 
 impl LatestChanges {
+    /// Notes a change, in place of an earlier one of the same object.
     fn change(&mut self, known: &'static KnownKind, change: watch::Change) {
         self.reach(known.plural, change.version.cast_signed());
         let plural = known.plural;

@@ -18,6 +18,7 @@ use crate::read::names::addresses::{self, Blocks};
 use crate::read::names::page::{Names, few, parts, some};
 use crate::read::names::{self, NameKind};
 
+/// Reads the names of a kind that begin with `begin`, or some of them if there are many.
 pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     let source = match kind {
         NameKind::Nodes => return nodes(client, begin).await,
@@ -108,6 +109,7 @@ impl<'c> Objects<'c> {
 }
 
 impl Names for Objects<'_> {
+    /// Reads a page of names from a place on. The end is not used, since a list of Kubernetes has none.
     async fn from(&self, start: &[u8], _end: &[u8], most: usize) -> Result<Vec<String>> {
         let mut path = format!("{}?limit={most}", self.path);
         if !start.is_empty() {
@@ -141,17 +143,16 @@ impl Blocks for Objects<'_> {
             .collect())
     }
 
+    /// Reads the IPv4 networks with blocks that begin with `begin`, one number longer.
     async fn networks(&self, begin: &str) -> Result<Vec<String>> {
-        let parts = parts(self, &dashed(begin), '-').await?;
-        let is_v4 = |part: &String| {
-            part.split_terminator('-')
-                .all(|octet| octet.parse::<u8>().is_ok())
-        };
-        Ok(parts
-            .into_iter()
-            .filter(is_v4)
-            .map(|part| part.replace('-', "."))
-            .collect())
+        let is_octet = |number: &str| number.parse::<u8>().is_ok();
+        let mut networks = Vec::new();
+        for part in parts(self, &dashed(begin), '-').await? {
+            if part.split_terminator('-').all(is_octet) {
+                networks.push(part.replace('-', "."));
+            }
+        }
+        Ok(networks)
     }
 
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {

@@ -135,6 +135,7 @@ fn in_list(mut name: String, uid: &str) -> String {
     name
 }
 
+/// Sorts a list by path, unless it is sorted already.
 fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
     let mut last = String::new();
     let is_sorted = list.iter().all(|object| {
@@ -151,18 +152,21 @@ fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
 /// The path by which an object was sorted before it changed.
 fn place_of(changed: &Changed, defects: &[Defect]) -> String {
     let path = path_of_defect(changed);
-    let at = defects.partition_point(|defect| defect.path < path);
-    let of_object = defects[at..].iter().take_while(|defect| defect.path == path);
-    let held = of_object.filter(|defect| matches!(defect.kind, DefectKind::Fields(_)));
-    let held = held.filter_map(|defect| {
-        Some(match defect.key.as_ref()? {
-            Key::Block(cidr) => block_name(*cidr),
-            Key::Handle(id) => handle_name(id),
-            Key::Affinity(key) => affinity_name(key),
-            _ => return None,
-        })
-    });
-    in_list(held.last().unwrap_or_else(|| changed.name.clone()), &changed.uid)
+    let begin = defects.partition_point(|defect| defect.path < path);
+    // An object with defective fields was sorted by the name that belongs to its key.
+    let mut name = changed.name.clone();
+    for defect in defects[begin..].iter().take_while(|defect| defect.path == path) {
+        if !matches!(defect.kind, DefectKind::Fields(_)) {
+            continue;
+        }
+        match &defect.key {
+            Some(Key::Block(cidr)) => name = block_name(*cidr),
+            Some(Key::Handle(id)) => name = handle_name(id),
+            Some(Key::Affinity(key)) => name = affinity_name(key),
+            _ => {}
+        }
+    }
+    in_list(name, &changed.uid)
 }
 
 fn path_of_defect(changed: &Changed) -> String {

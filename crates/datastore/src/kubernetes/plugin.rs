@@ -104,22 +104,23 @@ impl KubeClient {
         self.kubevirt(namespace, "virtualmachines", name).await
     }
 
+    /// Reads an object of KubeVirt, with the virtual machine that owns it.
     async fn kubevirt(&self, namespace: &str, plural: &str, name: &str) -> Result<Option<VirtualMachine>> {
         let namespace = segment(namespace);
         let name = segment(name);
         let path =
             format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}");
-        let found: Option<Object> = self.get_json(&path, Accept::Json, plural).await?;
-        Ok(found.map(|Object { metadata, .. }| {
-            let owner = metadata
-                .owner_references
-                .into_iter()
-                .find(|owner| is_kubevirt(owner, "VirtualMachine"));
-            VirtualMachine {
-                uid: metadata.uid,
-                is_being_deleted: metadata.deletion_timestamp.is_some(),
-                machine: owner.map(|owner| owner.name).filter(|name| !name.is_empty()),
-            }
+        let object: Option<Object> = self.get_json(&path, Accept::Json, plural).await?;
+        let Some(Object { metadata, .. }) = object else {
+            return Ok(None);
+        };
+
+        let mut owners = metadata.owner_references.into_iter();
+        let owner = owners.find(|owner| is_kubevirt(owner, "VirtualMachine"));
+        Ok(Some(VirtualMachine {
+            uid: metadata.uid,
+            is_being_deleted: metadata.deletion_timestamp.is_some(),
+            machine: owner.map(|owner| owner.name).filter(|name| !name.is_empty()),
         }))
     }
 

@@ -7,31 +7,30 @@ use crate::secret::redact_url;
 
 /// Converts an endpoint to a URL; `usual` is the default scheme.
 pub(super) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
-    let text = endpoint.trim();
-    let bad = |reason: &str| {
-        let message = format!("{:?} is not an etcd endpoint: {reason}", redact_url(text));
+    let endpoint = endpoint.trim();
+    let error = |reason: &str| {
+        let message = format!("{:?} is not an etcd endpoint: {reason}", redact_url(endpoint));
         SettingsError::invalid(message, "expected an endpoint such as https://10.0.0.5:2379")
     };
-    let (scheme, host) = match text.split_once("://") {
-        Some((scheme, host)) => (scheme, host),
-        None => (usual, text),
-    };
+    let (scheme, host) = endpoint.split_once("://").unwrap_or((usual, endpoint));
     let host = host.trim_end_matches('/');
     if scheme != "http" && scheme != "https" {
-        return Err(bad("its scheme is neither http nor https"));
+        return Err(error("its scheme is neither http nor https"));
     }
     if host.contains('@') {
-        return Err(bad(
+        return Err(error(
             "user and password do not belong in the URL; set ETCD_USERNAME and ETCD_PASSWORD",
         ));
     }
-    let uri: Uri = format!("{scheme}://{host}")
-        .parse()
-        .map_err(|_| bad("it is not a URL of the form https://HOST:PORT"))?;
+
+    let no_url = || error("it is not a URL of the form https://HOST:PORT");
+    let url = format!("{scheme}://{host}");
+    let uri: Uri = url.parse().map_err(|_| no_url())?;
     // A port that is not a number is parsed as no port at all.
-    let whole = uri.port_u16().is_some() || uri.host() == Some(host);
-    if uri.host().is_none_or(str::is_empty) || !whole || uri.path() != "/" || uri.query().is_some() {
-        return Err(bad("it is not a URL of the form https://HOST:PORT"));
+    let has_sound_port = uri.port_u16().is_some() || uri.host() == Some(host);
+    let has_only_host = uri.path() == "/" && uri.query().is_none();
+    if uri.host().is_none_or(str::is_empty) || !has_sound_port || !has_only_host {
+        return Err(no_url());
     }
     let port = uri.port_u16().unwrap_or(2379);
     Ok(format!("{scheme}://{}:{port}", uri.host().unwrap_or_default()))

@@ -48,6 +48,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     }
 }
 
+/// Reads the fields of `spec` in a settings file. Names are compared without case.
 fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
     let bad = |reason: String| bad(path, &reason);
     let mut values = Values::default();

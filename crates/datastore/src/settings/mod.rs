@@ -369,39 +369,42 @@ fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<
     })
 }
 
+/// The settings of etcd, by the command line, the environment or the settings file.
 fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<EtcdSettings, SettingsError> {
     let tls = tls(values, overrides, files)?;
-    let srv = values
-        .text("etcdDiscoverySrv")
-        .filter(|_| overrides.etcd_endpoints.is_none());
-    let list = overrides
-        .etcd_endpoints
-        .as_deref()
+    let on_command_line = overrides.etcd_endpoints.as_deref();
+    let list = on_command_line
         .or(values.text("etcdEndpoints"))
         .unwrap_or_default();
     // Calico's client always has a TLS configuration, so etcd's client uses TLS for endpoints without a scheme.
     // Endpoints on the command line are read as in etcdctl.
-    let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() {
+    let usual_scheme = if on_command_line.is_some() && !tls.is_set() {
         "http"
     } else {
         "https"
     };
-    let endpoints = list
-        .split(',')
-        .filter(|e| !e.trim().is_empty())
-        .map(|e| normalise(e, usual))
-        .collect::<Result<Vec<_>, _>>()?;
-    match (srv, endpoints.is_empty()) {
-        (Some(_), false) => {
-            return Err(SettingsError::invalid(
-                "both etcd endpoints and a discovery domain are set",
-                "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
-            ));
+    let mut endpoints = Vec::new();
+    for endpoint in list.split(',') {
+        if !endpoint.trim().is_empty() {
+            endpoints.push(normalise(endpoint, usual_scheme)?);
         }
-        (Some(domain), true) => return Err(not_looked_up(domain)),
-        (None, true) => return Err(SettingsError::no_endpoints()),
-        (None, false) => {}
     }
+
+    if let Some(domain) = values.text("etcdDiscoverySrv")
+        && on_command_line.is_none()
+    {
+        if endpoints.is_empty() {
+            return Err(not_looked_up(domain));
+        }
+        return Err(SettingsError::invalid(
+            "both etcd endpoints and a discovery domain are set",
+            "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
+        ));
+    }
+    if endpoints.is_empty() {
+        return Err(SettingsError::no_endpoints());
+    }
+
     let user = match (values.text("etcdUsername"), values.text("etcdPassword")) {
         (Some(user), Some(password)) => Some((user.to_owned(), Secret::new(password))),
         _ => None,
@@ -424,6 +427,7 @@ fn not_looked_up(domain: &str) -> SettingsError {
     SettingsError::invalid(message, hint)
 }
 
+/// The settings of Kubernetes, by the command line, the settings file or the environment.
 fn kubernetes(
     values: &Values,
     overrides: &Overrides,

@@ -75,6 +75,7 @@ fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
     blocks.try_for_each(|block| block.map(drop).map_err(reason))
 }
 
+/// Reads a file of certificates or a key. `what` names it in errors.
 fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
     let unreadable = |reason: String| {
         SettingsError::unreadable(

@@ -125,12 +125,12 @@ impl Datastore {
 
     /// Passes the progress of this run to the connections, since it determines the time for which they wait for a server.
     pub fn enter(&self, phase: Phase) {
-        let beside = self.beside.as_ref().map(|client| KubeClient::budget(client));
-        self.backend
-            .budget()
-            .into_iter()
-            .chain(beside)
-            .for_each(|budget| budget.enter(phase));
+        if let Some(budget) = self.backend.budget() {
+            budget.enter(phase);
+        }
+        if let Some(kubernetes) = &self.beside {
+            KubeClient::budget(kubernetes).enter(phase);
+        }
     }
 
     /// True if the data can change, so a second read may differ.

@@ -21,6 +21,7 @@ use crate::write::{Consent, Objects, Stored, Writer, not_for_calico_2, not_writa
 const ASSIGN: &str = "assign or release single addresses";
 
 impl Datastore {
+    /// The writer of the datastore's objects. With etcd, it also reads objects of Kubernetes.
     fn objects(&self) -> Result<Arc<dyn Objects>> {
         let own = self.backend.objects(self.beside.is_some())?;
         Ok(match &self.beside {

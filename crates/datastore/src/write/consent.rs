@@ -21,34 +21,33 @@ pub struct Question {
 }
 
 impl fmt::Display for Question {
+    /// Writes the question whether to make the changes, with the number of objects of each kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cluster = if self.cluster.is_empty() {
-            "without GUID"
-        } else {
-            &self.cluster
-        };
-        let kinds = [
+        let mut parts: Vec<String> = Vec::new();
+        for (number, one, many) in [
             (self.addresses, "address", "addresses"),
             (self.blocks, "block", "blocks"),
             (self.handles, "handle", "handles"),
             (self.others, "other object", "other objects"),
             (self.pods, "pod", "pods"),
-        ];
-        let named = kinds.into_iter().filter(|(number, ..)| *number > 0);
-        let mut parts: Vec<String> = named
-            .map(|(number, one, many)| format!("{number} {}", if number == 1 { one } else { many }))
-            .collect();
+        ] {
+            if number > 0 {
+                parts.push(format!("{number} {}", if number == 1 { one } else { many }));
+            }
+        }
+
         let last = parts.pop().unwrap_or_else(|| "nothing".into());
-        let first = if parts.is_empty() {
-            String::new()
+        let changes = if parts.is_empty() {
+            last
         } else {
-            parts.join(", ") + " and "
+            format!("{} and {last}", parts.join(", "))
         };
-        write!(
-            f,
-            "Change {first}{last} of cluster {cluster} at {}?",
-            self.location
-        )
+        let cluster = if self.cluster.is_empty() {
+            "without GUID"
+        } else {
+            &self.cluster
+        };
+        write!(f, "Change {changes} of cluster {cluster} at {}?", self.location)
     }
 }
 

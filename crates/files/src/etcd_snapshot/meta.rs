@@ -36,24 +36,39 @@ pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
 impl Meta {
     /// Reads the newer valid meta page.
     pub(super) fn read(file: &mut File) -> FileResult<Self> {
+        // The second meta page follows the first one, whose size is not known yet.
+        let largest_page = u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]);
         let mut head = Vec::new();
         file.seek(SeekFrom::Start(0))?;
-        file.take(u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]) + 4096)
-            .read_to_end(&mut head)?;
+        file.take(largest_page + 4096).read_to_end(&mut head)?;
         if head.is_empty() {
             return Err(FileError::Empty);
         }
         if !looks_like_snapshot(&head) {
             return Err(FileError::UnknownKind(String::new()));
         }
-        let offsets = std::iter::once(0).chain(PAGE_SIZES.iter().map(|size| *size as usize));
-        let found = offsets
-            .filter_map(|at| Self::parse(&head, at))
-            .max_by_key(|meta| meta.transaction);
-        if found.is_none() && head.len() < PAGE_SIZES[0] as usize {
+
+        let mut newest: Option<Self> = Self::parse(&head, 0);
+        for page_size in PAGE_SIZES {
+            let Some(meta) = Self::parse(&head, page_size as usize) else {
+                continue;
+            };
+            if newest
+                .as_ref()
+                .is_none_or(|other| meta.transaction >= other.transaction)
+            {
+                newest = Some(meta);
+            }
+        }
+        if let Some(newest) = newest {
+            return Ok(newest);
+        }
+        if head.len() < PAGE_SIZES[0] as usize {
             return Err(FileError::SnapshotCut("it ends within its first page".into()));
         }
-        found.ok_or_else(|| FileError::SnapshotDamaged("neither of its two meta pages is valid".into()))
+        Err(FileError::SnapshotDamaged(
+            "neither of its two meta pages is valid".into(),
+        ))
     }
 
     /// Reads the meta page at `at`, if it is valid.

@@ -56,7 +56,9 @@ pub(super) fn read(
 ) -> Result<SnapshotInfo> {
     let add = |part: &mut Vec<RawKv>, entry: &RawEntry<'_>| part.push((*entry).to_owned());
     read_in_parts(path, &wanted, Vec::new, add, |part, _| {
-        part.iter().for_each(|kv| sink(&kv.as_entry()))
+        for kv in part.iter() {
+            sink(&kv.as_entry());
+        }
     })
 }
 
@@ -145,6 +147,7 @@ struct Survey {
 }
 
 impl Survey {
+    /// Surveys the subtrees of the key bucket in parallel, to find the newest version of each key.
     fn of(pages: Pages, root: u64, wanted: &(impl Fn(&[u8]) -> bool + Sync)) -> FileResult<Self> {
         let subtrees = pages.subtrees(find_key_bucket(&pages, root)?)?;
         let mut newest = Newest::default();

@@ -37,6 +37,7 @@ pub(crate) struct Element<'a> {
 }
 
 impl Pages {
+    /// Checks that the file is as long as its meta page says.
     pub(super) fn new(file: File, meta: &Meta) -> FileResult<Self> {
         let page_size = u64::from(meta.page_size);
         let len = file.metadata()?.len();
@@ -130,6 +131,7 @@ struct Walk<'p> {
 }
 
 impl Walk<'_> {
+    /// Visits the elements of a page and of the pages below it, in their order.
     fn descend(
         &mut self,
         page: u64,
@@ -142,16 +144,20 @@ impl Walk<'_> {
         self.pages.load(page, &mut self.bytes)?;
         match kind(&self.bytes) {
             BRANCH => {
-                let children = children(page, &self.bytes)?;
-                children
-                    .into_iter()
-                    .try_for_each(|child| self.descend(child, depth + 1, visit))
+                for child in children(page, &self.bytes)? {
+                    self.descend(child, depth + 1, visit)?;
+                }
+                Ok(())
             }
-            LEAF => (0..elements(&self.bytes)).try_for_each(|i| {
-                let element = leaf_element(&self.bytes, i)
-                    .ok_or_else(|| damaged(page, "has an element outside the page"))?;
-                visit(&element)
-            }),
+            LEAF => {
+                for index in 0..elements(&self.bytes) {
+                    let Some(element) = leaf_element(&self.bytes, index) else {
+                        return Err(damaged(page, "has an element outside the page"));
+                    };
+                    visit(&element)?;
+                }
+                Ok(())
+            }
             flags => Err(damaged(
                 page,
                 &format!("is neither branch nor leaf (flags {flags:#x})"),
@@ -176,6 +182,7 @@ fn children(page: u64, bytes: &[u8]) -> FileResult<Vec<u64>> {
     children.ok_or_else(|| damaged(page, "is shorter than it says"))
 }
 
+/// The key and the value of an element of a leaf page; `None` if they are not within the page.
 fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {
     let at = PAGE_HEADER + index * ELEMENT;
     let part = |offset| number(bytes, at + offset, 4).map(|n| n as usize);

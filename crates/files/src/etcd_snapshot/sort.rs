@@ -10,6 +10,7 @@ use calipam_model::snapshot::Snapshot;
 /// name, and endpoint keys with the namespace and node.
 const HEAD: usize = 48;
 
+/// Sorts all objects as etcd sorts their keys. The two largest lists are sorted at the same time.
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot
         .blocks
@@ -38,34 +39,36 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
 /// Sorts items by the strings that `write_key` writes. Keeps only the beginnings of the strings in memory, since a
 /// million full strings would be as large as all other data. The sort is stable.
 fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
+    let mut order: Vec<([u8; HEAD], u32)> = Vec::with_capacity(items.len());
     let mut key = String::new();
-    let mut head_of = |item: &T| {
+    for (place, item) in (0..).zip(items.iter()) {
         key.clear();
         write_key(item, &mut key);
         let mut head = [0; HEAD];
         let len = key.len().min(HEAD);
         head[..len].copy_from_slice(&key.as_bytes()[..len]);
-        head
-    };
-    let mut order: Vec<([u8; HEAD], u32)> = (0..)
-        .zip(items.iter())
-        .map(|(place, item)| (head_of(item), place))
-        .collect();
-    let whole = |place: u32| {
+        order.push((head, place));
+    }
+
+    let full_key = |place: u32| {
         let mut key = String::new();
         write_key(&items[place as usize], &mut key);
         key
     };
-    order.sort_unstable_by(|(a, first), (b, second)| match a.cmp(b) {
-        Ordering::Equal => whole(*first).cmp(&whole(*second)).then(first.cmp(second)),
-        other => other,
-    });
-    let mut old: Vec<Option<T>> = std::mem::take(items).into_iter().map(Some).collect();
-    items.extend(
-        order
-            .into_iter()
-            .filter_map(|(_, place)| old[place as usize].take()),
+    order.sort_unstable_by(
+        |(head, place), (other_head, other_place)| match head.cmp(other_head) {
+            Ordering::Equal => {
+                let by_key = full_key(*place).cmp(&full_key(*other_place));
+                by_key.then(place.cmp(other_place))
+            }
+            by_head => by_head,
+        },
     );
+
+    let mut unsorted: Vec<Option<T>> = std::mem::take(items).into_iter().map(Some).collect();
+    for (_, place) in order {
+        items.extend(unsorted[place as usize].take());
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
+    /// Makes the line of an entry. A key that is not UTF-8 and a value that is not JSON are written in base64.
     pub(super) fn new(entry: &RawEntry<'a>) -> Self {
         let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));

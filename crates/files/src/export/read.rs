@@ -67,6 +67,7 @@ pub fn header_of(path: &Path) -> Result<Header> {
 /// A result whose error has no path.
 type FileResult<T> = Result<T, FileError>;
 
+/// Reads the first line, which says that the file is an export, and of which version.
 fn read_header(lines: &mut Lines) -> FileResult<Header> {
     if !lines.next()? {
         return Err(FileError::Empty);
@@ -245,6 +246,7 @@ struct Lines {
 }
 
 impl Lines {
+    /// Opens an export for reading by lines, compressed or not.
     fn open(path: &Path) -> Result<Self, FileError> {
         let mut file = BufReader::with_capacity(1 << 18, regular::open(path)?);
         let packed = file.fill_buf()?.starts_with(&ZSTD_MAGIC);

@@ -111,6 +111,7 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Adds the line of an entry.
     pub fn push(&mut self, entry: &RawEntry<'_>) {
         let start = self.text.len();
         // Strings and base64 always serialize. If a line were missing, the footer's number would not match.

@@ -47,6 +47,7 @@ pub(crate) fn add_instance(snapshot: &mut Snapshot, object: &[u8], encoding: Enc
     add_machine(snapshot, object, encoding, true)
 }
 
+/// Adds a virtual machine, or an instance of one.
 fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding, is_instance: bool) -> Added {
     let meta = Bare::read(object, encoding, OF_MACHINE)?.metadata;
     let value = Machine {
@@ -75,6 +76,7 @@ pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option
     })
 }
 
+/// Adds a namespace with its labels and annotations.
 pub(crate) fn add_namespace(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     let Bare { metadata } = Bare::read(object, encoding, OF_NAMESPACE)?;
     let annotations = annotations(&metadata);

@@ -122,6 +122,7 @@ struct AffinitySpec<'a> {
     unknown: Map<String, Value>,
 }
 
+/// Adds an affinity. A name that does not belong to its holder and block is a defect.
 pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let affinity = affinity(spec, &meta)?;
@@ -133,6 +134,7 @@ pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) ->
     Ok(defects)
 }
 
+/// Reads an affinity from its `spec`.
 fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     let spec: AffinitySpec<'_> = serde_json::from_slice(spec)?;
     let key = affinity_key(&spec, meta)?;
@@ -141,21 +143,27 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
         is_unstated: state.is_empty(),
         ..Affinity::new(key, AffinityState::parse(state))
     };
+
+    // Calico's field is a string. A boolean is accepted, too.
     affinity.deleted = match &spec.deleted {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,
         Some(Value::String(text)) if text.is_empty() => false,
-        Some(other) => other
-            .as_str()
-            .and_then(parse_go_bool)
-            .ok_or_else(|| DecodeError(format!("`deleted` is {other}, which is neither true nor false")))?,
+        Some(other) => {
+            let deleted = other.as_str().and_then(parse_go_bool);
+            deleted.ok_or_else(|| {
+                DecodeError(format!("`deleted` is {other}, which is neither true nor false"))
+            })?
+        }
     };
-    let unknown = spec
-        .unknown
-        .iter()
-        .map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
-    let unknown: Unknown = unknown.collect::<serde_json::Result<_>>()?;
-    affinity.unknown = (!unknown.is_empty()).then(|| Box::new(unknown));
+
+    let mut unknown = Unknown::default();
+    for (name, value) in &spec.unknown {
+        unknown.insert(name.clone(), RawJson::try_from(value)?);
+    }
+    if !unknown.is_empty() {
+        affinity.unknown = Some(Box::new(unknown));
+    }
     Ok(affinity)
 }
 
@@ -228,6 +236,7 @@ pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
     Ok(Vec::new())
 }
 
+/// Reads a resource with the parser of its kind, and notes the newest creation.
 fn resource<T>(
     snapshot: &mut Snapshot,
     json: &[u8],

@@ -105,6 +105,7 @@ pub enum Group {
     KubeVirt,
 }
 
+/// A kind of Kubernetes' own API.
 const fn core(
     plural: &'static str,
     name: &'static str,
@@ -123,6 +124,7 @@ const fn core(
     }
 }
 
+/// A kind of Calico's API.
 const fn calico(plural: &'static str, name: &'static str, source: Source, add: AddObject) -> KnownKind {
     let export = custom::export_custom;
     KnownKind {
@@ -301,15 +303,18 @@ pub fn by_plural(plural: &str) -> Option<&'static KnownKind> {
     KINDS.iter().find(|kind| kind.plural == plural)
 }
 
-/// The kind with this name in the API group of `api_version`. Other groups have kinds with the same names.
+/// Returns the kind with this name in the API group of `api_version`. Other groups have kinds with the same names.
 pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
+    // The core group has a version only, such as `v1`.
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let is_in = |kind: &KnownKind| match kind.group {
-        Group::Core => group.is_empty(),
-        Group::KubeVirt => group == KUBEVIRT_GROUP,
-        Group::Calico | Group::Only(_) => [Flavour::Classic, Flavour::Native]
-            .map(Flavour::group)
-            .contains(&group),
-    };
-    KINDS.iter().find(|kind| kind.name == name && is_in(kind))
+    KINDS.iter().find(|kind| {
+        let is_in_group = match kind.group {
+            Group::Core => group.is_empty(),
+            Group::KubeVirt => group == KUBEVIRT_GROUP,
+            Group::Calico | Group::Only(_) => {
+                group == Flavour::Classic.group() || group == Flavour::Native.group()
+            }
+        };
+        is_in_group && kind.name == name
+    })
 }

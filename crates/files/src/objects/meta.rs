@@ -68,6 +68,7 @@ where
     S: Take<'a> + Deserialize<'a>,
     T: Take<'a> + Deserialize<'a>,
 {
+    /// Reads an object's metadata, and the parts that the kind needs, from JSON or protobuf.
     pub(super) fn read(object: &'a [u8], encoding: Encoding, wanted: Wanted) -> Result<Self> {
         if encoding == Encoding::Json {
             return Ok(serde_json::from_slice(object)?);

@@ -18,11 +18,15 @@ pub fn block_name(cidr: IpNet) -> String {
 /// A block's CIDR, from its name. `None` if no CIDR has that name.
 pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
-    let separators = [".", ":"].into_iter();
-    let texts = separators.map(|separator| format!("{}/{prefix}", address.replace('-', separator)));
-    texts
-        .filter_map(|text| cidr::parse_cidr(&text))
-        .find(|cidr| block_name(*cidr) == name)
+    for separator in [".", ":"] {
+        let text = format!("{}/{prefix}", address.replace('-', separator));
+        if let Some(cidr) = cidr::parse_cidr(&text)
+            && block_name(cidr) == name
+        {
+            return Some(cidr);
+        }
+    }
+    None
 }
 
 /// An affinity's name: the names of its holder and its block, shortened if too long.

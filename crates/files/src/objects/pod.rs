@@ -106,6 +106,7 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
 }
 
 impl PodObject<'_> {
+    /// Adds the pod to the snapshot. Returns its fields that cannot be read.
     fn add(&self, snapshot: &mut Snapshot) -> Vec<FieldDefect> {
         let meta = &self.metadata;
         let parts = PodParts {
@@ -158,6 +159,7 @@ impl PodObject<'_> {
         controlling.find(|owner| *owner.kind == *"VirtualMachineInstance")
     }
 
+    /// Reads what the pod asks the CNI plugin for.
     fn request(&self) -> PodRequest {
         let meta = &self.metadata;
         let launcher = self.instance().filter(|owner| {
@@ -189,6 +191,7 @@ pub(super) fn annotations(meta: &Meta<'_>) -> Annotations {
 }
 
 impl Status<'_> {
+    /// The time at which the last container ended; `None` if one of them runs.
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds = [
             &self.container_statuses,

@@ -86,6 +86,7 @@ pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option
     export("Service", service)
 }
 
+/// Adds a service to the snapshot. Returns its fields that cannot be read.
 fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
     let ingress = &object.status.load_balancer.ingress;
@@ -124,6 +125,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
     defects
 }
 
+/// Reads what a service asks the controller for.
 fn request_of(object: &ServiceObject<'_>) -> ServiceRequest {
     let spec = &object.spec;
     let annotation = |name| object.metadata.annotation(name).map(str::to_owned);

@@ -129,13 +129,17 @@ impl Changes {
     /// True if the bytes that were read last end in zeros, and only zeros follow, since a file can grow before it is
     /// filled.
     fn is_torn(&mut self, read: &[u8]) -> bool {
-        let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
-        let rest = self
-            .file
-            .stream_position()
-            .map_or(0, |place| self.length.saturating_sub(place));
         let zeros = read.iter().rev().take_while(|byte| **byte == 0).count() as u64;
-        zeros > 0 && zeros + rest >= 4 && self.file.by_ref().take(rest).bytes().all(is_zero)
+        let unread = match self.file.stream_position() {
+            Ok(place) => self.length.saturating_sub(place),
+            Err(_) => 0,
+        };
+        // A few zeros can be the end of a sound frame.
+        if zeros == 0 || zeros + unread < 4 {
+            return false;
+        }
+        let mut following = self.file.by_ref().take(unread).bytes();
+        following.all(|byte| byte.is_ok_and(|byte| byte == 0))
     }
 
     fn damaged(&self) -> Error {
@@ -145,10 +149,15 @@ impl Changes {
 
 /// Reads the wanted values of a full state into the codec, as a base for differences.
 pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
-    let mut failed = None;
-    read_some(export, is_wanted, |entry| {
-        failed = codec.values.set(entry.key, entry.value).err().or(failed.take());
-    })
-    .map_err(Error::of_archive)?;
-    failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
+    let mut last_error = None;
+    let read = read_some(export, is_wanted, |entry| {
+        if let Err(error) = codec.values.set(entry.key, entry.value) {
+            last_error = Some(error);
+        }
+    });
+    read.map_err(Error::of_archive)?;
+    match last_error {
+        Some(error) => Err(Error::new(export, error)),
+        None => Ok(()),
+    }
 }

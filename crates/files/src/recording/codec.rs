@@ -53,6 +53,7 @@ impl Codec {
         })
     }
 
+    /// Encodes a group, with each value as a difference to the earlier one.
     pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         push_number(
@@ -145,6 +146,7 @@ impl Codec {
         Some(group)
     }
 
+    /// Notes the last change and the revision of each kind.
     fn reach(&mut self, group: &Group) {
         for change in &group.changes {
             let kind = kind_of(&change.key);
@@ -199,6 +201,7 @@ impl Values {
         self.packed.get(key).map(unpack).transpose()
     }
 
+    /// Keeps the value of a key, compressed.
     pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let length = u32::try_from(value.len()).map_err(io::Error::other)?;
         let packed = (length, self.compressor.compress(value)?.into());

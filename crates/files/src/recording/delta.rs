@@ -24,10 +24,14 @@ pub(super) fn apply(before: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     while !delta.is_empty() {
         let (same, others) = rest.split_at_checked(delta.varint()?.try_into().ok()?)?;
         rest = others.get(delta.varint()?.try_into().ok()?..)?;
-        same.iter().for_each(|part| after.extend_from_slice(part));
+        for part in same.iter() {
+            after.extend_from_slice(part);
+        }
         after.extend_from_slice(delta.sized()?);
     }
-    rest.iter().for_each(|part| after.extend_from_slice(part));
+    for part in rest.iter() {
+        after.extend_from_slice(part);
+    }
     Some(after)
 }
 
@@ -59,20 +63,27 @@ fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
 
 /// The numbers of parts to skip in `before` and `after` until they agree again. Tries a single replaced part first.
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
-    let goes_on = |&(gone, new): &(usize, usize)| {
+    let agree_after = |gone: usize, new: usize| {
         let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else {
             return false;
         };
-        let alike = before
-            .iter()
-            .zip(after)
-            .take(RUN)
-            .take_while(|(before, after)| before == after)
-            .count();
-        alike == RUN || (alike == before.len() && alike == after.len())
+        let pairs = before.iter().zip(after).take(RUN);
+        let alike = pairs.take_while(|(before, after)| before == after).count();
+        let reaches_both_ends = alike == before.len() && alike == after.len();
+        alike == RUN || reaches_both_ends
     };
-    let all = (1..=MOST).flat_map(|sum| (0..=sum).map(move |gone| (gone, sum - gone)));
-    std::iter::once((1, 1)).chain(all).find(goes_on)
+    if agree_after(1, 1) {
+        return Some((1, 1));
+    }
+    for skipped in 1..=MOST {
+        for gone in 0..=skipped {
+            let new = skipped - gone;
+            if agree_after(gone, new) {
+                return Some((gone, new));
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -77,7 +77,8 @@ impl Known {
         self.until.map_or(time, |until| time.max(until))
     }
 
-    /// Passes the groups after an export to `take` until it returns false. Omits changes that have already been read.
+    /// Passes the groups after an export to `take` until it returns false, and notes in `reached` how far they go. Omits
+    /// changes that have already been read. Damage ends the groups, but is no error.
     pub(super) fn each_group(
         &mut self,
         changes: Option<Changes>,
@@ -88,26 +89,27 @@ impl Known {
         let Some(mut changes) = changes else { return Ok(()) };
         let is_new = |change: &Change| !self.has(kind_of(&change.key), change.revision);
         loop {
-            match changes.next(is_wanted) {
-                Ok(Some(mut group)) => {
-                    group.time = self.not_before(group.time);
-                    group.changes.retain(is_new);
-                    let time = group.time;
-                    let set_back = group.set_back;
-                    if !take(group)? {
-                        break;
-                    }
-                    reached.until = time;
-                    reached.set_back = reached.set_back.max(set_back);
-                }
+            let mut group = match changes.next(is_wanted) {
+                Ok(Some(group)) => group,
                 Ok(None) => break,
                 Err(damage) if damage.is_damage() => {
                     reached.damage = Some(damage);
                     break;
                 }
                 Err(error) => return Err(error),
+            };
+
+            group.time = self.not_before(group.time);
+            group.changes.retain(is_new);
+            let time = group.time;
+            let set_back = group.set_back;
+            if !take(group)? {
+                break;
             }
+            reached.until = time;
+            reached.set_back = reached.set_back.max(set_back);
         }
+
         for (kind, position) in changes.codec.positions {
             if !self.has(&kind, position.revision) {
                 self.positions.insert(kind, position);

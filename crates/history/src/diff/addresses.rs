@@ -15,6 +15,7 @@ use super::sums::{Pools, Tally};
 use crate::block_change::{self, AddressRecord, Change, is_same_owner};
 
 impl Serialize for AddressRecord<'_> {
+    /// Writes a record, with the fields that are set.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let record = self.record().to_attribute();
         let (kind, name) = self.owner();

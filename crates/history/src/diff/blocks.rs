@@ -24,6 +24,7 @@ pub struct BlockChange {
 }
 
 impl BlockChange {
+    /// Creates the change of a block.
     fn new(cidr: IpNet, change: Change, [before, after]: [Vec<BlockState>; 2]) -> Self {
         Self {
             cidr,
@@ -48,6 +49,7 @@ pub struct BlockState {
 }
 
 impl BlockState {
+    /// The state of a block.
     fn of(stored: &Stored<'_>) -> Self {
         Self {
             cidr: stored.cidr,
@@ -61,12 +63,16 @@ impl BlockState {
     }
 }
 
+/// Compares the blocks in scope.
 pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange> {
-    let mut changes: Vec<BlockChange> = regions.iter().flat_map(changes_in).collect();
-    changes.retain(|change| {
+    let mut changes = Vec::new();
+    for change in regions.iter().flat_map(changes_in) {
         let mut states = change.before.iter().chain(&change.after);
-        scope.has_network(change.cidr) && states.any(|state| scope.has_owner(state.owner.as_ref()))
-    });
+        let has_owner_in_scope = states.any(|state| scope.has_owner(state.owner.as_ref()));
+        if has_owner_in_scope && scope.has_network(change.cidr) {
+            changes.push(change);
+        }
+    }
     changes
 }
 

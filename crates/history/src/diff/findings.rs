@@ -16,6 +16,7 @@ pub struct FindingSummary {
 }
 
 impl FindingSummary {
+    /// Summarizes a finding.
     fn of(finding: &Finding) -> Self {
         let code = finding.code;
         let severity = finding.severity;
@@ -38,17 +39,19 @@ pub struct FindingChanges {
 
 /// Compares the findings in scope by code and subject, since messages may differ.
 pub(crate) fn changes(old: &Report, new: &Report, scope: &Scope) -> FindingChanges {
-    let only = |of: &Report, other: &Report| -> Vec<FindingSummary> {
-        let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();
-        let is_only = |f: &&Finding| !known.contains(&f.key_ref()) && scope.has(f);
-        of.findings
-            .iter()
-            .filter(is_only)
-            .map(FindingSummary::of)
-            .collect()
+    let only_in = |report: &Report, other: &Report| {
+        let keys_of_other: HashSet<(Code, &Subject)> =
+            other.findings.iter().map(|finding| finding.key_ref()).collect();
+        let mut summaries = Vec::new();
+        for finding in &report.findings {
+            if !keys_of_other.contains(&finding.key_ref()) && scope.has(finding) {
+                summaries.push(FindingSummary::of(finding));
+            }
+        }
+        summaries
     };
     FindingChanges {
-        new: only(new, old),
-        gone: only(old, new),
+        new: only_in(new, old),
+        gone: only_in(old, new),
     }
 }

@@ -51,22 +51,22 @@ pub(crate) fn changes(
     hidden: &Hidden,
     scope: &Scope,
 ) -> [Vec<ObjectChange>; 4] {
-    let [mut before, mut after] = [old, new].map(|snapshot| listed(snapshot, scope));
-    let ids: BTreeSet<Id> = before.keys().chain(after.keys()).cloned().collect();
-    let mut found: [Vec<ObjectChange>; 4] = Default::default();
+    let [mut old_objects, mut new_objects] = [old, new].map(|snapshot| listed(snapshot, scope));
+    let ids: BTreeSet<Id> = old_objects.keys().chain(new_objects.keys()).cloned().collect();
+    let mut changes: [Vec<ObjectChange>; 4] = Default::default();
     for id in ids {
-        let before = before.remove(&id);
-        let after = after.remove(&id);
+        let before = old_objects.remove(&id);
+        let after = new_objects.remove(&id);
         let (list, name, source, key) = id;
-        let is_compared = old.has_read(source) && new.has_read(source) && !hidden.has(&key);
-        if let Some(change) = Change::of(&before, &after)
-            && is_compared
-        {
+        if !old.has_read(source) || !new.has_read(source) || hidden.has(&key) {
+            continue;
+        }
+        if let Some(change) = Change::of(&before, &after) {
             let fields = field_changes(before.unwrap_or_default(), after.unwrap_or_default());
-            found[list].push(ObjectChange { name, change, fields });
+            changes[list].push(ObjectChange { name, change, fields });
         }
     }
-    found
+    changes
 }
 
 fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
@@ -158,14 +158,18 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     all
 }
 
+/// Compares the fields of an object.
 fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
     let names: BTreeSet<String> = before.keys().chain(after.keys()).cloned().collect();
-    let one = |field: String| {
+    let mut changes = Vec::new();
+    for field in names {
         let before = before.remove(&field);
         let after = after.remove(&field);
-        (before != after).then_some(FieldChange { field, before, after })
-    };
-    names.into_iter().filter_map(one).collect()
+        if before != after {
+            changes.push(FieldChange { field, before, after });
+        }
+    }
+    changes
 }
 
 fn fields<const N: usize>(all: [(&str, String); N]) -> Fields {
@@ -173,6 +177,7 @@ fn fields<const N: usize>(all: [(&str, String); N]) -> Fields {
     said.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// The fields of a pool that are compared.
 fn pool_fields(pool: &Pool) -> Fields {
     let uses = pool.allowed_uses.iter().map(|allowed| allowed.name());
     fields([
@@ -194,45 +199,39 @@ fn pool_fields(pool: &Pool) -> Fields {
     ])
 }
 
+/// The fields of a node that are compared.
 fn node_fields(node: &Node) -> Fields {
-    let mut all = fields([(
-        "orchRefs.nodeName",
-        node.kubernetes_name.clone().unwrap_or_default(),
-    )]);
-    all.extend(
-        node.labels
-            .iter()
-            .map(|(name, value)| (format!("labels.{name}"), value.clone())),
-    );
-    let tainted = if node.tainted { "yes" } else { "" }.to_owned();
-    all.extend(fields([
+    let tainted = if node.tainted { "yes" } else { "" };
+    let mut all = fields([
+        (
+            "orchRefs.nodeName",
+            node.kubernetes_name.clone().unwrap_or_default(),
+        ),
         ("addresses", joined(&node.addresses, ", ")),
-        ("tainted", tainted),
-    ]));
-    all.extend(fields([("plugin", node.plugin.clone().unwrap_or_default())]));
-    all.extend(
-        node.tunnels
-            .iter()
-            .map(|(kind, address)| (kind.field().to_owned(), address.to_string())),
-    );
+        ("tainted", tainted.to_owned()),
+        ("plugin", node.plugin.clone().unwrap_or_default()),
+    ]);
+    for (name, value) in &node.labels {
+        all.insert(format!("labels.{name}"), value.clone());
+    }
+    for (kind, address) in &node.tunnels {
+        all.insert(kind.field().to_owned(), address.to_string());
+    }
     all
 }
 
+/// The fields of the cluster information that are compared.
 fn cluster_fields(cluster: &ClusterInformation) -> Fields {
+    let ready = cluster.datastore_ready.map(|ready| ready.to_string());
     fields([
         ("clusterGUID", cluster.guid.clone()),
         ("clusterType", cluster.cluster_type.clone()),
         ("calicoVersion", cluster.calico_version.clone()),
-        (
-            "datastoreReady",
-            cluster
-                .datastore_ready
-                .map(|ready| ready.to_string())
-                .unwrap_or_default(),
-        ),
+        ("datastoreReady", ready.unwrap_or_default()),
     ])
 }
 
+/// The settings of IPAM that are compared.
 fn config_fields(config: &IpamConfig) -> Fields {
     let settings = [
         Some(IpamSetting::StrictAffinity(config.strict_affinity)),
@@ -248,6 +247,7 @@ fn config_fields(config: &IpamConfig) -> Fields {
         .collect()
 }
 
+/// The settings of kube-controllers that are compared.
 fn controllers_fields(configuration: &KubeControllersConfiguration) -> Fields {
     let assigned = configuration.assign_ips.map(|assign| match assign {
         AssignIps::AllServices => "AllServices",

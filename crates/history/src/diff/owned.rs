@@ -35,6 +35,7 @@ pub struct AffinityChange {
     pub after: Option<String>,
 }
 
+/// Compares the affinities in scope.
 pub(crate) fn affinities(
     old: &Snapshot,
     new: &Snapshot,
@@ -45,37 +46,34 @@ pub(crate) fn affinities(
     if !both_read {
         return Vec::new();
     }
-    let mut all: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
+    let mut states: BTreeMap<&AffinityKey, [Option<&Affinity>; 2]> = BTreeMap::new();
     for (side, snapshot) in [old, new].into_iter().enumerate() {
-        let live = snapshot
-            .affinities
-            .iter()
-            .map(|a| &a.value)
-            .filter(|affinity| !affinity.deleted);
-        live.for_each(|affinity| all.entry(&affinity.key).or_default()[side] = Some(affinity));
+        for affinity in snapshot.affinities.iter().map(|stored| &stored.value) {
+            if !affinity.deleted {
+                states.entry(&affinity.key).or_default()[side] = Some(affinity);
+            }
+        }
     }
-    let is_wanted = |key: &AffinityKey| {
-        let is_hidden = !hidden.is_empty() && hidden.has(&Key::Affinity(key.clone()));
-        scope.has_network(key.cidr) && scope.has_node(&key.node) && !is_hidden
-    };
-    all.into_iter()
-        .filter(|(key, _)| is_wanted(key))
-        .filter_map(|(key, states)| {
-            let [before, after] = states.map(|affinity| affinity.map(|a| a.state.to_string()));
-            let change = Change::of(&before, &after)?;
-            let node = key.node.clone();
-            let cidr = key.cidr;
-            let kind = key.kind.to_string();
-            Some(AffinityChange {
-                node,
-                cidr,
-                kind,
+
+    let is_hidden = |key: &AffinityKey| !hidden.is_empty() && hidden.has(&Key::Affinity(key.clone()));
+    let mut changes = Vec::new();
+    for (key, affinities) in states {
+        if !scope.has_network(key.cidr) || !scope.has_node(&key.node) || is_hidden(key) {
+            continue;
+        }
+        let [before, after] = affinities.map(|affinity| affinity.map(|affinity| affinity.state.to_string()));
+        if let Some(change) = Change::of(&before, &after) {
+            changes.push(AffinityChange {
+                node: key.node.clone(),
+                cidr: key.cidr,
+                kind: key.kind.to_string(),
                 change,
                 before,
                 after,
-            })
-        })
-        .collect()
+            });
+        }
+    }
+    changes
 }
 
 /// A changed handle.
@@ -121,44 +119,50 @@ pub(crate) fn handles<'s>(
     if !both_read {
         return Vec::new();
     }
-    let named = (!scope.is_everything()).then(|| handles_of(addresses));
-    let is_wanted = |id: TextRef<'_>| {
-        let is_named = named
-            .as_ref()
-            .is_none_or(|named| named.contains(id.cut_at_carriage_return().packed()));
-        is_named && (hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string())))
-    };
-    let mut before: FastMap<&[u8], (usize, &Handle)> = live(old)
+    let mut old_handles: FastMap<&[u8], (usize, &Handle)> = live(old)
         .enumerate()
         .map(|(place, handle)| (handle.id().packed(), (place, handle)))
         .collect();
     let mut changed = Vec::new();
     let mut added = Vec::new();
     for handle in live(new) {
-        match before.remove(handle.id().packed()) {
+        match old_handles.remove(handle.id().packed()) {
             Some((_, old)) if old.blocks().eq(handle.blocks()) => {}
             Some((_, old)) => changed.push((Change::Changed, [Some(old), Some(handle)])),
             None => added.push((Change::New, [None, Some(handle)])),
         }
     }
-    let mut gone: Vec<(usize, &Handle)> = before.into_values().collect();
+    // The handles that are left exist no longer. They keep their order.
+    let mut gone: Vec<(usize, &Handle)> = old_handles.into_values().collect();
     gone.sort_unstable_by_key(|(place, _)| *place);
     let gone = gone
         .into_iter()
         .map(|(_, handle)| (Change::Gone, [Some(handle), None]));
-    let all = gone
-        .chain(changed)
-        .chain(added)
-        .filter_map(|(change, [before, after])| {
-            let id = after.or(before)?.id();
-            is_wanted(id).then_some(HandleChange {
+
+    let named = (!scope.is_everything()).then(|| handles_of(addresses));
+    let is_wanted = |id: TextRef<'_>| {
+        if let Some(named) = &named
+            && !named.contains(id.cut_at_carriage_return().packed())
+        {
+            return false;
+        }
+        hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string()))
+    };
+    let mut changes = Vec::new();
+    for (change, [before, after]) in gone.chain(changed).chain(added) {
+        let Some(id) = after.or(before).map(|handle| handle.id()) else {
+            continue;
+        };
+        if is_wanted(id) {
+            changes.push(HandleChange {
                 id,
                 change,
                 before,
                 after,
-            })
-        });
-    all.collect()
+            });
+        }
+    }
+    changes
 }
 
 fn live(snapshot: &Snapshot) -> impl Iterator<Item = &Handle> {

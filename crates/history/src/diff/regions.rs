@@ -40,15 +40,21 @@ impl<'s> Region<'s> {
     /// Corrupt blocks that did not change are left out.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
-        for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {
-            for one in stored.iter().filter(|stored| stored.block.is_none()) {
-                raws.entry(one.cidr).or_default()[side] = Some(one.raw);
+        for (side, blocks) in [&self.old, &self.new].into_iter().enumerate() {
+            for stored in blocks.iter().filter(|stored| stored.block.is_none()) {
+                raws.entry(stored.cidr).or_default()[side] = Some(stored.raw);
             }
         }
-        raws.retain(|_, [old, new]| old != new || !matches!(old, Some(Some(_))));
-        raws.into_iter()
-            .map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some())))
-            .collect()
+
+        let mut unreadable = Vec::new();
+        for (cidr, [old, new]) in raws {
+            // The value of a corrupt block is known, that of an undecodable one is not.
+            let is_unchanged = old == new && matches!(old, Some(Some(_)));
+            if !is_unchanged {
+                unreadable.push((cidr, [old.is_some(), new.is_some()]));
+            }
+        }
+        unreadable
     }
 
     /// True if `cidr` is inside a block, of either snapshot, whose allocations are unknown.
@@ -88,26 +94,30 @@ pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     regions
 }
 
+/// The blocks of a snapshot, with those that cannot be decoded.
 fn stored(snapshot: &Snapshot) -> Vec<Stored<'_>> {
-    let live = snapshot
-        .blocks
-        .iter()
-        .map(|b| &b.value)
-        .filter(|stored| !stored.content.is_deleted());
-    let decoded = live.map(|stored| Stored {
-        cidr: stored.key,
-        block: stored.content.sound().filter(|block| block.cidr() == stored.key),
-        raw: match &stored.content {
-            BlockContent::Corrupt(block) => Some(&*block.raw),
-            BlockContent::Sound(_) => None,
-        },
-        owner: stored.content.owner(),
-    });
-    let hidden = snapshot.hidden_blocks().map(|cidr| Stored {
-        cidr,
-        block: None,
-        raw: None,
-        owner: None,
-    });
-    decoded.chain(hidden).collect()
+    let mut blocks = Vec::new();
+    for block in snapshot.blocks.iter().map(|stored| &stored.value) {
+        if block.content.is_deleted() {
+            continue;
+        }
+        blocks.push(Stored {
+            cidr: block.key,
+            block: block.content.sound().filter(|sound| sound.cidr() == block.key),
+            raw: match &block.content {
+                BlockContent::Corrupt(corrupt) => Some(&*corrupt.raw),
+                BlockContent::Sound(_) => None,
+            },
+            owner: block.content.owner(),
+        });
+    }
+    for cidr in snapshot.hidden_blocks() {
+        blocks.push(Stored {
+            cidr,
+            block: None,
+            raw: None,
+            owner: None,
+        });
+    }
+    blocks
 }

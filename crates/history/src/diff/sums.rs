@@ -129,6 +129,7 @@ pub(crate) struct Pools<'s> {
 }
 
 impl<'s> Pools<'s> {
+    /// Sorts the pools, the smallest first.
     pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let mut pools: Vec<(IpNet, &'s str)> = snapshot
             .pools
@@ -141,23 +142,22 @@ impl<'s> Pools<'s> {
 
     /// Returns the smallest pool that contains `address`, which is in `block`.
     pub(super) fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
-        if let Some((_, pool)) = self.last.filter(|(last, _)| *last == block) {
+        if let Some((last_block, pool)) = self.last
+            && last_block == block
+        {
             return pool;
         }
-        let around = |cidr: IpNet| {
-            self.pools
-                .iter()
-                .find(|(pool, _)| pool.contains(&cidr))
-                .map(|(_, name)| *name)
+        let pool_around = |cidr: IpNet| {
+            let pool = self.pools.iter().find(|(pool, _)| pool.contains(&cidr));
+            pool.map(|(_, name)| *name)
         };
-        if self
-            .pools
-            .iter()
-            .any(|(pool, _)| *pool != block && block.contains(pool))
-        {
-            return around(address.into());
+        // If a pool is smaller than the block, addresses of the block are in different pools.
+        let mut pools = self.pools.iter();
+        if pools.any(|(pool, _)| *pool != block && block.contains(pool)) {
+            return pool_around(address.into());
         }
-        let pool = around(block);
+
+        let pool = pool_around(block);
         self.last = Some((block, pool));
         pool
     }

@@ -39,6 +39,7 @@ pub struct NotCompared {
 }
 
 impl NotCompared {
+    /// An object that cannot be compared; `None` if it is on neither side.
     fn new(kind: Uncompared, name: impl ToString, [old, new]: [bool; 2]) -> Option<Self> {
         let side = match (old, new) {
             (true, true) => Side::Both,
@@ -110,30 +111,39 @@ impl Hidden {
         self.old.is_empty() && self.new.is_empty()
     }
 
+    /// Lists the objects in scope that cannot be compared.
     pub(super) fn listed(&self, scope: &Scope) -> Vec<NotCompared> {
-        let concerns = |key: &&Key| match key {
-            Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
-            Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),
-            // The addresses of these objects are unknown, so they may be in the scope.
-            _ => true,
-        };
-        let sides = |key: &Key| [self.old.contains(key), self.new.contains(key)];
-        let keys: BTreeSet<&Key> = self.old.union(&self.new).filter(concerns).collect();
-        keys.into_iter()
-            .filter_map(|key| NotCompared::new(Uncompared::Object, key, sides(key)))
-            .collect()
+        let mut listed = Vec::new();
+        let keys: BTreeSet<&Key> = self.old.union(&self.new).collect();
+        for key in keys {
+            let is_in_scope = match key {
+                Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
+                Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),
+                // The addresses of these objects are unknown, so they may be in the scope.
+                _ => true,
+            };
+            if is_in_scope {
+                let sides = [self.old.contains(key), self.new.contains(key)];
+                listed.extend(NotCompared::new(Uncompared::Object, key, sides));
+            }
+        }
+        listed
     }
 }
 
+/// The keys of a snapshot's objects that cannot be compared. An object with an undecodable field is one of them, since
+/// it would otherwise seem to have lost the field.
 fn of(snapshot: &Snapshot) -> BTreeSet<Key> {
-    // An object with an undecodable field is included, since it would otherwise seem to have lost the field.
-    let keys = snapshot.defects.iter().filter_map(|defect| defect.key.clone());
-    keys.filter(|key| {
+    let mut keys = BTreeSet::new();
+    for key in snapshot.defects.iter().filter_map(|defect| defect.key.as_ref()) {
         // [`blocks`] lists blocks, and users of addresses are not compared.
-        !matches!(
+        let is_listed_elsewhere = matches!(
             key,
             Key::Block(_) | Key::Endpoint { .. } | Key::Pod { .. } | Key::Service { .. }
-        )
-    })
-    .collect()
+        );
+        if !is_listed_elsewhere {
+            keys.insert(key.clone());
+        }
+    }
+    keys
 }

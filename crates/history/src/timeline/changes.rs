@@ -180,13 +180,23 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
 
 /// Formats the differences in fields that calipam does not know.
 fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item = String> {
-    let both = [before, after].map(Block::unknown);
-    let names: BTreeSet<&String> = both.iter().flat_map(|fields| fields.keys()).collect();
-    names.into_iter().filter_map(move |name| {
-        let [before, after] = both.map(|fields| fields.get(name));
-        let text = |value: Option<&RawJson>| value.map_or_else(|| "-".to_owned(), ToString::to_string);
-        (before != after).then(|| format!("{name}: {} → {}", text(before), text(after)))
-    })
+    let [fields_before, fields_after] = [before, after].map(Block::unknown);
+    let names: BTreeSet<&String> = fields_before.keys().chain(fields_after.keys()).collect();
+    let words = |value: Option<&RawJson>| match value {
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    };
+    let mut differences = Vec::new();
+    for name in names {
+        let value_before = fields_before.get(name);
+        let value_after = fields_after.get(name);
+        if value_before != value_after {
+            let from = words(value_before);
+            let to = words(value_after);
+            differences.push(format!("{name}: {from} → {to}"));
+        }
+    }
+    differences.into_iter()
 }
 
 /// Returns the events between two states of an address. `with_block` is true if its block was deleted.

@@ -99,6 +99,7 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Describes the holder in a record.
     pub(crate) fn of(record: &AttributeRef<'_>) -> Self {
         let (kind, allocated_to) = match Claim::of(record) {
             Claim::Cooling => ("cooling", String::new()),
@@ -151,6 +152,7 @@ pub struct Event {
 }
 
 impl Event {
+    /// Creates an event, of which neither the time nor the states are known yet.
     pub(crate) fn new(what: EventKind, subject: Subject, detail: String) -> Self {
         Self {
             revision: None,

@@ -127,7 +127,9 @@ impl<'a> ExportReader<'a> {
 
     /// Marks the last states as valid until `time`, for recordings that contain every change.
     pub fn mark_valid_until(&mut self, time: Timestamp) {
-        self.read.values_mut().for_each(|read| *read = time);
+        for last_read in self.read.values_mut() {
+            *last_read = time;
+        }
     }
 
     /// Returns the events between a state and the next one or, without `last`, the events for the first known state.
@@ -302,6 +304,7 @@ pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     reader.finish()
 }
 
+/// The source from which an object is read.
 fn source_of(key: &Key) -> Option<Source> {
     Some(match key {
         Key::Block(_) => Source::Blocks,

@@ -63,9 +63,9 @@ impl JournaledWrite {
 /// Decodes the value of a key. Returns the state and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
-    value
-        .into_iter()
-        .for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
+    if let Some(value) = value {
+        snapshot.add_entry(path.as_bytes(), value, 0);
+    }
     let created = snapshot.newest_creation;
     (
         state::states(snapshot, about)
@@ -78,41 +78,49 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -
 /// Marks assignments of addresses that had an owner earlier in this history, or have one at the same time in an
 /// overlapping block.
 pub(crate) fn mark_reused(events: &mut [Event]) {
-    let mut last: BTreeMap<Subject, String> = BTreeMap::new();
+    let mut last_owners: BTreeMap<Subject, String> = BTreeMap::new();
     let mut holders: BTreeMap<Subject, BTreeMap<IpNet, String>> = BTreeMap::new();
+    let name_of_owner = |holder: Option<&Holder>| {
+        let owner = holder.filter(|holder| holder.is_owner())?;
+        Some(format!("{} {}", owner.kind, owner.allocated_to))
+    };
     for event in events.iter_mut() {
         if event.what == EventKind::Undecodable {
-            holders
-                .values_mut()
-                .for_each(|of| of.retain(|cidr, _| event.subject != Subject::Block(*cidr)));
+            for blocks in holders.values_mut() {
+                blocks.retain(|cidr, _| event.subject != Subject::Block(*cidr));
+            }
         }
         let Some(block) = event.block else { continue };
-        let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);
-        let now = event.after.as_ref().filter(|holder| holder.is_owner()).map(name);
-        let of_address = holders.entry(event.subject.clone()).or_default();
+        let owner_before = name_of_owner(event.before.as_ref());
+        let owner_after = name_of_owner(event.after.as_ref());
+        let holders_of_address = holders.entry(event.subject.clone()).or_default();
+
         if event.what == EventKind::Assigned
-            && let Some(now) = &now
+            && let Some(owner) = &owner_after
         {
-            let elsewhere = of_address.iter().find(|(cidr, _)| **cidr != block);
+            let elsewhere = holders_of_address.iter().find(|(cidr, _)| **cidr != block);
             if let Some((cidr, holder)) = elsewhere {
                 event.detail = format!("in {block}, while {holder} holds it in {cidr}");
-            } else if let Some(earlier) = last.get(&event.subject) {
+            } else if let Some(earlier) = last_owners.get(&event.subject) {
                 event.what = EventKind::Reused;
-                let again = if earlier == now {
+                event.detail = if earlier == owner {
                     "again".to_owned()
                 } else {
                     format!("previously {earlier}")
                 };
-                event.detail = again;
             }
         }
-        let was = event.before.as_ref().filter(|holder| holder.is_owner()).map(name);
-        match &now {
-            Some(now) => drop(of_address.insert(block, now.clone())),
-            None => drop(of_address.remove(&block)),
+
+        match &owner_after {
+            Some(owner) => {
+                holders_of_address.insert(block, owner.clone());
+            }
+            None => {
+                holders_of_address.remove(&block);
+            }
         }
-        if let Some(holder) = now.or(was) {
-            last.insert(event.subject.clone(), holder);
+        if let Some(owner) = owner_after.or(owner_before) {
+            last_owners.insert(event.subject.clone(), owner);
         }
     }
 }

@@ -49,13 +49,15 @@ pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject)
         events: Vec::new(),
         known: vec![end],
     };
-    kept.base.iter().for_each(|version| reader.take(version, true));
-    kept.changes
-        .iter()
-        .for_each(|version| reader.take(version, false));
-    forgotten(kept, written, about)
-        .into_iter()
-        .for_each(|(revision, raw)| reader.add(revision, raw, true));
+    for version in &kept.base {
+        reader.take(version, true);
+    }
+    for version in &kept.changes {
+        reader.take(version, false);
+    }
+    for (revision, raw) in forgotten(kept, written, about) {
+        reader.add(revision, raw, true);
+    }
 
     let Reader {
         mut events, known, ..
@@ -88,6 +90,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Adds the events between the last state of an object and this version.
     fn take(&mut self, version: &Version, is_first: bool) {
         let key = Key::parse(&version.path)
             .ok()
@@ -156,27 +159,27 @@ impl Reader<'_> {
 
 /// Returns the events that are only in journals, because etcd no longer has their revisions.
 fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject) -> Vec<(i64, Raw)> {
-    let mut found = Vec::new();
+    let mut forgotten = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
-        let is_kept = kept
+        let replaces_kept = kept
             .base
             .iter()
             .any(|base| base.path == write.path && Some(base.revision) == write.replaced);
         // A journal has no revision for a deletion. Therefore the deletion is placed after the version that it
         // replaced.
         let revision = match write.revision {
-            None if !is_kept => write.replaced,
+            None if !replaces_kept => write.replaced,
             revision => revision,
         };
         let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else {
             continue;
         };
-        found.extend(write.events(about).into_iter().map(|mut raw| {
+        for mut raw in write.events(about) {
             raw.event.revision = write.revision;
             raw.event.by = Some(write.run.clone());
             raw.event.origin = Origin::Journal;
-            (revision, raw)
-        }));
+            forgotten.push((revision, raw));
+        }
     }
-    found
+    forgotten
 }

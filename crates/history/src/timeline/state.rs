@@ -59,6 +59,7 @@ impl State {
 }
 
 impl fmt::Display for HistorySubject {
+    /// Writes the subject as a command names it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "ip {address}"),
@@ -98,20 +99,21 @@ impl HistorySubject {
         }
     }
 
-    /// True if the subject is a node that owns the block, or a node, handle or pod that a record in the block names.
-    /// Always true if the subject is an address or a block.
+    /// Returns true if the subject is a node that owns the block, or a node, handle or pod that a record in the block
+    /// names. Always true if the subject is an address or a block.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
+        let mut records = block.attributes();
         match self {
             Self::Address(_) | Self::Block(_) => true,
-            Self::Handle(id) => block
-                .attributes()
-                .any(|record| record.clean_handle().is_some_and(|own| own == *clean_id(id))),
-            Self::Pod(pod) => block.attributes().any(|record| names_pod(&record, pod)),
+            Self::Handle(id) => records.any(|record| {
+                let handle = record.clean_handle();
+                handle.is_some_and(|handle| handle == *clean_id(id))
+            }),
+            Self::Pod(pod) => records.any(|record| names_pod(&record, pod)),
             Self::Node(node) => {
-                block.host() == Some(node)
-                    || block
-                        .attributes()
-                        .any(|record| record.get("node").is_some_and(|own| own == **node))
+                let names_node =
+                    |record: AttributeRef<'_>| record.get("node").is_some_and(|name| name == **node);
+                block.host() == Some(node) || records.any(names_node)
             }
         }
     }

@@ -70,15 +70,16 @@ pub(crate) struct Anchor {
 /// Reads a time that Calico has written. A time without a zone is not assumed to be UTC.
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
-    let rest = text.trim().get(19..)?;
-    let rest = rest
-        .strip_prefix('.')
-        .map_or(rest, |r| r.trim_start_matches(|c: char| c.is_ascii_digit()));
-    Some(if rest.trim().is_empty() {
-        Recorded::NoZone
-    } else {
-        Recorded::Time(time)
-    })
+    // The first 19 characters are the date and the time in seconds.
+    let after_seconds = text.trim().get(19..)?;
+    let zone = match after_seconds.strip_prefix('.') {
+        Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
+        None => after_seconds,
+    };
+    if zone.trim().is_empty() {
+        return Some(Recorded::NoZone);
+    }
+    Some(Recorded::Time(time))
 }
 
 /// The known times of revisions, for estimating the times of other revisions.
@@ -94,22 +95,30 @@ pub(crate) struct Anchors {
 }
 
 impl Anchors {
+    /// Sorts the known times by revision, and finds the latest time up to each of them, and the earliest from each of them
+    /// on.
     pub(super) fn new(mut known: Vec<Anchor>) -> Self {
         known.sort_by_key(|anchor| anchor.revision);
-        let latest = known.iter().scan(None, |last, anchor| {
-            *last = (*last).max(Some(anchor.time));
-            *last
-        });
-        let latest = latest.collect();
-        let mut next: Option<Timestamp> = None;
-        let earliest = known.iter().rev().map(|anchor| {
-            let own = anchor.is_of_write.then_some(anchor.time);
-            next = next.into_iter().chain(own).min();
-            next
-        });
-        let mut earliest: Vec<Option<Timestamp>> = earliest.collect();
+        let mut revisions = Vec::new();
+        let mut times = Vec::new();
+        let mut latest: Vec<Timestamp> = Vec::new();
+        for anchor in &known {
+            revisions.push(anchor.revision);
+            times.push(anchor.time);
+            let latest_before = latest.last().copied().unwrap_or(anchor.time);
+            latest.push(latest_before.max(anchor.time));
+        }
+
+        // Only a write bounds the times of those before it.
+        let mut earliest = Vec::new();
+        let mut earliest_so_far: Option<Timestamp> = None;
+        for anchor in known.iter().rev() {
+            if anchor.is_of_write {
+                earliest_so_far = earliest_so_far.into_iter().chain([anchor.time]).min();
+            }
+            earliest.push(earliest_so_far);
+        }
         earliest.reverse();
-        let (revisions, times) = known.iter().map(|anchor| (anchor.revision, anchor.time)).unzip();
         Self {
             revisions,
             times,

@@ -35,6 +35,7 @@ impl AttributeTable {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())
     }
 
+    /// Adds a record.
     pub(crate) fn push(&mut self, attribute: &Attribute) {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
@@ -75,7 +76,9 @@ impl AttributeTable {
         }
         for map in [owner, alternate].into_iter().flatten() {
             push_number(&mut self.bytes, map.len() as u64);
-            map.for_each(|(key, value)| push_entry(&mut self.bytes, key, value));
+            for (key, value) in map {
+                push_entry(&mut self.bytes, key, value);
+            }
         }
         if let Some(released_at) = released_at {
             push_text(&mut self.bytes, released_at);
@@ -98,10 +101,13 @@ impl AttributeTable {
         };
         let is_kept = |index: &usize| keep.get(*index).copied().unwrap_or(false);
         let records = self.records().enumerate().filter(|(index, _)| is_kept(index));
-        records.for_each(|(_, record)| kept.push_packed(record));
+        for (_, record) in records {
+            kept.push_packed(record);
+        }
         *self = kept;
     }
 
+    /// Replaces the record at an index.
     pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
         let mut replaced = Self::default();
         for (place, attribute) in self.iter().enumerate() {
@@ -118,6 +124,7 @@ impl AttributeTable {
         (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
     }
 
+    /// The bytes of the record at an index.
     fn packed(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = if index == 0 {

@@ -28,19 +28,31 @@ impl Cooling {
         now: Timestamp,
         cooldown: SignedDuration,
     ) -> Option<Self> {
-        let cooling = blocks.into_iter().filter(|block| block.has_cooling());
-        let records = cooling
-            .flat_map(|block| block.allocations())
-            .map(|allocation| allocation.attribute);
-        let until = records.filter(|record| !record.has_cooled(now, cooldown));
-        let until = until.filter_map(|record| record.released_time()?.checked_add(cooldown).ok());
-        until
-            .map(|until| Self {
-                addresses: 1,
-                first: until,
-                last: until,
-            })
-            .reduce(Self::and)
+        let mut cooling: Option<Self> = None;
+        for block in blocks {
+            if !block.has_cooling() {
+                continue;
+            }
+            for record in block.allocations().map(|allocation| allocation.attribute) {
+                if record.has_cooled(now, cooldown) {
+                    continue;
+                }
+                let released = record.released_time();
+                let Some(until) = released.and_then(|released| released.checked_add(cooldown).ok()) else {
+                    continue;
+                };
+                let one = Self {
+                    addresses: 1,
+                    first: until,
+                    last: until,
+                };
+                cooling = Some(match cooling {
+                    Some(others) => others.and(one),
+                    None => one,
+                });
+            }
+        }
+        cooling
     }
 
     /// Combines two sets of cooling addresses.
@@ -57,6 +69,7 @@ impl Cooling {
 }
 
 impl fmt::Display for Cooling {
+    /// Writes the number of cooling addresses, and the times at which they become free.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             addresses,
@@ -114,7 +127,9 @@ impl BlockUpdate<'_> {
         cooled.sort_unstable();
         if !cooled.is_empty() {
             let index = self.add(&Attribute::cooling(at));
-            cooled.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+            for ordinal in cooled.iter() {
+                self.allocate(*ordinal, index);
+            }
             self.compact();
         }
         cooled

@@ -113,6 +113,7 @@ impl BlockContent {
         }
     }
 
+    /// Returns the block if Calico can use it, even if it is corrupt.
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
@@ -170,6 +171,7 @@ struct RawBlock<'de> {
 }
 
 impl<'de> Fields<'de> for RawBlock<'de> {
+    /// Reads a field of a block.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "cidr") {
             self.cidr = map.next_value()?;
@@ -243,6 +245,7 @@ impl RawBlock<'_> {
         problems
     }
 
+    /// Adds the ordinals that the free list has wrongly, twice or not at all.
     fn free_list_problems(&self, problems: &mut Vec<BlockProblem>) {
         let allocations = &self.allocations.0;
         let mut listed = vec![false; allocations.len()];
@@ -267,6 +270,7 @@ impl RawBlock<'_> {
         }
     }
 
+    /// Makes the block of fields that have no problem.
     fn into_block(self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();

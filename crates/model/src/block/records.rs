@@ -42,6 +42,7 @@ impl Kept {
         }
     }
 
+    /// Adds a record, or merges it if it is like most records of the host.
     fn push(&mut self, record: &RawAttribute<'_>) {
         let Some(host) = &self.host else {
             return record.push_to(&mut self.table);
@@ -71,10 +72,9 @@ impl Kept {
             let known = if newest.is_empty() { &own[..1] } else { &own };
             self.table
                 .push_parts(None, Some(known.iter().copied()), None, None, &Unknown::new());
-            self.places
-                .iter_mut()
-                .filter(|at| **at == OWN)
-                .for_each(|at| *at = place);
+            for at in self.places.iter_mut().filter(|at| **at == OWN) {
+                *at = place;
+            }
         }
         self.table.shrink();
         (self.table, self.places)
@@ -82,6 +82,7 @@ impl Kept {
 }
 
 impl<'de> Items<'de> for Records<'de> {
+    /// Reads the next record of the list.
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
         self.record.clear();
         if seq.next_element_seed(Object(&mut self.record))?.is_none() {
@@ -113,6 +114,7 @@ impl RawAttribute<'_> {
         self.unknown = None;
     }
 
+    /// Adds the record to a table.
     fn push_to(&self, table: &mut AttributeTable) {
         let none = Unknown::new();
         table.push_parts(
@@ -124,14 +126,14 @@ impl RawAttribute<'_> {
         );
     }
 
-    /// The assignment time; empty if it is not recorded.
+    /// Returns the assignment time; empty if it is not recorded.
     fn time(&self) -> &str {
-        let mut times = self
-            .owner
-            .entries
-            .iter()
-            .filter(|entry| entry.key.0 == "timestamp");
-        times.next().map_or("", |time| &time.value.0)
+        for entry in &self.owner.entries {
+            if entry.key.0 == "timestamp" {
+                return &entry.value.0;
+            }
+        }
+        ""
     }
 
     /// True if the record can be merged: it belongs to an address in use on `host`, and has no alternate owner or
@@ -148,6 +150,7 @@ impl RawAttribute<'_> {
 }
 
 impl<'de> Fields<'de> for RawAttribute<'de> {
+    /// Reads a field of a record.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "handle_id") {
             self.handle = map.next_value()?;
@@ -179,6 +182,7 @@ struct Entry<'de> {
 }
 
 impl Entry<'_> {
+    /// Borrows the key and the value.
     fn texts(&self) -> (OwnerKey<'_>, &str) {
         (
             OwnerKey {
@@ -229,6 +233,7 @@ impl<'de> Visitor<'de> for &mut OwnerEntries<'de> {
         deserializer.deserialize_map(self)
     }
 
+    /// Reads the attributes. Of several with the same key, the last one counts.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.is_there = true;
         while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {

@@ -85,14 +85,16 @@ impl Block {
     /// set to one more than the higher of the two, and addresses whose record changes get the number of a new
     /// allocation (facts 3.2). `now` is `None` if the block does not exist now.
     pub fn restore(&mut self, now: Option<&Self>) {
-        let is_same = |ordinal: u32| {
-            let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
-            let now = now
-                .and_then(|now| now.allocation(ordinal))
-                .map(|a| a.attribute.to_attribute());
-            before == now
+        let record_in = |block: Option<&Self>, ordinal: u32| {
+            let allocation = block.and_then(|block| block.allocation(ordinal));
+            allocation.map(|allocation| allocation.attribute.to_attribute())
         };
-        let changed: Vec<u32> = (0..self.size()).filter(|ordinal| !is_same(*ordinal)).collect();
+        let mut changed: Vec<u32> = Vec::new();
+        for ordinal in 0..self.size() {
+            if record_in(Some(&*self), ordinal) != record_in(now, ordinal) {
+                changed.push(ordinal);
+            }
+        }
 
         self.sequence = self.sequence.max(now.map_or(0, Self::sequence));
         self.update(|update| {
@@ -156,7 +158,9 @@ impl BlockUpdate<'_> {
                 .unallocated
                 .retain(|ordinal| next.next_if_eq(&ordinal).is_none());
             let index = self.find_or_add(attribute);
-            taken.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+            for ordinal in taken.iter() {
+                self.allocate(*ordinal, index);
+            }
         }
         taken
     }
@@ -256,6 +260,7 @@ impl BlockUpdate<'_> {
         taken
     }
 
+    /// Points an ordinal to a record, with the number of this update.
     pub(super) fn allocate(&mut self, ordinal: u32, index: u32) {
         self.block.allocations[ordinal as usize] = Some(index);
         let number = self.block.sequence;
@@ -271,21 +276,25 @@ impl BlockUpdate<'_> {
     /// Returns the index of an owner record with the same handle and attributes, or adds one. Records of migrating or
     /// cooling addresses never match (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
-        let same =
-            |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();
-        // A full block has a record for each address, nearly all with different handles, so only records with the same
-        // handle are unpacked.
         let table = &self.block.attributes;
         let handle = attribute.handle.as_deref().map(Text::new);
         let handle = handle.as_ref().map(Text::as_ref);
-        let found = (0..table.len())
-            .filter(|index| table.handle(*index) == handle)
-            .find(|index| {
-                table
-                    .get(*index)
-                    .is_some_and(|record| same(record.to_attribute()))
-            });
-        found.map_or_else(|| self.add(attribute), |index| index as u32)
+        for index in 0..table.len() {
+            // A full block has a record for each address, nearly all with different handles, so only records with the
+            // same handle are unpacked.
+            if table.handle(index) != handle {
+                continue;
+            }
+            let Some(record) = table.get(index) else {
+                continue;
+            };
+            let record = record.to_attribute();
+            let is_alone = record.alternate.is_none() && record.released_at.is_none();
+            if is_alone && record.owner == attribute.owner {
+                return index as u32;
+            }
+        }
+        self.add(attribute)
     }
 
     pub(super) fn add(&mut self, attribute: &Attribute) -> u32 {
@@ -297,25 +306,21 @@ impl BlockUpdate<'_> {
     /// Drops owner records that no ordinal uses, keeps the order of the other records, and renumbers the allocations.
     pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
-        self.block
-            .allocations
-            .iter()
-            .flatten()
-            .for_each(|index| used[*index as usize] = true);
-        if used.iter().all(|u| *u) {
+        for index in self.block.allocations.iter().flatten() {
+            used[*index as usize] = true;
+        }
+        if used.iter().all(|is_used| *is_used) {
             return;
         }
+
+        let mut new_indexes: Vec<u32> = Vec::with_capacity(used.len());
         let mut next = 0;
-        let renumbered: Vec<u32> = used
-            .iter()
-            .map(|used| {
-                let index = next;
-                next += u32::from(*used);
-                index
-            })
-            .collect();
+        for is_used in &used {
+            new_indexes.push(next);
+            next += u32::from(*is_used);
+        }
         for index in self.block.allocations.iter_mut().flatten() {
-            *index = renumbered[*index as usize];
+            *index = new_indexes[*index as usize];
         }
         self.block.attributes.retain(&used);
     }

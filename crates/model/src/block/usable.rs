@@ -64,24 +64,30 @@ fn fields(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
 /// The block without the records that no ordinal refers to. `None` if it has any other problem, or if duplicate field
 /// names make its meaning unclear.
 pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Option<Vec<u8>> {
-    let index = |problem: &BlockProblem| match problem {
-        BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),
-        _ => None,
-    };
-    let unused: Vec<u64> = problems.iter().map(index).collect::<Option<_>>()?;
+    let mut unreferenced: Vec<u64> = Vec::new();
+    for problem in problems {
+        match problem {
+            BlockProblem::UnreferencedAttribute { index } => unreferenced.push(u64::from(*index)),
+            _ => return None,
+        }
+    }
+
     let mut fields = fields(json)?;
-
     let records: Vec<&RawValue> = serde_json::from_str(fields.get("attributes")?.get()).ok()?;
-    let used = (0u64..)
-        .zip(records)
-        .filter(|(index, _)| unused.binary_search(index).is_err());
-    let used: Vec<&RawValue> = used.map(|(_, record)| record).collect();
-    let allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
-    let moved = |index: u64| index - unused.partition_point(|unused| *unused < index) as u64;
-    let allocations: Vec<_> = allocations.into_iter().map(|index| index.map(moved)).collect();
+    let mut referenced: Vec<&RawValue> = Vec::new();
+    for (index, record) in (0u64..).zip(records) {
+        if unreferenced.binary_search(&index).is_err() {
+            referenced.push(record);
+        }
+    }
+    let mut allocations: Vec<Option<u64>> = serde_json::from_str(fields.get("allocations")?.get()).ok()?;
+    for index in allocations.iter_mut().flatten() {
+        let removed_before = unreferenced.partition_point(|removed| *removed < *index);
+        *index -= removed_before as u64;
+    }
 
-    let used = to_raw_value(&used).ok()?;
-    fields.insert("attributes".to_owned(), used);
+    let referenced = to_raw_value(&referenced).ok()?;
+    fields.insert("attributes".to_owned(), referenced);
     fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
     serde_json::to_vec(&fields).ok()
 }

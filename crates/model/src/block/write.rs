@@ -6,6 +6,7 @@ use super::Block;
 use crate::attributes::{Attribute, AttributeRef, OwnerMap};
 
 impl Serialize for Block {
+    /// Writes the block in the order of Go's fields.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("cidr", &self.cidr)?;
@@ -63,6 +64,7 @@ impl Serialize for Attribute {
 }
 
 impl Serialize for AttributeRef<'_> {
+    /// Writes a record without its empty parts.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if let Some(handle) = self.handle() {
@@ -90,6 +92,7 @@ impl Serialize for AttributeRef<'_> {
 struct Entries<'a>(OwnerMap<'a>);
 
 impl Serialize for Entries<'_> {
+    /// Writes attributes sorted by key, as Go does.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut entries = Vec::new();
         for (key, value) in self.0.iter() {
@@ -104,6 +107,7 @@ impl Serialize for Entries<'_> {
 struct Sequences<'a>(&'a Block);
 
 impl Serialize for Sequences<'_> {
+    /// Writes the sequence numbers sorted by ordinal as text, as Go does.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let block = self.0;
         let mut entries: Vec<(String, u64)> = Vec::new();

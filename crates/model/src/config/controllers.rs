@@ -205,14 +205,23 @@ impl KubeControllersConfiguration {
         if version.is_some_and(|version| version < (3, 30, 0)) {
             return Err(NotServed::TooOld);
         }
-        let is_unasked = version.is_some_and(serves_unasked) && !self.by_environment;
-        let works = !self.no_section || is_unasked || version.is_none_or(serves_by_environment);
-        match self.assign_ips {
-            Some(assign) if works => Ok(LoadBalancerController::of(version, assign)),
-            Some(_) => Err(NotServed::OnlyByEnvironment),
-            None if is_unasked => Ok(LoadBalancerController::of(version, AssignIps::AllServices)),
-            None if self.no_section => Err(NotServed::NoSection),
-            None => Err(NotServed::ControllerOff),
+
+        // Some versions serve all services although no setting asks for it.
+        let needs_no_setting = version.is_some_and(serves_unasked) && !self.by_environment;
+        let Some(assign) = self.assign_ips else {
+            if needs_no_setting {
+                return Ok(LoadBalancerController::of(version, AssignIps::AllServices));
+            }
+            if self.no_section {
+                return Err(NotServed::NoSection);
+            }
+            return Err(NotServed::ControllerOff);
+        };
+        // Without a section, only some versions take the setting of the environment.
+        let takes_setting = !self.no_section || needs_no_setting || version.is_none_or(serves_by_environment);
+        if !takes_setting {
+            return Err(NotServed::OnlyByEnvironment);
         }
+        Ok(LoadBalancerController::of(version, assign))
     }
 }

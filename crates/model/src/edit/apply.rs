@@ -26,13 +26,22 @@ pub fn apply<'a, 'e>(
     let mut changes = Vec::new();
     for (key, edits) in by_object(edits.into_iter().map(|edit| (edit.key(), edit))) {
         let stored = current(&key);
-        let changed = match &key {
-            Key::Block(_) => Some(block::changed(&key, &edits, stored, now)?),
-            _ => edits.into_iter().try_fold(None, |changed, edit| {
-                Ok(changed_by(edit, &key, stored.as_ref(), changed.as_ref())?.or(changed))
-            })?,
-        };
-        changes.extend(changed.map(|object| (key, object)));
+        if let Key::Block(_) = &key {
+            let block = block::changed(&key, &edits, stored, now)?;
+            changes.push((key, block));
+            continue;
+        }
+
+        // Each edit goes on from the object as the edits before it have left it.
+        let mut changed = None;
+        for edit in edits {
+            if let Some(object) = changed_by(edit, &key, stored.as_ref(), changed.as_ref())? {
+                changed = Some(object);
+            }
+        }
+        if let Some(object) = changed {
+            changes.push((key, object));
+        }
     }
     Ok(changes)
 }
@@ -107,9 +116,9 @@ fn changed_by(
         Edit::Handle(_, HandleEdit::Counts(version, counts)) => {
             is_version(version)?;
             let mut handle = handle()?.ok_or_else(|| EditError::of(key, GONE))?;
-            counts
-                .iter()
-                .for_each(|(block, count)| handle.set_count(*block, *count));
+            for (block, count) in counts.iter() {
+                handle.set_count(*block, *count);
+            }
             Ok(Some(unless_empty(handle)))
         }
         Edit::Handle(_, HandleEdit::Decrement(block, by)) => {

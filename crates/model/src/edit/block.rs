@@ -15,40 +15,44 @@ use crate::writable::Object;
 const UNUSABLE: &str = "is gone or cannot be decoded";
 
 /// Applies edits to a block; the result is `None` if they delete it.
-pub(super) fn changed<'e>(
+pub(super) fn changed(
     key: &Key,
-    edits: &[&'e Edit],
+    edits: &[&Edit],
     stored: Option<Current<'_>>,
     now: Timestamp,
 ) -> Result<Option<Object>, EditError> {
     let is_read = |version| is_version(key, stored.as_ref().map(|stored| stored.revision), version);
-    let whole = |object: &Object| match object {
+    let sound_block = |object: &Object| match object {
         Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
         _ => Err(EditError::of(key, UNUSABLE)),
     };
-    let (block, edits) = match edits {
+    let (block, further) = match edits {
         [Edit::Delete(_, version)] => return is_read(version).map(|()| None),
-        [Edit::Create(_, object), edits @ ..] => {
+        [Edit::Create(_, object), further @ ..] => {
             is_absent(key, stored.as_ref())?;
-            (whole(object)?, edits)
+            (sound_block(object)?, further)
         }
-        [Edit::Replace(_, version, object), edits @ ..] => {
+        [Edit::Replace(_, version, object), further @ ..] => {
             is_read(version)?;
-            (whole(object)?, edits)
+            (sound_block(object)?, further)
         }
         edits => (living(key, stored)?, edits),
     };
-    let of_block = |edit: &&'e Edit| match edit {
-        Edit::Block(_, edit) => Ok(edit),
-        _ => Err(EditError::of(
-            key,
-            "cannot be created, replaced or deleted after other edits",
-        )),
-    };
-    let edits: Vec<&BlockEdit> = edits.iter().map(of_block).collect::<Result<_, _>>()?;
-    edited(key, &edits, block, now)
+
+    let mut block_edits: Vec<&BlockEdit> = Vec::new();
+    for edit in further {
+        let Edit::Block(_, edit) = edit else {
+            return Err(EditError::of(
+                key,
+                "cannot be created, replaced or deleted after other edits",
+            ));
+        };
+        block_edits.push(edit);
+    }
+    edited(key, &block_edits, block, now)
 }
 
+/// Returns the stored block; fails if there is none, or if it is being deleted.
 fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
     let undecodable = || EditError::of(key, UNUSABLE);
     let Current { object, .. } = stored.ok_or_else(undecodable)?;
@@ -72,19 +76,20 @@ fn edited(
     if edits.is_empty() {
         return Ok(Some(Object::from(block)));
     }
-    // Records are edited before the release, which also frees addresses whose cooldown is over. An address that is in
-    // use although it is cooling down would be freed if it did not get its new record first.
     let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) = edits
         .iter()
         .partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
-        rewritten
-            .iter()
-            .try_for_each(|edit| edit_block(key, edit, update, now))?;
+        // Records are edited before the release, which also frees addresses whose cooldown is over. An address that is
+        // in use although it is cooling down would be freed if it did not get its new record first.
+        for edit in rewritten {
+            edit_block(key, edit, update, now)?;
+        }
         release(key, edits, update, now)?;
-        others
-            .iter()
-            .try_for_each(|edit| edit_block(key, edit, update, now))
+        for edit in others {
+            edit_block(key, edit, update, now)?;
+        }
+        Ok::<(), EditError>(())
     })?;
     if is_drained(&block, edits) {
         return Ok(None);
@@ -135,6 +140,7 @@ fn release(
     Ok(())
 }
 
+/// Applies one edit, except a release, if its conditions are met.
 fn edit_block(
     key: &Key,
     edit: &BlockEdit,

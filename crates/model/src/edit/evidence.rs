@@ -100,7 +100,9 @@ impl FromIterator<(Key, Precondition)> for Evidence {
 
 impl Extend<(Key, Precondition)> for Evidence {
     fn extend<I: IntoIterator<Item = (Key, Precondition)>>(&mut self, more: I) {
-        more.into_iter().for_each(|ground| self.require(ground));
+        for ground in more {
+            self.require(ground);
+        }
     }
 }
 

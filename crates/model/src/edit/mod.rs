@@ -208,6 +208,7 @@ pub struct AllocationGuard {
 }
 
 impl AllocationGuard {
+    /// Makes the guard that finds the allocation unchanged.
     pub fn new(allocation: &Allocation<'_>) -> Self {
         let Allocation {
             ordinal,

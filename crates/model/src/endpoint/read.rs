@@ -22,6 +22,7 @@ pub(super) struct RawEndpoint<'de> {
 }
 
 impl<'de> Fields<'de> for RawEndpoint<'de> {
+    /// Reads the metadata and the specification of an endpoint.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "metadata") {
             map.next_value_seed(Object(&mut self.metadata))?;
@@ -40,6 +41,7 @@ pub(super) struct RawMetadata<'de> {
 }
 
 impl<'de> Fields<'de> for RawMetadata<'de> {
+    /// Reads the time of the creation.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "creationTimestamp") {
             self.created = map.next_value()?;
@@ -62,6 +64,7 @@ pub(super) struct RawSpec<'de> {
 }
 
 impl<'de> Fields<'de> for RawSpec<'de> {
+    /// Reads a field of the specification.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if is(name, "node") {
             self.node = map.next_value()?;
@@ -93,6 +96,7 @@ pub(super) struct Networks<'de> {
 }
 
 impl<'de> Items<'de> for Networks<'de> {
+    /// Reads the next network. The first one is kept without a list.
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
         let item = seq.next_element::<Option<Str<'de>>>()?;
         let more = item.is_some();

@@ -49,6 +49,7 @@ pub(crate) struct Plain<'de> {
     depth: u32,
 }
 
+/// Reads a whole document. [`Unusual`] if it has something that needs the general reader.
 pub(crate) fn document<'de, T>(
     bytes: &'de [u8],
     read: impl FnOnce(&mut Plain<'de>) -> Result<T>,
@@ -177,6 +178,7 @@ impl<'de> Plain<'de> {
         }
     }
 
+    /// Skips a value.
     fn skip(&mut self) -> Result<()> {
         match self.peek()? {
             b'"' => self.skip_string().map(drop),

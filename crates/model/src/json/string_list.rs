@@ -215,6 +215,7 @@ impl Scanner<'_> {
         }
     }
 
+    /// Reads a value that is neither a list nor an object.
     fn scalar(&mut self) -> Scanned<Value> {
         match self.blank_then()? {
             b'"' => self.string().map(Value::Text),
@@ -226,6 +227,7 @@ impl Scanner<'_> {
         }
     }
 
+    /// Reads a word such as `true`, whose first letter was read.
     fn literal(&mut self, word: &str) -> Scanned<()> {
         self.at += 1;
         for wanted in word.bytes().skip(1) {
@@ -238,6 +240,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
+    /// Skips a number, with the errors of Go's scanner.
     fn number(&mut self) -> Scanned<()> {
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -303,6 +306,7 @@ impl Scanner<'_> {
         }
     }
 
+    /// Reads the part of an escape after the backslash.
     fn escape(&mut self) -> Scanned<Escape> {
         let byte = match self.next()? {
             b'b' => 8,
@@ -317,6 +321,7 @@ impl Scanner<'_> {
         Ok(Escape::Byte(byte))
     }
 
+    /// Reads the four digits of `\u`.
     fn code_unit(&mut self) -> Scanned<u16> {
         let mut unit = 0;
         for _ in 0..4 {
@@ -369,6 +374,7 @@ fn end_of_input() -> String {
     "unexpected end of JSON input".to_owned()
 }
 
+/// The message of Go's scanner for a byte that it does not expect.
 fn unexpected(found: u8, context: &str) -> String {
     // Go prints a byte as the character with its number.
     let shown = match found {

@@ -21,6 +21,7 @@ pub(super) struct Named {
 }
 
 impl Named {
+    /// Adds the addresses that a pod names, with the field that names each of them.
     pub(super) fn read(&mut self, parts: &PodParts<'_>) {
         if parts.status_ips.is_empty() {
             self.add_list("status.podIP", parts.status_ip, evidence::STATUS);
@@ -50,6 +51,7 @@ impl Named {
         );
     }
 
+    /// Adds the addresses of a list with commas. `by` is the kind of the field.
     fn add_list(&mut self, field: &str, list: &str, by: u8) {
         for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
             match cidr::parse_address(text) {
@@ -61,6 +63,7 @@ impl Named {
         }
     }
 
+    /// Adds the addresses that `read` finds in an annotation with JSON. The field is reported if it cannot be read.
     fn add_json(
         &mut self,
         field: &str,
@@ -71,9 +74,11 @@ impl Named {
             return;
         };
         match serde_json::from_str(json) {
-            Ok(value) => read(&value)
-                .iter()
-                .for_each(|(text, by)| self.add_list(field, text, *by)),
+            Ok(value) => {
+                for (text, by) in read(&value).iter() {
+                    self.add_list(field, text, *by);
+                }
+            }
             Err(error) => self
                 .defects
                 .push(FieldDefect::new(field, format!("not JSON: {error}"))),
@@ -93,6 +98,7 @@ impl Named {
         }
     }
 
+    /// Adds an address, or a further field that names it.
     fn add(&mut self, address: IpAddr, by: u8) {
         match self.position(address) {
             Some(position) => self.addresses[position].1 |= by,
@@ -130,12 +136,17 @@ fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
 
 /// The `ips` of every object in a JSON list. The default network's entry repeats the pod's addresses.
 fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
-    let networks = value.as_array().into_iter().flatten();
-    let by = |network: &serde_json::Value| match network["default"].as_bool() {
-        Some(true) => evidence::NETWORK_STATUS,
-        _ => evidence::NETWORK_STATUS | evidence::SECONDARY,
-    };
-    networks
-        .flat_map(|network| texts(&network["ips"]).map(move |text| (text, by(network))))
-        .collect()
+    let mut ips = Vec::new();
+    for network in value.as_array().into_iter().flatten() {
+        let is_default = network["default"].as_bool() == Some(true);
+        let evidence = if is_default {
+            evidence::NETWORK_STATUS
+        } else {
+            evidence::NETWORK_STATUS | evidence::SECONDARY
+        };
+        for text in texts(&network["ips"]) {
+            ips.push((text, evidence));
+        }
+    }
+    ips
 }

@@ -18,6 +18,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
+    /// Compares the value of a label with the one of the selector.
     pub(super) fn holds(self, found: &str, wanted: &str) -> bool {
         match self {
             Self::Equal => found == wanted,
@@ -145,16 +146,26 @@ fn skip_blanks(text: &str) -> &str {
 /// Reads an operator that is a word. Its parts need no blanks between them (`startswith`, `notin`), but no label
 /// character may follow the last one.
 fn word_operator(text: &str) -> Option<(Token, &str)> {
-    WORDS.iter().find_map(|(parts, token)| {
-        let (last, before) = parts.split_last()?;
-        let rest = before
-            .iter()
-            .try_fold(text, |rest, part| rest.strip_prefix(part).map(skip_blanks))?;
-        let rest = rest.strip_prefix(last)?;
-        (!rest.starts_with(is_label_char)).then(|| (token.clone(), rest))
-    })
+    for (parts, token) in WORDS.iter() {
+        if let Some(rest) = after_words(text, parts) {
+            return Some((token.clone(), rest));
+        }
+    }
+    None
 }
 
+/// Returns the text after these words, with or without blanks between them; `None` if it begins with others.
+fn after_words<'t>(text: &'t str, words: &[&str]) -> Option<&'t str> {
+    let (last, before) = words.split_last()?;
+    let mut rest = text;
+    for word in before {
+        rest = skip_blanks(rest.strip_prefix(word)?);
+    }
+    let rest = rest.strip_prefix(last)?;
+    (!rest.starts_with(is_label_char)).then_some(rest)
+}
+
+/// Reads `has(…)`, `all()`, `global()` or a label.
 fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
     if let Some(rest) = text.strip_prefix("has(") {
         let (label, rest) = cut_label(skip_blanks(rest))?;
@@ -176,6 +187,7 @@ fn close<'a>(text: &'a str, name: &str) -> Result<&'a str, SelectorError> {
         .ok_or_else(|| SelectorError::Invalid(format!("no closing ')' after {name}(")))
 }
 
+/// Reads a label, and returns the rest of the text.
 fn cut_label(text: &str) -> Result<(String, &str), SelectorError> {
     let end = text.find(|c| !is_label_char(c)).unwrap_or(text.len());
     let (label, rest) = text.split_at(end);

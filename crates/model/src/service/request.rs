@@ -132,22 +132,30 @@ fn named_pools(text: &str, pools: &[&Pool], is_v4: bool) -> Result<Vec<IpNet>, S
     names.iter().map(|name| named_pool(name, pools, is_v4)).collect()
 }
 
+/// Finds the pool that an entry names, by CIDR or by name. The errors are those of the controller.
 fn named_pool(name: &str, pools: &[&Pool], is_v4: bool) -> Result<IpNet, String> {
     let by_name = || pools.iter().find(|pool| pool.name == name).map(|pool| pool.cidr);
-    let found = cidr::parse_pool(name).or_else(by_name);
-    let found = found.ok_or_else(|| format!("error parsing pool {name:?}: invalid CIDR address: {name}"))?;
-    if cidr::is_v4(found) != is_v4 {
+    let Some(cidr) = cidr::parse_pool(name).or_else(by_name) else {
+        return Err(format!(
+            "error parsing pool {name:?}: invalid CIDR address: {name}"
+        ));
+    };
+    if cidr::is_v4(cidr) != is_v4 {
         let family = if is_v4 { 4 } else { 6 };
-        return Err(format!("\"{}\" isn't a IPv{family} address", found.addr()));
+        return Err(format!("\"{}\" isn't a IPv{family} address", cidr.addr()));
     }
-    Ok(found)
+    Ok(cidr)
 }
 
+/// Reads the addresses that a service names, at most one of each family. The errors are those of the controller.
 fn named_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
-    let texts = json::string_list(text)?;
-    let read =
-        |text: &String| address(text).ok_or_else(|| format!("could not parse {text} as a valid IP address"));
-    let addresses: Vec<IpAddr> = texts.iter().map(read).collect::<Result<_, _>>()?;
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for text in json::string_list(text)? {
+        match address(&text) {
+            Some(address) => addresses.push(address),
+            None => return Err(format!("could not parse {text} as a valid IP address")),
+        }
+    }
     let v4 = addresses.iter().filter(|address| address.is_ipv4()).count();
     let v6 = addresses.len() - v4;
     if v4 > 1 || v6 > 1 {

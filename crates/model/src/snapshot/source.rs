@@ -118,24 +118,25 @@ impl<'de> serde::Deserialize<'de> for Coverage {
 }
 
 impl WhySkipped {
+    /// Reads the reason as it is written, with or without its prefix.
     fn parse(text: &str) -> Self {
         let text = text.strip_prefix("skipped: ").unwrap_or(text);
-        let known = [
+        for reason in [
             Self::NoKubeconfig,
             Self::NotInExport,
             Self::NotInFile,
             Self::PodsInstead,
             Self::NotInCalico2,
             Self::NotNeeded,
-        ];
-        let not_installed = || {
-            text.strip_suffix(NOT_INSTALLED)
-                .map(|name| Self::NotInstalled(name.to_owned()))
-        };
-        let known = known.into_iter().find(|reason| reason.to_string() == text);
-        known
-            .or_else(not_installed)
-            .unwrap_or_else(|| Self::Other(text.to_owned()))
+        ] {
+            if reason.to_string() == text {
+                return reason;
+            }
+        }
+        match text.strip_suffix(NOT_INSTALLED) {
+            Some(name) => Self::NotInstalled(name.to_owned()),
+            None => Self::Other(text.to_owned()),
+        }
     }
 }
 

@@ -48,15 +48,15 @@ impl Advice {
 
     /// The first cure of a finding.
     pub fn cure_of(&self, finding: &Finding) -> Option<&Cure> {
-        let has = |keys: &[FindingKey]| keys.iter().any(|key| (key.0, &key.1) == finding.key_ref());
-        let of_cause = self.causes.iter().find(|cause| has(&cause.findings));
-        let other = || {
-            self.others
-                .iter()
-                .find(|other| has(&other.of))
-                .map(|other| &other.cure)
+        let is_among = |keys: &[FindingKey]| {
+            keys.iter()
+                .any(|(code, subject)| (*code, subject) == finding.key_ref())
         };
-        of_cause.map_or_else(other, |cause| cause.cures.first())
+        if let Some(cause) = self.causes.iter().find(|cause| is_among(&cause.findings)) {
+            return cause.cures.first();
+        }
+        let other = self.others.iter().find(|other| is_among(&other.of));
+        other.map(|other| &other.cure)
     }
 }
 
@@ -75,15 +75,17 @@ pub fn advise(context: Context<'_>, report: &Report, scope: &Scope) -> Advice {
     for cause in &mut causes {
         cause.try_all(&mut trials);
     }
-    causes
-        .iter_mut()
-        .for_each(|cause| cause.gather_symptoms(&mut facts));
+    for cause in causes.iter_mut() {
+        cause.gather_symptoms(&mut facts);
+    }
     for mut cause in refusal::causes(&mut facts, &trials) {
         cause.try_all(&mut trials);
         cause.gather_symptoms(&mut facts);
         causes.push(cause);
     }
-    causes.iter_mut().for_each(Cause::add_next_step);
+    for cause in causes.iter_mut() {
+        cause.add_next_step();
+    }
     let others = others(&facts, &mut trials);
     causes.sort_by_key(|cause| (cause.severity, std::cmp::Reverse(cause.findings.len())));
     Advice { causes, others }
@@ -103,15 +105,14 @@ pub fn cures_for(
     let seen = seen_before(report, &context);
     let scope = Scope::default();
     let mut trials = Trials::new(basis(context, report), &seen, &scope).asking(asking, explained);
-    let remedies = refusal::remedies(explained, report);
-    let mut cures: Vec<Cure> = remedies
-        .into_iter()
-        .filter_map(|remedy| trials.cure(remedy))
-        .collect();
-    cures.retain(|cure| {
-        cure.effect
-            .as_ref()
-            .is_none_or(|effect| effect.serves_explained())
+
+    let mut cures: Vec<Cure> = Vec::new();
+    for remedy in refusal::remedies(explained, report) {
+        cures.extend(trials.cure(remedy));
+    }
+    cures.retain(|cure| match &cure.effect {
+        Some(effect) => effect.serves_explained(),
+        None => true,
     });
     cures.sort_by_key(|cure| cure.effect.as_ref().map(|effect| effect.delay()));
     cures
@@ -119,24 +120,25 @@ pub fn cures_for(
 
 /// Tries the remedies of the findings that no cause explains.
 fn others(facts: &Facts<'_>, trials: &mut Trials<'_, '_>) -> Vec<OtherCure> {
-    let open: Vec<(&Finding, Remedy)> = facts
-        .open(Code::ALL)
-        .filter_map(|(_, finding)| Some((finding, finding.remedy()?)))
-        .collect();
+    let mut open: Vec<(&Finding, Remedy)> = Vec::new();
+    for (_, finding) in facts.open(Code::ALL) {
+        if let Some(remedy) = finding.remedy() {
+            open.push((finding, remedy));
+        }
+    }
+
     let remedies = open.iter().map(|(_, remedy)| remedy.clone());
     let mut others = Vec::new();
-    for remedy in cure::merged(remedies, trials.names_blocks()) {
-        let is_meant = |own: &Remedy| cure::is_part_of(own, &remedy);
-        let of: Vec<&Finding> = open
+    for merged in cure::merged(remedies, trials.names_blocks()) {
+        let findings: Vec<&Finding> = open
             .iter()
-            .filter(|(_, own)| is_meant(own))
+            .filter(|(_, remedy)| cure::is_part_of(remedy, &merged))
             .map(|(finding, _)| *finding)
             .collect();
-        if let Some(cure) = trials.cure(remedy) {
-            let severity = worst(of.iter().copied());
+        if let Some(cure) = trials.cure(merged) {
             others.push(OtherCure {
-                severity,
-                of: of.into_iter().map(Finding::key).collect(),
+                severity: worst(findings.iter().copied()),
+                of: findings.into_iter().map(Finding::key).collect(),
                 cure,
             });
         }

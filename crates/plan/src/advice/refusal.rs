@@ -15,81 +15,77 @@ use super::trial::Trials;
 /// is a reason of its own.
 pub(super) fn causes(facts: &mut Facts<'_>, trials: &Trials<'_, '_>) -> Vec<Cause> {
     let mut by_reason: BTreeMap<(&'static str, &str), Vec<(usize, &Finding)>> = BTreeMap::new();
-    let open = facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]);
-    // Findings of severity info are about addresses that no pod asks for.
-    for (at, finding) in open.filter(|(_, finding)| finding.severity != Severity::Info) {
+    for (position, finding) in facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]) {
+        // Such findings are about addresses that no pod asks for.
+        if finding.severity == Severity::Info {
+            continue;
+        }
         let Evidence::NoAddress(evidence) = &finding.evidence else {
             continue;
         };
         let Some(refusal) = evidence.refusals.first() else {
             continue;
         };
-        let why = if refusal.of_request {
+        let request = if refusal.of_request {
             refusal.why.as_str()
         } else {
             ""
         };
-        by_reason
-            .entry((refusal.reason, why))
-            .or_default()
-            .push((at, finding));
+        let with_same_reason = by_reason.entry((refusal.reason, request)).or_default();
+        with_same_reason.push((position, finding));
     }
-    let found = by_reason
-        .into_iter()
-        .map(|((reason, _), of)| (reason, found(&of, facts.report, trials)));
-    let found: Vec<_> = found.collect();
-    found
+
+    let mut described = Vec::new();
+    for ((reason, _), findings) in by_reason {
+        described.push((reason, found(&findings, facts.report, trials)));
+    }
+    described
         .into_iter()
         .map(|(reason, found)| facts.cause(reason, found))
         .collect()
 }
 
 /// Describes the findings with one reason, and collects the remedies for the first of them.
-fn found(of: &[(usize, &Finding)], report: &Report, trials: &Trials<'_, '_>) -> Found {
-    let findings = of.iter().map(|(at, _)| *at).collect();
-    let says = match of {
+fn found(findings: &[(usize, &Finding)], report: &Report, trials: &Trials<'_, '_>) -> Found {
+    let says = match findings {
         [(_, only)] => only.message(),
         _ => {
-            let is_of_node = |finding: &Finding| finding.code == Code::NodeWithoutAddresses;
-            let of_nodes = of.iter().filter(|(_, finding)| is_of_node(finding));
-            let nodes: BTreeSet<&String> = of_nodes.flat_map(|(_, finding)| &finding.nodes).collect();
-            let pods: Vec<&Subject> = of
-                .iter()
-                .filter(|(_, finding)| !is_of_node(finding))
-                .map(|(_, f)| &f.subject)
-                .collect();
-            let why = of
-                .iter()
-                .find_map(|(_, finding)| why(finding))
-                .unwrap_or_default();
+            let mut nodes: BTreeSet<&String> = BTreeSet::new();
+            let mut pods: Vec<&Subject> = Vec::new();
+            for (_, finding) in findings {
+                if finding.code == Code::NodeWithoutAddresses {
+                    nodes.extend(&finding.nodes);
+                } else {
+                    pods.push(&finding.subject);
+                }
+            }
+            let why = findings.iter().find_map(|(_, finding)| why(finding));
+            let why = why.unwrap_or_default();
+            let nodes_get = count(nodes.len(), "node gets", "nodes get");
             match (nodes.len(), pods.len()) {
                 (0, number) => {
-                    let who = count(number, "pod gets", "pods get");
-                    format!("{who} no address ({}): {why}", list(pods))
+                    let pods_get = count(number, "pod gets", "pods get");
+                    format!("{pods_get} no address ({}): {why}", list(pods))
                 }
-                (number, 0) => {
-                    format!(
-                        "{} no further address: {why}",
-                        count(number, "node gets", "nodes get")
-                    )
-                }
-                (number, waiting) => {
-                    let who = count(number, "node gets", "nodes get");
-                    let waiting = count(waiting, "pod waits", "pods wait");
-                    format!("{who} no further address, and {waiting}: {why}")
+                (_, 0) => format!("{nodes_get} no further address: {why}"),
+                (_, number) => {
+                    let pods_wait = count(number, "pod waits", "pods wait");
+                    format!("{nodes_get} no further address, and {pods_wait}: {why}")
                 }
             }
         }
     };
-    let asked = of.iter().find_map(|(_, finding)| asking(finding));
+
+    let request = findings.iter().find_map(|(_, finding)| asking(finding));
     let basis = trials.basis();
-    let explained = asked.and_then(|asking| explain(&basis.context, basis.snapshot, asking));
-    let remedies = explained
-        .map(|explained| remedies(&explained, report))
-        .unwrap_or_default();
+    let explained = request.and_then(|request| explain(&basis.context, basis.snapshot, request));
+    let remedies = match explained {
+        Some(explained) => remedies(&explained, report),
+        None => Vec::new(),
+    };
     Found {
         says,
-        findings,
+        findings: findings.iter().map(|(position, _)| *position).collect(),
         remedies,
     }
 }
@@ -125,6 +121,7 @@ pub(super) fn remedies(explained: &Explanation, report: &Report) -> Vec<Remedy> 
     remedies
 }
 
+/// Returns the remedies for a refusal of an address on a node; none if no change of settings and no release helps.
 fn of_refusal(refused: &Refused, node: &str, report: &Report) -> Vec<Remedy> {
     let change = |pool: &str, change: PoolChange| Remedy::ChangePool {
         pool: pool.to_owned(),
@@ -181,19 +178,19 @@ fn of_refusal(refused: &Refused, node: &str, report: &Report) -> Vec<Remedy> {
 
 /// The release of all nodes that were deleted, if there are any.
 fn release_nodes(report: &Report) -> Option<Remedy> {
-    let is_of_gone = |finding: &&Finding| {
-        matches!(
+    let mut deleted: BTreeSet<String> = BTreeSet::new();
+    for finding in &report.findings {
+        if matches!(
             finding.code,
             Code::BlockOfMissingNode | Code::AffinityOfMissingNode
-        )
-    };
-    let nodes: BTreeSet<String> = report
-        .findings
-        .iter()
-        .filter(is_of_gone)
-        .flat_map(|finding| finding.nodes.iter().cloned())
-        .collect();
-    (!nodes.is_empty()).then_some(Remedy::ReleaseNodes(nodes))
+        ) {
+            deleted.extend(finding.nodes.iter().cloned());
+        }
+    }
+    if deleted.is_empty() {
+        return None;
+    }
+    Some(Remedy::ReleaseNodes(deleted))
 }
 
 /// The same change of each pool that is passed over for such a reason.

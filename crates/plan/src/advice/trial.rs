@@ -52,16 +52,22 @@ struct Unserved {
 }
 
 impl Unserved {
+    /// Collects the nodes and pods without addresses from findings, except from informational ones.
     fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
-        let mut found = Self::default();
-        for finding in findings.filter(|finding| finding.severity != Severity::Info) {
+        let mut unserved = Self::default();
+        for finding in findings {
+            if finding.severity == Severity::Info {
+                continue;
+            }
             match (finding.code, &finding.subject) {
-                (Code::NodeWithoutAddresses, _) => found.nodes.extend(finding.nodes.iter().cloned()),
-                (Code::PodWithoutAddress, Subject::Endpoint(pod)) => drop(found.pods.insert(pod.clone())),
+                (Code::NodeWithoutAddresses, _) => unserved.nodes.extend(finding.nodes.iter().cloned()),
+                (Code::PodWithoutAddress, Subject::Endpoint(pod)) => {
+                    unserved.pods.insert(pod.clone());
+                }
                 _ => {}
             }
         }
-        found
+        unserved
     }
 
     fn is_empty(&self) -> bool {
@@ -145,26 +151,28 @@ impl<'b, 's> Trials<'b, 's> {
         }
     }
 
+    /// Tries a remedy, and returns its effect; `None` if it changes nothing.
     fn effect(&mut self, remedy: &Remedy) -> Option<Effect> {
         match remedy {
             Remedy::Configure(settings) => {
                 let before = self.basis.snapshot.effective_ipam_config()?;
-                let after = configure::configured(before, settings)
-                    .ok()
-                    .filter(|after| *after != before)?;
-                let served = self.with_world(|world| world.ipam_config = Some(after));
+                let after = configure::configured(before, settings).ok()?;
+                if after == before {
+                    return None;
+                }
+                let mut effect = self.with_world(|world| world.ipam_config = Some(after));
                 let turns_strict = after.strict_affinity && !before.strict_affinity;
-                let borrowed = if turns_strict {
+                effect.borrowed = if turns_strict {
                     self.basis.context.borrowed_if_strict()
                 } else {
                     0
                 };
-                Some(Effect { borrowed, ..served })
+                Some(effect)
             }
             Remedy::ChangePool { pool, change } => {
-                let pools = self.basis.snapshot.pools.iter();
-                let at = pools.clone().position(|stored| stored.value.name == *pool)?;
-                Some(self.with_world(|world| change_pool(&mut world.pools[at].value, *change)))
+                let mut pools = self.basis.snapshot.pools.iter();
+                let position = pools.position(|stored| stored.value.name == *pool)?;
+                Some(self.with_world(|world| change_pool(&mut world.pools[position].value, *change)))
             }
             _ => self.of_plan(remedy),
         }
@@ -329,38 +337,41 @@ impl<'b, 's> Trials<'b, 's> {
         if self.refused.is_empty() {
             return effect;
         }
-        let still = Unserved::of(context.without_addresses(world).iter());
-        effect.nodes = self.refused.nodes.difference(&still.nodes).cloned().collect();
-        effect.pods = self.refused.pods.difference(&still.pods).cloned().collect();
-        let is_served = |finding: &&Finding| match (finding.code, &finding.subject) {
-            _ if finding.severity == Severity::Info => false,
-            (Code::NodeWithoutAddresses, _) => finding.nodes.iter().all(|node| effect.nodes.contains(node)),
-            (Code::PodWithoutAddress, Subject::Endpoint(pod)) => effect.pods.contains(pod),
-            _ => false,
-        };
-        effect.gone = self
-            .basis
-            .report
-            .findings
-            .iter()
-            .filter(is_served)
-            .map(Finding::key)
-            .collect();
+
+        let unserved = Unserved::of(context.without_addresses(world).iter());
+        effect.nodes = self.refused.nodes.difference(&unserved.nodes).cloned().collect();
+        effect.pods = self.refused.pods.difference(&unserved.pods).cloned().collect();
+        for finding in &self.basis.report.findings {
+            if finding.severity == Severity::Info {
+                continue;
+            }
+            let is_resolved = match (finding.code, &finding.subject) {
+                (Code::NodeWithoutAddresses, _) => {
+                    finding.nodes.iter().all(|node| effect.nodes.contains(node))
+                }
+                (Code::PodWithoutAddress, Subject::Endpoint(pod)) => effect.pods.contains(pod),
+                _ => false,
+            };
+            if is_resolved {
+                effect.gone.push(finding.key());
+            }
+        }
         effect
     }
 }
 
 /// The number of addresses that a plan releases.
 fn released(plan: &Plan) -> usize {
-    let released = plan
-        .changes()
-        .filter(|change| change.action == Verb::ReleaseAddress);
-    released
-        .filter_map(|change| change.subject.address())
-        .collect::<HashSet<_>>()
-        .len()
+    let mut addresses = HashSet::new();
+    for change in plan.changes() {
+        if change.action == Verb::ReleaseAddress {
+            addresses.extend(change.subject.address());
+        }
+    }
+    addresses.len()
 }
 
+/// Changes a pool so that it serves more requests.
 fn change_pool(pool: &mut calipam_model::pool::Pool, change: PoolChange) {
     match change {
         PoolChange::Enable => pool.disabled = false,

@@ -33,19 +33,17 @@ pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) 
         }
     }
 
-    let mut actions: Vec<Action> = blocks
-        .into_iter()
-        .flat_map(|cidr| BlockSteps::of(basis, request, &writes, cidr))
-        .collect();
+    let mut actions: Vec<Action> = Vec::new();
+    for cidr in blocks {
+        actions.extend(BlockSteps::of(basis, request, &writes, cidr));
+    }
 
     // The handle is created with its first block.
-    let created = actions.iter_mut().flat_map(|action| &mut action.changes);
-    created
-        .filter(|change| change.action == Verb::CreateHandle)
-        .skip(1)
-        .for_each(|change| {
-            change.action = Verb::SetHandleCounts;
-        });
+    let changes = actions.iter_mut().flat_map(|action| &mut action.changes);
+    let creations = changes.filter(|change| change.action == Verb::CreateHandle);
+    for repeated in creations.skip(1) {
+        repeated.action = Verb::SetHandleCounts;
+    }
     actions
 }
 
@@ -64,6 +62,7 @@ struct BlockSteps<'a, 's> {
 }
 
 impl<'a, 's> BlockSteps<'a, 's> {
+    /// Returns the steps for one block, from the allocator's writes of the block and of its affinities.
     fn of(basis: &'a Basis<'s>, request: &'a Request, writes: &[Write], cidr: IpNet) -> Vec<Action> {
         let mut steps = Self {
             basis,
@@ -90,6 +89,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         steps.into_actions()
     }
 
+    /// Adds the edit and the change for the allocator's write of the block.
     fn block(&mut self, write: &Write) {
         let before = block_of(write.before.as_ref().map(|entry| &entry.record));
         let after = block_of(write.after.as_ref());
@@ -225,6 +225,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         records
     }
 
+    /// Adds the edit and the change for the allocator's write of an affinity of the block.
     fn affinity(&mut self, key: &AffinityKey, write: &Write) {
         let before = match &write.before {
             Some(Entry {
@@ -278,6 +279,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
     }
 
+    /// Turns the edits into actions: first the deletion of half-deleted objects, then the assignment.
     fn into_actions(self) -> Vec<Action> {
         let cidr = self.cidr;
         let mut actions = Vec::new();

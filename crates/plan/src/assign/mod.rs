@@ -136,7 +136,7 @@ impl Planner<'_, '_> {
         let allocated = handles.allocated(id);
         let records: Vec<(IpNet, u32)> = allocated
             .iter()
-            .map(|allocated| (allocated.block, allocated.held.ordinal))
+            .map(|allocated| (allocated.block, allocated.guard.ordinal))
             .collect();
         let context = &self.basis.context;
         let owners = context.recorded_owners(&records);
@@ -191,18 +191,21 @@ impl Planner<'_, '_> {
     /// Assigns addresses that the allocator chooses.
     fn choose(&mut self, allocator: &Allocator<&SnapshotStore<'_>>) {
         let request = self.request;
-        let (pools_v4, pools_v6): (Vec<IpNet>, Vec<IpNet>) = request
-            .pools
-            .iter()
-            .partition(|pool| Family::of(**pool) == Family::V4);
-        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
-        let has_v4 = pools.into_iter().any(|pool| Family::of(pool) == Family::V4);
-        // Without named pools, the addresses are IPv4 if the cluster has such pools.
-        let names_none = pools_v4.is_empty() && pools_v6.is_empty();
-        let wants_v4 = !pools_v4.is_empty() || (names_none && has_v4);
-        let wants_v6 = !pools_v6.is_empty() || (names_none && !has_v4);
-        let v4 = if wants_v4 { request.count } else { 0 };
-        let v6 = if wants_v6 { request.count } else { 0 };
+        let is_v4 = |cidr: &IpNet| Family::of(*cidr) == Family::V4;
+        let (pools_v4, pools_v6): (Vec<IpNet>, Vec<IpNet>) =
+            request.pools.iter().partition(|pool| is_v4(pool));
+        let (v4, v6) = if request.pools.is_empty() {
+            // Without named pools, the addresses are IPv4 if the cluster has such pools.
+            let mut pools = self.basis.snapshot.pools.iter();
+            if pools.any(|stored| is_v4(&stored.value.cidr)) {
+                (request.count, 0)
+            } else {
+                (0, request.count)
+            }
+        } else {
+            let number = |pools: &[IpNet]| if pools.is_empty() { 0 } else { request.count };
+            (number(&pools_v4), number(&pools_v6))
+        };
 
         let wanted = AutoAssign {
             host: request.node.clone(),
@@ -216,35 +219,32 @@ impl Planner<'_, '_> {
             windows: self.node.is_windows(),
             ..AutoAssign::default()
         };
-
         let (done, error) = match without_waiting(allocator.auto_assign(&wanted)) {
             Ok(done) => (done, None),
             Err(partly) => (partly.done, Some(partly.error)),
         };
 
         let asked = v4.saturating_add(v6);
-        let missing = asked.saturating_sub(u32::try_from(done.addresses().count()).unwrap_or(u32::MAX));
-        if missing > 0 {
-            let messages = done
-                .v4
-                .iter()
-                .chain(&done.v6)
-                .flat_map(|assigned| &assigned.messages);
-            let mut reasons: Vec<String> = error
-                .iter()
-                .map(|error| refusal::explain_choice(self.basis, error))
-                .collect();
-            reasons.extend(messages.map(ToString::to_string));
-            let detail = format!(
-                "{missing} of {asked} addresses cannot be assigned: {}",
-                reasons.join("; ")
-            );
-            let node = Subject::Node(request.node.clone());
-            let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
-            self.plan
-                .skipped
-                .push(skipped.suggesting(SuggestedAction::ExplainNode(request.node.clone())));
+        let assigned = u32::try_from(done.addresses().count()).unwrap_or(u32::MAX);
+        let missing = asked.saturating_sub(assigned);
+        if missing == 0 {
+            return;
         }
+        let mut reasons: Vec<String> = Vec::new();
+        if let Some(error) = &error {
+            reasons.push(refusal::explain_choice(self.basis, error));
+        }
+        for family in done.v4.iter().chain(&done.v6) {
+            reasons.extend(family.messages.iter().map(ToString::to_string));
+        }
+        let detail = format!(
+            "{missing} of {asked} addresses cannot be assigned: {}",
+            reasons.join("; ")
+        );
+        let node = Subject::Node(request.node.clone());
+        let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
+        let explain = SuggestedAction::ExplainNode(request.node.clone());
+        self.plan.skipped.push(skipped.suggesting(explain));
     }
 
     /// Assigns an address that the operator names.

@@ -87,26 +87,18 @@ pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped>
     ))
 }
 
+/// Explains that an address is in no enabled pool, and names the pools around it with the reasons why they are closed.
 fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
-    let closed: Vec<String> = basis
-        .context
-        .index
-        .pools_around(address.into())
-        .filter_map(|pool| {
-            Some(format!(
-                "{} ({}) contains it, but {}",
-                pool.name,
-                pool.cidr,
-                PoolPassedOver::of_state(pool)?
-            ))
-        })
-        .collect();
-
-    if closed.is_empty() {
-        format!("{address} is in no pool")
-    } else {
-        format!("{address} is in no enabled pool: {}", closed.join("; "))
+    let mut closed: Vec<String> = Vec::new();
+    for pool in basis.context.index.pools_around(address.into()) {
+        if let Some(why) = PoolPassedOver::of_state(pool) {
+            closed.push(format!("{} ({}) contains it, but {why}", pool.name, pool.cidr));
+        }
     }
+    if closed.is_empty() {
+        return format!("{address} is in no pool");
+    }
+    format!("{address} is in no enabled pool: {}", closed.join("; "))
 }
 
 /// Explains who already has the address, or why an address without an owner is not free.

@@ -26,7 +26,7 @@ pub(crate) struct Allocated {
     pub block: IpNet,
     pub address: IpAddr,
     /// The guard for a release of the address.
-    pub held: AllocationGuard,
+    pub guard: AllocationGuard,
 }
 
 impl Allocated {
@@ -34,13 +34,13 @@ impl Allocated {
         Self {
             block,
             address: allocation.address,
-            held: AllocationGuard::new(allocation),
+            guard: AllocationGuard::new(allocation),
         }
     }
 
     /// Returns the ID of the allocation's handle, as Calico compares it.
     pub(crate) fn handle(&self) -> Option<String> {
-        handle_of(&self.held)
+        handle_of(&self.guard)
     }
 
     /// Returns the unit of the allocation's release: all addresses of its handle in the block, or the address alone.
@@ -50,8 +50,8 @@ impl Allocated {
 }
 
 /// Returns the ID of an allocation's handle, as Calico compares it.
-pub(crate) fn handle_of(held: &AllocationGuard) -> Option<String> {
-    let id = held.record.as_ref().handle().filter(|id| !id.is_empty())?;
+pub(crate) fn handle_of(guard: &AllocationGuard) -> Option<String> {
+    let id = guard.record.as_ref().handle().filter(|id| !id.is_empty())?;
     Some(id.cut_at_carriage_return().to_string())
 }
 
@@ -171,16 +171,23 @@ fn allocations_of<'s>(
 /// Returns preconditions of new counts, for at most `MOST_NAMED` blocks. A CNI ADD counts an address before recording
 /// it. So a block must record at most as many addresses as a lowered count, and at least as many as a raised one.
 pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>) -> Vec<(Key, Precondition)> {
-    let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
-    let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);
-    let at_most = fall.into_iter().map(|(block, count)| (block, 0..=number(*count)));
-    let rise = rise
-        .into_iter()
-        .filter(|(block, count)| handle.count(**block) < **count);
-    let at_least = rise.map(|(block, count)| (block, number(*count)..=usize::MAX));
-    let records =
-        |(block, range): (&IpNet, _)| (Key::Block(*block), Precondition::Records(id.to_owned(), range));
-    at_most.chain(at_least).take(MOST_NAMED).map(records).collect()
+    let mut lowered = Vec::new();
+    let mut raised = Vec::new();
+    for (block, count) in counts {
+        let before = handle.count(*block);
+        if before > *count {
+            lowered.push((*block, 0..=number(*count)));
+        } else if before < *count {
+            raised.push((*block, number(*count)..=usize::MAX));
+        }
+    }
+
+    let mut preconditions = Vec::new();
+    for (block, allowed) in lowered.into_iter().chain(raised).take(MOST_NAMED) {
+        let records = Precondition::Records(id.to_owned(), allowed);
+        preconditions.push((Key::Block(block), records));
+    }
+    preconditions
 }
 
 fn number(count: i64) -> usize {

@@ -188,6 +188,7 @@ pub(super) struct Shortage {
 }
 
 impl fmt::Display for Shortage {
+    /// Writes the numbers of missing and needed addresses, and the first node that lacks some.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             needed,
@@ -199,19 +200,19 @@ impl fmt::Display for Shortage {
     }
 }
 
+/// Sums up the nodes that get fewer addresses than they need; `None` if all of them get enough.
 pub(super) fn shortage(capacity: &[NodeCapacity]) -> Option<Shortage> {
     let first = capacity.iter().find(|node| node.found < node.needed)?;
-    let needed = capacity.iter().map(|node| node.needed).sum();
-    let missing = capacity
-        .iter()
-        .map(|node| node.needed.saturating_sub(node.found))
-        .sum();
-    let node = first.node.clone();
-    let reason = first.reason.clone().unwrap_or_default();
+    let mut needed = 0;
+    let mut missing = 0;
+    for node in capacity {
+        needed += node.needed;
+        missing += node.needed.saturating_sub(node.found);
+    }
     Some(Shortage {
         needed,
         missing,
-        node,
-        reason,
+        node: first.node.clone(),
+        reason: first.reason.clone().unwrap_or_default(),
     })
 }

@@ -31,20 +31,23 @@ fn settings() -> [(&'static str, Value); 8] {
 
 /// Returns the settings in which the pools differ.
 pub fn differences(old: &Document, new: &Document) -> Vec<Difference> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let difference = |(setting, default): (&'static str, Value)| {
+    let mut differences = Vec::new();
+    for (setting, default) in settings() {
         let value = |pool: &Document| {
-            let stated = pool
-                .spec()
-                .and_then(|spec| spec.get(setting))
-                .filter(|value| !value.is_null());
-            text(stated.unwrap_or(&default))
+            let stated = pool.spec().and_then(|spec| spec.get(setting));
+            let value = stated.filter(|value| !value.is_null()).unwrap_or(&default);
+            match value.as_str() {
+                Some(text) => text.to_owned(),
+                None => value.to_string(),
+            }
         };
         let from = value(old);
         let to = value(new);
-        (from != to).then_some(Difference { setting, from, to })
-    };
-    settings().into_iter().filter_map(difference).collect()
+        if from != to {
+            differences.push(Difference { setting, from, to });
+        }
+    }
+    differences
 }
 
 #[cfg(test)]

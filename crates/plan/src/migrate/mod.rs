@@ -21,7 +21,7 @@ use calipam_model::edit::{Edit, PoolEdit, Precondition};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, TEMPORARY_FOR};
-use calipam_model::snapshot::{Snapshot, Versioned};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::writable::Object;
 use serde::Serialize;
 use serde_json::json;
@@ -258,18 +258,18 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
     match phase {
         Phase::Create => {
-            let open = new.iter().map(|new| Pool {
-                disabled: false,
-                ..new.clone()
-            });
-            pools.retain(|pool| new.as_ref().is_none_or(|new| new.name != pool.name));
-            pools.extend(open);
+            if let Some(new) = new {
+                pools.retain(|pool| pool.name != new.name);
+                pools.push(Pool {
+                    disabled: false,
+                    ..new.clone()
+                });
+            }
         }
         Phase::Disable => {
-            pools
-                .iter_mut()
-                .filter(|pool| pool.name == old.name)
-                .for_each(|pool| pool.disabled = true);
+            for pool in &mut pools {
+                pool.disabled |= pool.name == old.name;
+            }
         }
         Phase::Delete => pools.retain(|pool| pool.name != old.name),
         Phase::Move | Phase::CleanUp => {}
@@ -284,24 +284,18 @@ const MOST_COMPARED: usize = 32;
 /// stated, the action depends on the other enabled pools of the family.
 fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;
-    let is_relied_on = |pool: &&Versioned<Pool>| match new {
-        Some(new) => pool.value.name == new.name,
-        None => pool.value.name != old.name && serves(&pool.value, old.cidr),
+    let is_relied_on = |pool: &Pool| match new {
+        Some(new) => pool.name == new.name,
+        None => pool.name != old.name && serves(pool, old.cidr),
     };
-    let at = |pool: &Versioned<Pool>| {
-        (
-            Key::Pool(pool.value.name.clone()),
-            Precondition::At(pool.revision.clone()),
-        )
-    };
-    action.requiring(
-        snapshot
-            .pools
-            .iter()
-            .filter(is_relied_on)
-            .take(MOST_COMPARED)
-            .map(at),
-    )
+    let mut unchanged = Vec::new();
+    for pool in &snapshot.pools {
+        if is_relied_on(&pool.value) && unchanged.len() < MOST_COMPARED {
+            let key = Key::Pool(pool.value.name.clone());
+            unchanged.push((key, Precondition::At(pool.revision.clone())));
+        }
+    }
+    action.requiring(unchanged)
 }
 
 /// The label that names the program that manages a pool.
@@ -325,6 +319,7 @@ fn is_free(pool: &Pool, stored: &Document) -> Result<()> {
     }
 }
 
+/// Creates the new pool with the settings of the old one.
 fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Action {
     let fields = [
         ("cidr", new.cidr.to_string().into()),
@@ -332,30 +327,18 @@ fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Act
         ("disabled", false.into()),
     ];
     let mut pool = stored.child(&new.name, fields);
-    pool.annotate(
-        TEMPORARY_FOR,
-        new.temporary_for
-            .as_ref()
-            .map(|successor| json!(successor).to_string()),
-    );
+    let successor = new.temporary_for.as_ref();
+    let annotation = successor.map(|successor| json!(successor).to_string());
+    pool.annotate(TEMPORARY_FOR, annotation);
     identify(&mut pool, snapshot, &new.name);
-    let temporary = if new.temporary_for.is_some() {
-        "temporary, "
-    } else {
-        ""
-    };
-    let settings = format!(
-        "with the settings of {}, enabled, blocks of /{}",
+
+    let temporary = if successor.is_some() { "temporary, " } else { "" };
+    let detail = format!(
+        "{temporary}with the settings of {}, enabled, blocks of /{}",
         old.name, new.block_size
     );
     let create = Edit::Create(Key::Pool(new.name.clone()), Box::new(Object::Pool(pool)));
-    action(
-        old,
-        new,
-        create,
-        Verb::CreatePool,
-        format!("{temporary}{settings}"),
-    )
+    action(old, new, create, Verb::CreatePool, detail)
 }
 
 fn action(old: &Pool, pool: &Pool, edit: Edit, verb: Verb, why: String) -> Action {

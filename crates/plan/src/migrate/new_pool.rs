@@ -149,15 +149,11 @@ pub(super) fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<()> {
 
 /// Refuses a CIDR that overlaps a pool other than `pool`.
 pub(super) fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<()> {
-    let mut others = snapshot
-        .pools
-        .iter()
-        .map(|other| &other.value)
-        .filter(|other| other.name != pool.name);
-    match others.find(|other| overlap(other.cidr, cidr)) {
-        Some(Pool {
-            name, cidr: other, ..
-        }) => Err(Refused::new(format!("{cidr} overlaps {other}, the pool {name}"))),
-        None => Ok(()),
+    for other in snapshot.pools.iter().map(|stored| &stored.value) {
+        if other.name != pool.name && overlap(other.cidr, cidr) {
+            let message = format!("{cidr} overlaps {}, the pool {}", other.cidr, other.name);
+            return Err(Refused::new(message));
+        }
     }
+    Ok(())
 }

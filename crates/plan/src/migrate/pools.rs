@@ -80,18 +80,23 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
 /// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`. Leaves out users on
 /// nodes that do not exist, which need no other address.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
-    let pools = index
-        .snapshot
-        .pools
-        .iter()
-        .map(|pool| &pool.value)
-        .filter(|pool| pool.is_enabled());
     let stays = |user: &User| {
-        after
-            .iter()
-            .any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address))
+        let mut enabled = after.iter().filter(|pool| pool.is_enabled());
+        enabled.any(|pool| pool.cidr.contains(&user.address))
     };
-    let is_there = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
-    let leaving = pools.flat_map(|pool| users(index, pool.cidr));
-    leaving.filter(|user| !stays(user) && is_there(user)).collect()
+    let has_node = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
+
+    let mut leaving = Vec::new();
+    for stored in &index.snapshot.pools {
+        let pool = &stored.value;
+        if !pool.is_enabled() {
+            continue;
+        }
+        for user in users(index, pool.cidr) {
+            if has_node(&user) && !stays(&user) {
+                leaving.push(user);
+            }
+        }
+    }
+    leaving
 }

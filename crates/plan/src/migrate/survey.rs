@@ -60,14 +60,16 @@ pub struct Survey {
 /// [`super::differences()`].
 pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
-    let users = users(&basis.context.index, cidr);
+    let index = &basis.context.index;
+    let users = users(index, cidr);
     let left = leftovers(basis, cidr, &users);
     let nodes = users.iter().map(|user| &user.node);
-    let gone = nodes.filter(|node| !node.is_empty() && !basis.context.index.node_exists(node));
+    let gone = nodes.filter(|node| !node.is_empty() && !index.node_exists(node));
     let gone = gone.cloned().collect();
-    let mut others = basis.snapshot.pools.iter().map(|pool| &pool.value);
-    let has_other = others.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
-    let phase = if migration.creates || migration.enables() || !has_other {
+
+    let mut pools = basis.snapshot.pools.iter().map(|stored| &stored.value);
+    let has_other_pool = pools.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
+    let phase = if migration.creates || migration.enables() || !has_other_pool {
         Phase::Create
     } else if !migration.old.disabled {
         Phase::Disable
@@ -124,37 +126,35 @@ impl Survey {
     }
 }
 
+/// Counts the addresses, blocks and affinities that are still in the old pool.
 fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let index = &basis.context.index;
-    let snapshot = basis.snapshot;
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
-    let named = index
-        .mentioned_in(cidr)
-        .iter()
-        .filter(|address| !used.contains(address))
-        .count();
+    let named = index.mentioned_in(cidr);
+    let named = named.iter().filter(|address| !used.contains(address)).count();
     let leaked: HashSet<IpAddr> = basis
         .report
         .leaked()
         .filter(|address| cidr.contains(address))
         .collect();
-    let indexed = index.blocks.iter().filter(|block| overlap(block.key, cidr));
-    let records = indexed
-        .filter_map(|block| block.usable)
-        .flat_map(|block| block.allocations());
-    let others = records
-        .filter(|record| !record.attribute.is_windows_reserved())
-        .map(|record| record.address)
-        .filter(|address| !used.contains(address) && !leaked.contains(address))
-        .count();
 
-    let (blocks, affinities) = objects_in(snapshot, cidr)
-        .into_iter()
-        .partition::<Vec<Key>, _>(|key| matches!(key, Key::Block(_)));
-    let affinities = affinities.len();
+    // Addresses that Windows reserves go with their block.
+    let mut others = 0;
+    for block in index.blocks.iter().filter(|block| overlap(block.key, cidr)) {
+        for allocation in block.usable.into_iter().flat_map(|usable| usable.allocations()) {
+            let address = allocation.address;
+            let is_counted = used.contains(&address) || leaked.contains(&address);
+            if !is_counted && !allocation.attribute.is_windows_reserved() {
+                others += 1;
+            }
+        }
+    }
+
+    let objects = objects_in(basis.snapshot, cidr);
+    let blocks = objects.iter().filter(|key| matches!(key, Key::Block(_))).count();
     Leftovers {
-        blocks: blocks.len(),
-        affinities,
+        blocks,
+        affinities: objects.len() - blocks,
         in_use: used.len(),
         named,
         leaked: leaked.len(),
@@ -164,13 +164,17 @@ fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
 
 /// Returns the blocks and affinities that overlap `cidr`, including half-deleted ones and undecodable blocks.
 pub fn objects_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
-    let blocks = snapshot
-        .block_cidrs()
-        .filter(|block| overlap(*block, cidr))
-        .map(Key::Block);
-    let affinities = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
-    let affinities = affinities
-        .filter(|key| overlap(key.cidr, cidr))
-        .map(|key| Key::Affinity(key.clone()));
-    blocks.chain(affinities).collect()
+    let mut keys = BTreeSet::new();
+    for block in snapshot.block_cidrs() {
+        if overlap(block, cidr) {
+            keys.insert(Key::Block(block));
+        }
+    }
+    for affinity in &snapshot.affinities {
+        let key = &affinity.value.key;
+        if overlap(key.cidr, cidr) {
+            keys.insert(Key::Affinity(key.clone()));
+        }
+    }
+    keys
 }

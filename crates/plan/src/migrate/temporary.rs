@@ -100,25 +100,25 @@ struct Begun<'s> {
 }
 
 impl<'s> Begun<'s> {
+    /// Finds the next move around a temporary pool: into it, out of it, or into a new pool; `None` if the pool is not
+    /// temporary.
     fn of(snapshot: &'s Snapshot, temporary: &'s Pool) -> Option<Self> {
         let successor = temporary.temporary_for.as_ref()?;
-        let mut others = snapshot.pools.iter().map(|pool| &pool.value);
-        let (old, target) = match others.find(|pool| pool.cidr == successor.cidr) {
-            // Users leave a disabled temporary pool, whatever the other pool's state.
+        let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
+        let other_pool = pools.find(|pool| pool.cidr == successor.cidr);
+        let (old, target) = match other_pool {
+            // The old pool is still there. Users leave a disabled temporary pool, whatever the other pool's state.
             Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
                 (pool, Target::Pool(temporary.name.clone()))
             }
             Some(pool) => (temporary, Target::Pool(pool.name.clone())),
             None => {
-                let block_size = Some(successor.block_size);
-                (
-                    temporary,
-                    Target::Network {
-                        cidr: successor.cidr,
-                        block_size,
-                        name: None,
-                    },
-                )
+                let new_pool = Target::Network {
+                    cidr: successor.cidr,
+                    block_size: Some(successor.block_size),
+                    name: None,
+                };
+                (temporary, new_pool)
             }
         };
         Some(Self {
@@ -234,15 +234,21 @@ pub fn find<'s>(
 
 /// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool refers to it.
 fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
-    let is_usual = |pool: &Pool| pool.temporary_for.is_none();
-    if !is_usual(new) || !new.is_enabled() {
+    let is_temporary = |pool: &Pool| pool.temporary_for.is_some();
+    if is_temporary(new) || !new.is_enabled() {
         return None;
     }
-    let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
-    let is_later = |old: &Pool| name_of(new, old.cidr) != old.name || old.created < new.created;
-    pools.find(|old| {
-        old.cidr != new.cidr && is_usual(old) && name_of(old, new.cidr) == new.name && is_later(old)
-    })
+    for old in snapshot.pools.iter().map(|stored| &stored.value) {
+        if old.cidr == new.cidr || is_temporary(old) || name_of(old, new.cidr) != new.name {
+            continue;
+        }
+        // If each could be named after the other, the older one was first.
+        let could_be_made_from_new = name_of(new, old.cidr) == old.name;
+        if !could_be_made_from_new || old.created < new.created {
+            return Some(old);
+        }
+    }
+    None
 }
 
 fn is_named(text: &str, name: &str, cidr: IpNet) -> bool {

@@ -49,6 +49,7 @@ pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     users
 }
 
+/// Describes the user of an address: a pod, another endpoint, a service, or a tunnel.
 fn user(index: &Index<'_>, used: &Use) -> User {
     let address = used.address;
     match (used.owner, index.workload(used.owner)) {

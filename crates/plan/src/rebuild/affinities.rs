@@ -359,12 +359,17 @@ fn number_left(planner: &Planner<'_, '_>, cidr: IpNet, deleted: &HashSet<&Affini
         released.any(|affinity| affinity.value.key == *key)
     };
 
-    let affinities = planner.basis.affinities_for(cidr).iter();
-    affinities
-        .map(|affinity| &affinity.value)
-        .filter(|affinity| affinity.key.kind == AffinityType::Host && !affinity.deleted)
-        .filter(|affinity| !deleted.contains(&affinity.key) && !is_released(&affinity.key))
-        .count()
+    let mut number = 0;
+    for affinity in planner.basis.affinities_for(cidr) {
+        let affinity = &affinity.value;
+        if affinity.deleted || affinity.key.kind != AffinityType::Host {
+            continue;
+        }
+        if !deleted.contains(&affinity.key) && !is_released(&affinity.key) {
+            number += 1;
+        }
+    }
+    number
 }
 
 /// Creates affinities for blocks whose owners have none, unless the owner is a deleted node.

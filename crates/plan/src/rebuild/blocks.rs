@@ -15,6 +15,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     half_deleted(planner);
 }
 
+/// Plans that the blocks of deleted nodes lose their owners and affinities, unless workloads still name the node.
 fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockOfMissingNode) {
         let Subject::Block(cidr) = finding.subject else {
@@ -27,16 +28,14 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
             planner.skip_of_living(finding, node);
             continue;
         }
-        let of_block = planner
-            .basis
-            .affinities_for(cidr)
-            .iter()
-            .copied()
-            .filter(|affinity| {
-                let key = &affinity.value.key;
-                key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted
-            });
-        let released = of_block.collect();
+
+        let mut released = Vec::new();
+        for affinity in planner.basis.affinities_for(cidr) {
+            let key = &affinity.value.key;
+            if key.kind == AffinityType::Host && key.node == node && !affinity.value.deleted {
+                released.push(*affinity);
+            }
+        }
         let planned = planner.blocks.entry(cidr).or_default();
         planned.loses_owner = Some(node.to_owned());
         planned.released = released;
@@ -58,9 +57,9 @@ fn empty(planner: &mut Planner<'_, '_>) {
         if planner.changes_addresses(cidr) {
             let planned = planner.blocks.entry(cidr).or_default();
             let first = planned.addresses.values_mut().next();
-            first
-                .into_iter()
-                .for_each(|address| address.change.repairs.extend(what.repairs.iter().cloned()));
+            if let Some(address) = first {
+                address.change.repairs.extend(what.repairs.iter().cloned());
+            }
             continue;
         }
         if planner.corrupt.blocks.contains_key(&cidr) {

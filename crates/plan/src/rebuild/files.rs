@@ -66,46 +66,42 @@ pub struct BlockFile {
 pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec<BlockFile>, StepError> {
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let touched: BTreeSet<IpNet> = edits.filter_map(Edit::block).collect();
-    let stored = before
-        .blocks
-        .iter()
-        .filter(|block| touched.contains(&block.value.key));
-
-    let small = Snapshot {
+    let mut small = Snapshot {
         datastore: before.datastore,
-        blocks: stored.cloned().collect(),
         ..Snapshot::default()
     };
+    for block in &before.blocks {
+        if touched.contains(&block.value.key) {
+            small.blocks.push(block.clone());
+        }
+    }
+
     let mut only_blocks = plan.clone();
-    for part in only_blocks
-        .actions
-        .iter_mut()
-        .flat_map(|action| &mut action.step.parts)
-    {
+    let steps = only_blocks.actions.iter_mut().map(|action| &mut action.step);
+    for part in steps.flat_map(|step| &mut step.parts) {
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
 
-    let json = |block: &Versioned<StoredBlock>| json(before.datastore, block);
-    let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
-    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?
-        .blocks
-        .iter()
-        .map(json)
-        .collect();
-    let value = |all: &[(IpNet, Value)], cidr: IpNet| {
-        all.iter()
-            .find(|(key, _)| *key == cidr)
-            .map(|(_, value)| value.clone())
+    let in_json = |snapshot: &Snapshot| -> Vec<(IpNet, Value)> {
+        let blocks = snapshot.blocks.iter();
+        blocks.map(|block| json(before.datastore, block)).collect()
     };
-
-    let file = |cidr: IpNet| BlockFile {
-        cidr,
-        name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
-        before: value(&earlier, cidr),
-        after: value(&later, cidr),
+    let earlier = in_json(&small);
+    let later = in_json(&apply_plan(small, &only_blocks, now)?);
+    let value = |blocks: &[(IpNet, Value)], cidr: IpNet| {
+        let block = blocks.iter().find(|(key, _)| *key == cidr);
+        block.map(|(_, value)| value.clone())
     };
-
-    Ok(touched.into_iter().map(file).collect())
+    let mut files = Vec::new();
+    for cidr in touched {
+        files.push(BlockFile {
+            cidr,
+            name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
+            before: value(&earlier, cidr),
+            after: value(&later, cidr),
+        });
+    }
+    Ok(files)
 }
 
 /// Returns a block in the form of the datastore, or a corrupt block as it is stored.

@@ -56,7 +56,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     let known: Vec<(IpNet, u32)> = records
         .iter()
         .flatten()
-        .map(|held| (held.block, held.held.ordinal))
+        .map(|held| (held.block, held.guard.ordinal))
         .collect();
     let mut owners = planner.basis.context.recorded_owners(&known).into_iter();
 
@@ -89,28 +89,27 @@ fn skip_after_message(planner: &mut Planner<'_, '_>, finding: &Finding, refusal:
 
 /// Expects objects that were read to be unchanged instead of absent. An endpoint may remain after its pod was deleted.
 fn expect_as_read(planner: &mut Planner<'_, '_>) {
-    let blocks = || {
-        planner
-            .blocks
-            .values()
-            .flat_map(|planned| planned.addresses.values())
-    };
-    let absent = blocks()
-        .flat_map(|planned| &planned.evidence)
-        .filter(|(_, expect)| *expect == Precondition::Absent);
-    let absent: BTreeSet<Key> = absent.map(|(key, _)| key.clone()).collect();
+    let mut absent: BTreeSet<Key> = BTreeSet::new();
+    for block in planner.blocks.values() {
+        for (key, expected) in block.addresses.values().flat_map(|planned| &planned.evidence) {
+            if *expected == Precondition::Absent {
+                absent.insert(key.clone());
+            }
+        }
+    }
     if absent.is_empty() {
         return;
     }
 
-    let found = preconditions::as_read(planner.basis.snapshot, &absent);
-    let blocks = planner
-        .blocks
-        .values_mut()
-        .flat_map(|planned| planned.addresses.values_mut());
-    for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
-        if let (Precondition::Absent, Some(found)) = (&*expect, found.get(key)) {
-            *expect = found.clone();
+    let as_read = preconditions::as_read(planner.basis.snapshot, &absent);
+    for block in planner.blocks.values_mut() {
+        let addresses = block.addresses.values_mut();
+        for (key, expected) in addresses.flat_map(|planned| &mut planned.evidence) {
+            if *expected == Precondition::Absent
+                && let Some(precondition) = as_read.get(key)
+            {
+                *expected = precondition.clone();
+            }
         }
     }
 }
@@ -137,6 +136,7 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
     Networks::new(planner.basis, &containers, &nodes)
 }
 
+/// Refuses an address that several owners use.
 fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<()> {
     let Some(twice) = planner
         .basis
@@ -208,7 +208,7 @@ fn record(
     };
 
     let edit = match block.sound.and_then(|sound| sound.allocation(ordinal)) {
-        Some(cooling) => RecordEdit::Rewrite(Allocated::new(block.key, &cooling).held, wanted.record),
+        Some(cooling) => RecordEdit::Rewrite(Allocated::new(block.key, &cooling).guard, wanted.record),
         None => RecordEdit::Assign(wanted.record),
     };
 
@@ -264,7 +264,7 @@ fn rewrite(
     let index = planner.index();
     let block = index.block(held.block);
     let sound = block.and_then(|block| block.sound);
-    let Some(allocation) = sound.and_then(|sound| sound.allocation(held.held.ordinal)) else {
+    let Some(allocation) = sound.and_then(|sound| sound.allocation(held.guard.ordinal)) else {
         return Ok(());
     };
 
@@ -298,8 +298,8 @@ fn rewrite(
         detail,
         &[finding.code],
     );
-    let ordinal = held.held.ordinal;
-    let edit = RecordEdit::Rewrite(held.held, wanted.record);
+    let ordinal = held.guard.ordinal;
+    let edit = RecordEdit::Rewrite(held.guard, wanted.record);
     let planned = AddressPlan {
         address: held.address,
         edit,
@@ -333,7 +333,7 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
         ));
     }
 
-    let mut record = held.held.record.as_ref().to_attribute();
+    let mut record = held.guard.record.as_ref().to_attribute();
     record
         .owner
         .get_or_insert_default()
@@ -341,12 +341,12 @@ fn correct_node(planner: &mut Planner<'_, '_>, sources: &Sources<'_>, finding: &
     let evidence = vec![(pod.key(), sources.users.pod(position))];
     let subject = finding.subject.clone();
     let change = Change::new(Verb::RewriteOwner, subject, finding.text(), &[finding.code]);
-    let ordinal = held.held.ordinal;
+    let ordinal = held.guard.ordinal;
     let block = held.block;
     let address = held.address;
     let planned = AddressPlan {
         address,
-        edit: RecordEdit::Rewrite(held.held, record),
+        edit: RecordEdit::Rewrite(held.guard, record),
         evidence,
         change,
     };

@@ -22,7 +22,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         let Some(finding) = chosen.finding else { continue };
         let address = chosen.allocated.address;
         let change = chosen.change();
-        let edit = RecordEdit::Release(chosen.allocated.held);
+        let edit = RecordEdit::Release(chosen.allocated.guard);
         let planned = AddressPlan {
             address,
             edit,
@@ -49,7 +49,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
         }
 
         for allocated in held {
-            let record = (allocated.block, allocated.held.ordinal);
+            let record = (allocated.block, allocated.guard.ordinal);
             let finding = Some(finding);
             choice.insert(record, Chosen { allocated, finding });
         }
@@ -106,11 +106,18 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
     if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
         return None;
     }
-    let [Allocated { block, address, held }] = held else {
+    let [
+        Allocated {
+            block,
+            address,
+            guard,
+        },
+    ] = held
+    else {
         return None;
     };
 
-    let record = held.record.as_ref();
+    let record = guard.record.as_ref();
     let is_anonymous = record.handle().is_none() && record.owner().is_empty();
     let host = planner.index().block(*block)?.host().filter(|_| is_anonymous)?;
     let about = format!("{address} is held without a handle, like the tunnel address of {host},");
@@ -140,14 +147,13 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
 /// Keeps the addresses of handles that cannot be released completely. An address that gets another owner counts as
 /// released from its handle.
 fn keep_handles_whole<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
-    let leaves = |id: &str, (block, ordinal): (IpNet, u32)| {
-        let planned = planner
-            .blocks
-            .get(&block)
-            .and_then(|planned| planned.addresses.get(&ordinal));
+    let leaves_handle = |id: &str, (block, ordinal): (IpNet, u32)| {
+        let planned_block = planner.blocks.get(&block);
+        let planned = planned_block.and_then(|planned| planned.addresses.get(&ordinal));
         planned.is_some_and(|planned| planned.edit.handles()[1].as_deref() != Some(id))
     };
-    let in_scope = |held: &Allocated| planner.may_change_at(held.block);
-    let (_, skipped) = keep_whole_handles(planner.basis, choice, |_| false, leaves, in_scope);
+    let insists = |_| false;
+    let in_scope = |allocated: &Allocated| planner.may_change_at(allocated.block);
+    let (_, skipped) = keep_whole_handles(planner.basis, choice, insists, leaves_handle, in_scope);
     planner.skipped.extend(skipped);
 }

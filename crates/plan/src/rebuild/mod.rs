@@ -79,31 +79,23 @@ fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) ->
     };
     let repaired = corrupt.apply(basis.snapshot);
     let mut report = check(&repaired, &options);
-    let seen: HashSet<(Code, &Subject)> = basis
-        .report
-        .findings
-        .iter()
-        .map(|finding| finding.key_ref())
-        .collect();
+    let findings = basis.report.findings.iter();
+    let seen: HashSet<(Code, &Subject)> = findings.map(|finding| finding.key_ref()).collect();
 
     // Findings that the recheck dropped stay dropped.
-    let dropped: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
-        .findings
-        .into_iter()
-        .filter(|finding| !seen.contains(&finding.key_ref()))
-        .map(|finding| (finding.code, finding.subject))
-        .collect();
-
+    let mut dropped: HashSet<(Code, Subject)> = HashSet::new();
+    for finding in check(basis.snapshot, &options).findings {
+        if !seen.contains(&finding.key_ref()) {
+            dropped.insert((finding.code, finding.subject));
+        }
+    }
     report
         .findings
         .retain(|finding| !dropped.contains(&finding.key()));
-    let found = |finding: &calipam_check::Finding| finding.key();
-    let revealed = report
-        .findings
-        .iter()
-        .filter(|f| !seen.contains(&f.key_ref()))
-        .map(found)
-        .collect();
+
+    let new = report.findings.iter();
+    let new = new.filter(|finding| !seen.contains(&finding.key_ref()));
+    let revealed = new.map(|finding| finding.key()).collect();
     let basis = Basis::new(&repaired, &report, &options).with(basis.observations, basis.cooldown);
     Plan {
         revealed,
@@ -111,6 +103,7 @@ fn of_repaired(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) ->
     }
 }
 
+/// Plans all kinds of repairs on a snapshot in which every block can be read.
 fn of_sound(basis: &Basis<'_>, request: &Request, corrupt: &CorruptBlocks) -> Plan {
     let mut planner = Planner::new(basis, request, corrupt);
     // A handle is released completely or not at all, so addresses that get another owner come before those that are

@@ -70,17 +70,17 @@ impl Networks {
     /// Returns the network of a container: from its own handle, or else the most frequent one in records of the node,
     /// in all records, or in all stored handles.
     pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
-        let most = |counts: &BTreeMap<String, usize>| {
-            counts
-                .iter()
-                .max_by_key(|(_, count)| **count)
-                .map(|(network, _)| network.clone())
+        if let Some(network) = self.containers.get(container) {
+            return Some(network.clone());
+        }
+        let most_frequent = |counts: &BTreeMap<String, usize>| {
+            let (network, _) = counts.iter().max_by_key(|(_, count)| **count)?;
+            Some(network.clone())
         };
-        let own = self.containers.get(container).cloned();
-        let of_node = || self.nodes.get(node).and_then(most);
-        own.or_else(of_node)
-            .or_else(|| most(&self.all))
-            .or_else(|| most(&self.stored))
+        let on_node = self.nodes.get(node).and_then(most_frequent);
+        on_node
+            .or_else(|| most_frequent(&self.all))
+            .or_else(|| most_frequent(&self.stored))
     }
 }
 

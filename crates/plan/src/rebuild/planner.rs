@@ -30,6 +30,7 @@ pub(super) struct Planner<'p, 's> {
 }
 
 impl<'p, 's> Planner<'p, 's> {
+    /// Begins a plan without any steps.
     pub(super) fn new(basis: &'p Basis<'s>, request: &'p Request, corrupt: &'p CorruptBlocks) -> Self {
         Self {
             basis,

@@ -108,6 +108,8 @@ pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String
     })
 }
 
+/// Returns the record that Calico would write for the workload that uses an address. Refuses if a part of it is not
+/// known.
 fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &str) -> Result<Attribute> {
     let index = &basis.context.index;
     let workloads: Vec<Workload<'_>> = uses

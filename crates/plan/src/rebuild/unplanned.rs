@@ -18,53 +18,48 @@ pub(super) fn skipped(
     skipped_so_far: Vec<Skipped>,
     actions: &[Action],
 ) -> Vec<Skipped> {
-    let mut known: HashSet<(Code, &Subject)> = HashSet::new();
-    let changes = actions.iter().flat_map(|action| &action.changes);
+    let mut handled: HashSet<(Code, &Subject)> = HashSet::new();
     // An object that the plan deletes has no other faults left.
-    let deletes = |verb| {
-        matches!(
-            verb,
+    let mut deleted: HashSet<&Subject> = HashSet::new();
+    for change in actions.iter().flat_map(|action| &action.changes) {
+        handled.extend(change.repairs.iter().map(|(code, subject)| (*code, subject)));
+        if matches!(
+            change.action,
             Verb::DeleteAffinity | Verb::DeleteBlock | Verb::DeleteHandle
-        )
-    };
-    let deleted = changes.clone().filter(|change| deletes(change.action));
-    let deleted: HashSet<&Subject> = deleted.map(|change| &change.subject).collect();
-    known.extend(
-        changes
-            .flat_map(|change| &change.repairs)
-            .map(|(code, subject)| (*code, subject)),
-    );
-    known.extend(
-        skipped_so_far
-            .iter()
-            .filter_map(|skipped| Some((skipped.code?, &skipped.subject))),
-    );
-    let findings = basis.report.findings.iter();
-    let mut skipped: Vec<Skipped> = findings
-        .filter(|finding| finding.severity < Severity::Info)
-        .filter(|finding| !known.contains(&finding.key_ref()) && !deleted.contains(&finding.subject))
-        .filter(|finding| request.has(finding, &basis.context.index))
-        .map(|finding| {
-            let (reason, advice, action) = match advice(basis, finding) {
-                Some((reason, advice)) => (reason, advice, suggested_action(finding)),
-                None => (
-                    SkipReason::NeedsDecision,
-                    "nothing is planned for it",
-                    Some(SuggestedAction::ListFindings),
-                ),
-            };
-            let detail = format!("{}; {advice}", finding.message());
-            Skipped {
-                suggested_action: action,
-                ..Skipped::finding(finding, reason, detail)
-            }
-        })
-        .collect();
+        ) {
+            deleted.insert(&change.subject);
+        }
+    }
+    for skipped in &skipped_so_far {
+        handled.extend(skipped.code.map(|code| (code, &skipped.subject)));
+    }
 
-    skipped.extend(skipped_so_far);
-    skipped.sort();
-    skipped.dedup_by(|a, b| a.code.is_some() && (a.code, &a.subject) == (b.code, &b.subject));
-    skipped
+    let mut all_skipped = Vec::new();
+    for finding in &basis.report.findings {
+        let is_handled = handled.contains(&finding.key_ref()) || deleted.contains(&finding.subject);
+        let is_informational = finding.severity >= Severity::Info;
+        if is_handled || is_informational || !request.has(finding, &basis.context.index) {
+            continue;
+        }
+        let (reason, advice, action) = match advice(basis, finding) {
+            Some((reason, advice)) => (reason, advice, suggested_action(finding)),
+            None => (
+                SkipReason::NeedsDecision,
+                "nothing is planned for it",
+                Some(SuggestedAction::ListFindings),
+            ),
+        };
+        let detail = format!("{}; {advice}", finding.message());
+        all_skipped.push(Skipped {
+            suggested_action: action,
+            ..Skipped::finding(finding, reason, detail)
+        });
+    }
+
+    all_skipped.extend(skipped_so_far);
+    all_skipped.sort();
+    all_skipped.dedup_by(|a, b| a.code.is_some() && (a.code, &a.subject) == (b.code, &b.subject));
+    all_skipped
 }
 
 /// Returns the reason why a finding stays, and the action that a person has to take. `None` if a rebuild should have

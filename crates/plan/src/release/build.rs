@@ -43,7 +43,7 @@ impl<'s> Selection<'_, 's> {
             .collect();
         for id in handles {
             let mut allocated = self.handles.allocated(&id).iter();
-            if !allocated.all(|held| self.chosen.contains_key(&(held.block, held.held.ordinal))) {
+            if !allocated.all(|held| self.chosen.contains_key(&(held.block, held.guard.ordinal))) {
                 continue;
             }
             for (edit, evidence) in self.handles.corrections(&id) {
@@ -127,7 +127,7 @@ impl<'s> Selection<'_, 's> {
     ) -> Part {
         let held = chosen
             .iter()
-            .map(|chosen| chosen.allocated.held.clone())
+            .map(|chosen| chosen.allocated.guard.clone())
             .collect();
         let release = BlockEdit::Release {
             held,

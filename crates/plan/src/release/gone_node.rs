@@ -14,11 +14,15 @@ use crate::plan::{Action, Change, Verb};
 /// Expects the object of a deleted node to be unchanged rather than absent, if Calico still has the object.
 pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
-    for (key, expect) in parts.flat_map(|part| part.evidence.iter_mut()) {
-        if let (Key::Node(node), Precondition::Absent) = (key, &*expect)
-            && let Some(stored) = index.stored_node(node)
-        {
-            *expect = Precondition::At(stored.revision.clone());
+    for (key, expected) in parts.flat_map(|part| part.evidence.iter_mut()) {
+        let Key::Node(node) = key else {
+            continue;
+        };
+        if *expected != Precondition::Absent {
+            continue;
+        }
+        if let Some(stored) = index.stored_node(node) {
+            *expected = Precondition::At(stored.revision.clone());
         }
     }
 }

@@ -37,13 +37,17 @@ pub(crate) struct Chosen<'s> {
 }
 
 impl Chosen<'_> {
+    /// Describes the release of the address, with the finding that it repairs, or as forced.
     pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
-        let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::text);
-        let codes = self.finding.map(|finding| finding.code);
+        let why = match self.finding {
+            Some(finding) => finding.text(),
+            None => "forced".to_owned(),
+        };
+        let code = self.finding.map(|finding| finding.code);
         let subject = Subject::Address(address);
         let detail = format!("{why} (block {block})");
-        Change::new(Verb::ReleaseAddress, subject, detail, codes.as_slice())
+        Change::new(Verb::ReleaseAddress, subject, detail, code.as_slice())
     }
 }
 
@@ -59,8 +63,8 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
         let block = basis.context.index.block(record.block)?;
         let mut allocated = Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?);
         // The finding and the release share one record, to save memory.
-        if allocated.held.record == record.record {
-            allocated.held.record = record.record.clone();
+        if allocated.guard.record == record.record {
+            allocated.guard.record = record.record.clone();
         }
         Some(allocated)
     };
@@ -96,7 +100,7 @@ pub(crate) fn too_early(basis: &Basis<'_>, finding: &Finding, held: &[Allocated]
         return Some(Refusal::new(SkipReason::EvidenceLost, detail));
     }
 
-    let seen = |held: &Allocated| seen_before(basis, |s| s.saw(held.address, &held.held));
+    let seen = |held: &Allocated| seen_before(basis, |s| s.saw(held.address, &held.guard));
     if is_certain_at_once(basis, finding) || held.iter().all(seen) {
         return None;
     }
@@ -168,6 +172,7 @@ pub(crate) fn too_early_unsettled(
     (!seen_before(basis, seen)).then(|| seen_once(basis, what))
 }
 
+/// Refuses a release for now: the address, handle or block must be found in the same state twice.
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     let what = what.into();
     let grace = basis.context.grace;
@@ -207,20 +212,27 @@ fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
 /// Returns true if the only pods of the recorded name finished so long ago that their networks must have been torn
 /// down.
 fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
-    let mut pods = evidence
+    let mut reasons = evidence.reasons.iter();
+    if !reasons.all(|reason| *reason == LeakReason::PodFinished) {
+        return false;
+    }
+
+    let now = basis.snapshot.taken_at;
+    let mut number_of_pods = 0;
+    for pod in evidence
         .owners
         .iter()
         .filter(|owner| owner.kind == OwnerKind::Pod)
-        .peekable();
-    evidence
-        .reasons
-        .iter()
-        .all(|reason| *reason == LeakReason::PodFinished)
-        && pods.peek().is_some()
-        && pods.all(|pod| {
-            pod.finished_at
-                .is_some_and(|at| basis.snapshot.taken_at.duration_since(at) > basis.context.grace)
-        })
+    {
+        number_of_pods += 1;
+        let Some(finished_at) = pod.finished_at else {
+            return false;
+        };
+        if now.duration_since(finished_at) <= basis.context.grace {
+            return false;
+        }
+    }
+    number_of_pods > 0
 }
 
 /// Removes from a choice the addresses whose handles cannot be released completely. Returns the allocations of all
@@ -251,7 +263,7 @@ pub(crate) fn keep_whole_handles<'s>(
         };
 
         for held in handles.allocated(id) {
-            let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else {
+            let Some(chosen) = choice.remove(&(held.block, held.guard.ordinal)) else {
                 continue;
             };
             let address = held.address;
@@ -294,10 +306,10 @@ fn why_kept(
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) = handles
         .allocated(id)
         .iter()
-        .partition(|held| choice.contains_key(&(held.block, held.held.ordinal)));
+        .partition(|held| choice.contains_key(&(held.block, held.guard.ordinal)));
     let kept = kept
         .into_iter()
-        .find(|held| !leaves((held.block, held.held.ordinal)))?;
+        .find(|held| !leaves((held.block, held.guard.ordinal)))?;
     if is_of_several(id)
         || chosen
             .iter()
@@ -327,7 +339,7 @@ fn is_of_several(id: &str) -> bool {
 /// handle.
 fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
     let finding = choice
-        .get(&(held.block, held.held.ordinal))
+        .get(&(held.block, held.guard.ordinal))
         .and_then(|chosen| chosen.finding);
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
 }
@@ -351,6 +363,7 @@ pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Ref
     Some(Refusal::new(SkipReason::Unchecked, detail))
 }
 
+/// Returns the reason why an address that is not found to be leaked cannot be released.
 fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let index = &basis.context.index;
     if let Some(refusal) = in_corrupt_block(index, address) {

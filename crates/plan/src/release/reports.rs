@@ -51,6 +51,7 @@ fn other_version(reported: &str, found: &str) -> String {
 }
 
 impl ReportError {
+    /// Suggests how to go on: with another cluster, with a lock, with a new report, or by force.
     pub fn hint(&self) -> Hint {
         let forced = |text| {
             Hint::new(
@@ -207,32 +208,32 @@ fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     })
 }
 
+/// Returns the leaked handles of a calicoctl report by ID, with the revisions that it saw.
 fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
-    let handles = fields
-        .get("leakedHandles")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    handles
-        .filter_map(Value::as_object)
-        .map(|handle| (text(handle, "ID"), text(handle, "Revision")))
-        .collect()
+    let mut revisions = HashMap::new();
+    let handles = fields.get("leakedHandles").and_then(Value::as_array);
+    for handle in handles.into_iter().flatten() {
+        if let Some(handle) = handle.as_object() {
+            revisions.insert(text(handle, "ID"), text(handle, "Revision"));
+        }
+    }
+    revisions
 }
 
 /// Returns the reasons not to use these reports together, by report. By calicoctl's rule, one of them has to show the
 /// current state of the lock (facts 5.4); the other reports may be older.
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
-    let one_is_fresh = reports
+    let has_fresh = reports
         .iter()
         .any(|report| !report.objections.contains(&ReportError::Stale));
-    reports
-        .iter()
-        .flat_map(|report| {
-            report
-                .objections
-                .iter()
-                .map(|error| (report.observations.name.as_str(), error))
-        })
-        .filter(|(_, objection)| !(one_is_fresh && **objection == ReportError::Stale))
-        .collect()
+    let mut objections = Vec::new();
+    for report in reports {
+        for objection in &report.objections {
+            if has_fresh && *objection == ReportError::Stale {
+                continue;
+            }
+            objections.push((report.observations.name.as_str(), objection));
+        }
+    }
+    objections
 }

@@ -44,27 +44,34 @@ impl Scope {
     /// Returns true if an address is in scope, judged by its records in blocks.
     pub(super) fn has_address(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let calipam_check::Scope { nodes, namespace, .. } = &self.part;
-        let has_node = |name: &str| nodes.contains(name);
+        if !self.is_named(address, index) || !self.part.has_network(address.into()) {
+            return false;
+        }
+
+        // The node of the record or of the block is enough.
         let is_of_nodes = || {
             index.blocks_around(address).any(|block| {
-                let recorded = block.sound.and_then(|sound| sound.allocation_of(address));
-                let recorded = recorded.and_then(|record| record.attribute.get("node")?.to_string().into());
-                recorded.is_some_and(|node: String| has_node(&node)) || block.host().is_some_and(has_node)
+                let allocation = block.sound.and_then(|sound| sound.allocation_of(address));
+                let recorded = allocation.and_then(|allocation| allocation.attribute.get("node"));
+                let has_recorded = recorded.is_some_and(|node| nodes.contains(&node.to_string()));
+                has_recorded || block.host().is_some_and(|host| nodes.contains(host))
             })
         };
-        let is_of_namespace = |wanted: &str| {
-            sound_records(index, address).any(|record| {
-                let owners = [Some(record.attribute.owner()), record.attribute.alternate()];
-                owners
-                    .into_iter()
-                    .flatten()
-                    .any(|owner| owner.get("namespace").is_some_and(|name| name == *wanted))
-            })
+        if !nodes.is_empty() && !is_of_nodes() {
+            return false;
+        }
+
+        let Some(namespace) = namespace else {
+            return true;
         };
-        self.is_named(address, index)
-            && self.part.has_network(address.into())
-            && (nodes.is_empty() || is_of_nodes())
-            && namespace.as_deref().is_none_or(is_of_namespace)
+        sound_records(index, address).any(|record| {
+            let owners = [Some(record.attribute.owner()), record.attribute.alternate()];
+            let mut namespaces = owners
+                .into_iter()
+                .flatten()
+                .filter_map(|owner| owner.get("namespace"));
+            namespaces.any(|name| name == *namespace.as_str())
+        })
     }
 
     /// Returns true if a block and affinities for it are in scope. Blocks and affinities belong to no namespace.
@@ -75,11 +82,13 @@ impl Scope {
     /// Returns true if the address is among the named addresses, and its handle among the named handles. If no address
     /// or no handle is named, that condition holds for every address.
     fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
-        let is_under = || {
-            let mut ids = sound_records(index, address).filter_map(|record| record.attribute.handle());
-            ids.any(|id| self.handles.contains(clean(&id.to_string())))
-        };
-        (self.addresses.is_empty() || self.addresses.contains(&address))
-            && (self.handles.is_empty() || is_under())
+        if !self.addresses.is_empty() && !self.addresses.contains(&address) {
+            return false;
+        }
+        if self.handles.is_empty() {
+            return true;
+        }
+        let mut ids = sound_records(index, address).filter_map(|record| record.attribute.handle());
+        ids.any(|id| self.handles.contains(clean(&id.to_string())))
     }
 }

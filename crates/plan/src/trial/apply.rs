@@ -240,7 +240,9 @@ mod tests {
             Fault::AffinityPending,
             Fault::CorruptIndexHuge,
         ];
-        faults.iter().for_each(|fault| cluster.inject(*fault, 2));
+        for fault in faults.iter() {
+            cluster.inject(*fault, 2);
+        }
         let snapshot = cluster.snapshot();
         let options = Options {
             grace: Some(SignedDuration::ZERO),

@@ -87,45 +87,44 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     let is_involved = |action: &Action| match failed {
         FailedTrial::Step(error) => action.step.reason == error.step,
         FailedTrial::Refused(refusal) => {
-            let claims = action.changes.iter().flat_map(|change| &change.repairs);
-            claims
-                .into_iter()
-                .any(|repair| refusal.remaining.contains(repair))
+            let mut claims = action.changes.iter().flat_map(|change| &change.repairs);
+            claims.any(|repair| refusal.remaining.contains(repair))
                 || refusal.new.iter().any(|finding| may_cause(action, finding))
         }
     };
-    let mut out: Vec<bool> = plan.actions.iter().map(is_involved).collect();
-    if !out.contains(&true) {
+    let mut is_left_out: Vec<bool> = plan.actions.iter().map(is_involved).collect();
+    if !is_left_out.contains(&true) {
         return false;
     }
 
-    // A handle is written completely or not at all, and an affinity depends on its block.
-    let keys: Vec<HashSet<Key>> = plan
-        .actions
-        .iter()
-        .map(|action| action.step.edits().map(Edit::key).collect())
-        .collect();
-    let mut written: HashSet<&Key> = HashSet::new();
+    // A handle is written completely or not at all, and an affinity depends on its block. So a step that writes an
+    // object of one that is left out is left out, too, until no further one is found.
+    let mut keys_of_actions: Vec<HashSet<Key>> = Vec::new();
+    for action in &plan.actions {
+        keys_of_actions.push(action.step.edits().map(Edit::key).collect());
+    }
+    let mut unwritten: HashSet<&Key> = HashSet::new();
     let mut grows = true;
     while grows {
         grows = false;
-        for (out, keys) in out.iter_mut().zip(&keys) {
-            if *out || keys.iter().any(|key| written.contains(key)) {
-                grows |= !*out | keys.iter().any(|key| !written.contains(key));
-                *out = true;
-                written.extend(keys);
+        for (is_out, keys) in is_left_out.iter_mut().zip(&keys_of_actions) {
+            if *is_out || keys.iter().any(|key| unwritten.contains(key)) {
+                let has_new_key = keys.iter().any(|key| !unwritten.contains(key));
+                grows |= !*is_out || has_new_key;
+                *is_out = true;
+                unwritten.extend(keys);
             }
         }
     }
 
     let detail = format!("left out, since the trial of the plan failed: {failed}");
-    let mut out = out.into_iter();
-    let (left_out, kept) = std::mem::take(&mut plan.actions)
-        .into_iter()
-        .partition(|_| out.next() == Some(true));
-    plan.actions = kept;
-    for action in left_out {
-        plan.skipped.extend(skipped(action, &detail));
+    let actions = std::mem::take(&mut plan.actions);
+    for (action, is_out) in actions.into_iter().zip(is_left_out) {
+        if is_out {
+            plan.skipped.extend(skipped(action, &detail));
+        } else {
+            plan.actions.push(action);
+        }
     }
     plan.skipped.sort();
     plan.skipped.dedup();
@@ -153,19 +152,17 @@ fn may_cause(action: &Action, finding: &Finding) -> bool {
     })
 }
 
+/// Returns an entry for each finding that the action would repair, or for each object that it would change.
 fn skipped(action: Action, detail: &str) -> Vec<Skipped> {
-    let mut all = Vec::new();
+    let mut entries = Vec::new();
     for change in action.changes {
-        let skipped = |subject: Subject| Skipped::new(subject, SkipReason::TrialFailed, detail);
+        let entry = |subject: Subject| Skipped::new(subject, SkipReason::TrialFailed, detail);
         if change.repairs.is_empty() {
-            all.push(skipped(change.subject));
+            entries.push(entry(change.subject));
         }
-        all.extend(
-            change
-                .repairs
-                .into_iter()
-                .map(|(code, subject)| skipped(subject).with_code(code)),
-        );
+        for (code, subject) in change.repairs {
+            entries.push(entry(subject).with_code(code));
+        }
     }
-    all
+    entries
 }

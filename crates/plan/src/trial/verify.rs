@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use calipam_check::{Code, Finding, Report, Subject};
+use calipam_check::{Code, Finding, FindingKey, Report, Subject};
 use calipam_model::{IpNet, cidr};
 
-use crate::plan::{Change, Plan, Verb};
+use crate::plan::{Plan, Verb};
 
 /// The reason why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,26 +21,26 @@ pub struct TrialRefusal {
 impl std::error::Error for TrialRefusal {}
 
 impl fmt::Display for TrialRefusal {
+    /// Writes the first finding that the plan would create or would not repair, and the number of others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = match (self.new.first(), self.remaining.first()) {
-            (Some(finding), _) => {
-                format!(
-                    "it would create {} {}: {}",
-                    finding.code,
-                    finding.subject,
-                    finding.message()
-                )
-            }
-            (None, Some((code, subject))) => format!("it would not repair {code} {subject}"),
-            (None, None) => return f.write_str("it does what it claims"),
-        };
-        let more = self.new.len() + self.remaining.len() - 1;
-        f.write_str(&first)?;
-        if more > 0 {
-            write!(f, " (and {more} more)")
+        if let Some(finding) = self.new.first() {
+            let message = finding.message();
+            write!(
+                f,
+                "it would create {} {}: {message}",
+                finding.code, finding.subject
+            )?;
+        } else if let Some((code, subject)) = self.remaining.first() {
+            write!(f, "it would not repair {code} {subject}")?;
         } else {
-            Ok(())
+            return f.write_str("it does what it claims");
         }
+
+        let further = self.new.len() + self.remaining.len() - 1;
+        if further > 0 {
+            write!(f, " (and {further} more)")?;
+        }
+        Ok(())
     }
 }
 
@@ -67,33 +67,31 @@ impl FindingSet {
     /// addresses, nor those that appear only because the plan records an address in use.
     pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), TrialRefusal> {
         let later = Self::from(after);
-        let claimed = plan.changes().flat_map(|change| &change.repairs);
-        let mut remaining: Vec<_> = claimed
-            .filter(|repair| later.0.contains(*repair))
-            .cloned()
-            .collect();
+        let mut remaining: Vec<FindingKey> = Vec::new();
+        for repair in plan.changes().flat_map(|change| &change.repairs) {
+            if later.0.contains(repair) {
+                remaining.push(repair.clone());
+            }
+        }
         remaining.sort();
         remaining.dedup();
-        let revealed = self.revealed(plan);
 
+        let revealed = self.revealed(plan);
         let forced: HashSet<IpAddr> = plan.forced.iter().copied().collect();
         let recorded = Recorded::new(plan);
-        let new: Vec<Finding> = after
-            .findings
-            .iter()
-            .filter(|f| !self.0.contains(&f.key()))
-            .filter(|f| !revealed.contains(&f.key_ref()))
-            .filter(|f| {
-                !recorded.explains(f) && !f.addresses().iter().any(|address| forced.contains(address))
-            })
-            .cloned()
-            .collect();
+        let mut new: Vec<Finding> = Vec::new();
+        for finding in &after.findings {
+            let is_known = self.0.contains(&finding.key()) || revealed.contains(&finding.key_ref());
+            let is_about_forced = || finding.addresses().iter().any(|address| forced.contains(address));
+            if !is_known && !recorded.explains(finding) && !is_about_forced() {
+                new.push(finding.clone());
+            }
+        }
 
         if remaining.is_empty() && new.is_empty() {
-            Ok(())
-        } else {
-            Err(TrialRefusal { remaining, new })
+            return Ok(());
         }
+        Err(TrialRefusal { remaining, new })
     }
 
     /// Returns the findings that corrupt blocks hid, if the plan repairs one of these blocks.
@@ -115,17 +113,20 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// Collects the networks of the addresses, blocks and affinities that a plan records.
     fn new(plan: &Plan) -> Self {
-        let records = |change: &&Change| {
-            matches!(
+        let mut recorded = Self {
+            networks: Default::default(),
+        };
+        for change in plan.changes() {
+            if matches!(
                 change.action,
                 Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock | Verb::CreateAffinity
-            )
-        };
-        let changes = plan.changes().filter(records);
-        Self {
-            networks: changes.filter_map(|change| change.subject.network()).collect(),
+            ) {
+                recorded.networks.extend(change.subject.network());
+            }
         }
+        recorded
     }
 
     /// Returns true if the finding is new only because it counts what the plan records.

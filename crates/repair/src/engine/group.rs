@@ -17,6 +17,7 @@ use crate::journal::{compared_by_value, same_value};
 /// The longest pause before a retry after a conflict.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
+/// Carries out the tasks of a group in order. If one of them meets a conflict, takes the others back.
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
     let mut made = Made::new();
     let mut known = Objects::new();

@@ -40,6 +40,7 @@ impl Omitted {
         lock(&self.kept).get(handle).cloned()
     }
 
+    /// Notes parts of steps that were left out, and the handles that keep addresses because of them.
     pub(crate) fn add(&mut self, omissions: Vec<Omission>) {
         let mut kept = lock(&self.kept);
         for omission in omissions {

@@ -24,6 +24,7 @@ struct Users {
 }
 
 impl Order {
+    /// Makes each group wait for the earlier groups that write an object that it reads or writes, or read one that it writes.
     pub(super) fn new(groups: &[Group]) -> Self {
         let mut order = Self {
             waits: vec![0; groups.len()],
@@ -31,31 +32,30 @@ impl Order {
             ready: BTreeSet::new(),
         };
         let mut users: HashMap<Key, Users> = HashMap::new();
-
         for (index, group) in groups.iter().enumerate() {
             let writes: BTreeSet<Key> = group.tasks.iter().flat_map(|task| task.writes()).collect();
             let reads: BTreeSet<Key> = group.tasks.iter().flat_map(|task| task.reads()).collect();
-            let mut before = BTreeSet::new();
+            let mut earlier = BTreeSet::new();
             for key in reads.difference(&writes) {
                 let used = users.entry(key.clone()).or_default();
-                before.extend(used.writer);
+                earlier.extend(used.writer);
                 used.readers.push(index);
             }
             for key in writes {
                 let used = users.entry(key).or_default();
-                before.extend(used.writer.replace(index));
-                before.extend(used.readers.drain(..));
+                earlier.extend(used.writer.replace(index));
+                earlier.extend(used.readers.drain(..));
             }
-            before.remove(&index);
-            order.waits[index] = before.len();
-            before
-                .iter()
-                .for_each(|other| order.followers[*other].push(index));
-        }
+            earlier.remove(&index);
 
-        order.ready = (0..groups.len())
-            .filter(|index| order.waits[*index] == 0)
-            .collect();
+            order.waits[index] = earlier.len();
+            if earlier.is_empty() {
+                order.ready.insert(index);
+            }
+            for group in earlier {
+                order.followers[group].push(index);
+            }
+        }
         order
     }
 

@@ -151,6 +151,7 @@ impl End {
 }
 
 impl Sending<'_> {
+    /// Sends the write, and goes on by its answers until it is known whether it was made.
     async fn run(mut self) -> End {
         let mut state = State::Unsent;
         loop {
@@ -258,6 +259,7 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
     None
 }
 
+/// Deletes an object that is marked as deleted, so that it can be created again.
 async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
     let objects = context
         .read(std::slice::from_ref(key))
@@ -277,22 +279,21 @@ async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
     }
 }
 
+/// The changes that a batch has made, except for objects that it only wrote again as they were.
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
-    let object = |(change, revision): (&Change, &Option<String>)| MadeChange {
-        key: change.key().clone(),
-        before: objects
-            .get(change.key())
-            .and_then(Option::as_ref)
-            .map(|stored| stored.raw.clone()),
-        left: revision.clone().zip(change.value().cloned()),
-    };
-    batch
-        .changes
-        .iter()
-        .zip(revisions)
-        .filter(|(change, _)| !change.is_again())
-        .map(object)
-        .collect()
+    let mut made = Made::new();
+    for (change, revision) in batch.changes.iter().zip(revisions) {
+        if change.is_again() {
+            continue;
+        }
+        let before = objects.get(change.key()).and_then(Option::as_ref);
+        made.push(MadeChange {
+            key: change.key().clone(),
+            before: before.map(|stored| stored.raw.clone()),
+            left: revision.clone().zip(change.value().cloned()),
+        });
+    }
+    made
 }
 
 fn text_of(revision: &Option<Revision>) -> Option<String> {

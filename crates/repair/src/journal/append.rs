@@ -48,26 +48,26 @@ fn damaged() -> io::Error {
 
 /// Returns the journals in a folder, sorted by name. Returns no journals if the path is not a folder.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
-    let failed = |e: io::Error| JournalError::Read {
+    let failed = |error: io::Error| JournalError::Read {
         path: folder.to_owned(),
-        reason: e.to_string(),
+        reason: error.to_string(),
     };
     let entries = match std::fs::read_dir(folder) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(Vec::new());
+        Ok(entries) => entries,
+        Err(error) => {
+            return match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(Vec::new()),
+                _ => Err(failed(error)),
+            };
         }
-        other => other.map_err(failed)?,
     };
-    let mut paths = entries
-        .map(|e| e.map(|e| e.path()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
-    paths.retain(|path| is_journal(path));
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if is_journal(&path) {
+            paths.push(path);
+        }
+    }
     paths.sort();
     Ok(paths)
 }

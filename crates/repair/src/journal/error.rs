@@ -32,6 +32,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Suggests how to go on after the error.
     pub fn hint(&self) -> Hint {
         match self {
             Self::Write { .. } => Hint::new(

@@ -85,6 +85,7 @@ impl Journal {
         ))
     }
 
+    /// Begins with the first intent of a journal.
     fn new(path: &Path, lines: LineWriter) -> Self {
         let next_intent = AtomicU64::new(0);
         let concluded = AtomicU64::new(0);
@@ -186,6 +187,7 @@ impl Journal {
         self.error(&io::Error::other("the thread that writes it has ended"))
     }
 
+    /// Ends the thread that writes lines, after its last line.
     fn close(&mut self) {
         if let LineWriter::Thread(thread) = &mut self.lines
             && let Some((queue, thread)) = thread.take()

@@ -80,6 +80,7 @@ pub(super) struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
+    /// Begins to read a file of frames.
     pub(super) fn new(file: R) -> Self {
         Self {
             file,

@@ -65,6 +65,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
+    /// Begins to read the lines of a journal.
     pub(super) fn new(file: R) -> Self {
         Self {
             text: Text::new(file),
@@ -150,9 +151,9 @@ mod tests {
         let mut sum = Sum::default();
         let mut text = Vec::new();
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
-        objects
-            .iter()
-            .for_each(|object| sum.seal(object.as_bytes(), &mut text));
+        for object in objects.iter() {
+            sum.seal(object.as_bytes(), &mut text);
+        }
         let file = framed(&text);
         let mut lines = Lines::new(&file[..]);
         for object in &objects {

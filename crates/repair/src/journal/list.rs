@@ -53,24 +53,24 @@ pub fn undo_command(journal: &Path) -> String {
 
 /// Returns the journals of this user in a folder, newest first. Files without a sound first line are left out.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
-    let mut found: Vec<Listed> = journals(folder)?
+    let mut journals: Vec<Listed> = journals(folder)?
         .iter()
         .filter_map(|path| listed(path).ok().flatten())
         .collect();
-    found.sort_by(|a, b| {
-        b.header
-            .started_at
-            .cmp(&a.header.started_at)
-            .then_with(|| b.path.cmp(&a.path))
+    journals.sort_by(|a, b| {
+        let newest_first = b.header.started_at.cmp(&a.header.started_at);
+        newest_first.then_with(|| b.path.cmp(&a.path))
     });
-    let mut undone = HashSet::new();
-    for journal in &mut found {
-        journal.undone = undone.contains(&undo_command(&journal.path));
+
+    // An undo has no effect any more if it was undone by a later one.
+    let mut undone_commands = HashSet::new();
+    for journal in &mut journals {
+        journal.undone = undone_commands.contains(&undo_command(&journal.path));
         if journal.is_undo() && journal.objects > 0 && !journal.undone {
-            undone.insert(journal.header.command.clone());
+            undone_commands.insert(journal.header.command.clone());
         }
     }
-    Ok(found)
+    Ok(journals)
 }
 
 /// Returns the files in a folder that begin like journals, but whose first line is damaged.
@@ -85,13 +85,14 @@ pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
 /// out.
 pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
     let began = |header: &Header| header.started_at.parse::<Timestamp>().ok();
-    let is_later =
-        |header: &Header| header.cluster == than.header.cluster && began(header) >= began(&than.header);
-    let found = folders.iter().flat_map(|folder| headers(folder));
-    let found = found.filter(|(path, header)| is_later(header) && *path != than.path);
-    let mut later: Vec<Recorded> = found
-        .filter_map(|(path, _)| Recorded::read_own(&path).ok())
-        .collect();
+    let mut later: Vec<Recorded> = Vec::new();
+    for (path, header) in folders.iter().flat_map(|folder| headers(folder)) {
+        let is_of_cluster = header.cluster == than.header.cluster;
+        let is_later = began(&header) >= began(&than.header) && path != than.path;
+        if is_of_cluster && is_later {
+            later.extend(Recorded::read_own(&path).ok());
+        }
+    }
     later.sort_by_key(|recorded| began(&recorded.header));
     later
 }

@@ -62,6 +62,7 @@ impl Recorded {
         )
     }
 
+    /// Reads all lines of a journal. Fails at the first line that was changed after it was written.
     fn of(path: &Path, file: File) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::read(path, &error);
         let mut lines = Lines::new(BufReader::new(file));
@@ -124,15 +125,14 @@ impl Recorded {
         Ok(())
     }
 
-    fn take_outcome(&mut self, outcome: Outcome, changes: &HashMap<u64, usize>) -> Result<(), String> {
+    /// Takes the outcome of an intent. `change_counts` has the number of objects that each intent changes.
+    fn take_outcome(&mut self, outcome: Outcome, change_counts: &HashMap<u64, usize>) -> Result<(), String> {
         let id = outcome.id;
-        let Some(changes) = changes.get(&id) else {
+        let Some(change_count) = change_counts.get(&id) else {
             return Err(format!("there is an outcome of intent {id}, but no such intent"));
         };
-        if outcome
-            .written
-            .as_ref()
-            .is_some_and(|written| written.len() != *changes)
+        if let Some(written) = &outcome.written
+            && written.len() != *change_count
         {
             return Err(format!(
                 "the outcome of intent {id} has a different number of objects"

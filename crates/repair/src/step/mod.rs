@@ -64,21 +64,19 @@ fn later_parts(
     pieces: &[Piece],
     shared: &HashMap<&str, Vec<(usize, PartOf)>>,
 ) -> Vec<PartOf> {
+    let mut later = Vec::new();
     if shared.is_empty() {
-        return Vec::new();
+        return later;
     }
-
-    let freed = pieces
-        .iter()
-        .filter(|piece| piece.frees(step))
-        .map(|piece| &step.parts[piece.part].unit);
-    let shared = freed.filter_map(|unit| match unit {
-        Unit::Handle(id) => shared.get(id.as_str()),
-        _ => None,
-    });
-    shared
-        .flatten()
-        .filter(|(other, _)| *other > index)
-        .map(|(_, part)| part.clone())
-        .collect()
+    for piece in pieces.iter().filter(|piece| piece.frees(step)) {
+        let Unit::Handle(id) = &step.parts[piece.part].unit else {
+            continue;
+        };
+        for (other_step, part) in shared.get(id.as_str()).into_iter().flatten() {
+            if *other_step > index {
+                later.push(part.clone());
+            }
+        }
+    }
+    later
 }

@@ -40,69 +40,67 @@ pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
 
 /// Packs the edits of each object into a write of their own.
 fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
-    let is_claim = |(_, edits): &(Key, Vec<(usize, usize)>)| {
+    let creates_affinity = |(_, edits): &(Key, Vec<(usize, usize)>)| {
         let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
         edits.any(|edit| matches!(edit, Edit::Create(Key::Affinity(_), _)))
     };
-
     let mut objects = step.by_object();
     if affinity_first {
         // The sort is stable: all objects except new affinities keep their order.
-        objects.sort_by_key(|object| !is_claim(object));
+        objects.sort_by_key(|object| !creates_affinity(object));
     }
 
-    let write = |(_, edits): (Key, Vec<(usize, usize)>)| {
+    let mut writes = Vec::new();
+    for (_, edits) in objects {
         let mut pieces = Vec::new();
-        edits
-            .into_iter()
-            .for_each(|(part, edit)| add(&mut pieces, part, edit));
-        pieces
-    };
-    objects.into_iter().map(write).collect()
+        for (part, edit) in edits {
+            add(&mut pieces, part, edit);
+        }
+        writes.push(pieces);
+    }
+    writes
 }
 
 /// Packs a block that is created or replaced into one write, with all of its addresses: between several writes, an
 /// address in use would be free. If one write cannot compare all objects, the block is written alone, and the other
 /// objects in as few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
-    let all: HashSet<Key> = step
-        .parts
-        .iter()
-        .flat_map(|part| keys(part, &part.edits))
-        .collect();
-    if all.len() <= most {
-        let piece = |(part, found): (usize, &Part)| Piece {
-            part,
-            edits: (0..found.edits.len()).collect(),
-        };
-        return vec![step.parts.iter().enumerate().map(piece).collect()];
+    let parts = step.parts.iter();
+    let keys: HashSet<Key> = parts.flat_map(|part| keys(part, &part.edits)).collect();
+    if keys.len() <= most {
+        let mut pieces = Vec::new();
+        for (index, part) in step.parts.iter().enumerate() {
+            pieces.push(Piece {
+                part: index,
+                edits: (0..part.edits.len()).collect(),
+            });
+        }
+        return vec![pieces];
     }
 
     // Leaves room for the evidence of the block and of the entire step.
-    let own = step
-        .block_part()
-        .map_or(&[][..], |part| &part.evidence)
-        .iter()
-        .chain(step.evidence_of_whole());
-    let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
-    let most = most.saturating_sub(own.len()).max(1);
+    let mut evidence_keys: HashSet<&Key> = step.evidence_of_whole().iter().map(|(key, _)| key).collect();
+    if let Some(part) = step.block_part() {
+        evidence_keys.extend(part.evidence.iter().map(|(key, _)| key));
+    }
+    let most_objects = most.saturating_sub(evidence_keys.len()).max(1);
     let mut writes: Vec<Vec<Piece>> = Vec::new();
-    let mut objects = 0;
+    let mut objects_in_last = 0;
     let mut is_full = true;
-
     for (key, edits) in step.by_object() {
         let is_block = matches!(key, Key::Block(_));
-        if is_full || is_block || objects == most {
+        if is_full || is_block || objects_in_last == most_objects {
             writes.push(Vec::new());
-            objects = 0;
+            objects_in_last = 0;
         }
-        objects += 1;
+        objects_in_last += 1;
         is_full = is_block;
         if let Some(pieces) = writes.last_mut() {
-            edits.into_iter().for_each(|(part, edit)| add(pieces, part, edit));
+            for (part, edit) in edits {
+                add(pieces, part, edit);
+            }
         }
     }
-
     writes
 }
 
@@ -173,6 +171,7 @@ fn keys(part: &Part, edits: &[Edit]) -> HashSet<Key> {
         .collect()
 }
 
+/// Adds an edit to the last piece if it is of the same part, otherwise to a new piece.
 fn add(pieces: &mut Vec<Piece>, part: usize, edit: usize) {
     match pieces.last_mut() {
         Some(piece) if piece.part == part => piece.edits.push(edit),

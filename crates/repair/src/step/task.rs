@@ -38,6 +38,7 @@ pub(super) struct WriteTask {
 }
 
 impl Task for WriteTask {
+    /// The objects that the task reads, with those of later steps that free the same handles.
     fn reads(&self) -> Vec<Key> {
         let mut keys = self.keys(|_| true);
         keys.extend(self.counted_blocks());
@@ -48,6 +49,7 @@ impl Task for WriteTask {
         keys.into_iter().collect()
     }
 
+    /// The objects that have to be read before the write. The others are only compared by it.
     fn reads_first(&self) -> Vec<Key> {
         // Evidence that does not fit into the write, and the evidence of later steps, must be read and checked here.
         if self.step.block_part().is_some() || !self.later.is_empty() {
@@ -70,6 +72,7 @@ impl Task for WriteTask {
             .collect()
     }
 
+    /// Decides on the write by the objects that were read: pieces that must not be written are left out.
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision {
         if let Some((key, why)) = broken(self.evidence_of_whole(), objects) {
             return Decision::Conflict(no_longer_holds(key, why));
@@ -111,28 +114,31 @@ impl Task for WriteTask {
 }
 
 impl WriteTask {
+    /// Creates the task that writes some pieces of a step.
     pub(super) fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
-        let counts = |piece: &Piece| piece.edits(&step).all(is_of_handle);
         // A step that writes only handles creates or deletes them, with their blocks as evidence.
         let is_about_handle = step.edits().all(is_of_handle);
         let is_divided = limits.changes == 1 || step.block_part().is_some();
-        let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
-        let writes_block = pieces
-            .iter()
-            .flat_map(|piece| piece.edits(&step))
-            .any(|edit| edit.block().is_some());
-        let own: BTreeSet<Key> = pieces
-            .iter()
-            .flat_map(|piece| piece.edits(&step))
-            .map(Edit::key)
-            .collect();
-        let counted_later = step
-            .edits()
-            .filter(|edit| is_divided && writes_block && lowers(edit).is_some());
-        let counted_later = counted_later
-            .map(Edit::key)
-            .filter(|key| !own.contains(key))
-            .collect();
+
+        let mut own_keys: BTreeSet<Key> = BTreeSet::new();
+        let mut writes_block = false;
+        let mut writes_only_handles = true;
+        for edit in pieces.iter().flat_map(|piece| piece.edits(&step)) {
+            own_keys.insert(edit.key());
+            writes_block |= edit.block().is_some();
+            writes_only_handles &= is_of_handle(edit);
+        }
+        let counts_only = is_divided && !is_about_handle && writes_only_handles;
+
+        let mut counted_later = Vec::new();
+        if is_divided && writes_block {
+            for edit in step.edits() {
+                let key = edit.key();
+                if lowers(edit).is_some() && !own_keys.contains(&key) {
+                    counted_later.push(key);
+                }
+            }
+        }
         Self {
             step,
             pieces,
@@ -171,6 +177,7 @@ impl WriteTask {
         edits.filter_map(|edit| lowers(edit).map(|(_, block, _)| Key::Block(block)))
     }
 
+    /// The evidence that the write of a piece compares.
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
         // The evidence for an address is compared when its block is written.
         let is_counted_apart =
@@ -211,15 +218,14 @@ impl WriteTask {
 
     /// Returns true if a block would be created although all of its addresses are omitted.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
-        let is_created = |piece: &&Piece| {
-            piece
-                .edits(&self.step)
-                .any(|e| matches!(e, Edit::Create(Key::Block(_), _)))
-        };
         let is_address = |part: &Part| !matches!(part.unit, Unit::Block | Unit::WholeStep);
-        pieces.iter().any(is_created)
-            && self.step.parts.iter().any(is_address)
-            && !pieces.iter().any(|piece| is_address(self.part(piece)))
+        let had_addresses = self.step.parts.iter().any(is_address);
+        let has_addresses = pieces.iter().any(|piece| is_address(self.part(piece)));
+        if !had_addresses || has_addresses {
+            return false;
+        }
+        let mut edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
+        edits.any(|edit| matches!(edit, Edit::Create(Key::Block(_), _)))
     }
 
     fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
@@ -297,41 +303,40 @@ impl WriteTask {
         Decision::Omit(failing)
     }
 
-    fn write(&self, pieces: &[&Piece], changes: Vec<(Key, Option<Object>)>, objects: &Objects) -> Decision {
-        let change = |(key, object): (Key, Option<Object>)| {
+    /// Makes the batch that writes the changes, with as much evidence as it has room for.
+    fn write(&self, pieces: &[&Piece], changed: Vec<(Key, Option<Object>)>, objects: &Objects) -> Decision {
+        let mut changes: Vec<Change> = Vec::new();
+        for (key, object) in changed {
             let read = objects.get(&key).and_then(Option::as_ref);
-            change(key, object.map(|object| object.encode().into()), read)
-        };
-
-        let changes: Vec<Change> = changes.into_iter().filter_map(change).collect();
+            let value = object.map(|object| object.encode().into());
+            changes.extend(change(key, value, read));
+        }
         if changes.is_empty() {
             return Decision::Already;
         }
 
-        let mut seen = BTreeSet::new();
-        let mut pieces = pieces.to_vec();
-
         // The evidence for freed addresses comes first, in case not all evidence fits into the write.
+        let mut pieces = pieces.to_vec();
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
-        let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
-        let evidence = self
-            .evidence_of_whole()
-            .iter()
-            .chain(evidence)
-            .filter(|(key, _)| seen.insert(key));
+        let of_pieces = pieces.iter().flat_map(|piece| self.evidence(piece));
+        let grounds = self.evidence_of_whole().iter().chain(of_pieces);
         let room = match self.step.block_part() {
             Some(_) => self.conditions.saturating_sub(changes.len()),
             None => usize::MAX,
         };
 
-        let evidence = evidence
-            .take(room)
-            .map(|ground| compared(ground, objects))
-            .collect();
+        let mut seen = BTreeSet::new();
+        let mut evidence = Vec::new();
+        for ground in grounds {
+            if evidence.len() < room && seen.insert(&ground.0) {
+                evidence.push(compared(ground, objects));
+            }
+        }
         Decision::Write(Batch { changes, evidence })
     }
 }
 
+/// The part of a step that is left out, with the reason.
 fn omission(part: &Part, reason: String) -> Omission {
     Omission {
         unit: part.unit.clone(),
@@ -362,44 +367,43 @@ fn is_compared_as_it_is(expect: &Precondition) -> bool {
 /// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
 /// write to compare.
 fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
-    evidence.iter().find_map(|(key, expect)| {
-        let stored = match objects.get(key) {
-            Some(stored) => stored.as_ref(),
-            None if is_compared_as_it_is(expect) => return None,
-            None => return Some((key, "was not read")),
+    for (key, expect) in evidence {
+        let why = match objects.get(key) {
+            Some(stored) => why_broken(expect, stored.as_ref()),
+            None if is_compared_as_it_is(expect) => None,
+            None => Some("was not read"),
         };
+        if let Some(why) = why {
+            return Some((key, why));
+        }
+    }
+    None
+}
+
+/// Returns the reason why the precondition does not hold for an object, which is `None` if there is no such object.
+fn why_broken(expect: &Precondition, stored: Option<&Stored>) -> Option<&'static str> {
+    match expect {
         // The object is read only after a conflict.
-        if let Precondition::NoBlockSince(_) = expect {
-            return Some((key, "may have new blocks"));
-        }
-        if let Precondition::Records(id, wanted) = expect {
-            return match records(stored, id) {
-                None => Some((key, "cannot be decoded")),
-                Some(count) if count > *wanted.end() => {
-                    Some((key, "records more addresses under the handle"))
-                }
-                Some(count) if count < *wanted.start() => {
-                    Some((key, "no longer records the addresses under the handle"))
-                }
-                Some(_) => None,
-            };
-        }
-        if let Precondition::Matches(condition) = expect {
-            let found = stored.map_or(Found::Nothing, Stored::found);
-            let why = if stored.is_some() {
-                "has changed"
-            } else {
-                "is gone"
-            };
-            return (!condition.holds(found)).then_some((key, why));
-        }
-        match (expect, stored.map(|stored| &stored.revision)) {
-            (Precondition::Absent, None) => None,
-            (Precondition::At(version), Some(found)) if version.to_string() == found.to_string() => None,
-            (_, Some(_)) => Some((key, "exists, or has changed")),
-            (_, None) => Some((key, "is gone")),
-        }
-    })
+        Precondition::NoBlockSince(_) => Some("may have new blocks"),
+        Precondition::Records(id, wanted) => match records(stored, id) {
+            None => Some("cannot be decoded"),
+            Some(count) if count > *wanted.end() => Some("records more addresses under the handle"),
+            Some(count) if count < *wanted.start() => {
+                Some("no longer records the addresses under the handle")
+            }
+            Some(_) => None,
+        },
+        Precondition::Matches(condition) => match stored {
+            None => (!condition.holds(Found::Nothing)).then_some("is gone"),
+            Some(stored) => (!condition.holds(stored.found())).then_some("has changed"),
+        },
+        Precondition::Absent => stored.map(|_| "exists, or has changed"),
+        Precondition::At(version) => match stored {
+            None => Some("is gone"),
+            Some(stored) if stored.revision.to_string() == version.to_string() => None,
+            Some(_) => Some("exists, or has changed"),
+        },
+    }
 }
 
 /// Counts the addresses that a block records under a handle; `None` if it cannot be decoded.
@@ -449,6 +453,7 @@ fn is_of_handle(edit: &Edit) -> bool {
     matches!(edit.key(), Key::Handle(_))
 }
 
+/// Applies edits to the objects that were read.
 fn apply_to<'e>(
     edits: impl Iterator<Item = &'e Edit>,
     objects: &Objects,

@@ -42,6 +42,7 @@ impl Footprint {
         }
     }
 
+    /// True if an object that is created again would overlap another one.
     fn overlaps(&self, other: &Key, cidr: IpNet) -> bool {
         match (self, other) {
             (Self::Pool(own), Key::Pool(_)) => overlap(*own, cidr),
@@ -216,12 +217,14 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key
     ))
 }
 
+/// True if one of the blocks that the footprints contain does not exist.
 async fn is_block_missing(datastore: &Datastore, footprints: &[Footprint]) -> Result<bool> {
-    let blocks = footprints.iter().filter_map(|footprint| match footprint {
-        Footprint::Blocks(blocks) => Some(blocks),
-        Footprint::Pool(_) => None,
-    });
-    let created: BTreeSet<Key> = blocks.flatten().map(|cidr| Key::Block(*cidr)).collect();
+    let mut created: BTreeSet<Key> = BTreeSet::new();
+    for footprint in footprints {
+        if let Footprint::Blocks(blocks) = footprint {
+            created.extend(blocks.iter().map(|cidr| Key::Block(*cidr)));
+        }
+    }
     let created: Vec<Key> = created.into_iter().collect();
     Ok(datastore.stored(&created).await?.iter().any(Option::is_none))
 }

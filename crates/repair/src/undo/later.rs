@@ -26,10 +26,12 @@ impl UndoPlan {
                 .intents
                 .iter()
                 .filter_map(|intent| Some((intent, outcome(&intent.id)?)));
-            intents
+            for write in intents
                 .flat_map(|(intent, revisions)| object_writes(intent, revisions, is_marked(recorded)))
                 .flatten()
-                .for_each(|write| written.entry(write.key.clone()).or_default().push(write));
+            {
+                written.entry(write.key.clone()).or_default().push(write);
+            }
         }
 
         for object in self.steps.iter_mut().flat_map(|step| &mut step.objects) {

@@ -23,7 +23,7 @@ use self::conflicts::refusals;
 use self::task::{Part, UndoTask};
 use crate::engine::{Execution, Group, Task};
 use crate::error::Result;
-use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
+use crate::journal::{Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// The plan to undo a run.
@@ -116,13 +116,17 @@ impl UndoObject {
 
 /// Returns the number of addresses that a handle's value counts; 0 if the handle does not exist or is marked deleted.
 fn addresses_of_handle(id: &str, value: Option<&Bytes>) -> i64 {
-    match value.map(|raw| Handle::parse(id, raw)) {
-        Some(Ok(handle)) if !handle.is_deleted() => handle
-            .blocks()
-            .map(|(_, count)| count)
-            .fold(0, i64::saturating_add),
-        _ => 0,
+    let Some(Ok(handle)) = value.map(|raw| Handle::parse(id, raw)) else {
+        return 0;
+    };
+    if handle.is_deleted() {
+        return 0;
     }
+    let mut addresses: i64 = 0;
+    for (_, count) in handle.blocks() {
+        addresses = addresses.saturating_add(count);
+    }
+    addresses
 }
 
 /// Objects that are not undone.
@@ -265,15 +269,19 @@ impl UndoPlan {
 
     /// Returns the question to the operator. Addresses are not counted: undo restores whole objects.
     pub fn question(&self, location: &str) -> Question {
-        let count = |wanted: fn(&Key) -> bool| self.written().filter(|object| wanted(&object.key)).count();
-        Question {
+        let mut question = Question {
             cluster: self.cluster.clone(),
             location: location.to_owned(),
-            blocks: count(|key| matches!(key, Key::Block(_))),
-            handles: count(|key| matches!(key, Key::Handle(_))),
-            others: count(|key| !matches!(key, Key::Block(_) | Key::Handle(_))),
             ..Question::default()
+        };
+        for object in self.written() {
+            match object.key {
+                Key::Block(_) => question.blocks += 1,
+                Key::Handle(_) => question.handles += 1,
+                _ => question.others += 1,
+            }
         }
+        question
     }
 }
 
@@ -321,12 +329,9 @@ struct ObjectWrite {
 /// Returns the writes that an intent made to each of its objects. On Kubernetes (`is_marked`), a deletion has a
 /// revision only if it stopped at the mark. In etcd, a deletion also has a revision, but leaves no object.
 fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<ObjectWrite>> {
-    let write = |(change, revision): (&ChangeRecord, &Option<String>)| {
-        let found = change
-            .before
-            .as_ref()
-            .map(LeftVersion::of)
-            .filter(|found| found.value.is_some());
+    let mut writes = Vec::new();
+    for (change, revision) in intent.changes.iter().zip(revisions) {
+        let before = change.before.as_ref().map(LeftVersion::of);
         let left = match revision {
             Some(revision) if change.after.is_some() || is_marked => Some(LeftVersion {
                 revision: revision.clone(),
@@ -334,13 +339,13 @@ fn object_writes(intent: &Intent, revisions: &[Option<String>], is_marked: bool)
             }),
             _ => None,
         };
-        Ok(ObjectWrite {
+        writes.push(ObjectWrite {
             key: key_of(&change.key)?,
-            found,
+            found: before.filter(|version| version.value.is_some()),
             left,
-        })
-    };
-    intent.changes.iter().zip(revisions).map(write).collect()
+        });
+    }
+    Ok(writes)
 }
 
 /// Adds one write to the changes of its object.
@@ -422,6 +427,7 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
 }
 
 impl UndoUnit {
+    /// Takes the parts of another unit, and its reason.
     fn merge(&mut self, other: &mut Self) {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
@@ -460,6 +466,7 @@ pub async fn undo(
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }
 
+/// Makes a group of tasks for each step, with as many objects in a task as one write takes.
 fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) -> Vec<Group> {
     let limits = writer.limits();
     let group = |(index, (step, refusal)): (usize, (UndoStep, Option<String>))| {

@@ -27,6 +27,7 @@ pub(super) enum State {
 }
 
 impl State {
+    /// Compares an object with the state before the run and with the one that the run left.
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
         if is_restored(&object.key, now.map(|now| &now.raw), object.before.as_ref()) {
             Self::Undone
@@ -50,6 +51,7 @@ pub(super) enum Fence {
 }
 
 impl Fence {
+    /// Compares a fence with the version that the run left.
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
         let Some((expected, now)) = object.left.as_ref().zip(now) else {
             return Self::Passed;
@@ -220,9 +222,9 @@ impl UndoPlan {
     /// Skips the steps that write pools.
     pub fn keep_pools(&mut self, reason: &str) {
         let skipped: Vec<UndoStep> = self.steps.extract_if(.., |step| step.writes_pools()).collect();
-        skipped
-            .into_iter()
-            .for_each(|step| self.skip(step, reason.to_owned()));
+        for step in skipped {
+            self.skip(step, reason.to_owned());
+        }
     }
 
     /// Makes the steps that write pools depend on other objects staying at the versions that were read.

@@ -87,6 +87,7 @@ impl Task for UndoTask {
         self.own().iter().map(|object| object.key.clone()).collect()
     }
 
+    /// Decides on the write: the objects as they were before the run, if nothing has changed since.
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
         if let Some(reason) = self.objection(now) {

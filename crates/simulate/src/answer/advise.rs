@@ -205,15 +205,19 @@ impl Trials {
         })
     }
 
+    /// The block sizes that were tried, with their results.
     fn candidates(&self) -> Vec<Candidate> {
-        let candidate = |trial: &Trial| Candidate {
-            row: BlockSizeRow {
-                block_size: trial.block_size,
-                run: Run::of_several(&trial.runs),
-            },
-            drawbacks: trial.drawbacks.clone(),
-        };
-        self.sizes.iter().map(candidate).collect()
+        let mut candidates = Vec::new();
+        for trial in &self.sizes {
+            candidates.push(Candidate {
+                row: BlockSizeRow {
+                    block_size: trial.block_size,
+                    run: Run::of_several(&trial.runs),
+                },
+                drawbacks: trial.drawbacks.clone(),
+            });
+        }
+        candidates
     }
 
     /// The sizes without drawbacks.
@@ -236,18 +240,20 @@ impl Trials {
         })
     }
 
+    /// Finds the second best size, and the nearest number of pods per node for which another size is best. `None` if no
+    /// other size is sound.
     fn tipping(&self, size: u8) -> Option<Tipping> {
-        let own = self.sound().find(|trial| trial.block_size == size)?.cost();
-        let second = self
-            .sound()
-            .filter(|trial| trial.block_size != size)
-            .min_by_key(|trial| trial.cost())?;
-        let centre = self.pods_per_node.first().copied().unwrap_or_default();
-        let others = self.winners().filter(|(_, best)| *best != size);
-        let nearest = others.min_by_key(|(pods, _)| (pods.abs_diff(centre), *pods));
+        let best = self.sound().find(|trial| trial.block_size == size)?;
+        let others = self.sound().filter(|trial| trial.block_size != size);
+        let second = others.min_by_key(|trial| trial.cost())?;
+
+        let expected_pods = self.pods_per_node.first().copied().unwrap_or_default();
+        let other_winners = self.winners().filter(|(_, winner)| *winner != size);
+        let nearest = other_winners.min_by_key(|(pods, _)| (pods.abs_diff(expected_pods), *pods));
+        let additional_cost = second.cost().saturating_sub(best.cost());
         Some(Tipping {
             second: second.block_size,
-            costs_more_percent: percent(second.cost().saturating_sub(own), own),
+            costs_more_percent: percent(additional_cost, best.cost()),
             pods_per_node: nearest.map(|(pods, _)| pods),
             block_size: nearest.map(|(_, size)| size),
         })
@@ -301,23 +307,23 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
 
 /// The same cluster, but with a single pool of the family, which is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
-    let prefix = sizes
+    let prefixes = sizes
         .iter()
-        .map(|size| prefix_for(addresses_needed(scenario, *size), *size))
-        .min();
+        .map(|size| prefix_for(addresses_needed(scenario, *size), *size));
+    let needed_prefix = prefixes.min();
     let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
-    let larger = largest
-        .zip(prefix)
-        .and_then(|(pool, prefix)| IpNet::new(pool.addr(), prefix.min(pool.prefix_len())).ok());
 
     let mut other = scenario.clone();
     other.pools.retain(|pool| Family::of(pool.cidr) != family);
     if let Some(start) = &mut other.start {
-        Arc::make_mut(start)
-            .pools
-            .retain(|pool| Family::of(pool.cidr) != family);
+        let pools = &mut Arc::make_mut(start).pools;
+        pools.retain(|pool| Family::of(pool.cidr) != family);
     }
-    other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+    if let (Some(largest), Some(needed_prefix)) = (largest, needed_prefix) {
+        let prefix = needed_prefix.min(largest.prefix_len());
+        let larger = IpNet::new(largest.addr(), prefix).ok();
+        other.pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+    }
     other
 }
 

@@ -97,26 +97,33 @@ struct Observation {
 
 /// Runs a cluster `runs` times with each cause, each time with a different seed.
 pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes> {
-    let jobs: Vec<(Cause, Scenario)> = causes
-        .iter()
-        .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
-        .collect();
-    jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let seen = in_parallel(&jobs, |(_, scenario)| observe(scenario))?;
-    let mut by_cause: BTreeMap<Cause, Vec<Observation>> = BTreeMap::new();
-    for ((cause, _), seen) in jobs.iter().zip(seen) {
-        by_cause.entry(*cause).or_default().push(seen);
+    let mut jobs: Vec<(Cause, Scenario)> = Vec::new();
+    for cause in causes {
+        for run in 0..runs {
+            let scenario = with_cause(scenario, *cause, scenario.seed + run);
+            jobs.push((*cause, scenario));
+        }
     }
-    let causes = by_cause
-        .into_iter()
-        .map(|(cause, seen)| row(cause, &seen))
-        .collect();
+    for (_, scenario) in &jobs {
+        scenario.check()?;
+    }
+
+    let observations = in_parallel(&jobs, |(_, scenario)| observe(scenario))?;
+    let mut by_cause: BTreeMap<Cause, Vec<Observation>> = BTreeMap::new();
+    for ((cause, _), observation) in jobs.iter().zip(observations) {
+        by_cause.entry(*cause).or_default().push(observation);
+    }
+    let mut rows = Vec::new();
+    for (cause, observations) in by_cause {
+        rows.push(row(cause, &observations));
+    }
     Ok(Clashes {
         check_interval: CHECKS,
-        causes,
+        causes: rows,
     })
 }
 
+/// The scenario with the event that causes clashes, after the cluster has been filled.
 fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     let at = scenario.filled_at() + BEFORE;
     let what = match cause {
@@ -137,66 +144,75 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
     }
 }
 
+/// Runs a scenario with a cause, and returns the clashes and the new findings after it.
 fn observe(scenario: &Scenario) -> Result<Observation> {
     let end = scenario.end();
     let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
-    let at = end - AFTER;
-    let first = at - lifetime.min(BEFORE);
+    let caused_at = end - AFTER;
+    let first_check = caused_at - lifetime.min(BEFORE);
     let world = simulate(scenario, |world| {
-        world.plan_checks(first, CHECKS, BTreeSet::new())
+        world.plan_checks(first_check, CHECKS, BTreeSet::new())
     })?;
-    let checks = &world.measured.borrow().checks;
+
     // Findings that were there before the cause are not its effects.
-    let before: BTreeSet<&str> = checks
-        .iter()
-        .filter(|(seen, _)| *seen <= at)
-        .flat_map(|(_, codes)| codes.iter().copied())
-        .collect();
-    let mut findings = BTreeMap::new();
-    for (seen, codes) in checks.iter().filter(|(seen, _)| *seen > at) {
-        for code in codes.iter().filter(|code| !before.contains(**code)) {
-            findings.entry(*code).or_insert(*seen - at);
+    let checks = &world.measured.borrow().checks;
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for (checked_at, codes) in checks {
+        if *checked_at <= caused_at {
+            known.extend(codes.iter().copied());
         }
     }
+    let mut findings = BTreeMap::new();
+    for (checked_at, codes) in checks.iter().filter(|(checked_at, _)| *checked_at > caused_at) {
+        for code in codes.iter().filter(|code| !known.contains(**code)) {
+            findings.entry(*code).or_insert(*checked_at - caused_at);
+        }
+    }
+
     let ledger = world.ledger.borrow();
-    let first_clash = ledger
-        .clashes
-        .iter()
-        .map(|clash| clash.at)
-        .min()
-        .map(|first| first - at);
+    let first_clash = ledger.clashes.iter().map(|clash| clash.at).min();
     let addresses: BTreeSet<_> = ledger.clashes.iter().map(|clash| clash.address).collect();
     Ok(Observation {
         clashes: addresses.len() as u64,
-        first_clash,
+        first_clash: first_clash.map(|first| first - caused_at),
         findings,
     })
 }
 
-fn row(cause: Cause, seen: &[Observation]) -> CauseRow {
+/// Sums up the runs with one cause.
+fn row(cause: Cause, observations: &[Observation]) -> CauseRow {
     let mut sightings: BTreeMap<&'static str, Vec<(Micros, bool)>> = BTreeMap::new();
-    for run in seen {
+    let mut runs_with_clash = 0;
+    let mut clashes = 0;
+    let mut first_clashes = Vec::new();
+    for run in observations {
+        runs_with_clash += u64::from(run.clashes > 0);
+        clashes += run.clashes;
+        first_clashes.extend(run.first_clash);
         for (code, after) in &run.findings {
-            let is_before = run.first_clash.is_none_or(|clash| *after < clash);
-            sightings.entry(code).or_default().push((*after, is_before));
+            let is_before_clash = run.first_clash.is_none_or(|clash| *after < clash);
+            sightings.entry(code).or_default().push((*after, is_before_clash));
         }
     }
-    let mut findings: Vec<Sighting> = sightings
-        .into_iter()
-        .map(|(code, seen)| Sighting {
+
+    let mut findings: Vec<Sighting> = Vec::new();
+    for (code, sightings) in sightings {
+        let before_clash = sightings.iter().filter(|(_, is_before_clash)| *is_before_clash);
+        let times = sightings.iter().map(|(after, _)| *after).collect();
+        findings.push(Sighting {
             code: code.to_owned(),
-            runs: seen.len() as u64,
-            runs_before_clash: seen.iter().filter(|(_, is_before)| *is_before).count() as u64,
-            after: median(seen.iter().map(|(after, _)| *after).collect()).unwrap_or_default(),
-        })
-        .collect();
+            runs: sightings.len() as u64,
+            runs_before_clash: before_clash.count() as u64,
+            after: median(times).unwrap_or_default(),
+        });
+    }
     findings.sort_by(|a, b| (a.after, &a.code).cmp(&(b.after, &b.code)));
     CauseRow {
         cause,
-        runs: seen.len() as u64,
-        runs_with_clash: seen.iter().filter(|run| run.clashes > 0).count() as u64,
-        clashes: seen.iter().map(|run| run.clashes).sum(),
-        first_clash_after: median(seen.iter().filter_map(|run| run.first_clash).collect()),
+        runs: observations.len() as u64,
+        runs_with_clash,
+        clashes,
+        first_clash_after: median(first_clashes),
         findings,
     }
 }

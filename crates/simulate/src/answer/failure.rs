@@ -46,50 +46,48 @@ const MOMENTS: u64 = 240;
 
 /// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
 pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure> {
-    let with = Scenario {
+    let mut with_collector = Scenario {
         grace: Some(scenario.grace.unwrap_or(GRACE)),
         ..scenario.clone()
     };
     // The runs with and without the collector have the same duration.
-    let with = Scenario {
-        duration: Some(with.end()),
-        ..with
-    };
-    let without = Scenario {
+    with_collector.duration = Some(with_collector.end());
+    let without_collector = Scenario {
         grace: None,
-        ..with.clone()
+        ..with_collector.clone()
     };
-    let jobs: Vec<Scenario> = [with, without]
-        .iter()
-        .flat_map(|scenario| variants(scenario, runs))
-        .collect();
-    let seen = in_parallel(&jobs, course)?;
-    let (with, without) = seen.split_at(seen.len() / 2);
-    let node = scenario
-        .event
-        .as_ref()
-        .and_then(|planned| planned.what.node())
-        .unwrap_or_default();
-    let one = |(with, without): (&Course, &Course)| Failure {
-        node: node.to_owned(),
-        held: with.points.first().map_or(0, |point| point.held),
-        removed_after: scenario.removal,
-        with_collector: with.clone(),
-        without_collector: without.clone(),
-        range: None,
-    };
-    let (median, range) = of_several(&with.iter().zip(without).map(one).collect::<Vec<_>>());
+
+    let mut jobs: Vec<Scenario> = Vec::new();
+    jobs.extend(variants(&with_collector, runs));
+    jobs.extend(variants(&without_collector, runs));
+    let courses = in_parallel(&jobs, course)?;
+    let (with, without) = courses.split_at(courses.len() / 2);
+
+    let event = scenario.event.as_ref();
+    let node = event.and_then(|planned| planned.what.node()).unwrap_or_default();
+    let mut failures = Vec::new();
+    for (with, without) in with.iter().zip(without) {
+        failures.push(Failure {
+            node: node.to_owned(),
+            held: with.points.first().map_or(0, |point| point.held),
+            removed_after: scenario.removal,
+            with_collector: with.clone(),
+            without_collector: without.clone(),
+            range: None,
+        });
+    }
+    let (median, range) = of_several(&failures);
     Ok(Failure { range, ..median })
 }
 
+/// Runs a scenario, and returns how long addresses and blocks of the failed node stay taken.
 fn course(scenario: &Scenario) -> Result<Course> {
-    let failed = scenario
-        .event
-        .as_ref()
-        .map(|planned| planned.at)
-        .unwrap_or_default();
+    let failed_at = match &scenario.event {
+        Some(planned) => planned.at,
+        None => Micros::default(),
+    };
     // The first sample is taken right after the failure, since events at the same time keep their order.
-    let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;
+    let world = simulate(scenario, |world| world.plan_samples(failed_at, MOMENTS))?;
     let points = world.measured.borrow().points.clone();
     Ok(Course {
         addresses_free_after: since(&points, |point| point.held == 0),

@@ -92,19 +92,19 @@ impl AtRank for Option<Micros> {
 
 /// Counts a missing name as 0.
 impl AtRank for BTreeMap<String, u64> {
+    /// The counts of several runs at a rank, name by name. A run without a name counts 0 for it.
     fn at_rank(all: &[&Self], permille: usize) -> Self {
-        let names: BTreeSet<&String> = all.iter().flat_map(|one| one.keys()).collect();
-        let count = |name: &String| {
-            let counts: Vec<u64> = all
-                .iter()
-                .map(|one| one.get(name).copied().unwrap_or(0))
-                .collect();
-            u64::at_rank(&counts.iter().collect::<Vec<_>>(), permille)
-        };
-        names
-            .into_iter()
-            .map(|name| (name.clone(), count(name)))
-            .collect()
+        let names: BTreeSet<&String> = all.iter().flat_map(|counts| counts.keys()).collect();
+        let mut ranked = Self::new();
+        for name in names {
+            let mut values: Vec<u64> = Vec::new();
+            for counts in all {
+                values.push(counts.get(name).copied().unwrap_or(0));
+            }
+            let references: Vec<&u64> = values.iter().collect();
+            ranked.insert(name.clone(), u64::at_rank(&references, permille));
+        }
+        ranked
     }
 }
 

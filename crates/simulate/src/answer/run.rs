@@ -72,56 +72,62 @@ impl World {
         }
     }
 
+    /// Counts the blocks, the addresses in them, and the routes that they need.
     fn block_use(&self) -> BlockUse {
         let data = self.server.data();
-        let pools = data.pools.iter().filter(|pool| pool.is_enabled());
-        let mut shown = BlockUse {
-            pool_addresses: Count(pools.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr)))),
-            ..BlockUse::default()
-        };
-        let mut of_node: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut counted = BlockUse::default();
+        let mut pool_addresses: u128 = 0;
+        for pool in data.pools.iter().filter(|pool| pool.is_enabled()) {
+            pool_addresses = pool_addresses.saturating_add(cidr::size(pool.cidr));
+        }
+        counted.pool_addresses = Count(pool_addresses);
+
+        let mut blocks_of_node: BTreeMap<&str, u64> = BTreeMap::new();
         for block in data.blocks() {
             let host = block.host();
-            shown.blocks += 1;
-            shown.addresses += u64::from(block.size());
+            counted.blocks += 1;
+            counted.addresses += u64::from(block.size());
             if let Some(host) = host {
-                *of_node.entry(host).or_default() += 1;
-                shown.wasted += block.free().len() as u64;
+                *blocks_of_node.entry(host).or_default() += 1;
+                counted.wasted += block.free().len() as u64;
             }
-            for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {
-                shown.allocated += 1;
+            for allocation in block.allocations() {
+                if allocation.attribute.is_cooling() {
+                    continue;
+                }
+                counted.allocated += 1;
                 // An address in a block without an owner has its own route, but is not borrowed.
-                let is_own = |host: &str| held.attribute.get("node").is_none_or(|node| node == *host);
-                shown.borrowed += u64::from(host.is_some_and(|host| !is_own(host)));
-                shown.routes += u64::from(!host.is_some_and(is_own));
+                let is_on = |host: &str| allocation.attribute.get("node").is_none_or(|node| node == *host);
+                let is_on_owner = host.is_some_and(is_on);
+                counted.borrowed += u64::from(host.is_some() && !is_on_owner);
+                counted.routes += u64::from(!is_on_owner);
             }
         }
-        shown.routes += of_node.values().sum::<u64>();
-        shown.max_blocks_of_node = of_node.values().copied().max().unwrap_or(0);
-        drop(of_node);
-        drop(data);
-        shown.wasted_percent = percent(shown.wasted, shown.addresses);
-        shown.borrowed_percent = percent(shown.borrowed, shown.allocated);
-        shown
+        counted.routes += blocks_of_node.values().sum::<u64>();
+        counted.max_blocks_of_node = blocks_of_node.values().copied().max().unwrap_or(0);
+        counted.wasted_percent = percent(counted.wasted, counted.addresses);
+        counted.borrowed_percent = percent(counted.borrowed, counted.allocated);
+        counted
     }
 }
 
+/// Sums up the ADD calls of a run.
 fn adds(measured: &Measured) -> Adds {
-    let all = &measured.started;
-    let own = || all.iter().filter(|add| !add.listed);
-    let listed = || all.iter().filter(|add| add.listed);
+    let started = &measured.started;
+    let in_own_block = || started.iter().filter(|add| !add.listed);
+    let with_list = || started.iter().filter(|add| add.listed);
     Adds {
-        started: all.len() as u64,
+        started: started.len() as u64,
         failed: measured.reasons.values().sum(),
         too_long: measured.too_long,
         reasons: measured.reasons.clone(),
-        time: times(all.iter().map(|add| add.time)),
-        time_in_own_block: times(own().map(|add| add.time)),
-        time_with_list: times(listed().map(|add| add.time)),
-        waited: times(all.iter().map(|add| add.waited)),
-        requests: requests(all.iter()),
-        requests_in_own_block: requests(own()),
-        requests_with_list: requests(listed()),
+        time: times(started.iter().map(|add| add.time)),
+        time_in_own_block: times(in_own_block().map(|add| add.time)),
+        time_with_list: times(with_list().map(|add| add.time)),
+        waited: times(started.iter().map(|add| add.waited)),
+        requests: requests(started.iter()),
+        requests_in_own_block: requests(in_own_block()),
+        requests_with_list: requests(with_list()),
         conflicts: measured.conflicts,
     }
 }

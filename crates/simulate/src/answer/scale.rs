@@ -24,12 +24,15 @@ pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale> {
 
 /// Numbers of nodes from small to `most`: 10, 50, 100, 500 and so on.
 pub fn sizes_up_to(most: u32) -> Vec<u32> {
-    let steps = (0..).flat_map(|exponent| [1u64, 5].map(|first| first * 10u64.pow(exponent)));
-    let mut sizes: Vec<u32> = steps
-        .skip(2)
-        .take_while(|size| *size < u64::from(most))
-        .map(|size| size as u32)
-        .collect();
+    let mut sizes = Vec::new();
+    let mut size = 10u64;
+    let mut factor = 5;
+    while size < u64::from(most) {
+        sizes.push(size as u32);
+        size *= factor;
+        // Five and two by turns.
+        factor = 10 / factor;
+    }
     sizes.push(most);
     sizes
 }

@@ -28,13 +28,16 @@ pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>> {
 
 /// Runs each scenario `runs` times, and returns its runs in the order of [`variants`].
 pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>> {
-    scenarios.iter().try_for_each(Scenario::check)?;
-    let jobs: Vec<Scenario> = scenarios
-        .iter()
-        .flat_map(|scenario| variants(scenario, runs))
-        .collect();
-    let shown: Vec<Run> = in_parallel(&jobs, run)?;
-    Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
+    let mut jobs: Vec<Scenario> = Vec::new();
+    for scenario in scenarios {
+        scenario.check()?;
+        jobs.extend(variants(scenario, runs));
+    }
+    let results: Vec<Run> = in_parallel(&jobs, run)?;
+    Ok(results
+        .chunks(runs.max(1) as usize)
+        .map(<[Run]>::to_vec)
+        .collect())
 }
 
 /// Performs `work` for each job, in parallel, and returns the results in the order of the jobs. Begins with the last

@@ -79,6 +79,7 @@ impl World {
     }
 }
 
+/// Runs the collector of kube-controllers until the end of the simulation.
 async fn run(mut state: State) {
     let engine = state.world.engine.clone();
     let mut next = interval(state.grace);
@@ -243,24 +244,26 @@ impl State {
         self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.grace
     }
 
-    /// The blocks that have been empty for at least the grace period, and whose node has another block.
+    /// Returns the blocks that have been empty for at least the grace period, and whose node has another block. Notes since
+    /// when each block has been empty, for the next call.
     fn find_unneeded(&mut self, blocks_of: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
         let now = self.world.engine.now();
+        let noted_before = std::mem::take(&mut self.empty_since);
         let mut unneeded = Vec::new();
-        let mut empty_since = BTreeMap::new();
         for (node, blocks) in blocks_of {
-            let mut left = blocks.len();
+            let mut number_kept = blocks.len();
             for block in blocks.iter().filter(|block| block.is_empty()) {
                 let cidr = block.cidr();
-                let since = self.empty_since.get(&cidr).copied().unwrap_or(now);
-                empty_since.insert(cidr, since);
-                if now - since >= self.grace && left > 1 {
-                    left -= 1;
+                let since = noted_before.get(&cidr).copied().unwrap_or(now);
+                self.empty_since.insert(cidr, since);
+
+                let is_old = now - since >= self.grace;
+                if is_old && number_kept > 1 {
+                    number_kept -= 1;
                     unneeded.push((cidr, (*node).to_owned()));
                 }
             }
         }
-        self.empty_since = empty_since;
         unneeded
     }
 }

@@ -32,6 +32,7 @@ impl World {
         self.engine.at(planned.at, move || world.happen(&planned.what));
     }
 
+    /// Lets the event happen.
     fn happen(self: &Rc<Self>, event: &Event) {
         // `Scenario::check` refuses an unknown node.
         let node = event
@@ -77,16 +78,19 @@ impl World {
 
     /// Picks some running pods.
     fn pick(&self) -> Vec<u32> {
-        let mut running: Vec<u32> = self
-            .pods
-            .borrow()
-            .all()
-            .filter(|(_, pod)| pod.runs)
-            .map(|(id, _)| id)
-            .collect();
-        let count = running.len().min(PODS as usize);
-        let mut pick = || running.swap_remove(self.random_below(running.len() as u64) as usize);
-        (0..count).map(|_| pick()).collect()
+        let mut running: Vec<u32> = Vec::new();
+        for (id, pod) in self.pods.borrow().all() {
+            if pod.runs {
+                running.push(id);
+            }
+        }
+
+        let mut picked = Vec::new();
+        while picked.len() < PODS as usize && !running.is_empty() {
+            let place = self.random_below(running.len() as u64) as usize;
+            picked.push(running.swap_remove(place));
+        }
+        picked
     }
 
     /// Starts StatefulSet pods, and moves each to another node. The first node stops the old pod only later, and

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::{Pod, World};
+use super::World;
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
 
@@ -24,12 +24,14 @@ impl World {
 
     /// The running pods with any of the eviction's addresses.
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
-        let pods = self.pods.borrow();
-        let is_evicted = |pod: &Pod| pod.runs && pod.addresses.iter().any(|a| eviction.addresses.contains(a));
-        pods.all()
-            .filter(|(_, pod)| is_evicted(pod))
-            .map(|(id, _)| id)
-            .collect()
+        let mut evicted = Vec::new();
+        for (id, pod) in self.pods.borrow().all() {
+            let mut addresses = pod.addresses.iter();
+            if pod.runs && addresses.any(|address| eviction.addresses.contains(address)) {
+                evicted.push(id);
+            }
+        }
+        evicted
     }
 
     /// The time from a pod's getting addresses until it is ready: one of the given times, at random.
@@ -39,6 +41,7 @@ impl World {
     }
 }
 
+/// Evicts the pods in batches, and waits after each batch until its pods are ready on other addresses.
 async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
     let pods = world.evicted(eviction);
     let mut evicted = Evicted {
@@ -51,7 +54,9 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         }
         let before = world.pods.borrow().count();
         let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
-        gone.iter().for_each(|id| world.replace(*id));
+        for id in gone.iter() {
+            world.replace(*id);
+        }
 
         // Pods that no node has room for are not in the list of pods yet.
         let until = world.engine.now() + eviction.patience;

@@ -80,10 +80,13 @@ impl World {
         measured.points.push(point);
     }
 
+    /// Lets a node fail. Its pods are evicted later, and it may be removed from the cluster.
     pub(super) fn fail(self: &Rc<Self>, node: u32, failure: Failure) {
         self.note_held(node);
         let tasks = self.nodes.borrow_mut().fail(node);
-        tasks.into_iter().for_each(|task| self.engine.kill(task));
+        for task in tasks {
+            self.engine.kill(task);
+        }
         for pod in self.pods_of(node) {
             self.pods.borrow_mut().lose(pod, failure);
             if failure == Failure::Stopped {
@@ -106,9 +109,12 @@ impl World {
 
     /// Replaces the pods of a node. Their objects stay in the API server, since their containers can still be running.
     fn evict(self: &Rc<Self>, node: u32) {
-        self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
+        for pod in self.pods_of(node) {
+            self.replace(pod);
+        }
     }
 
+    /// Removes a failed node from the cluster.
     fn remove_node(self: &Rc<Self>, node: u32) {
         let name = {
             let mut nodes = self.nodes.borrow_mut();

@@ -44,6 +44,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// Creates the nodes. With `pod_spread`, some of them get more pods than others.
     pub(crate) fn new(engine: &Engine, scenario: &Scenario) -> Self {
         let count = scenario.node_count();
         let mut random = Random::new(scenario.seed, 0x6e6f_6465);
@@ -101,7 +102,9 @@ impl Nodes {
     }
 
     pub(crate) fn forget_notes(&mut self) {
-        self.all.iter_mut().for_each(|node| node.notes = Arc::default());
+        for node in &mut self.all {
+            node.notes = Arc::default();
+        }
     }
 
     pub(crate) fn add_pod(&mut self, node: u32, pod: u32) {
@@ -137,6 +140,7 @@ impl Nodes {
         self.reconsider(node);
     }
 
+    /// Opens or closes a node for new pods, by the number of pods that it has.
     fn reconsider(&mut self, node: u32) {
         let is_open = !self.closed[node as usize] && self.get(node).pods.len() < self.most_pods;
         match (self.place[node as usize], is_open) {

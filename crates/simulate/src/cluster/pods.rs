@@ -164,13 +164,17 @@ impl Pods {
     /// Records that another pod replaces this one. Returns false if it was already replaced.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
-        if std::mem::replace(&mut pod.is_replaced, true) {
+        if pod.is_replaced {
             return false;
         }
+        pod.is_replaced = true;
+
+        // A pod that is replaced no longer counts as waiting or lost.
         if pod.is_in_api && pod.started.is_none() {
             self.waiting -= 1;
         }
-        if std::mem::take(&mut pod.is_lost) {
+        if pod.is_lost {
+            pod.is_lost = false;
             self.lost -= 1;
         }
         true
@@ -178,6 +182,7 @@ impl Pods {
 }
 
 impl Pod {
+    /// A pod that has just been created for a node.
     fn new(node: u32, now: Micros) -> Self {
         Self {
             node,

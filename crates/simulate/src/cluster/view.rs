@@ -85,6 +85,7 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
     addresses.iter().map(ToString::to_string).collect()
 }
 
+/// The object of a pod, with the annotations and the status that it has now.
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let name = Pod::name(id);
     let container = pod.container(id);
@@ -118,6 +119,7 @@ fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     ModelPod::new(&parts).0
 }
 
+/// The endpoint of a pod.
 fn endpoint(id: u32, pod: &Pod, node: &str) -> Endpoint {
     let name = Pod::name(id);
     let container = pod.container(id);

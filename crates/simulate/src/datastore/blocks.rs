@@ -44,6 +44,7 @@ impl Blocks {
         self.all.len() as u64
     }
 
+    /// Adds a block, or replaces the one with the same CIDR.
     pub(super) fn insert(&mut self, block: Arc<Block>, revision: i64) {
         self.bytes += bytes(&block);
         let cidr = block.cidr();
@@ -51,8 +52,9 @@ impl Blocks {
             value: block,
             revision: Revision::Etcd(revision),
         };
-        let before = self.all.insert(cidr, stored);
-        self.bytes -= before.map_or(0, |before| bytes(&before.value));
+        if let Some(replaced) = self.all.insert(cidr, stored) {
+            self.bytes -= bytes(&replaced.value);
+        }
     }
 
     pub(super) fn remove(&mut self, cidr: IpNet) {

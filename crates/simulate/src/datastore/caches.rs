@@ -33,6 +33,7 @@ impl Kind {
         }
     }
 
+    /// The kind of a record's list.
     pub(super) fn of(record: &Record) -> Self {
         match record {
             Record::Block(_) => Self::Blocks,

@@ -60,6 +60,7 @@ impl Client {
         )
     }
 
+    /// Creates a client. Only Kubernetes' clients limit their requests.
     fn new(server: &Rc<Server>, limiter: Option<Limiter>, lists_affinities: bool) -> Self {
         Self {
             server: Rc::clone(server),
@@ -121,6 +122,7 @@ impl Client {
         }
     }
 
+    /// The size of the list that the server reads for a query of this client.
     fn measure(&self, query: &Query) -> Listing {
         let data = self.server.data();
         match query {
@@ -164,6 +166,7 @@ impl Client {
         answers
     }
 
+    /// Sends a write, and counts it if another client was first.
     async fn write<T: 'static>(
         &self,
         kind: Kind,
@@ -252,6 +255,7 @@ impl Store for Client {
         self.server.engine.now().timestamp()
     }
 
+    /// Answers queries in as many requests as the datastore needs for them.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         Ok(self.answers(queries, Lists::Current).await)
     }

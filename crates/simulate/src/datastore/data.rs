@@ -46,6 +46,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
+    /// Creates the data of a cluster without blocks.
     pub(crate) fn new(pools: Vec<Pool>, reservations: Vec<Reservation>, config: Option<IpamConfig>) -> Self {
         let config = config.map(|config| (config, 1));
         Self {
@@ -88,37 +89,38 @@ impl Data {
         self.config.map(|(config, _)| config)
     }
 
+    /// Answers a query.
     pub(crate) fn read(&self, query: &Query) -> Vec<Entry> {
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
-            Query::Pools => self
-                .pools
-                .iter()
-                .map(|pool| entry(Record::Pool(pool.clone()), 1))
-                .collect(),
-            Query::Reservations => self
-                .reservations
-                .iter()
-                .map(|found| entry(Record::Reservation(found.clone()), 1))
-                .collect(),
+            Query::Pools => {
+                let pools = self.pools.iter().cloned();
+                pools.map(|pool| entry(Record::Pool(pool), 1)).collect()
+            }
+            Query::Reservations => {
+                let reservations = self.reservations.iter().cloned();
+                reservations
+                    .map(|reservation| entry(Record::Reservation(reservation), 1))
+                    .collect()
+            }
             Query::Affinities { kind, holder, family } => self.affinities_of(kind, holder, *family),
             Query::HostAffinities => {
-                let is_of_host = |(found, _): &&(Affinity, i64)| found.key.kind == AffinityType::Host;
-                self.affinities
-                    .values()
-                    .filter(is_of_host)
+                let affinities = self.affinities.values();
+                affinities
+                    .filter(|(affinity, _)| affinity.key.kind == AffinityType::Host)
                     .map(affinity_entry)
                     .collect()
             }
             Query::Blocks(family) => self.blocks_of(*family).by_cidr().map(block_entry).collect(),
             Query::BlockKey(cidr) => self.stored_block(*cidr).map(block_key).into_iter().collect(),
             Query::Overlapping(cidr) => {
-                let found = self.blocks_of(Family::of(*cidr)).overlapping(*cidr);
-                found.into_iter().map(block_key).collect()
+                let overlapping = self.blocks_of(Family::of(*cidr)).overlapping(*cidr);
+                overlapping.into_iter().map(block_key).collect()
             }
             Query::BlockKeys(_) | Query::BlockRevisions(_) => {
-                let all = self.blocks.iter().flat_map(|blocks| blocks.by_cidr());
-                all.filter(|block| query.asks_for(&Key::Block(block.value.cidr())))
+                let blocks = self.blocks.iter().flat_map(|blocks| blocks.by_cidr());
+                blocks
+                    .filter(|block| query.asks_for(&Key::Block(block.value.cidr())))
                     .map(block_key)
                     .collect()
             }
@@ -158,6 +160,7 @@ impl Data {
         }
     }
 
+    /// The object under a key.
     fn get(&self, key: &Key) -> Option<Entry> {
         match key {
             Key::Block(cidr) => self.stored_block(*cidr).map(block_entry),
@@ -177,28 +180,29 @@ impl Data {
         }
     }
 
+    /// The affinities of a holder for blocks of a family.
     fn affinities_of(&self, kind: &AffinityType, holder: &str, family: Family) -> Vec<Entry> {
         // The first CIDR of the family: all bits are zero.
-        let least = match family {
+        let first_cidr = match family {
             Family::V4 => IpNet::V4(Ipv4Net::default()),
             Family::V6 => IpNet::V6(Ipv6Net::default()),
         };
         let first = AffinityKey {
             kind: kind.clone(),
             node: holder.to_owned(),
-            cidr: least,
+            cidr: first_cidr,
         };
-        let found = self
-            .affinities
-            .range(&first..)
-            .map(|(_, found)| found)
-            .take_while(|(found, _)| {
-                let key = &found.key;
-                key.kind == *kind && key.node == holder && Family::of(key.cidr) == family
-            });
-        found.map(affinity_entry).collect()
+        let mut entries = Vec::new();
+        for (key, affinity) in self.affinities.range(&first..) {
+            if key.kind != *kind || key.node != holder || Family::of(key.cidr) != family {
+                break;
+            }
+            entries.push(affinity_entry(affinity));
+        }
+        entries
     }
 
+    /// Writes or deletes an object, if it is at the revision that was read.
     pub(crate) fn swap(&mut self, swap: Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         swap.expect(self.get(&key).map(|found| found.revision).as_ref())?;
@@ -214,6 +218,7 @@ impl Data {
         Ok(Revision::Etcd(self.revision))
     }
 
+    /// Stores a record at the current revision. Records that no client writes are left out.
     fn put(&mut self, record: Record) {
         let revision = self.revision;
         match record {

@@ -37,6 +37,7 @@ impl Latency {
         }
     }
 
+    /// Draws a time: around a given one, or between two of the measured ones.
     pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
         let times = match self {
             Self::Around(time) => return random.around(time, jitter_permille),
@@ -69,6 +70,7 @@ impl Latency {
 impl FromStr for Latency {
     type Err = NotADuration;
 
+    /// Parses a time, or measured times with slashes in between.
     fn from_str(text: &str) -> Result<Self, NotADuration> {
         let times: Vec<Micros> = text.split('/').map(str::parse).collect::<Result<_, _>>()?;
         match times[..] {

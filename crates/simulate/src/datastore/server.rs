@@ -50,6 +50,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Creates a server with idle processors.
     pub(crate) fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
         Rc::new(Self {
             kind,
@@ -121,6 +122,7 @@ impl Server {
         slot.answer(&self.engine)
     }
 
+    /// Takes a request. A list waits until the server's cache is as new as the request.
     fn arrive(self: &Rc<Self>, work: Work, job: Job) {
         let now = self.engine.now();
         let Work::List(kind) = work else {
@@ -300,7 +302,9 @@ mod tests {
                 answered.borrow_mut().push((name, engine.now()));
             });
         };
-        (0..3).for_each(|_| send("list", Work::Read, 1));
+        for _ in 0..3 {
+            send("list", Work::Read, 1);
+        }
         send("write", Work::Write(Kind::Blocks), 0);
         engine.run_until(Micros::from_secs(60));
         let answered = answered.take();

@@ -49,6 +49,7 @@ impl Lock {
 }
 
 impl Drop for LockGuard {
+    /// Passes the lock on to the task that has waited longest.
     fn drop(&mut self) {
         let next = loop {
             let mut state = self.0.state.borrow_mut();

@@ -128,6 +128,7 @@ impl Engine {
         self.push(time, Action::Wake(id));
     }
 
+    /// Plans an action at a time. Actions at the same time keep their order.
     fn push(&self, time: Micros, action: Action) {
         let number = self.0.queued.get();
         self.0.queued.set(number + 1);

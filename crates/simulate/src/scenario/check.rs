@@ -31,32 +31,36 @@ impl Scenario {
         self.check_times()
     }
 
+    /// Checks that there is a pool for pods, that pools do not overlap, and that they can have their blocks.
     fn check_pools(&self) -> Result<()> {
         if self.pools_for_pods().next().is_none() {
             let error = ScenarioError::new("there is no pool, so no pod can get an address");
             return Err(error.hint("add one: `--pool 10.244.0.0/16`"));
         }
-        for (index, spec) in self.pools.iter().enumerate() {
+
+        let mut earlier: Vec<IpNet> = Vec::new();
+        for spec in &self.pools {
             let pool = spec.cidr.trunc();
             has_block_size(pool, spec.block_size)?;
-            let others = self.pools[..index].iter().map(|other| other.cidr.trunc());
-            let known = self
-                .start
-                .iter()
-                .flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
-            if let Some(other) = others.chain(known).find(|other| cidr::overlap(*other, pool)) {
+            let existing = self.start.iter().flat_map(|start| &start.pools);
+            let mut others = earlier.iter().copied().chain(existing.map(|pool| pool.cidr));
+            if let Some(other) = others.find(|other| cidr::overlap(*other, pool)) {
                 return Err(ScenarioError::new(format!(
                     "the pools {other} and {pool} overlap"
                 )));
             }
+            earlier.push(pool);
         }
-        if self.max_blocks_per_host > 0 && !self.config().is_some_and(|config| config.strict_affinity) {
+
+        let has_strict_affinity = self.config().is_some_and(|config| config.strict_affinity);
+        if self.max_blocks_per_host > 0 && !has_strict_affinity {
             let message = "a limit on blocks per node needs strict affinity, as in Calico";
             return Err(ScenarioError::new(message).hint("add `--strict-affinity`"));
         }
         Ok(())
     }
 
+    /// Checks that there are nodes and pods, and not too many of them.
     fn check_size(&self) -> Result<()> {
         let nodes = self.node_count();
         if nodes == 0 {
@@ -88,6 +92,7 @@ impl Scenario {
         Ok(())
     }
 
+    /// Checks the duration, and the time and node of the event.
     fn check_times(&self) -> Result<()> {
         let end = self.end();
         if end.is_zero() {
@@ -113,19 +118,17 @@ impl Scenario {
         }
     }
 
+    /// The index of a node by its name; `None` if there is no such node.
     pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
-        match &self.start {
-            Some(start) => start
-                .nodes
-                .iter()
-                .position(|node| node.name == name)
-                .map(|index| index as u32),
-            None => {
-                let number: u32 = name.strip_prefix("node-")?.parse().ok()?;
-                let index = number.checked_sub(1)?;
-                (index < self.nodes && self.node_name(index) == name).then_some(index)
-            }
+        if let Some(start) = &self.start {
+            let index = start.nodes.iter().position(|node| node.name == name)?;
+            return Some(index as u32);
         }
+        let number: u32 = name.strip_prefix("node-")?.parse().ok()?;
+        let index = number.checked_sub(1)?;
+        // `node-01` is not the name of a node.
+        let exists = index < self.nodes && self.node_name(index) == name;
+        exists.then_some(index)
     }
 }
 

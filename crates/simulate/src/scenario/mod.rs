@@ -99,6 +99,7 @@ const MOST_ARRIVALS: u32 = 500;
 const MAX_PODS: u32 = 110;
 
 impl Default for Scenario {
+    /// The scenario without any options.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -247,25 +248,28 @@ impl Scenario {
     /// block size of all the family's pools is changed.
     pub fn with_block_size(&self, size: u8) -> Self {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
-        let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
-        let any_holds = self.pools().iter().any(|pool| holds(pool.cidr));
-        let changes = |cidr: IpNet| {
-            if any_holds {
-                holds(cidr)
+        let can_have_blocks = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
+        let some_can = self.pools().iter().any(|pool| can_have_blocks(pool.cidr));
+        let is_changed = |cidr: IpNet| {
+            if some_can {
+                can_have_blocks(cidr)
             } else {
                 is_of_family(cidr)
             }
         };
 
         let mut other = self.clone();
-        for pool in other.pools.iter_mut().filter(|pool| changes(pool.cidr)) {
-            pool.block_size = size;
+        for pool in &mut other.pools {
+            if is_changed(pool.cidr) {
+                pool.block_size = size;
+            }
         }
         if let Some(start) = &mut other.start {
-            let pools = Arc::make_mut(start).pools.iter_mut();
-            pools
-                .filter(|pool| changes(pool.cidr))
-                .for_each(|pool| pool.block_size = size);
+            for pool in &mut Arc::make_mut(start).pools {
+                if is_changed(pool.cidr) {
+                    pool.block_size = size;
+                }
+            }
         }
         other
     }
@@ -290,6 +294,7 @@ impl PoolSpec {
         }
     }
 
+    /// The pool that the allocator sees.
     fn pool(&self, index: usize) -> Pool {
         Pool {
             name: format!("pool-{}", index + 1),

@@ -61,6 +61,7 @@ impl Rate {
 impl FromStr for Rate {
     type Err = NotARate;
 
+    /// Parses a rate such as `5/s`, `0.5/m` or `20`, without a loss of digits.
     fn from_str(text: &str) -> Result<Self, NotARate> {
         let refused = || NotARate::Text(text.to_owned());
         let (count, unit) = text.trim().split_once('/').unwrap_or((text.trim(), "s"));
@@ -95,6 +96,7 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
+    /// Writes the rate in a form that can be parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.count, self.period) {
             (count, 1) => write!(f, "{count}/s"),

@@ -10,7 +10,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::handle::{Handle, clean_id};
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Versioned};
 
 /// The initial state of a simulated cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,35 +41,24 @@ impl Start {
     /// The state of the cluster in a snapshot. Allocations whose records name a node and a pod become running pods, one
     /// for each handle; the other allocations stay as they are.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let sound = |content: &BlockContent| match content {
-            BlockContent::Sound(block) => Some(Arc::new(Block::clone(block))),
-            BlockContent::Corrupt(_) => None,
-        };
-        let blocks: Vec<Arc<Block>> = snapshot
-            .blocks
-            .iter()
-            .filter_map(|stored| sound(&stored.value.content))
-            .collect();
-        let mut nodes: Vec<Node> = snapshot.nodes.iter().map(|node| node.value.clone()).collect();
+        let mut blocks: Vec<Arc<Block>> = Vec::new();
+        for stored in &snapshot.blocks {
+            if let BlockContent::Sound(block) = &stored.value.content {
+                blocks.push(Arc::new(Block::clone(block)));
+            }
+        }
+        let mut nodes = values(&snapshot.nodes);
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         Self {
             nodes,
-            pools: snapshot.pools.iter().map(|pool| pool.value.clone()).collect(),
-            reservations: snapshot
-                .reservations
-                .iter()
-                .map(|found| found.value.clone())
-                .collect(),
+            pools: values(&snapshot.pools),
+            reservations: values(&snapshot.reservations),
             config: snapshot.effective_ipam_config(),
             pods: pods(&blocks),
             left_out: snapshot.blocks.len() - blocks.len(),
             blocks,
-            affinities: snapshot
-                .affinities
-                .iter()
-                .map(|found| found.value.clone())
-                .collect(),
-            handles: snapshot.handles.iter().map(|found| found.value.clone()).collect(),
+            affinities: values(&snapshot.affinities),
+            handles: values(&snapshot.handles),
         }
     }
 
@@ -85,6 +74,12 @@ impl Start {
     }
 }
 
+/// Copies objects without their revisions.
+fn values<T: Clone>(stored: &[Versioned<T>]) -> Vec<T> {
+    stored.iter().map(|object| object.value.clone()).collect()
+}
+
+/// The pods that the records in blocks name, one for each handle.
 fn pods(blocks: &[Arc<Block>]) -> Vec<StartPod> {
     let mut pods: BTreeMap<String, StartPod> = BTreeMap::new();
     for block in blocks {

@@ -56,22 +56,23 @@ impl Estimate {
     ) -> Result<Option<Self>, ScenarioError> {
         let mut ready_after: Vec<SignedDuration> = pods.iter().filter_map(|pod| pod.ready_after).collect();
         ready_after.sort_unstable();
-        let Some(each) = ready_after.get(ready_after.len() / 2).copied() else {
+        let Some(median) = ready_after.get(ready_after.len() / 2).copied() else {
             return Ok(None);
         };
-        ready_after.retain(|took| *took <= each.saturating_mul(OUTLIER));
+        let longest_usual = median.saturating_mul(OUTLIER);
+        ready_after.retain(|took| *took <= longest_usual);
 
-        let batch = eviction.map_or(1, |eviction| eviction.batch);
+        // Without an eviction, it is estimated with the usual options.
+        let (batch, pause, patience) = match eviction {
+            Some(eviction) => (eviction.batch, eviction.pause, eviction.patience),
+            None => (1, SignedDuration::ZERO, PATIENCE),
+        };
+        let addresses = pods.iter().flat_map(|pod| pod.addresses.iter().copied());
         let simulated = answer::Eviction {
-            addresses: pods
-                .iter()
-                .flat_map(|pod| pod.addresses.iter().copied())
-                .collect(),
+            addresses: addresses.collect(),
             batch,
-            pause: eviction
-                .map_or(SignedDuration::ZERO, |eviction| eviction.pause)
-                .into(),
-            patience: eviction.map_or(PATIENCE, |eviction| eviction.patience).into(),
+            pause: pause.into(),
+            patience: patience.into(),
             ready_after: ready_after.into_iter().map(Into::into).collect(),
         };
         let scenario = scenario(snapshot, migration, pods);
@@ -80,7 +81,7 @@ impl Estimate {
             pods,
             not_moved: pods - moved,
             batch,
-            each,
+            each: median,
             total: took.duration(),
         }))
     }
@@ -89,35 +90,36 @@ impl Estimate {
 /// The cluster with the old pool disabled and the new one enabled.
 fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
     let mut start = Start::of(snapshot);
-    let new = migration.new.as_ref();
-    start
-        .pools
-        .retain(|pool| new.is_none_or(|new| new.name != pool.name));
-    start.pools.extend(new.map(|new| Pool {
-        disabled: false,
-        ..new.clone()
-    }));
-    start
-        .pools
-        .iter_mut()
-        .filter(|pool| pool.name == migration.old.name)
-        .for_each(|old| old.disabled = true);
+    if let Some(new) = &migration.new {
+        start.pools.retain(|pool| pool.name != new.name);
+        start.pools.push(Pool {
+            disabled: false,
+            ..new.clone()
+        });
+    }
+    for pool in &mut start.pools {
+        if pool.name == migration.old.name {
+            pool.disabled = true;
+        }
+    }
 
+    // Pods whose addresses no block records take part, too.
     let recorded: BTreeSet<IpAddr> = start.pods.iter().flat_map(|pod| pod.addresses.clone()).collect();
-    let is_recorded = |pod: &WorkloadPod| pod.addresses.iter().any(|address| recorded.contains(address));
-    start
-        .pods
-        .extend(pods.iter().filter(|pod| !is_recorded(pod)).map(|pod| StartPod {
+    for pod in pods {
+        if pod.addresses.iter().any(|address| recorded.contains(address)) {
+            continue;
+        }
+        start.pods.push(StartPod {
             handle: pod.uid.clone(),
             node: pod.node.clone(),
             addresses: pod.addresses.clone(),
-        }));
-    let mut on_node: HashMap<&str, u32> = HashMap::new();
-    start
-        .pods
-        .iter()
-        .for_each(|pod| *on_node.entry(&pod.node).or_default() += 1);
-    let most = on_node.into_values().max().unwrap_or_default();
+        });
+    }
+    let mut pods_on_node: HashMap<&str, u32> = HashMap::new();
+    for pod in &start.pods {
+        *pods_on_node.entry(&pod.node).or_default() += 1;
+    }
+    let most = pods_on_node.into_values().max().unwrap_or_default();
 
     let usual = Scenario::default();
     Scenario {

@@ -48,12 +48,13 @@ pub(super) struct Moves {
 impl Moves {
     /// True for a pod of the old pool that a controller recreates after its eviction, unlike static pods and pods of jobs.
     pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
-        let comes_back = pod
-            .controller
-            .as_ref()
-            .is_some_and(|controller| moves(&controller.kind, self.machines));
-        let is_of_old = || pod.addresses.iter().any(|address| old.contains(address));
-        comes_back && !pod.finished && !pod.host_network && is_of_old()
+        let Some(controller) = &pod.controller else {
+            return false;
+        };
+        if pod.finished || pod.host_network || !moves(&controller.kind, self.machines) {
+            return false;
+        }
+        pod.addresses.iter().any(|address| old.contains(address))
     }
 }
 

@@ -142,6 +142,7 @@ fn or_unread<T>(read: calipam_datastore::Result<Vec<T>>, unread: &mut Vec<String
     })
 }
 
+/// Groups pods by their controllers; a pod without one is a group of its own.
 fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     let mut groups: BTreeMap<(String, Option<String>, String), Group> = BTreeMap::new();
     for pod in pods {
@@ -166,6 +167,7 @@ fn groups(pods: &[&WorkloadPod], budgets: &[Budget]) -> Vec<Group> {
     groups.into_values().collect()
 }
 
+/// The requests of a subject that ask for the old pool.
 fn pins<'a>(
     subject: String,
     requests: &'a [AddressRequest],
@@ -181,16 +183,18 @@ fn pins<'a>(
         })
 }
 
-/// True for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
+/// Returns true for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
 fn asks_for(request: &AddressRequest, old: &Pool) -> bool {
-    let is_old = |text: &String| {
-        let is_network = text.parse::<IpNet>().is_ok_and(|cidr| cidr.trunc() == old.cidr);
-        let is_address = text
-            .parse::<IpAddr>()
-            .is_ok_and(|address| old.cidr.contains(&address));
-        *text == old.name || is_network || is_address
+    let Ok(texts) = serde_json::from_str::<Vec<String>>(&request.value) else {
+        return false;
     };
-    serde_json::from_str::<Vec<String>>(&request.value).is_ok_and(|texts| texts.iter().any(is_old))
+    texts.iter().any(|text| {
+        let cidr = text.parse::<IpNet>();
+        let is_network = cidr.is_ok_and(|cidr| cidr.trunc() == old.cidr);
+        let address = text.parse::<IpAddr>();
+        let is_address = address.is_ok_and(|address| old.cidr.contains(&address));
+        *text == old.name || is_network || is_address
+    })
 }
 
 /// Annotations that pin pods to the old pool. Such pods would get addresses from this pool again, or would not start
@@ -201,6 +205,7 @@ pub(super) struct Pins<'p> {
 }
 
 impl<'p> Pins<'p> {
+    /// Looks for requests of pods and their namespaces that ask for the old pool.
     pub(super) fn of(old: &'p Pool, namespaces: &'p [RequestingNamespace]) -> Self {
         let namespaces = namespaces
             .iter()

@@ -7,7 +7,7 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Defect, Snapshot};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 
 use super::unknown::{did_you_mean, nearest};
@@ -40,27 +40,22 @@ const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "
 pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
     let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
     for snapshot in states {
-        let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
-        let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
-        add(&mut known, named);
-        add(&mut known, snapshot.pods.iter().map(|pod| pod.value.namespace()));
-        add(
-            &mut known,
-            snapshot
-                .endpoints
-                .iter()
-                .map(|endpoint| endpoint.value.namespace()),
-        );
-        known.extend(
-            snapshot
-                .services
-                .iter()
-                .map(|service| service.value.namespace.to_string()),
-        );
+        let owners = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
+        let of_records = owners.flatten().filter_map(|owner| owner.get("namespace"));
+        add(&mut known, of_records);
+        let of_pods = snapshot.pods.iter().map(|pod| pod.value.namespace());
+        add(&mut known, of_pods);
+        let endpoints = snapshot.endpoints.iter();
+        let of_endpoints = endpoints.map(|endpoint| endpoint.value.namespace());
+        add(&mut known, of_endpoints);
+        for service in &snapshot.services {
+            known.insert(service.value.namespace.to_string());
+        }
     }
     if known.contains(name) {
         return Ok(());
     }
+
     let message = format!("namespace {name:?} not found: no pod, endpoint, service or record names it");
     let hint = did_you_mean(name, &known, "namespaces without any addresses are unknown");
     Err(Failure::refused(message).hint(hint))
@@ -68,22 +63,23 @@ pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
 
 /// Returns the pod that was probably meant, as `namespace/name`; `None` if the named pod exists or no name is similar.
 pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
-    let of_record = |record: AttributeRef<'_>| {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for record in attributes(snapshot) {
         let owner = record.owner();
-        Some(format!("{}/{}", owner.get("namespace")?, owner.get("pod")?))
-    };
-    let mut known: BTreeSet<String> = attributes(snapshot).filter_map(of_record).collect();
-    let endpoints = snapshot.endpoints.iter().map(|endpoint| &endpoint.value);
-    known.extend(endpoints.map(|endpoint| format!("{}/{}", endpoint.namespace(), endpoint.pod())));
-    known.extend(
-        snapshot
-            .pods
-            .iter()
-            .map(|pod| format!("{}/{}", pod.value.namespace(), pod.value.name())),
-    );
-    let meant = format!("{namespace}/{name}");
-    let near = nearest(&meant, known.iter().map(String::as_str));
-    near.filter(|near| *near != meant).map(str::to_owned)
+        if let (Some(namespace), Some(pod)) = (owner.get("namespace"), owner.get("pod")) {
+            known.insert(format!("{namespace}/{pod}"));
+        }
+    }
+    for endpoint in snapshot.endpoints.iter().map(|stored| &stored.value) {
+        known.insert(format!("{}/{}", endpoint.namespace(), endpoint.pod()));
+    }
+    for pod in snapshot.pods.iter().map(|stored| &stored.value) {
+        known.insert(format!("{}/{}", pod.namespace(), pod.name()));
+    }
+
+    let wanted = format!("{namespace}/{name}");
+    let near = nearest(&wanted, known.iter().map(String::as_str))?;
+    (near != wanted).then(|| near.to_owned())
 }
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.
@@ -96,12 +92,10 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
         for affinity in &snapshot.affinities {
             known.insert(affinity.value.key.node.clone());
         }
-        let sound = snapshot
-            .blocks
-            .iter()
-            .filter_map(|block| block.value.content.sound());
-        known.extend(sound.filter_map(Block::host).map(str::to_owned));
-
+        for stored in &snapshot.blocks {
+            let block = stored.value.content.sound();
+            known.extend(block.and_then(Block::host).map(str::to_owned));
+        }
         let of_endpoints = snapshot.endpoints.iter().map(|endpoint| endpoint.value.node());
         add(&mut known, of_endpoints);
         let of_records = attributes(snapshot).filter_map(|record| record.get("node"));
@@ -112,38 +106,45 @@ pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
 
 /// True if a pool, a block or an address in use shares an address with the network.
 pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
-    let is_named = |snapshot: &&Snapshot| {
-        let endpoints = snapshot
-            .endpoints
-            .iter()
-            .flat_map(|endpoint| endpoint.value.addresses());
-        let pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
-        let tunnels = snapshot
-            .nodes
-            .iter()
-            .flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
-        snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr))
-            || endpoints
-                .chain(pods)
-                .chain(tunnels)
-                .any(|address| cidr.contains(&address))
-    };
-    is_known_block(states, cidr) || states.iter().any(is_named)
+    if is_known_block(states, cidr) {
+        return true;
+    }
+    for snapshot in states {
+        if snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr)) {
+            return true;
+        }
+        let endpoints = snapshot.endpoints.iter();
+        let of_endpoints = endpoints.flat_map(|endpoint| endpoint.value.addresses());
+        let of_pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
+        let tunnels = snapshot.nodes.iter().flat_map(|node| &node.value.tunnels);
+        let of_tunnels = tunnels.map(|(_, address)| *address);
+        let mut in_use = of_endpoints.chain(of_pods).chain(of_tunnels);
+        if in_use.any(|address| cidr.contains(&address)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// True if a block shares an address with the network. Blocks that cannot be decoded or are only referenced count as
 /// well.
 pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
-    let is_undecodable =
-        |defect: &Defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr));
-    states.iter().any(|snapshot| {
-        let mut of_handles = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
-        snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
-            || snapshot
-                .affinities
-                .iter()
-                .any(|affinity| overlap(affinity.value.key.cidr, cidr))
-            || of_handles.any(|(named, _)| overlap(named, cidr))
-            || snapshot.defects.iter().any(is_undecodable)
-    })
+    for snapshot in states {
+        let blocks = snapshot.blocks.iter().map(|block| block.value.key);
+        let affinities = snapshot.affinities.iter();
+        let of_affinities = affinities.map(|affinity| affinity.value.key.cidr);
+        let handles = snapshot.handles.iter();
+        let of_handles = handles
+            .flat_map(|handle| handle.value.blocks())
+            .map(|(block, _)| block);
+        let undecodable = snapshot.defects.iter().filter_map(|defect| match &defect.key {
+            Some(Key::Block(block)) => Some(*block),
+            _ => None,
+        });
+        let mut known = blocks.chain(of_affinities).chain(of_handles).chain(undecodable);
+        if known.any(|block| overlap(block, cidr)) {
+            return true;
+        }
+    }
+    false
 }

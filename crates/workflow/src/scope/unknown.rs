@@ -12,12 +12,14 @@ use crate::failure::{Failure, Kind, Result};
 /// Returns the known name that was probably meant: the first one that contains the text, otherwise the one with the
 /// smallest edit distance, if that is small.
 pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<&'k str> {
-    let part = |name: &&str| text.len() > 3 && name.contains(text);
-    known.clone().find(part).or_else(|| {
-        let near = known.map(|name| (strsim::levenshtein(text, name), name)).min();
-        near.filter(|(distance, _)| *distance <= 3 && *distance < text.len())
-            .map(|(_, name)| name)
-    })
+    let is_long_enough = text.len() > 3;
+    let mut containing = known.clone().filter(|name| name.contains(text));
+    if is_long_enough && let Some(name) = containing.next() {
+        return Some(name);
+    }
+    let distances = known.map(|name| (strsim::levenshtein(text, name), name));
+    let (distance, nearest) = distances.min()?;
+    (distance <= 3 && distance < text.len()).then_some(nearest)
 }
 
 /// Adds the most similar known name to a hint, as a suggestion for an unknown name.
@@ -45,6 +47,7 @@ pub(crate) fn unknown_node(name: &str, known: &BTreeSet<String>) -> Failure {
 #[error("pool {0:?} not found")]
 pub struct UnknownPool(pub String);
 
+/// The error for a pool that does not exist, with the name that was probably meant.
 pub(crate) fn unknown_pool(states: &[&Snapshot], name: &str) -> Failure {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools);
     let known = pools.map(|pool| pool.value.name.clone()).collect();

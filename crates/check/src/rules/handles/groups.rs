@@ -42,16 +42,15 @@ impl<'s> Group<'_, 's> {
 
     /// Returns the forms in which the ID is recorded or stored, other than the clean ID.
     pub(crate) fn recorded_as(&self) -> Vec<String> {
-        let stored = self.strays.iter().map(|object| object.value.id());
-        let recorded = self
-            .records
-            .iter()
-            .filter_map(|r| r.allocation.attribute.handle());
-        let forms: BTreeSet<String> = stored
-            .chain(recorded)
-            .filter(|form| *form != self.id)
-            .map(|form| form.to_string())
-            .collect();
+        let mut forms = BTreeSet::new();
+        for stray in &self.strays {
+            forms.insert(stray.value.id().to_string());
+        }
+        for record in &self.records {
+            let handle = record.allocation.attribute.handle();
+            forms.extend(handle.map(|id| id.to_string()));
+        }
+        forms.remove(&self.id.to_string());
         forms.into_iter().collect()
     }
 }
@@ -120,9 +119,9 @@ impl<T: Copy> Shards<T> {
 /// Joins the same shard of all parts, sorted by hash.
 fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
-    parts
-        .iter()
-        .for_each(|part| all.extend_from_slice(&part.0[shard]));
+    for part in parts.iter() {
+        all.extend_from_slice(&part.0[shard]);
+    }
     all.sort_unstable_by_key(hash);
     all
 }
@@ -136,20 +135,24 @@ fn merge<'c, 's>(
     out: &mut Vec<Group<'c, 's>>,
 ) {
     loop {
-        let next = [
-            objects.first().map(|o| o.hash),
-            references.first().map(|r| r.hash),
-        ];
-        let Some(hash) = next.into_iter().flatten().min() else {
-            return;
+        let hash = match (objects.first(), references.first()) {
+            (Some(object), Some(reference)) => object.hash.min(reference.hash),
+            (Some(object), None) => object.hash,
+            (None, Some(reference)) => reference.hash,
+            (None, None) => return,
         };
-        let (same, other_objects) = objects.split_at(objects.iter().take_while(|o| o.hash == hash).count());
-        let named = references.iter().take_while(|r| r.hash == hash).count();
-        let (refer, other_references) = references.split_at(named);
+        let number_of_objects = objects.iter().take_while(|object| object.hash == hash).count();
+        let (same_objects, other_objects) = objects.split_at(number_of_objects);
+        let number_of_references = references
+            .iter()
+            .take_while(|reference| reference.hash == hash)
+            .count();
+        let (same_references, other_references) = references.split_at(number_of_references);
         objects = other_objects;
         references = other_references;
-        if !is_in_order(same, refer) {
-            split(context, same, refer, out);
+
+        if !is_in_order(same_objects, same_references) {
+            split(context, same_objects, same_references, out);
         }
     }
 }
@@ -318,6 +321,7 @@ fn split<'c, 's>(
     }
 }
 
+/// Puts the handles and records of one ID together, with the records sorted by address.
 fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>) -> Group<'c, 's> {
     let mut group = Group {
         id,
@@ -376,11 +380,13 @@ fn named_in(raw: &str, named: &mut HashSet<Box<[u8]>>) {
     let Ok(block) = serde_json::from_str::<Value>(raw) else {
         return;
     };
-    let attributes = fields(&block, "attributes").filter_map(Value::as_array).flatten();
-    let handles = attributes
-        .flat_map(|attribute| fields(attribute, "handle_id"))
-        .filter_map(Value::as_str);
-    named.extend(handles.map(|id| clean(Text::new(id).as_ref())));
+    for attributes in fields(&block, "attributes").filter_map(Value::as_array) {
+        for attribute in attributes {
+            for id in fields(attribute, "handle_id").filter_map(Value::as_str) {
+                named.insert(clean(Text::new(id).as_ref()));
+            }
+        }
+    }
 }
 
 fn fields<'v>(object: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {

@@ -27,7 +27,9 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         unchecked_handles: named_by_unchecked(context),
         undecodable: undecodable(context.snapshot),
     };
-    groups(context).iter().for_each(|group| checker.check(group, out));
+    for group in groups(context).iter() {
+        checker.check(group, out);
+    }
 }
 
 /// Checks handles, with the data that decides whether a handle can be checked.
@@ -40,6 +42,7 @@ struct Checker<'c, 's> {
 }
 
 impl<'s> Checker<'_, 's> {
+    /// Checks the handles and records of one ID.
     fn check(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
         if self.is_unchecked(group) {
             return;
@@ -47,24 +50,34 @@ impl<'s> Checker<'_, 's> {
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
 
+        let is_recorded = !group.records.is_empty();
         let has_read = |source| self.context.snapshot.has_read(source);
         // A handle with a carriage return in its ID counts only if no handle has the clean ID.
-        let stray = group
-            .strays
-            .first()
-            .copied()
-            .filter(|_| !group.records.is_empty());
-        match group.object.or(stray) {
-            Some(_) if !has_read(Source::Blocks) => {}
-            Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
-            Some(object) => self.check_counts(group, object, out),
-            None if self.undecodable.contains(group.id.packed()) => {}
-            // Only handles with a carriage return in their ID exist, and there are no records.
-            None if group.records.is_empty() && has_read(Source::Blocks) => {
-                out.extend(group.strays.iter().map(|stray| self.orphan(group, stray)));
+        let stray = group.strays.first().copied().filter(|_| is_recorded);
+        if let Some(object) = group.object.or(stray) {
+            if !has_read(Source::Blocks) {
+                return;
             }
-            None if has_read(Source::Handles) && !group.records.is_empty() => out.push(self.missing(group)),
-            None => {}
+            if is_recorded {
+                self.check_counts(group, object, out);
+            } else {
+                out.push(self.orphan(group, object));
+            }
+            return;
+        }
+
+        if self.undecodable.contains(group.id.packed()) {
+            return;
+        }
+        if is_recorded {
+            if has_read(Source::Handles) {
+                out.push(self.missing(group));
+            }
+        } else if has_read(Source::Blocks) {
+            // Only handles with a carriage return in their ID exist.
+            for stray in &group.strays {
+                out.push(self.orphan(group, stray));
+            }
         }
     }
 
@@ -78,23 +91,26 @@ impl<'s> Checker<'_, 's> {
         self.unchecked_handles.contains(group.id.packed()) || maps.any(|(cidr, _)| unchecked.contains(&cidr))
     }
 
+    /// Reports a handle that no record names.
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
-        let revision = Some(object.revision.to_string());
-        let blocks = counts(Some(object), &[]);
         let evidence = HandleEvidence {
-            revision,
-            blocks,
+            revision: Some(object.revision.to_string()),
+            blocks: counts(Some(object), &[]),
             ..HandleEvidence::default()
         };
+        let mut dependencies = vec![Key::Handle(id.clone())];
+        for (cidr, _) in object.value.blocks() {
+            dependencies.push(Key::Block(cidr));
+        }
+
         let says = format!("{} is a handle that no allocation refers to", short(&id));
-        let finding = handle_finding(Code::OrphanHandle, id.clone(), says, evidence);
-        let dependencies = [Key::Handle(id)]
-            .into_iter()
-            .chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
-        finding.on_nodes(self.nodes(group)).depending_on(dependencies)
+        handle_finding(Code::OrphanHandle, id, says, evidence)
+            .on_nodes(self.nodes(group))
+            .depending_on(dependencies)
     }
 
+    /// Reports a handle that records name, but that does not exist.
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
         let id = group.id.to_string();
         let blocks = counts(None, &group.records);
@@ -111,34 +127,34 @@ impl<'s> Checker<'_, 's> {
             .depending_on(self.dependencies(group))
     }
 
+    /// Reports a handle that counts other numbers of addresses than its blocks record.
     fn check_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
         let mut wrong = counts(Some(object), &group.records);
         wrong.retain(|counts| counts.in_handle != counts.in_block);
-        if wrong.is_empty() {
+        let Some(first) = wrong.first() else {
             return;
-        }
+        };
+
         let id = group.id.to_string();
-        let more = and_more(wrong.len(), "block differs", "blocks differ");
-        let HandleBlockEvidence {
-            block,
-            in_handle,
-            in_block,
-        } = &wrong[0];
-        let claimed = addresses(in_handle);
         let says = format!(
-            "{} counts {claimed} in {block}, which records {in_block}{more}",
-            short(&id)
+            "{} counts {} in {}, which records {}{}",
+            short(&id),
+            addresses(first.in_handle),
+            first.block,
+            first.in_block,
+            and_more(wrong.len(), "block differs", "blocks differ")
         );
-        let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
-        let severity = if harmless {
+        // Counts that are too high do no harm.
+        let is_harmless = wrong.iter().all(|counts| counts.in_handle > counts.in_block);
+        let severity = if is_harmless {
             Severity::Info
         } else {
             Code::HandleCount.severity()
         };
         let evidence = evidence(group, Some(object), wrong, held(&group.records));
-        let finding = handle_finding(Code::HandleCount, id, says, evidence).with_severity(severity);
         out.push(
-            finding
+            handle_finding(Code::HandleCount, id, says, evidence)
+                .with_severity(severity)
                 .on_nodes(self.nodes(group))
                 .depending_on(self.dependencies(group)),
         );
@@ -169,21 +185,27 @@ impl<'s> Checker<'_, 's> {
         if group.records.len() < 2 {
             return;
         }
-        let legacy = group.records.iter().filter(|r| {
-            let attribute = &r.allocation.attribute;
-            let bare = attribute.owner().is_empty() && attribute.alternate().is_none();
-            bare && matches!(Claim::of(attribute), Claim::LegacyPod { .. })
-        });
-        let held: BTreeSet<IpAddr> = legacy.map(|r| r.allocation.address).collect();
-        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = held.iter().partition(|a| a.is_ipv4());
-        if v4.len() < 2 && v6.len() < 2 {
+        let mut held: BTreeSet<IpAddr> = BTreeSet::new();
+        for record in &group.records {
+            let attribute = &record.allocation.attribute;
+            let has_no_owner = attribute.owner().is_empty() && attribute.alternate().is_none();
+            if has_no_owner && matches!(Claim::of(attribute), Claim::LegacyPod { .. }) {
+                held.insert(record.allocation.address);
+            }
+        }
+
+        // A pod has at most one address of each family.
+        let v4 = held.iter().filter(|address| address.is_ipv4()).count();
+        let v6 = held.len() - v4;
+        if v4 < 2 && v6 < 2 {
             return;
         }
+
         let id = group.id.to_string();
         let says = format!("{} share the handle {}", list(&held), short(&id));
-        let blocks = counts(group.object, &group.records);
-        let evidence = evidence(group, group.object, blocks, held.into_iter().collect());
-        let blocks: BTreeSet<IpNet> = group.records.iter().map(|r| r.block.key).collect();
+        let counts = counts(group.object, &group.records);
+        let evidence = evidence(group, group.object, counts, held.into_iter().collect());
+        let blocks: BTreeSet<IpNet> = group.records.iter().map(|record| record.block.key).collect();
         out.push(
             handle_finding(Code::SharedLegacyHandle, id, says, evidence)
                 .on_nodes(self.nodes(group))
@@ -193,39 +215,34 @@ impl<'s> Checker<'_, 's> {
 
     /// Returns the keys of the handle, and of every block that it or a record names.
     fn dependencies(&self, group: &Group<'_, '_>) -> Vec<Key> {
-        let named = group
-            .objects()
-            .flat_map(|object| object.value.blocks())
-            .map(|(cidr, _)| cidr);
-        let blocks: BTreeSet<IpNet> = named.chain(group.records.iter().map(|r| r.block.key)).collect();
-        let objects: BTreeSet<String> = group
-            .objects()
-            .map(|object| object.value.id().to_string())
-            .collect();
-        let ids = objects
-            .into_iter()
-            .chain([group.id.to_string()])
-            .collect::<BTreeSet<String>>();
-        ids.into_iter()
-            .map(Key::Handle)
-            .chain(blocks.into_iter().map(Key::Block))
-            .collect()
+        let mut ids: BTreeSet<String> = BTreeSet::from([group.id.to_string()]);
+        let mut blocks: BTreeSet<IpNet> = BTreeSet::new();
+        for object in group.objects() {
+            ids.insert(object.value.id().to_string());
+            blocks.extend(object.value.blocks().map(|(cidr, _)| cidr));
+        }
+        blocks.extend(group.records.iter().map(|record| record.block.key));
+
+        let handles = ids.into_iter().map(Key::Handle);
+        handles.chain(blocks.into_iter().map(Key::Block)).collect()
     }
 
     /// Returns the nodes in the records, and the nodes that own the blocks.
     fn nodes(&self, group: &Group<'_, '_>) -> BTreeSet<String> {
-        let recorded = group
-            .records
-            .iter()
-            .filter_map(|r| r.allocation.attribute.get("node"));
-        let named = group.objects().flat_map(|object| object.value.blocks());
-        let named = named.filter_map(|(cidr, _)| self.context.index.block(cidr));
-        let blocks = group.records.iter().map(|r| r.block).chain(named);
-        let hosts = blocks.filter_map(|block| block.host().map(str::to_owned));
-        recorded
-            .map(|node: TextRef<'_>| node.to_string())
-            .chain(hosts)
-            .collect()
+        let mut nodes = BTreeSet::new();
+        for record in &group.records {
+            let recorded = record.allocation.attribute.get("node");
+            nodes.extend(recorded.map(|node| node.to_string()));
+            nodes.extend(record.block.host().map(str::to_owned));
+        }
+        for object in group.objects() {
+            for (cidr, _) in object.value.blocks() {
+                let block = self.context.index.block(cidr);
+                let owner = block.and_then(|block| block.host());
+                nodes.extend(owner.map(str::to_owned));
+            }
+        }
+        nodes
     }
 }
 
@@ -246,13 +263,10 @@ fn evidence(
     }
 }
 
+/// Makes a finding about a handle.
 fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence) -> Finding {
-    Finding::new(
-        code,
-        Subject::Handle(id),
-        says,
-        Evidence::Handle(Box::new(evidence)),
-    )
+    let evidence = Evidence::Handle(Box::new(evidence));
+    Finding::new(code, Subject::Handle(id), says, evidence)
 }
 
 /// Returns true if the record's handle ID has a carriage return.

@@ -94,6 +94,7 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
     Ok(outcome)
 }
 
+/// Prints a report of a fleet, with a hint about its worst finding.
 fn print_with_hint(report: &FleetReport, args: &CheckArgs, console: &Console) -> Result<()> {
     let findings = report.reports().flat_map(|report| &report.findings);
     let worst = findings.min_by_key(|finding| finding.severity);

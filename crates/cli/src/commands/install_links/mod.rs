@@ -74,15 +74,20 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome>
 
 /// Removes the links to this program, and the unchanged files that it has written.
 fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome> {
-    let links = LINKS
-        .into_iter()
-        .chain([CALICOCTL])
-        .map(|name| directory.join(name));
-    let links = links.filter(|path| path.is_symlink() && leads_to(path, program));
-    let files = files(share, |_| true)
-        .into_iter()
-        .filter(|(path, text)| has(path, text));
-    for path in links.chain(files.map(|(path, _)| path)) {
+    let mut paths = Vec::new();
+    for name in LINKS.into_iter().chain([CALICOCTL]) {
+        let path = directory.join(name);
+        if path.is_symlink() && leads_to(&path, program) {
+            paths.push(path);
+        }
+    }
+    for (path, text) in files(share, |_| true) {
+        if has(&path, &text) {
+            paths.push(path);
+        }
+    }
+
+    for path in paths {
         fs::remove_file(&path).map_err(Failure::io_at("remove", &path))?;
         console.say(&format!("removed {}", quoted(&path)));
     }
@@ -91,22 +96,28 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
 
 /// Returns the path and text of each man page, and of each completion script for the shells that `has_shell` accepts.
 fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
-    let pages = MAN_PAGES
-        .iter()
-        .map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));
-    let scripts = completion_scripts().filter_map(|(name, text)| {
-        let (program, shell) = name.rsplit_once('.')?;
-        let (_, folder) = SHELLS
-            .iter()
-            .find(|(known, _)| *known == shell && has_shell(shell))?;
+    let mut files = Vec::new();
+    for (script, text) in completion_scripts() {
+        let Some((program, shell)) = script.rsplit_once('.') else {
+            continue;
+        };
+        let known = SHELLS.iter().find(|(name, _)| *name == shell);
+        let Some((_, folder)) = known.filter(|_| has_shell(shell)) else {
+            continue;
+        };
+        // Each shell looks for scripts under names of its own.
         let name = match shell {
             "zsh" => format!("_{program}"),
             "fish" => format!("{program}.fish"),
             _ => program.to_owned(),
         };
-        Some((share.join(folder).join(name), text))
-    });
-    scripts.chain(pages).collect()
+        files.push((share.join(folder).join(name), text));
+    }
+
+    for (name, text) in MAN_PAGES {
+        files.push((share.join("man/man1").join(name), text.as_bytes().to_owned()));
+    }
+    files
 }
 
 /// True if the shell's program is in PATH.

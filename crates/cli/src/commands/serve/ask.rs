@@ -88,6 +88,7 @@ pub(super) fn answer(object: Object, snapshot: &Snapshot, format: Format) -> Res
     .map_err(Failure::io("format the answer"))
 }
 
+/// Writes a view in a format, as an answer to a question.
 fn write(view: &impl View, title: &str, snapshot: &Snapshot, format: Format) -> io::Result<Vec<u8>> {
     let document = ViewDocument::new(view, snapshot);
     if format == Format::Html {

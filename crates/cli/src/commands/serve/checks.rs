@@ -60,6 +60,7 @@ pub(super) struct Checks<'a> {
 }
 
 impl<'a> Checks<'a> {
+    /// Creates the checks of a server, before the first one.
     pub(super) fn new(args: &'a ServeArgs, global: &'a Global, console: &Console) -> Self {
         let console = Console {
             progress: false,
@@ -79,6 +80,7 @@ impl<'a> Checks<'a> {
         }
     }
 
+    /// Checks the cluster once, by the changes since the last check if they can be followed.
     pub(super) async fn check(&mut self, begin: Instant) -> Result<Good> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
@@ -144,12 +146,9 @@ impl<'a> Checks<'a> {
             self.is_rare = self.live.is_some();
             return Ok(());
         };
-        if let Some(past) = self.past.take_if(|past| past.is_finished()) {
-            past.join()
-                .ok()
-                .flatten()
-                .into_iter()
-                .for_each(|past| live.trends.recall(past));
+        let finished = self.past.take_if(|past| past.is_finished());
+        if let Some(Ok(Some(past))) = finished.map(|thread| thread.join()) {
+            live.trends.recall(past);
         }
         let step = live.step(access).await?;
         self.is_rare = matches!(step, Step::Whole(None));

@@ -33,6 +33,7 @@ pub(super) struct FindingEvents {
 }
 
 impl FindingEvents {
+    /// Creates a writer of events with a name that no other process has.
     pub(super) fn new(settings: KubernetesSettings) -> Self {
         // In a pod, HOSTNAME is the pod's name. The rest of the name is unique to this process.
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
@@ -139,6 +140,7 @@ fn pods(finding: &Finding) -> Vec<&str> {
     named.chain(subject).collect()
 }
 
+/// The pod with this name, with its UID; `None` if it was not read.
 fn pod(wanted: &str, snapshot: &Snapshot) -> Option<Regarding> {
     let (namespace, name) = namespaced(wanted)?;
     let pod = snapshot
@@ -155,6 +157,7 @@ fn pod(wanted: &str, snapshot: &Snapshot) -> Option<Regarding> {
     })
 }
 
+/// The first node of a finding that exists in the cluster.
 fn node(finding: &Finding, snapshot: &Snapshot) -> Option<Regarding> {
     let subject = match &finding.subject {
         Subject::Node(name) | Subject::Affinity { node: name, .. } => Some(name),

@@ -29,6 +29,7 @@ impl Hosts {
             .all(|named| named.is_some_and(|named| self.admits(named.host())))
     }
 
+    /// True if the host is an address, a local name or an allowed name.
     fn admits(&self, host: &str) -> bool {
         let host = normal(host);
         let address = host

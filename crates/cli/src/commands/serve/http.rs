@@ -206,6 +206,7 @@ async fn connection(
     let _ = connection.await;
 }
 
+/// Answers a request by its path, if its host and its method are allowed.
 async fn respond<B>(
     request: &Request<B>,
     answers: Answers,
@@ -406,14 +407,14 @@ fn not_ready(served: &Served, format: Format) -> Answer {
     }
 }
 
-/// True if the client accepts HTML. Other clients, such as curl and scripts, get text.
+/// Returns true if the client accepts HTML. Other clients, such as curl and scripts, get text.
 fn is_browser<B>(request: &Request<B>) -> bool {
-    let mut accepted = request
-        .headers()
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|types| types.to_str().ok());
-    accepted.any(|types| types.contains("text/html"))
+    for accepted in request.headers().get_all(ACCEPT) {
+        if accepted.to_str().is_ok_and(|types| types.contains("text/html")) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Answers a question with an error, in the format that a successful answer would have.

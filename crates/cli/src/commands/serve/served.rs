@@ -64,6 +64,7 @@ pub(super) enum Text {
 const TEXTS: usize = Text::Metrics as usize + 1;
 
 impl Good {
+    /// Keeps the result of a check, with the time at which it ended.
     pub(super) fn new(
         report: Report,
         advice: Advice,
@@ -176,25 +177,34 @@ impl Served {
 
     /// Returns a document, which can take a while; `None` before the first result.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
-        let of_good = self.good.as_ref().map(|good| good.text(text)).transpose()?;
-        match (text, &self.run, of_good) {
-            (Text::Metrics, Some(run), of_good) => {
+        let of_good = match &self.good {
+            Some(good) => Some(good.text(text)?),
+            None => None,
+        };
+        match text {
+            Text::Metrics => {
+                let Some(run) = &self.run else {
+                    return Ok(of_good.cloned());
+                };
                 let mut metrics = Vec::new();
                 run.write(self.good.as_ref().map(|good| good.at), &mut metrics)?;
-                metrics.extend_from_slice(of_good.map_or(b"", |text| text));
+                if let Some(of_good) = of_good {
+                    metrics.extend_from_slice(of_good);
+                }
                 Ok(Some(metrics.into()))
             }
-            (Text::Page, _, Some(page)) => Ok(Some(match (&self.failure, &self.good) {
-                (Some((message, ended)), Some(good)) => {
-                    let [ended, read] = [*ended, good.at].map(|at| at.strftime("%Y-%m-%d %H:%M:%S UTC"));
-                    let notice = format!(
-                        "The last check, which ended at {ended}, failed: {message}. This is the report of {read}."
-                    );
-                    html::with_failure(page, &notice).into()
-                }
-                _ => page.clone(),
-            })),
-            (_, _, of_good) => Ok(of_good.cloned()),
+            Text::Page => {
+                let (Some(page), Some(good), Some((message, ended))) = (of_good, &self.good, &self.failure)
+                else {
+                    return Ok(of_good.cloned());
+                };
+                let [ended, read] = [*ended, good.at].map(|at| at.strftime("%Y-%m-%d %H:%M:%S UTC"));
+                let notice = format!(
+                    "The last check, which ended at {ended}, failed: {message}. This is the report of {read}."
+                );
+                Ok(Some(html::with_failure(page, &notice).into()))
+            }
+            _ => Ok(of_good.cloned()),
         }
     }
 }

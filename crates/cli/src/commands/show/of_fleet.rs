@@ -1,7 +1,7 @@
 //! `show` of many clusters: the document of each, and ranges that no cluster uses.
 
 use calipam_check::fleet::{Ranges, free_ranges};
-use calipam_check::views::{self, Count, PoolView};
+use calipam_check::views::{self, Count};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use calipam_workflow::{Found, Object};
@@ -183,24 +183,31 @@ fn taken(snapshot: &Snapshot) -> Vec<IpNet> {
 }
 
 impl Pools {
+    /// Counts the pools, and the addresses of the enabled ones for IPv4.
     fn of(snapshot: &Snapshot) -> Self {
         let pools = views::pools(snapshot).pools;
-        let enabled = || pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr));
-        let sum = |number: fn(&PoolView) -> u128| enabled().map(number).fold(0, u128::saturating_add);
+        let mut in_use: u128 = 0;
+        let mut total: u128 = 0;
+        for pool in &pools {
+            if pool.enabled && cidr::is_v4(pool.cidr) {
+                in_use = in_use.saturating_add(pool.in_use.0);
+                total = total.saturating_add(pool.total.0);
+            }
+        }
         Self {
             number: pools.len(),
-            v4: [sum(|pool| pool.in_use.0), sum(|pool| pool.total.0)],
+            v4: [in_use, total],
             taken: Vec::new(),
         }
     }
 
-    fn add(&mut self, more: Self) {
-        self.number += more.number;
-        self.v4
-            .iter_mut()
-            .zip(more.v4)
-            .for_each(|(sum, more)| *sum = sum.saturating_add(more));
-        self.taken.extend(more.taken);
+    /// Adds the numbers of another cluster.
+    fn add(&mut self, other: Self) {
+        self.number += other.number;
+        for (sum, number) in self.v4.iter_mut().zip(other.v4) {
+            *sum = sum.saturating_add(number);
+        }
+        self.taken.extend(other.taken);
     }
 
     /// Formats `4 clusters, 12 pools: 1,234 of 262,144 IPv4 addresses of enabled pools are in use (0 %)`.

@@ -69,6 +69,7 @@ fn map(snapshot: &Snapshot) -> MapList {
     }
 }
 
+/// Prints everything about an address, with its last events.
 fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Console) -> Result<Outcome> {
     let view = views::address(snapshot, address);
     write(&render::AddressDetails::new(&view, events), snapshot, console)?;
@@ -208,6 +209,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }
 
+/// Prints a handle with its blocks and addresses.
 fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome> {
     let Some(view) = views::handle(snapshot, id) else {
         return Err(Failure::refused(format!("handle {id:?} not found")).hint(format!(

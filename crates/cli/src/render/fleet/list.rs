@@ -60,40 +60,48 @@ pub(crate) struct Unreadable {
 impl Document for FleetList {
     const KIND: &'static str = "FleetList";
 
+    /// Writes the documents of the clusters, and then the notes about all of them.
     fn text(&self, text: &mut Text) {
         let wide = text.page.wide;
-        let shown = self
-            .clusters
-            .iter()
-            .filter(|of| wide || self.omits != Some(of.outcome));
-        let texts = shown.filter_map(|of| match &of.printed {
-            Printed::Text(own) => Some((of.cluster.as_str(), own.clone())),
-            _ => None,
-        });
-        text.clusters(texts.collect());
+        let mut documents = Vec::new();
+        for shown in &self.clusters {
+            let is_omitted = !wide && self.omits == Some(shown.outcome);
+            if let Printed::Text(document) = &shown.printed
+                && !is_omitted
+            {
+                documents.push((shown.cluster.as_str(), document.clone()));
+            }
+        }
+        text.clusters(documents);
         if self.clusters.is_empty() && self.omits.is_none() {
             text.line("No cluster has the named objects");
         }
-        let free = self.free.as_deref().map(|free| match free {
-            [] => "No such range is free in all clusters".to_owned(),
-            free => format!("Free in all clusters: {}", joined(free, ", ")),
-        });
-        let only_in = |names: &[String], place| {
-            (!names.is_empty()).then(|| format!("Only in {place}: {}", names.join(", ")))
-        };
-        let only_in = [only_in(&self.only_old, "OLD"), only_in(&self.only_new, "NEW")];
-        let only_in: Vec<String> = only_in.into_iter().flatten().collect();
-        text.notes(&[&only_in[..], &self.sums[..], free.as_slice(), &self.notes[..]].concat());
+
+        let mut notes: Vec<String> = Vec::new();
+        for (names, side) in [(&self.only_old, "OLD"), (&self.only_new, "NEW")] {
+            if !names.is_empty() {
+                notes.push(format!("Only in {side}: {}", names.join(", ")));
+            }
+        }
+        notes.extend(self.sums.iter().cloned());
+        match self.free.as_deref() {
+            Some([]) => notes.push("No such range is free in all clusters".to_owned()),
+            Some(free) => notes.push(format!("Free in all clusters: {}", joined(free, ", "))),
+            None => {}
+        }
+        notes.extend(self.notes.iter().cloned());
+        text.notes(&notes);
     }
 
+    /// Writes the names, each after its cluster.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        for of in &self.clusters {
-            let Printed::Names(names) = &of.printed else {
+        for cluster in &self.clusters {
+            let Printed::Names(names) = &cluster.printed else {
                 return Err(unsupported(self.kind(), format));
             };
-            names
-                .lines()
-                .try_for_each(|name| writeln!(out, "{}/{name}", escape(&of.cluster)))?;
+            for name in names.lines() {
+                writeln!(out, "{}/{name}", escape(&cluster.cluster))?;
+            }
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ pub(crate) struct FleetReport {
 }
 
 impl FleetReport {
+    /// Creates the report of a fleet. The clusters with the worst findings come first.
     pub(crate) fn new(
         taken_at: Timestamp,
         mut clusters: Vec<Cluster>,
@@ -139,6 +140,7 @@ impl Document for FleetReport {
         text::write(self, text);
     }
 
+    /// Writes the report in a format for programs.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Name => write_names(&self.findings(), out),

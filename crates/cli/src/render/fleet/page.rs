@@ -67,6 +67,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
     .write(&body, out)
 }
 
+/// Creates the table of clusters, with a filter.
 fn table_of_clusters(report: &FleetReport) -> Markup {
     let rows = html! {
         table #clusters-table data-filtered="clusters" {

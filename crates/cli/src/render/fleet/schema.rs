@@ -54,6 +54,7 @@ struct OneCluster<'a> {
 }
 
 impl<'a> FleetReportJson<'a> {
+    /// Shows the report of a fleet as a document.
     pub(super) fn new(report: &'a FleetReport) -> Self {
         let clusters = &report.clusters;
         Self {
@@ -78,6 +79,7 @@ impl<'a> FleetReportJson<'a> {
     }
 }
 
+/// Shows the report of one cluster of a fleet.
 fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a Advice) -> OneCluster<'a> {
     OneCluster {
         name: &cluster.name,

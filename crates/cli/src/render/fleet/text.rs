@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use calipam_check::fleet::Cluster;
-use calipam_check::views::{Count, PoolView};
+use calipam_check::views::Count;
 use calipam_check::{Report, Severity};
 use jiff::SignedDuration;
 
@@ -16,58 +16,67 @@ use crate::render::show::percent;
 use crate::render::table::Grid;
 use crate::render::text::{count, dash, thousands};
 
+/// Writes the report of a fleet: its clusters, causes and findings, and the changes since an earlier report.
 pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.line(header(report));
     text.lines(&report.notes);
     text.blank();
+
     // Clusters without findings, usually most of them, are not listed in the short form.
-    let shown = |cluster: &&Cluster| text.page.wide || cluster.report.worst().is_some();
-    let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
-    let clean = report.clusters.len() - clusters.len();
-    text.aside(clusters_table(report, clusters));
+    let is_listed = |cluster: &&Cluster| text.page.wide || cluster.report.worst().is_some();
+    let listed: Vec<&Cluster> = report.clusters.iter().filter(is_listed).collect();
+    let not_listed = report.clusters.len() - listed.len();
+    text.aside(clusters_table(report, listed));
+
+    let advice = report.with_advice();
     advice::text_of_fleet(
-        report
-            .with_advice()
-            .map(|(of, advice)| (of.name.as_str(), advice)),
+        advice.map(|(cluster, advice)| (cluster.name.as_str(), advice)),
         text,
     );
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
-    let is_whole = |report: &Report| report.changes.as_ref().is_none_or(|changes| changes.removed == 0);
-    let findings = if report.reports().all(is_whole) {
-        "findings"
-    } else {
-        "new findings"
-    };
-    let clean = (clean > 0).then(|| format!("; {} without {findings}", count(clean, "cluster", "clusters")));
-    text.line(summary(report.reports()) + &clean.unwrap_or_default());
+
+    let mut line = summary(report.reports());
+    if not_listed > 0 {
+        let has_all = |report: &Report| report.changes.as_ref().is_none_or(|changes| changes.removed == 0);
+        let findings = if report.reports().all(has_all) {
+            "findings"
+        } else {
+            "new findings"
+        };
+        let clusters = count(not_listed, "cluster", "clusters");
+        line.push_str(&format!("; {clusters} without {findings}"));
+    }
+    text.line(line);
     text.lines(changes(report));
 }
 
 /// Formats `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 pools · 240 nodes`.
 pub(super) fn header(report: &FleetReport) -> String {
-    let clusters = &report.clusters;
-    let groups: std::collections::BTreeSet<&String> = clusters
-        .iter()
-        .filter_map(|cluster| cluster.group.as_ref())
-        .collect();
-    let sum = |number: fn(&Cluster) -> usize| clusters.iter().map(number).sum::<usize>();
-    let unread = sum(|cluster| usize::from(!cluster.is_read));
-    let mut first = count(clusters.len(), "cluster", "clusters");
-    if !groups.is_empty() {
-        first.push_str(&format!(" in {}", count(groups.len(), "group", "groups")));
+    let mut groups = std::collections::BTreeSet::new();
+    let mut unread = 0;
+    let mut allocations = 0;
+    let mut pools = 0;
+    let mut nodes = 0;
+    for cluster in &report.clusters {
+        groups.extend(&cluster.group);
+        unread += usize::from(!cluster.is_read);
+        allocations += cluster.report.counts.allocations;
+        pools += cluster.report.counts.pools;
+        nodes += cluster.report.counts.nodes;
     }
-    let mut parts = vec![first];
+
+    let mut clusters = count(report.clusters.len(), "cluster", "clusters");
+    if !groups.is_empty() {
+        clusters.push_str(&format!(" in {}", count(groups.len(), "group", "groups")));
+    }
+    let mut parts = vec![clusters];
     if unread > 0 {
         parts.push(format!("{} not read", thousands(unread)));
     }
-    parts.push(count(
-        sum(|cluster| cluster.report.counts.allocations),
-        "allocation",
-        "allocations",
-    ));
-    parts.push(count(sum(|cluster| cluster.report.counts.pools), "pool", "pools"));
-    parts.push(count(sum(|cluster| cluster.report.counts.nodes), "node", "nodes"));
+    parts.push(count(allocations, "allocation", "allocations"));
+    parts.push(count(pools, "pool", "pools"));
+    parts.push(count(nodes, "node", "nodes"));
     parts.join(" · ")
 }
 
@@ -109,12 +118,20 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
 /// Formats the number of addresses in use in the enabled pools of a cluster, and the percentage of usable addresses
 /// that are taken.
 pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
-    let sum = |number: fn(&PoolView) -> Count| {
-        let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled);
-        Count(pools.map(|pool| number(pool).0).fold(0, u128::saturating_add))
-    };
-    let share = percent(sum(|pool| pool.usable_taken), sum(|pool| pool.usable));
-    (thousands(sum(|pool| pool.in_use)), share)
+    let mut in_use: u128 = 0;
+    let mut usable: u128 = 0;
+    let mut usable_taken: u128 = 0;
+    for pool in &cluster.pools.pools {
+        if pool.enabled {
+            in_use = in_use.saturating_add(pool.in_use.0);
+            usable = usable.saturating_add(pool.usable.0);
+            usable_taken = usable_taken.saturating_add(pool.usable_taken.0);
+        }
+    }
+    (
+        thousands(Count(in_use)),
+        percent(Count(usable_taken), Count(usable)),
+    )
 }
 
 /// Formats the numbers of findings by change since the earlier report; `None` if there is no earlier report.

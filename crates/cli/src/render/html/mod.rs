@@ -39,6 +39,7 @@ impl Frame<'_> {
         out.write_all(self.page(body).into_string().as_bytes())
     }
 
+    /// Creates the page around a body.
     fn page(&self, body: &Markup) -> Markup {
         html! {
             (DOCTYPE)

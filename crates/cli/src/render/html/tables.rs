@@ -44,15 +44,15 @@ pub(in crate::render) fn grid(mut list: Grid) -> Markup {
     html! { div.scroll { (compact(table)) } }
 }
 
+/// A title in lower case after the first letter, unless it has a word that is always in capitals.
 fn capital(title: &str) -> String {
     if title.contains("CIDR") || title.chars().any(char::is_lowercase) {
         return title.to_owned();
     }
-    title
-        .chars()
-        .take(1)
-        .chain(title.chars().skip(1).flat_map(char::to_lowercase))
-        .collect()
+    let mut letters = title.chars();
+    let first = letters.next();
+    let following = letters.flat_map(char::to_lowercase);
+    first.into_iter().chain(following).collect()
 }
 
 /// Creates a table of names and their values. `titles` are the titles of the values, if each name has several.
@@ -91,17 +91,22 @@ pub(in crate::render) fn evidence(evidence: &impl Serialize) -> Markup {
 /// The title of an object, and its fields except those that are objects themselves.
 type Group<'v> = (String, Vec<(&'v str, String)>);
 
+/// Adds a group with the plain fields of an object, and further groups for the objects in it.
 fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
-    let is_object = |value: &&Value| value.is_object() || value[0].is_object();
-    let fields = || value.as_object().into_iter().flatten();
-    let plain = fields()
-        .filter(|(_, value)| !is_object(value))
-        .map(|(name, value)| (name.as_str(), words(value)));
-    let plain: Vec<_> = plain.collect();
+    let mut plain = Vec::new();
+    let mut objects = Vec::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        if value.is_object() || value[0].is_object() {
+            objects.push((name, value));
+        } else {
+            plain.push((name.as_str(), words(value)));
+        }
+    }
     if !plain.is_empty() {
         groups.push((title.to_owned(), plain));
     }
-    for (name, value) in fields().filter(|(_, value)| is_object(value)) {
+
+    for (name, value) in objects {
         let title = format!("{title} {name}");
         match value {
             Value::Array(items) if items.len() > 1 => {
@@ -119,6 +124,7 @@ fn add_groups<'v>(title: &str, value: &'v Value, groups: &mut Vec<Group<'v>>) {
     }
 }
 
+/// Formats a value for people.
 fn words(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),

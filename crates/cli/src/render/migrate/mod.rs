@@ -33,6 +33,7 @@ pub(crate) struct MigrationDocument<'a> {
 }
 
 impl<'a> MigrationDocument<'a> {
+    /// Shows a migration with its plan, or with the run that carried it out.
     pub(crate) fn new(
         surveyed: &'a Surveyed,
         plan: &'a PlanSummary,
@@ -52,6 +53,7 @@ const KIND: &str = "MigrationPlan";
 impl Document for SurveyDocument<'_> {
     const KIND: &'static str = KIND;
 
+    /// Writes the survey of a migration.
     fn text(&self, text: &mut Text) {
         let Surveyed { survey, moving } = self.surveyed;
         let wide = text.page.wide;
@@ -92,6 +94,7 @@ impl Document for SurveyDocument<'_> {
 impl Document for MigrationDocument<'_> {
     const KIND: &'static str = KIND;
 
+    /// Writes the survey and the plan, except for what was shown before.
     fn text(&self, text: &mut Text) {
         let Self {
             survey,
@@ -186,6 +189,7 @@ fn still(left: &Leftovers, phase: Phase) -> String {
     joined(parts.map(|(number, one, many)| count(*number, one, many)), ", ")
 }
 
+/// Creates a table of the settings in which the pools differ.
 fn differences(differences: &[Difference]) -> Grid {
     let columns = vec![
         left("SETTING", |difference: &Difference| difference.setting),
@@ -258,6 +262,7 @@ struct Row {
 }
 
 impl Row {
+    /// Makes a row for a workload.
     fn of(group: &Group, moving: &Moving) -> Self {
         let budgets = group
             .budgets
@@ -272,24 +277,24 @@ impl Row {
         }
     }
 
-    /// One row for several pods without a controller.
+    /// One row for several pods without a controller. It names only the first of them.
     fn of_bare(bare: &[&Group]) -> Self {
         let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
-        let is_one = namespaces.len() == 1;
-        let name = |group: &&Group| {
-            if is_one {
-                group.name.clone()
-            } else {
-                format!("{}/{}", group.namespace, group.name)
-            }
+        let only_namespace = match namespaces.len() {
+            1 => namespaces.first().copied(),
+            _ => None,
         };
-        let names = joined(bare.iter().take(BARE).map(name), ", ");
+
+        let mut names = Vec::new();
+        for group in bare.iter().take(BARE) {
+            names.push(match only_namespace {
+                Some(_) => group.name.clone(),
+                None => format!("{}/{}", group.namespace, group.name),
+            });
+        }
+        let names = names.join(", ");
         Self {
-            namespace: if is_one {
-                joined(namespaces, "")
-            } else {
-                "-".to_owned()
-            },
+            namespace: only_namespace.unwrap_or("-").to_owned(),
             workload: format!("pods without a controller: {names}, …"),
             pods: bare.iter().map(|group| group.pods).sum(),
             budgets: String::new(),
@@ -301,6 +306,7 @@ impl Row {
 /// The number of pods without a controller that are named in one row.
 const BARE: usize = 3;
 
+/// Creates a table of the workloads to restart. In the short form, many pods without a controller have one row.
 fn workloads(moving: &Moving, wide: bool) -> Grid {
     let mut rows = Vec::new();
     let mut bare: Vec<&Group> = Vec::new();
@@ -342,6 +348,7 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
     }
 }
 
+/// Explains how a workload moves that no command restarts.
 fn without_command(group: &Group) -> &'static str {
     match group.kind.as_deref() {
         None => "no controller recreates it: delete it and create it again",
@@ -374,6 +381,7 @@ fn users(users: &[User], wide: bool) -> Grid {
     )
 }
 
+/// Creates a table of the annotations that name the old pool.
 fn pins(pins: &[Pin]) -> Grid {
     let columns = vec![
         left("ASKS FOR THE OLD POOL", |pin: &Pin| &pin.subject),

@@ -18,6 +18,7 @@ struct ShownPool<'a> {
 }
 
 impl<'a> From<&'a Pool> for ShownPool<'a> {
+    /// Shows a pool by its name and its blocks.
     fn from(pool: &'a Pool) -> Self {
         Self {
             name: &pool.name,
@@ -63,6 +64,7 @@ pub(crate) struct SurveyDocument<'a> {
 }
 
 impl<'a> SurveyDocument<'a> {
+    /// Shows the survey of a migration as a document.
     pub(crate) fn new(surveyed: &'a Surveyed) -> Self {
         let Surveyed { survey, moving } = surveyed;
         let shown = |group, moving| ShownGroup {

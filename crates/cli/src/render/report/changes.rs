@@ -49,9 +49,9 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
 /// calipam.
 fn by_code(findings: &[EarlierFinding]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-    findings
-        .iter()
-        .for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);
+    for finding in findings.iter() {
+        *numbers.entry(&finding.code).or_default() += 1;
+    }
     joined(
         numbers
             .iter()

@@ -56,6 +56,7 @@ struct Suite<'a> {
 }
 
 impl<'a> Suite<'a> {
+    /// Groups the findings of a report by code. Each code is a test case.
     fn new(name: &'a str, report: &'a Report, advice: &'a Advice, codes: impl Iterator<Item = Code>) -> Self {
         let mut by_code: BTreeMap<Code, Vec<Found<'_>>> = codes.map(|code| (code, Vec::new())).collect();
         for of in Found::of_cluster(report, 0, name) {
@@ -72,6 +73,7 @@ impl<'a> Suite<'a> {
     }
 }
 
+/// Writes the test suite of one report.
 fn one(suite: &Suite<'_>, time: &str) -> Markup {
     let Suite {
         name,
@@ -134,6 +136,7 @@ fn properties(report: &Report) -> Markup {
     }
 }
 
+/// Writes the test case of one code.
 fn case(code: Code, findings: &[Found<'_>], report: &Report) -> Markup {
     let message = format!(
         "{}: {}",
@@ -155,12 +158,17 @@ fn case(code: Code, findings: &[Found<'_>], report: &Report) -> Markup {
     }
 }
 
+/// Formats the first findings, a line for each.
 fn lines(findings: &[Found<'_>]) -> String {
-    let line = |Found { finding, change, .. }: &Found<'_>| {
-        let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
-        format!("{}{change}: {}", finding.severity, printable(&finding.message()))
-    };
-    let mut lines: Vec<String> = findings.iter().take(SHOWN).map(line).collect();
+    let mut lines: Vec<String> = Vec::new();
+    for Found { finding, change, .. } in findings.iter().take(SHOWN) {
+        let change = match change {
+            Some(change) => format!(" ({change})"),
+            None => String::new(),
+        };
+        let message = printable(&finding.message());
+        lines.push(format!("{}{change}: {message}", finding.severity));
+    }
     if findings.len() > SHOWN {
         lines.push(format!("and {} more", findings.len() - SHOWN));
     }

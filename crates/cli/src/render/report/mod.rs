@@ -51,6 +51,7 @@ impl Document for Checked<'_> {
         check::text(self.report, self.advice, self.snapshot, text);
     }
 
+    /// Writes the report in a format for programs.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         let findings = || Found::of_report(self.report).collect::<Vec<_>>();
         match format {

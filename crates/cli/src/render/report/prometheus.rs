@@ -106,6 +106,7 @@ fn seconds(at: Timestamp) -> f64 {
 }
 
 impl Metrics<'_> {
+    /// Writes the metrics in the text format, each with its help and type.
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for (name, values) in &self.all {
             let about = |line: &'static str| line.strip_prefix(name)?.strip_prefix(' ')?.split_once(' ');
@@ -127,6 +128,7 @@ impl Metrics<'_> {
         self.all.entry(name).or_default().insert(labels, value);
     }
 
+    /// Formats labels, sorted by name.
     fn labels(&self, labels: &[(&str, &str)]) -> String {
         let cluster = self.cluster.map(|name| ("cluster", name));
         let labels = labels.iter().copied().chain(cluster);
@@ -306,6 +308,7 @@ impl Metrics<'_> {
         }
     }
 
+    /// Sets the metrics about nodes.
     fn nodes(&mut self, snapshot: &Snapshot) {
         let nodes = views::nodes(snapshot).nodes;
         let without = nodes.iter().filter(|view| view.is_without_address());

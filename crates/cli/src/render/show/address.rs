@@ -42,6 +42,7 @@ impl View for AddressDetails<'_> {
         [self.view.content.address.to_string()].into_iter()
     }
 
+    /// Writes everything about an address, with its findings.
     fn text(&self, text: &mut Text) {
         let view = self.view.content;
         add_state(text, view);
@@ -70,6 +71,7 @@ impl View for Answer<'_> {
         [self.view.address.to_string()].into_iter()
     }
 
+    /// Writes everything about an address, with its history.
     fn text(&self, text: &mut Text) {
         add_state(text, &self.view);
         add_records(text, &self.view);
@@ -93,16 +95,17 @@ pub(crate) struct Rest<'a> {
 impl Document for Rest<'_> {
     const KIND: &'static str = "Address";
 
+    /// Writes the facts about an address that the answer, written before, does not contain.
     fn text(&self, text: &mut Text) {
         if self.view.state != self.answer.view.state {
             add_state(text, self.view);
         }
-        let mut before = Text::new(text.page);
-        View::text(self.answer, &mut before);
-        let mut whole = Text::new(text.page);
-        add_records(&mut whole, self.view);
-        add_users(&mut whole, self.view);
-        text.facts_beyond(&whole, &before);
+        let mut answer = Text::new(text.page);
+        View::text(self.answer, &mut answer);
+        let mut all_facts = Text::new(text.page);
+        add_records(&mut all_facts, self.view);
+        add_users(&mut all_facts, self.view);
+        text.facts_beyond(&all_facts, &answer);
         add_findings(text, &self.view.findings, &self.view.partly_read);
     }
 }
@@ -114,16 +117,16 @@ fn add_state(text: &mut Text, view: &AddressView) {
     );
 }
 
+/// Writes the pools and blocks around an address, and its records in these blocks.
 fn add_records(text: &mut Text, view: &AddressView) {
     if view.pools.is_empty() {
         text.fact("Pool", "none");
     }
     for pool in &view.pools {
-        let closed = pool
-            .closed
-            .as_ref()
-            .map(|closed| format!(", {closed}"))
-            .unwrap_or_default();
+        let closed = match &pool.closed {
+            Some(closed) => format!(", {closed}"),
+            None => String::new(),
+        };
         text.fact("Pool", format!("{} ({}{closed})", pool.name, pool.cidr));
     }
     if view.reserved {
@@ -132,12 +135,16 @@ fn add_records(text: &mut Text, view: &AddressView) {
             "an IP reservation keeps it from being assigned automatically",
         );
     }
+
     if view.blocks.is_empty() {
         text.fact("Block", "none");
     }
-    view.blocks.iter().for_each(|block| add_block(text, block));
+    for block in &view.blocks {
+        add_block(text, block);
+    }
 }
 
+/// Writes the users of an address, and the objects that only name it.
 fn add_users(text: &mut Text, view: &AddressView) {
     for owner in &view.owners {
         text.fact("Used by", words_of_owner(owner));
@@ -161,6 +168,7 @@ fn add_events(text: &mut Text, events: &[Event]) {
     }
 }
 
+/// Writes a block, and the record of the address in it.
 fn add_block(text: &mut Text, block: &BlockOfAddress) {
     let owner = match &block.owner {
         None => "no owner".to_owned(),
@@ -203,6 +211,7 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
     text.fact("Sequence", record.sequence_number);
 }
 
+/// Formats an attribute of a record.
 fn attribute(name: &str, value: &str) -> String {
     let value = if name == "timestamp" {
         to_seconds(value)
@@ -225,6 +234,7 @@ impl View for WithFindings<'_, HandleView> {
         [self.content.id.clone()].into_iter()
     }
 
+    /// Writes a handle with its blocks and addresses.
     fn text(&self, text: &mut Text) {
         let handle = self.content;
         text.styled(Style::new().bold(), &handle.id);
@@ -257,6 +267,7 @@ impl View for WithFindings<'_, HandleView> {
     }
 }
 
+/// Writes the findings about an object, or that there are none.
 fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
     for finding in findings {
         text.fact(
@@ -278,6 +289,7 @@ fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
     }
 }
 
+/// Describes the state of an address.
 fn words_of_state(state: AddressState) -> &'static str {
     match state {
         AddressState::Allocated => "is allocated",
@@ -289,6 +301,7 @@ fn words_of_state(state: AddressState) -> &'static str {
     }
 }
 
+/// Describes the state of a recorded owner.
 fn words_of_status(status: OwnerStatus) -> &'static str {
     match status {
         OwnerStatus::UsesIt => ", which uses it",
@@ -298,6 +311,7 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
     }
 }
 
+/// Describes the user of an address, with the fields that name it.
 fn words_of_owner(owner: &OwnerEvidence) -> String {
     let name = if owner.pod.is_empty() {
         &owner.name

@@ -21,6 +21,7 @@ impl View for Comparison {
         self.nodes.iter().map(|node| node.node.clone())
     }
 
+    /// Writes a table of the nodes, and the number of nodes that differ.
     fn text(&self, text: &mut Text) {
         let wide = text.page.wide;
         let differing = |title, set: fn(&NodeComparison) -> &BTreeSet<IpAddr>| {

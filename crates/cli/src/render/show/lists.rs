@@ -22,6 +22,7 @@ impl View for NodeList {
         self.nodes.iter().map(|node| node.node.clone())
     }
 
+    /// Writes a table of nodes.
     fn text(&self, text: &mut Text) {
         let claimable = if text.page.wide {
             claimable_by_pool
@@ -143,13 +144,11 @@ fn claimable_by_pool(node: &NodeView) -> String {
     joined(limits, "; ")
 }
 
+/// Lists the tunnel addresses of a node.
 fn tunnels(node: &NodeView) -> String {
-    joined(
-        node.tunnels
-            .iter()
-            .map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address)),
-        ", ",
-    )
+    let tunnels = node.tunnels.iter();
+    let words = tunnels.map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
+    joined(words, ", ")
 }
 
 impl View for BorrowedList {
@@ -160,6 +159,7 @@ impl View for BorrowedList {
         self.addresses.iter().map(|address| address.address.to_string())
     }
 
+    /// Writes a table of borrowed addresses, and their number.
     fn text(&self, text: &mut Text) {
         let columns = vec![
             left("ADDRESS", |address: &BorrowedAddress| address.address),
@@ -195,6 +195,7 @@ impl View for ConfigurationView {
         self.settings.iter().map(|setting| setting.name.to_owned())
     }
 
+    /// Writes a table of the settings, and notes about those that are ignored.
     fn text(&self, text: &mut Text) {
         let columns = vec![
             left("SETTING", |setting: &Setting| setting.name),
@@ -206,13 +207,12 @@ impl View for ConfigurationView {
             .if_any(),
         ];
         text.table(&self.settings, columns);
-        text.notes(
-            &self
-                .ignored
-                .iter()
-                .map(|name| calipam_check::note_of_ignored_config(name))
-                .collect::<Vec<_>>(),
-        );
+
+        let mut notes = Vec::new();
+        for name in &self.ignored {
+            notes.push(calipam_check::note_of_ignored_config(name));
+        }
+        text.notes(&notes);
     }
 }
 
@@ -224,6 +224,7 @@ impl View for AddressList {
         self.addresses.iter().map(|held| held.address.to_string())
     }
 
+    /// Writes a table of addresses, and their number.
     fn text(&self, text: &mut Text) {
         let columns = vec![
             left("ADDRESS", |held: &HeldAddress| held.address),

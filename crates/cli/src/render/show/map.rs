@@ -27,6 +27,7 @@ impl View for MapList {
         self.pools.iter().map(|pool| pool.name.clone())
     }
 
+    /// Draws the map of each pool, and a legend.
     fn text(&self, text: &mut Text) {
         if self.pools.is_empty() {
             return text.line("There are no pools");
@@ -40,7 +41,9 @@ impl View for MapList {
                 drawing.characters(text);
             }
             let named = if text.page.wide { usize::MAX } else { NAMED };
-            findings(map, named).iter().for_each(|line| text.hanging(2, line));
+            for line in findings(map, named).iter() {
+                text.hanging(2, line);
+            }
             text.blank();
         }
         if text.page.color && text.page.unicode {
@@ -69,32 +72,33 @@ fn title(map: &PoolMap) -> String {
 
 /// Formats the cells with findings, the worst first, so that no information is shown by color alone.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
-    let mut marked: Vec<(Severity, &MapCell)> = map
-        .cells
-        .iter()
-        .filter_map(|cell| Some((cell.worst?, cell)))
-        .collect();
-    marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
-    let mut lines: Vec<String> = marked
-        .iter()
-        .take(most)
-        .map(|(worst, cell)| {
-            let number = count(cell.findings as usize, "finding", "findings");
-            format!("{}: {number} (worst: {worst})", map.cell_cidr(cell.index))
-        })
-        .collect();
-    if marked.len() > most {
-        let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
-        marked
-            .iter()
-            .skip(most)
-            .for_each(|(worst, _)| *further.entry(*worst).or_default() += 1);
-        let parts: Vec<String> = further
-            .iter()
-            .map(|(worst, number)| format!("{} {worst}", thousands(number)))
-            .collect();
-        lines.push(format!("and {}; `-o wide` names them", join(&parts)));
+    let mut marked: Vec<(Severity, &MapCell)> = Vec::new();
+    for cell in &map.cells {
+        if let Some(worst) = cell.worst {
+            marked.push((worst, cell));
+        }
     }
+    marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
+
+    let mut lines: Vec<String> = Vec::new();
+    for (worst, cell) in marked.iter().take(most) {
+        let number = count(cell.findings as usize, "finding", "findings");
+        let cidr = map.cell_cidr(cell.index);
+        lines.push(format!("{cidr}: {number} (worst: {worst})"));
+    }
+    if marked.len() <= most {
+        return lines;
+    }
+
+    let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
+    for (worst, _) in marked.iter().skip(most) {
+        *further.entry(*worst).or_default() += 1;
+    }
+    let mut parts: Vec<String> = Vec::new();
+    for (worst, number) in further {
+        parts.push(format!("{} {worst}", thousands(number)));
+    }
+    lines.push(format!("and {}; `-o wide` names them", join(&parts)));
     lines
 }
 
@@ -111,6 +115,7 @@ enum Glyph {
 }
 
 impl Glyph {
+    /// The glyph of a cell: its worst finding, or else the share of its addresses that is taken.
     fn of(cell: Option<&MapCell>) -> Self {
         let Some(cell) = cell else { return Self::Unclaimed };
         if let Some(worst) = cell.worst {
@@ -119,20 +124,28 @@ impl Glyph {
         if cell.unknown.0 > 0 {
             return Self::Unknown;
         }
+
+        let total = cell.total.0;
         let taken = cell.in_use.0 + cell.cooling.0 + cell.reserved.0;
-        match taken {
-            0 if cell.blocks == 0 => Self::Unclaimed,
-            0 => Self::Free,
-            all if all >= cell.total.0 => Self::Full,
-            some => {
-                let tenths = some
-                    .checked_mul(10)
-                    .map_or_else(|| some / (cell.total.0 / 10), |t| t / cell.total.0);
-                Self::Used((tenths as u8).clamp(1, 9))
-            }
+        if taken == 0 {
+            return if cell.blocks == 0 {
+                Self::Unclaimed
+            } else {
+                Self::Free
+            };
         }
+        if taken >= total {
+            return Self::Full;
+        }
+        // Cells of IPv6 can have so many addresses that ten times their number overflows.
+        let tenths = match taken.checked_mul(10) {
+            Some(ten_times) => ten_times / total,
+            None => taken / (total / 10),
+        };
+        Self::Used((tenths as u8).clamp(1, 9))
     }
 
+    /// The character of a glyph, for pages without color.
     fn character(self) -> char {
         match self {
             Self::Unclaimed => '.',
@@ -175,6 +188,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
+    /// Fits the map to the width of a page.
     fn new(map: &'a PoolMap, page: Page) -> Self {
         let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
         let widest = (0..map.size)
@@ -210,6 +224,7 @@ impl<'a> Drawing<'a> {
         format!("{address:<width$} ", width = self.label)
     }
 
+    /// Draws the map with a character for each cell.
     fn characters(&self, text: &mut Text) {
         for row in 0..self.rows() {
             let cells = (0..self.columns)
@@ -239,6 +254,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
+/// The legend of the colors.
 fn colors() -> String {
     let parts = [
         (Glyph::Unclaimed, "no block"),

@@ -50,6 +50,7 @@ pub(crate) struct ViewDocument<'a, V> {
 }
 
 impl<'a, V: View> ViewDocument<'a, V> {
+    /// Shows a view of a snapshot.
     pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
         let cluster = ClusterIdentity::of(snapshot);
         let note = note_of_other_ipam(snapshot);
@@ -65,6 +66,7 @@ impl<'a, V: View> ViewDocument<'a, V> {
 impl<V: View> Document for ViewDocument<'_, V> {
     const KIND: &'static str = V::KIND;
 
+    /// Writes the cluster, the notes and the view.
     fn text(&self, text: &mut Text) {
         text.line(header::cluster(&self.cluster));
         if text.page.wide
@@ -77,13 +79,16 @@ impl<V: View> Document for ViewDocument<'_, V> {
         self.view.text(text);
     }
 
+    /// Writes the names of the view's objects; other formats are not supported.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Name => {
-                let mut names = self.view.names().filter(|name| !name.is_empty());
-                names.try_for_each(|name| writeln!(out, "{}/{}", V::NAME, escape(&name)))
-            }
-            other => Err(unsupported(V::KIND, other)),
+        if format != Format::Name {
+            return Err(unsupported(V::KIND, format));
         }
+        for name in self.view.names() {
+            if !name.is_empty() {
+                writeln!(out, "{}/{}", V::NAME, escape(&name))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -57,6 +57,7 @@ impl View for PoolList {
         self.pools.iter().map(|pool| pool.name.clone())
     }
 
+    /// Writes a table of pools, with notes on what limits them.
     fn text(&self, text: &mut Text) {
         let rows = self.pools.iter().map(PoolRow::Pool);
         text.table(
@@ -184,6 +185,7 @@ impl View for BlockList {
         self.blocks.iter().map(|block| block.cidr.to_string())
     }
 
+    /// Writes a table of blocks.
     fn text(&self, text: &mut Text) {
         let page = text.page;
         // The addresses of a corrupt block are unknown.

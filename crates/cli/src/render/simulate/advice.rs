@@ -6,6 +6,7 @@ use super::{heading, runs, share};
 use crate::render::output::Text;
 use crate::render::text::{joined, thousands};
 
+/// Writes the advice, and a table of the block sizes that were tried.
 pub(super) fn write(advice: &Advice, text: &mut Text) {
     heading(text, "Advice");
     text.lines(lines(advice));
@@ -22,6 +23,7 @@ pub(super) fn against(candidate: &Candidate) -> String {
     joined(candidate.drawbacks.iter().map(|drawback| words(*drawback)), "; ")
 }
 
+/// The advice in sentences.
 pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
         return vec!["No block size fits; the drawbacks of each are listed below.".to_owned()];
@@ -80,6 +82,7 @@ fn tipping(advice: &Advice) -> Option<String> {
     ))
 }
 
+/// Describes a drawback of a block size.
 fn words(drawback: Drawback) -> &'static str {
     match drawback {
         Drawback::WaitingPods => "pods do not start",

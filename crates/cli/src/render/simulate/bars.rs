@@ -35,23 +35,28 @@ pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, tex
     bars(title, rows.map(of_number), text);
 }
 
-/// Draws bars below a title.
+/// Draws bars below a title, each with its name and its label. The longest bar fills the page.
 pub(super) fn bars(title: &str, bars: impl Iterator<Item = Bar>, text: &mut Text) {
     let bars: Vec<Bar> = bars.collect();
-    let widest = |width_of: fn(&Bar) -> usize| bars.iter().map(width_of).max().unwrap_or(0);
-    let names = widest(|bar| display_width(&bar.name));
-    let labels = widest(|bar| display_width(&bar.label));
-    let longest = bars.iter().map(|bar| bar.length).max().unwrap_or(0).max(1);
-    let room = text.page.width.map_or(WIDE, |width| {
-        usize::from(width).saturating_sub(names + labels + SPACES)
-    });
-    let room = room.clamp(NARROW, WIDE);
+    let mut name_width = 0;
+    let mut label_width = 0;
+    let mut longest = 1;
+    for bar in &bars {
+        name_width = name_width.max(display_width(&bar.name));
+        label_width = label_width.max(display_width(&bar.label));
+        longest = longest.max(bar.length);
+    }
+    let bar_width = match text.page.width {
+        Some(page_width) => usize::from(page_width).saturating_sub(name_width + label_width + SPACES),
+        None => WIDE,
+    };
+    let bar_width = bar_width.clamp(NARROW, WIDE);
 
     text.blank();
     text.line(format!("{title}:"));
     for Bar { name, length, label } in bars {
-        let drawn = bar(length, longest, room);
-        text.drawn(&format!("  {name:>names$}  {drawn} {label}"));
+        let drawn = bar(length, longest, bar_width);
+        text.drawn(&format!("  {name:>name_width$}  {drawn} {label}"));
     }
 }
 

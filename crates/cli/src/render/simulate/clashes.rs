@@ -7,6 +7,7 @@ use crate::render::column::{Column, left, right};
 use crate::render::output::Text;
 use crate::render::text::{dash, thousands};
 
+/// Writes a table of causes, and the findings after each of them.
 pub(super) fn write(clashes: &Clashes, text: &mut Text) {
     heading(text, "Causes of duplicate addresses");
     text.table(&clashes.causes, columns());
@@ -25,6 +26,7 @@ pub(super) fn write(clashes: &Clashes, text: &mut Text) {
     ));
 }
 
+/// The columns of the table of causes.
 pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
     vec![
         left("CAUSE", |row: &CauseRow| words(row.cause)),
@@ -47,6 +49,7 @@ pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
     ]
 }
 
+/// Describes a cause of duplicate addresses.
 pub(super) fn words(cause: Cause) -> &'static str {
     match cause {
         Cause::None => "none, for comparison",

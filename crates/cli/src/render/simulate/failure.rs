@@ -10,6 +10,7 @@ use crate::render::output::Text;
 use crate::render::table::Grid;
 use crate::render::text::{count, thousands};
 
+/// Writes how long the addresses of a failed node stay taken.
 pub(super) fn write(failure: &Failure, text: &mut Text) {
     heading(text, "Addresses of a node that fails");
     text.line(headline(failure));
@@ -78,6 +79,7 @@ fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
     ]
 }
 
+/// Names the node that fails, and the time of its removal.
 fn headline(failure: &Failure) -> String {
     let removed = match failure.removed_after {
         Some(after) => format!("removed from the cluster after {after}"),

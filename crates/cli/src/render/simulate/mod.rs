@@ -65,26 +65,29 @@ impl Answers {
     /// Returns the number of runs of each scenario. Clashes are simulated with a separate number of runs, which is not
     /// considered.
     fn runs(&self) -> u64 {
-        let of = |run: Option<&Run>| {
-            run.and_then(|run| run.range.as_ref())
-                .map_or(1, |range| range.runs)
-        };
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
         let first_size = self.block_sizes.as_ref().and_then(|sizes| sizes.rows.first());
-        let runs = [
-            of(self.run.as_ref()),
-            of(first_of_scale),
-            of(first_size.map(|row| &row.run)),
-        ];
-        let failure = self
-            .failure
-            .as_ref()
-            .and_then(|failure| Some(failure.range.as_ref()?.runs));
-        runs.into_iter()
-            .chain(failure)
-            .chain(self.advice.as_ref().map(|advice| advice.runs))
-            .max()
-            .unwrap_or(1)
+        let first_of_sizes = first_size.map(|row| &row.run);
+
+        let mut most = 1;
+        for run in [self.run.as_ref(), first_of_scale, first_of_sizes]
+            .into_iter()
+            .flatten()
+        {
+            // A single run has no range.
+            if let Some(range) = &run.range {
+                most = most.max(range.runs);
+            }
+        }
+        if let Some(failure) = &self.failure
+            && let Some(range) = &failure.range
+        {
+            most = most.max(range.runs);
+        }
+        if let Some(advice) = &self.advice {
+            most = most.max(advice.runs);
+        }
+        most
     }
 
     /// Formats the scenario in one line.
@@ -129,6 +132,7 @@ impl Answers {
 impl Document for Answers {
     const KIND: &'static str = "Simulation";
 
+    /// Writes all answers.
     fn text(&self, text: &mut Text) {
         text.line(self.headline());
         if let Some(run) = &self.run {

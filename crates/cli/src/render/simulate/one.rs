@@ -7,6 +7,7 @@ use crate::render::column::{left, right};
 use crate::render::output::Text;
 use crate::render::text::{escape, thousands};
 
+/// Writes the result of one scenario; of several runs, in a table.
 pub(super) fn write(run: &Run, text: &mut Text) {
     heading(text, "Result");
     for line in lines(run) {
@@ -107,14 +108,16 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
 
 /// Returns the results of several runs, each with its name, median, lowest and highest value.
 pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
-    let mut rows: Vec<Vec<String>> = facts(run)
-        .into_iter()
-        .map(|(name, value)| vec![name.to_owned(), value])
-        .collect();
-    for end in run.range.iter().flat_map(|range| [&range.lowest, &range.highest]) {
-        rows.iter_mut()
-            .zip(facts(end))
-            .for_each(|(row, (_, value))| row.push(value));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (name, median) in facts(run) {
+        rows.push(vec![name.to_owned(), median]);
+    }
+    if let Some(range) = &run.range {
+        let ends = facts(&range.lowest).into_iter().zip(facts(&range.highest));
+        for (row, ((_, lowest), (_, highest))) in rows.iter_mut().zip(ends) {
+            row.push(lowest);
+            row.push(highest);
+        }
     }
     rows
 }

@@ -15,6 +15,7 @@ use crate::render::table::Grid;
 use crate::render::text::thousands;
 use crate::render::yaml;
 
+/// Writes the answers as a page, with the assumed costs and the scenario.
 pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     let mut scenario = Vec::new();
     yaml::write(&answers.scenario, &mut scenario)?;
@@ -44,6 +45,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     .write(&body, out)
 }
 
+/// Lists the costs, and whether an option gave them.
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     answers.costs.by_text().into_iter().map(|(name, value)| {
         let is_assumed = answers.assumed_costs.contains(&name);
@@ -87,6 +89,7 @@ fn three(times: &Times) -> Vec<Value> {
 
 const THREE: [&str; 3] = ["median", "99 %", "worst"];
 
+/// Creates the section of one scenario.
 fn one(run: &Run) -> Markup {
     let heads: &[&str] = if run.range.is_some() {
         &["Median", "Lowest", "Highest"]
@@ -100,6 +103,7 @@ fn one(run: &Run) -> Markup {
     }
 }
 
+/// Creates the section of different numbers of nodes.
 fn of_scale(scale: &Scale) -> Markup {
     let times: Vec<_> = scale
         .rows
@@ -179,6 +183,7 @@ fn of_failure(failure: &Failure) -> Markup {
     }
 }
 
+/// Creates the section of duplicate addresses.
 fn of_clashes(found: &Clashes) -> Markup {
     let bars: Vec<_> = found
         .causes
@@ -196,6 +201,7 @@ fn of_clashes(found: &Clashes) -> Markup {
     }
 }
 
+/// Creates the section of advice.
 fn of_advice(found: &Advice) -> Markup {
     let rows = found
         .candidates

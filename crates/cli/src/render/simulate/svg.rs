@@ -94,6 +94,7 @@ fn path(line: &Line, most: f64) -> String {
     text
 }
 
+/// Draws the axes, with labels for zero and the highest value.
 fn axes(top: &str) -> Markup {
     html! {
         line.axis x1=(LEFT) y1=(TOP) x2=(LEFT) y2=(HEIGHT - BOTTOM) {}
@@ -103,6 +104,7 @@ fn axes(top: &str) -> Markup {
     }
 }
 
+/// Lists the series by color, if there are several.
 fn legend(names: &[&str]) -> Markup {
     html! {
         @if names.len() > 1 {

@@ -25,6 +25,8 @@ impl Grid {
         Fit { widths, hidden }
     }
 
+    /// Finds widths of the columns that fit the page: first shortens the last column, then cuts all, then hides some.
+    /// `None` if the table fits as it is.
     fn fitting_widths(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         let room = usize::from(page.width?);
         let natural = self.widths(display_width);
@@ -122,17 +124,15 @@ fn total(widths: &[usize]) -> usize {
 /// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its minimum
 /// width, so that only the widest columns shrink.
 fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
-    let within = |limit: usize| -> Vec<usize> {
-        natural
-            .iter()
-            .zip(least)
-            .map(|(natural, least)| (*natural).min(limit).max(*least))
-            .collect()
-    };
     let widest = natural.iter().copied().max().unwrap_or_default();
-    (0..=widest)
-        .rev()
-        .map(within)
-        .find(|widths| total(widths) <= page)
-        .unwrap_or_else(|| least.to_vec())
+    for limit in (0..=widest).rev() {
+        let mut widths = Vec::with_capacity(natural.len());
+        for (natural, least) in natural.iter().zip(least) {
+            widths.push((*natural).min(limit).max(*least));
+        }
+        if total(&widths) <= page {
+            return widths;
+        }
+    }
+    least.to_vec()
 }

@@ -62,6 +62,7 @@ enum SortKey<'a> {
 }
 
 impl<'a> SortKey<'a> {
+    /// The kind of a cell, by which it is sorted.
     fn of(cell: &'a str) -> Self {
         if cell.is_empty() || cell == "-" {
             return Self::None;

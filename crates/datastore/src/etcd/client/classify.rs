@@ -16,6 +16,7 @@ pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> F
         .map_or_else(|| unknown(error), Failure::Connection)
 }
 
+/// Converts an error of the connection that has no status.
 fn unknown(error: &(dyn StdError + 'static)) -> Failure {
     let text = innermost(error);
     // The server has answered with `HTTP/1.1 …` instead of an HTTP/2 frame.

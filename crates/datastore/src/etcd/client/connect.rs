@@ -34,6 +34,7 @@ impl EtcdClient {
         })
     }
 
+    /// Tries the endpoints, each a little later than the one before it, and takes the first one that answers.
     fn connect_within<'a>(
         settings: &'a EtcdSettings,
         probe: bool,
@@ -79,6 +80,7 @@ impl EtcdClient {
         })
     }
 
+    /// Connects to one endpoint. After a failure, looks for its cause in the TLS handshake.
     async fn connect_to(
         endpoint: &str,
         settings: &EtcdSettings,
@@ -96,6 +98,7 @@ impl EtcdClient {
         Err(explained.unwrap_or(failure))
     }
 
+    /// Opens a connection to one endpoint, and logs in.
     async fn connect_once(
         endpoint: &str,
         settings: &EtcdSettings,
@@ -117,6 +120,7 @@ impl EtcdClient {
         Ok(client)
     }
 
+    /// Creates a client on a transport, before it logs in.
     async fn on(
         endpoint: &str,
         settings: &EtcdSettings,
@@ -149,9 +153,10 @@ impl EtcdClient {
         Self::over_within(&settings, transport, Budget::new(timeouts.request)).await
     }
 
+    /// Creates a client on a given transport, for tests with their own connection.
     async fn over_within(settings: &EtcdSettings, transport: Transport, budget: Budget) -> Result<Self> {
-        let on = Self::on("http://etcd", settings, transport, budget).await;
-        on.map_err(|failure| {
+        let client = Self::on("http://etcd", settings, transport, budget).await;
+        client.map_err(|failure| {
             Error::Connect(vec![Tried {
                 endpoint: String::new(),
                 failure,

@@ -21,6 +21,7 @@ pub(crate) async fn open(url: &str, settings: &EtcdSettings) -> Result<Channel, 
     connect(url, tls, settings).await
 }
 
+/// Opens a connection with the time limits and window sizes of calipam.
 async fn connect(
     url: &str,
     tls: Option<ClientTlsConfig>,

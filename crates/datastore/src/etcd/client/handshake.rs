@@ -36,19 +36,20 @@ pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Opt
     Some(attempt.tls(tls_error))
 }
 
+/// The TLS configuration with the settings' certificates; `None` without a CA, or if a certificate cannot be read.
 fn config(tls: &TlsSettings) -> Option<ClientConfig> {
     let certificates = |pem: &str| -> Option<Vec<CertificateDer<'static>>> {
-        CertificateDer::pem_slice_iter(pem.as_bytes())
-            .collect::<Result<_, _>>()
-            .ok()
+        let parsed: Result<_, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        parsed.ok()
     };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates(tls.ca.as_deref()?)?);
+
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .ok()?;
-    let builder = builder.with_root_certificates(roots);
+        .ok()?
+        .with_root_certificates(roots);
     let mut config = match &tls.identity {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => {

@@ -109,11 +109,13 @@ impl Answers {
     /// The GUID of the cluster; empty if it has none, or if the cluster information was not read or is invalid.
     pub(crate) fn guid(&self) -> String {
         let key = information_key();
-        let found = self.entries().find(|entry| entry.key == key.as_bytes());
-        let information = found.and_then(|entry| ClusterInformation::parse(entry.value).ok());
-        information
-            .map(|information| information.guid)
-            .unwrap_or_default()
+        let Some(entry) = self.entries().find(|entry| entry.key == key.as_bytes()) else {
+            return String::new();
+        };
+        match ClusterInformation::parse(entry.value) {
+            Ok(information) => information.guid,
+            Err(_) => String::new(),
+        }
     }
 }
 
@@ -254,6 +256,7 @@ impl EtcdClient {
         }
     }
 
+    /// The error of a read that failed at this endpoint.
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
         let endpoint = redact_url(&self.endpoint);
         Error::Request {
@@ -264,6 +267,7 @@ impl EtcdClient {
         }
     }
 
+    /// The error of a write that failed at this endpoint.
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
         let endpoint = redact_url(&self.endpoint);
         Error::Write {
@@ -323,6 +327,7 @@ impl EtcdClient {
         }
     }
 
+    /// Sends one request within the budget. Any answer ends the silence, unless it is a failure that may pass.
     async fn call_once<T>(
         &self,
         request: impl Future<Output = Result<T, etcd_client::Error>>,

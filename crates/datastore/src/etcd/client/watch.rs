@@ -127,6 +127,8 @@ async fn first_change(
     Err(etcd_client::Error::WatchError("the stream ended".to_owned()))
 }
 
+/// Watches ranges from one revision to another. Returns once all of them report progress up to the end, and all changes
+/// that are due have arrived.
 async fn watch(
     channel: AuthorizedChannel,
     ranges: &[Range],
@@ -188,14 +190,15 @@ async fn watch(
     }
 }
 
+/// The changes in an answer of a watch.
 fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
     answer.events().iter().filter_map(|event| {
-        let kv = event.kv()?;
-        let value = (event.event_type() == EventType::Put).then(|| kv.value().to_vec());
+        let entry = event.kv()?;
+        let is_put = event.event_type() == EventType::Put;
         Some(Change {
-            revision: kv.mod_revision(),
-            key: kv.key().to_vec(),
-            value,
+            revision: entry.mod_revision(),
+            key: entry.key().to_vec(),
+            value: is_put.then(|| entry.value().to_vec()),
         })
     })
 }

@@ -296,11 +296,9 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
         .map(|range| range.at(revision))
         .collect();
     if !ranges.is_empty() {
-        client
-            .get(&ranges, "blocks")
-            .await?
-            .entries()
-            .for_each(|entry| sample.add(entry.value));
+        for entry in client.get(&ranges, "blocks").await?.entries() {
+            sample.add(entry.value);
+        }
     }
     Ok(sample)
 }

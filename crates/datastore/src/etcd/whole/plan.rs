@@ -50,16 +50,16 @@ pub(crate) fn block_keys<'a>(affinities: impl Iterator<Item = &'a [u8]>) -> Vec<
 
 /// Converts the key `…/host/<node>/ipv4/block/<cidr>` to that of the block, `…/assignment/ipv4/block/<cidr>`.
 fn block_of(affinity: &[u8]) -> Option<Vec<u8>> {
-    let slash = affinity
-        .iter()
-        .enumerate()
+    // The third slash from the end is in front of the family.
+    let mut slashes_from_end = (0..affinity.len())
         .rev()
-        .filter(|(_, b)| **b == b'/')
-        .map(|(at, _)| at)
-        .nth(2)?;
+        .filter(|position| affinity[*position] == b'/');
+    let slash = slashes_from_end.nth(2)?;
     let tail = &affinity[slash + 1..];
-    (tail.starts_with(b"ipv4/block/") || tail.starts_with(b"ipv6/block/"))
-        .then(|| [BLOCK_PREFIX.as_bytes(), tail].concat())
+    if !tail.starts_with(b"ipv4/block/") && !tail.starts_with(b"ipv6/block/") {
+        return None;
+    }
+    Some([BLOCK_PREFIX.as_bytes(), tail].concat())
 }
 
 pub(crate) fn blocks(keys: &[Vec<u8>]) -> Vec<Part> {
@@ -99,14 +99,18 @@ impl Sample {
         };
         let Some(block) = content.sound() else { return };
         for record in block.attributes() {
-            let handle = record
-                .clean_handle()
-                .map(|h| h.to_string())
-                .filter(|h| !h.is_empty());
-            self.handles
-                .extend(handle.map(|h| [HANDLE_PREFIX, &h].concat().into_bytes()));
-            let text = |key| record.get(key).map(|t| t.to_string()).filter(|t| !t.is_empty());
-            if let (Some(namespace), Some(pod), Some(node)) = (text("namespace"), text("pod"), text("node")) {
+            let id = record.clean_handle().map(|id| id.to_string());
+            if let Some(id) = id.filter(|id| !id.is_empty()) {
+                self.handles.push([HANDLE_PREFIX, &id].concat().into_bytes());
+            }
+
+            let attribute = |key| {
+                let text = record.get(key).map(|text| text.to_string());
+                text.filter(|text| !text.is_empty())
+            };
+            if let (Some(namespace), Some(pod), Some(node)) =
+                (attribute("namespace"), attribute("pod"), attribute("node"))
+            {
                 let name = endpoint_name(&node, "k8s", &pod, "");
                 self.endpoints
                     .push(format!("{ENDPOINT_PREFIX}{namespace}/{name}").into_bytes());

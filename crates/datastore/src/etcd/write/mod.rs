@@ -222,25 +222,23 @@ fn path(key: &Key) -> Result<String, Failure> {
 
 /// The longest common prefix of the keys of all blocks in a network. Keys of other blocks can have the same prefix.
 fn key_prefix(network: IpNet) -> String {
-    // `::` may stand for zeros at the end of the network's prefix in its first and last address, but not in the middle
-    // one.
-    let half = (network.prefix_len() + 1).min(network.max_prefix_len());
-    let middle = network
-        .subnets(half)
-        .ok()
-        .and_then(Iterator::last)
-        .unwrap_or(network)
-        .network();
-    let keys = [network.network(), middle, network.broadcast()];
-    let [first, middle, last] = keys.map(|address| Key::Block(address.into()).to_string());
-    let common = |other: &str| {
-        first
-            .bytes()
-            .zip(other.bytes())
-            .take_while(|(one, other)| one == other)
-            .count()
-    };
-    first[..common(&middle).min(common(&last))].to_owned()
+    let first = Key::Block(network.network().into()).to_string();
+    let last = Key::Block(network.broadcast().into()).to_string();
+    // In the texts of the first and the last address, `::` may stand for zeros at the end of the network's prefix. In
+    // that of an address in the middle, it may not.
+    let half_len = (network.prefix_len() + 1).min(network.max_prefix_len());
+    let upper_half = network.subnets(half_len).ok().and_then(Iterator::last);
+    let middle_address = upper_half.unwrap_or(network).network();
+    let middle = Key::Block(middle_address.into()).to_string();
+
+    let length = common_length(&first, &middle).min(common_length(&first, &last));
+    first[..length].to_owned()
+}
+
+/// The number of bytes at the beginning that two texts have in common.
+fn common_length(text: &str, other: &str) -> usize {
+    let pairs = text.bytes().zip(other.bytes());
+    pairs.take_while(|(byte, other)| byte == other).count()
 }
 
 /// The revision to compare with, which is 0 for a missing key.

@@ -66,6 +66,7 @@ enum Sent {
 }
 
 impl SharedTransactions {
+    /// Creates queues for reads and writes. If `alone` is true, each write is sent by itself.
     pub(super) fn new(alone: bool) -> Arc<Self> {
         let reads = Queue::new(READS);
         let writes = Queue::new(WRITES);
@@ -76,6 +77,7 @@ impl SharedTransactions {
         })
     }
 
+    /// Reads keys, together with other reads that wait; many keys are read by themselves.
     pub(super) async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         if keys.is_empty() || keys.len() > LIMITS.conditions / 2 {
             return super::read(client, keys).await;
@@ -85,17 +87,17 @@ impl SharedTransactions {
             paths: keys.iter().map(Key::to_string).collect(),
             answer,
         });
-        match self.reads.wait(answered, || self.read_several(client)).await {
-            Some(values) if values.len() == keys.len() => {
-                let stored = |(key, value): (&Key, Option<Value>)| {
-                    let (revision, raw) = value?;
-                    Some(Stored::new(key, Revision::Etcd(revision), raw))
-                };
-                Ok(keys.iter().zip(values).map(stored).collect())
-            }
+        let values = self.reads.wait(answered, || self.read_several(client)).await;
+        let Some(values) = values.filter(|values| values.len() == keys.len()) else {
             // The combined request failed, perhaps because of another read, so this read is sent alone.
-            _ => super::read(client, keys).await,
+            return super::read(client, keys).await;
+        };
+
+        let mut objects = Vec::with_capacity(keys.len());
+        for (key, value) in keys.iter().zip(values) {
+            objects.push(value.map(|(revision, raw)| Stored::new(key, Revision::Etcd(revision), raw)));
         }
+        Ok(objects)
     }
 
     /// Sends a request for waiting reads; returns false if there are none.
@@ -126,6 +128,8 @@ impl SharedTransactions {
         true
     }
 
+    /// Writes a batch, together with other writes that wait. If the combined transaction does nothing, sends the batch
+    /// alone.
     pub(super) async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
         if self.alone.load(Ordering::Relaxed) {
             return super::commit(client, batch).await;

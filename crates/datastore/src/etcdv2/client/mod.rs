@@ -86,7 +86,9 @@ impl Node {
     /// Adds this key and all keys below it to `out`.
     pub(super) fn flatten<'n>(&'n self, out: &mut Vec<&'n Self>) {
         out.push(self);
-        self.nodes.iter().for_each(|node| node.flatten(out));
+        for node in &self.nodes {
+            node.flatten(out);
+        }
     }
 }
 
@@ -120,6 +122,8 @@ impl EtcdV2Client {
         Self::connect_within(settings, LONGEST).await
     }
 
+    /// Creates a client for the endpoints, and checks that one of them answers. `longest` limits the length of an
+    /// answer.
     async fn connect_within(settings: &EtcdSettings, longest: usize) -> Result<Self> {
         let mut members = Vec::new();
         for endpoint in &settings.endpoints {
@@ -143,6 +147,7 @@ impl EtcdV2Client {
         Ok(client)
     }
 
+    /// Makes the first endpoint that answers the current one.
     async fn probe(&self) -> Result<()> {
         let mut failed = Vec::new();
         for (position, member) in self.members.iter().enumerate() {
@@ -197,6 +202,7 @@ impl EtcdV2Client {
         }
     }
 
+    /// Reads a key or a directory. It is no error if there is none.
     async fn read_once(&self, path: &str, recursive: bool, limit: Duration) -> Result<Found, Failure> {
         let url = format!("{}?quorum=true&recursive={recursive}", url(path));
         let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
@@ -245,6 +251,7 @@ impl EtcdV2Client {
         })
     }
 
+    /// Returns the index of a write; `None` if its condition was not met.
     fn write_outcome(&self, status: StatusCode, body: &Bytes) -> Result<Option<i64>, Failure> {
         match reply(body) {
             Some(Reply { node: Some(node), .. }) if status.is_success() => Ok(Some(node.modified_index)),
@@ -257,6 +264,7 @@ impl EtcdV2Client {
         }
     }
 
+    /// Sends one request, and reads the whole answer.
     async fn send(&self, request: http::Result<Request<Body>>, limit: Duration) -> Result<Answer, Failure> {
         let request = request.map_err(|error| Failure::Other(error.to_string()))?;
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -298,26 +306,27 @@ impl EtcdV2Client {
 
     /// Converts an error response to a failure.
     fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
-        let text = String::from_utf8_lossy(&body[..body.len().min(300)])
-            .trim()
-            .to_owned();
-        if text.contains("HTTP request to an HTTPS server") {
+        let begin = String::from_utf8_lossy(&body[..body.len().min(300)]);
+        let begin = begin.trim().to_owned();
+        if begin.contains("HTTP request to an HTTPS server") {
             return Cause::ServerWantsTls.into();
         }
-        let said = reply.map(|reply| (reply.error_code, format!("{} {}", reply.message, reply.cause)));
-        match (status.as_u16(), said) {
-            (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) if self.settings.user.is_none() => {
-                Failure::AuthNeeded
+
+        let error_code = reply.as_ref().map(|reply| reply.error_code);
+        let is_forbidden = matches!(status.as_u16(), 401 | 403) || error_code == Some(code::FORBIDDEN);
+        if is_forbidden {
+            if self.settings.user.is_none() {
+                return Failure::AuthNeeded;
             }
-            (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) => Failure::PermissionDenied(
+            return Failure::PermissionDenied(
                 "the user does not exist, the password is wrong, or a permission is missing".into(),
-            ),
-            (500.., Some((_, message))) => Failure::NoQuorum(message.trim().to_owned()),
-            (500.., None) => Failure::NoQuorum(text),
-            (code, Some((_, message))) => Failure::Refused {
-                code,
-                message: message.trim().to_owned(),
-            },
+            );
+        }
+
+        let message = reply.map(|reply| format!("{} {}", reply.message, reply.cause).trim().to_owned());
+        match (status.as_u16(), message) {
+            (500.., message) => Failure::NoQuorum(message.unwrap_or(begin)),
+            (code, Some(message)) => Failure::Refused { code, message },
             (_, None) => Failure::NoV2Api,
         }
     }
@@ -331,6 +340,7 @@ impl EtcdV2Client {
         self.current.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The error of a read that failed at the current endpoint.
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
         Error::Request {
             server: Server::Etcd,
@@ -340,6 +350,7 @@ impl EtcdV2Client {
         }
     }
 
+    /// The error of a write that failed at the current endpoint.
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
         Error::Write {
             server: Server::Etcd,
@@ -368,15 +379,20 @@ fn reply(body: &Bytes) -> Option<Reply> {
 
 /// Creates kube's client, which handles connections, TLS and basic authentication for any HTTP server.
 fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, Failure> {
-    let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
-    let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);
+    let failure = |error: &dyn fmt::Display| Failure::Other(error.to_string());
+    let mut config = kube::Config::new(endpoint.parse().map_err(|error| failure(&error))?);
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
-    (config.read_timeout, config.write_timeout) = (None, None);
+    // The budget limits the wait for an answer.
+    config.read_timeout = None;
+    config.write_timeout = None;
+
     if let Some(ca) = &settings.tls.ca {
-        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca.as_bytes()).collect();
-        let certificates = read.map_err(|error| other(&error))?;
-        config.root_cert = Some(certificates.into_iter().map(|one| one.to_vec()).collect());
+        let mut certificates = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+            certificates.push(certificate.map_err(|error| failure(&error))?.to_vec());
+        }
+        config.root_cert = Some(certificates);
     }
     if let Some((certificate, key)) = &settings.tls.identity {
         config.auth_info.client_certificate_data = Some(STANDARD.encode(certificate));
@@ -386,5 +402,5 @@ fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, 
         config.auth_info.username = Some(user.clone());
         config.auth_info.password = Some(password.reveal().to_owned().into());
     }
-    kube::Client::try_from(config).map_err(|error| other(&error))
+    kube::Client::try_from(config).map_err(|error| failure(&error))
 }

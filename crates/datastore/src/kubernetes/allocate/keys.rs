@@ -130,6 +130,7 @@ async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<O
     Ok(None)
 }
 
+/// Reads one page of a list.
 async fn page(client: &Arc<KubeClient>, kind: &Kind, query: &str, accept: Accept) -> Result<Page> {
     let path = format!("{}{query}", kind.path);
     let what = kind.known.plural;

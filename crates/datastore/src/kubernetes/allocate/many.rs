@@ -42,24 +42,25 @@ pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
 pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
     let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
     by_name.sort();
-    let parts = by_name.chunks(PAGE).map(|part| {
+    let parts = by_name.chunks(PAGE).map(|blocks| {
         let client = Arc::clone(client);
-        let part = part.to_vec();
+        let blocks = blocks.to_vec();
         async move {
-            Part {
+            let part = Part {
                 client: &client,
                 found: Vec::new(),
-            }
-            .read(&part)
-            .await
+            };
+            part.read(&blocks).await
         }
     });
-    let found = tasks::all(PAGES, parts).await?;
-    let mut found: HashMap<IpNet, Answer> = found.into_iter().flatten().collect();
-    Ok(cidrs
-        .iter()
-        .map(|cidr| found.remove(cidr).unwrap_or_default())
-        .collect())
+    let answers = tasks::all(PAGES, parts).await?;
+    let mut answers: HashMap<IpNet, Answer> = answers.into_iter().flatten().collect();
+
+    let mut in_order = Vec::with_capacity(cidrs.len());
+    for cidr in &cidrs {
+        in_order.push(answers.remove(cidr).unwrap_or_default());
+    }
+    Ok(in_order)
 }
 
 /// A read of up to [`PAGE`] blocks, in the order of their names.
@@ -69,6 +70,7 @@ struct Part<'c> {
 }
 
 impl Part<'_> {
+    /// Reads the wanted blocks by pages, as long as most blocks on a page are wanted, and the rest one by one.
     async fn read(mut self, mut wanted: &[(String, IpNet)]) -> Result<Vec<(IpNet, Answer)>> {
         let Ok(kind) = kinds::find(self.client.api(), Source::Blocks) else {
             return Ok(self.found);
@@ -130,6 +132,7 @@ impl Part<'_> {
         ))
     }
 
+    /// Reads blocks by their names, several at a time.
     async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
         let reads = wanted.iter().map(|(_, cidr)| {
             let client = Arc::clone(self.client);
@@ -155,38 +158,48 @@ struct Page {
 impl Page {
     /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
     fn of(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
-        let wanted_count = wanted.len();
-        let mut wanted = wanted.iter().peekable();
+        let mut remaining = wanted.iter().peekable();
         let mut blocks = Vec::new();
         let mut items = 0;
         for item in list.items {
-            let text = item.get().as_bytes();
-            let found = meta::metadata(text, Encoding::Json)?;
-            if items == 0 && wanted.peek().is_some_and(|(first, _)| *found.name < **first) {
+            let json = item.get().as_bytes();
+            let metadata = meta::metadata(json, Encoding::Json)?;
+            let is_first_item = items == 0;
+            if is_first_item
+                && remaining
+                    .peek()
+                    .is_some_and(|(first, _)| *metadata.name < **first)
+            {
                 return None;
             }
             items += 1;
-            while wanted.next_if(|(name, _)| **name < *found.name).is_some() {}
-            let Some((_, cidr)) = wanted.next_if(|(name, _)| **name == *found.name) else {
+
+            // Wanted blocks that sort before this item do not exist.
+            while remaining.next_if(|(name, _)| **name < *metadata.name).is_some() {}
+            let Some((_, cidr)) = remaining.next_if(|(name, _)| **name == *metadata.name) else {
                 continue;
             };
             let mut snapshot = Snapshot::default();
-            kind.known.add(&mut snapshot, text, Encoding::Json);
-            let is_marked = snapshot
-                .blocks
-                .iter()
-                .any(|block| block.value.content.is_deleted());
-            let entries = || object_entries(&Key::Block(*cidr), snapshot, &found.revision());
-            blocks.push((*cidr, (!is_marked).then(|| Answer::found(entries()))));
+            kind.known.add(&mut snapshot, json, Encoding::Json);
+            let mut contents = snapshot.blocks.iter().map(|block| &block.value.content);
+            let answer = if contents.any(|content| content.is_deleted()) {
+                None
+            } else {
+                let revision = metadata.revision();
+                Some(Answer::found(object_entries(
+                    &Key::Block(*cidr),
+                    snapshot,
+                    &revision,
+                )))
+            };
+            blocks.push((*cidr, answer));
         }
-        let rest = if list.metadata.next.is_empty() {
-            0
-        } else {
-            wanted.len()
-        };
+
+        let is_last_page = list.metadata.next.is_empty();
+        let not_covered = if is_last_page { 0 } else { remaining.len() };
         Some(Self {
             blocks,
-            covered: wanted_count - rest,
+            covered: wanted.len() - not_covered,
             items,
         })
     }

@@ -44,6 +44,7 @@ struct State {
 }
 
 impl KubeStore {
+    /// Creates a store on a client. `is_assumed` says that the API group of Calico was not looked up yet.
     pub(crate) fn new(client: Arc<KubeClient>, is_assumed: bool, selecting: Selecting) -> Self {
         Self {
             state: Mutex::new(State {
@@ -138,6 +139,8 @@ impl Records for KubeStore {
         Ok(self.read_since(queries, None).await?.answers)
     }
 
+    /// Answers queries, and keeps the objects that were read for a later write. If the API group was assumed wrongly,
+    /// asks once more.
     async fn read_since(
         &self,
         queries: &[Query],
@@ -178,6 +181,7 @@ impl Records for KubeStore {
         again::reread(&self.client(), keys).await
     }
 
+    /// Writes or deletes an object, if it is as it was read.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let client = self.client();
         let key = swap.record.key();
@@ -213,6 +217,7 @@ impl Records for KubeStore {
         }
     }
 
+    /// Adds the missing labels to a node's affinities, and returns their number.
     async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
         let client = self.client();
         let mut labelled = 0;
@@ -267,6 +272,7 @@ async fn all(client: &Arc<KubeClient>, queries: &[Query], listing: &Listing) -> 
     tasks::all(usize::MAX, asked).await
 }
 
+/// Answers one query.
 async fn one(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> Result<Answer> {
     let since = listing.since.as_deref();
     let is_wanted = |key: &Key| query.asks_for(key);

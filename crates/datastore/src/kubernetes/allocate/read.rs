@@ -5,10 +5,10 @@ use std::sync::Arc;
 use calipam_assign::{Entry, Family, Record};
 use calipam_files::objects::{Accept, Encoding};
 use calipam_model::DecodeError;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
+use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DefectKind, Revision, Snapshot, Source, Versioned};
+use calipam_model::snapshot::{DefectKind, Revision, Snapshot, Source, StoredBlock, Versioned};
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -246,49 +246,44 @@ pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Resul
 
 /// The wanted records in a snapshot. Affinities that are marked as deleted are omitted.
 fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
-    let defects = snapshot.defects.into_iter().filter_map(|defect| {
-        let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else {
-            return None;
-        };
-        // No write matches an empty version.
-        let revision = Revision::Kubernetes(Box::default());
-        Some(Entry {
-            record: Record::Undecodable { key, reason },
-            revision,
-        })
-    });
-    let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
-        let undecodable = |error: DecodeError| Record::Undecodable {
-            key: Key::Block(value.key),
-            reason: error.to_string(),
-        };
-        let usable = value.content.into_usable();
-        let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
-            Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
-            Ok(other) => undecodable(DecodeError::another_block(other.cidr())),
-            Err(reason) => undecodable(reason),
-        };
-        Entry { record, revision }
-    });
-    let is_alive = |affinity: &Versioned<Affinity>| !affinity.value.deleted;
-    let affinities = snapshot
-        .affinities
-        .into_iter()
-        .filter(is_alive)
-        .map(of(Record::Affinity));
-    let handles = snapshot.handles.into_iter().map(of(Record::Handle));
-    let pools = snapshot.pools.into_iter().map(of(Record::Pool));
-    let reservations = snapshot.reservations.into_iter().map(of(Record::Reservation));
-    let nodes = snapshot.nodes.into_iter().map(of(Record::Node));
-    let all = blocks
-        .chain(affinities)
-        .chain(handles)
-        .chain(pools)
-        .chain(reservations)
-        .chain(nodes);
-    all.chain(defects)
-        .filter(|entry| is_wanted(&entry.record.key()))
-        .collect()
+    let mut entries = Vec::new();
+    entries.extend(snapshot.blocks.into_iter().map(block_entry));
+    for affinity in snapshot.affinities {
+        if !affinity.value.deleted {
+            entries.push(of(Record::Affinity)(affinity));
+        }
+    }
+    entries.extend(snapshot.handles.into_iter().map(of(Record::Handle)));
+    entries.extend(snapshot.pools.into_iter().map(of(Record::Pool)));
+    entries.extend(snapshot.reservations.into_iter().map(of(Record::Reservation)));
+    entries.extend(snapshot.nodes.into_iter().map(of(Record::Node)));
+    for defect in snapshot.defects {
+        if let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) {
+            entries.push(Entry {
+                record: Record::Undecodable { key, reason },
+                // No write matches an empty version.
+                revision: Revision::Kubernetes(Box::default()),
+            });
+        }
+    }
+    entries.retain(|entry| is_wanted(&entry.record.key()));
+    entries
+}
+
+/// The record of a stored block. A block that cannot be used, or that is another one, becomes an undecodable record.
+fn block_entry(stored: Versioned<StoredBlock>) -> Entry {
+    let Versioned { value, revision } = stored;
+    let undecodable = |error: DecodeError| Record::Undecodable {
+        key: Key::Block(value.key),
+        reason: error.to_string(),
+    };
+    let usable = value.content.into_usable();
+    let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
+        Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
+        Ok(other) => undecodable(DecodeError::another_block(other.cidr())),
+        Err(reason) => undecodable(reason),
+    };
+    Entry { record, revision }
 }
 
 fn of<T>(record: fn(T) -> Record) -> impl Fn(Versioned<T>) -> Entry {

@@ -90,6 +90,7 @@ impl Watches {
 
 #[async_trait]
 impl Changes for Watches {
+    /// Collects the changes that arrive for some time; a shorter time after the first change.
     async fn reported(&mut self) -> Result<Reported, Broken> {
         let mut reported = Reported::default();
         let mut until = Instant::now() + IDLE_INTERVAL;

@@ -182,6 +182,7 @@ impl OneKind {
         }
     }
 
+    /// Passes an event on, unless it was reported before.
     async fn report(&mut self, event: WatchEvent) -> Result<(), Broken> {
         let message = match event {
             WatchEvent::Change(change) => {
@@ -206,6 +207,7 @@ impl OneKind {
         self.sender.send(message).await.map_err(|_| receiver_gone())
     }
 
+    /// Converts a failure of the watch. Some failures mean that changes are lost, others only that the watch is broken.
     fn failed(&self, failure: Failure) -> Broken {
         match failure {
             Failure::Compacted => Broken::Lost(WholeReadReason::Compacted),

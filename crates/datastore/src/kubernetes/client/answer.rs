@@ -30,6 +30,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Begins to read an answer by its headers.
     pub(super) fn new(body: Body, headers: &HeaderMap, pace: Pace, attempt: Attempt) -> Self {
         Self {
             body,
@@ -74,20 +75,22 @@ impl Answer {
         serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
     }
 
+    /// Reads the whole body; fails if it is longer than `limit`.
     pub(crate) async fn whole(mut self, limit: usize) -> Result<Bytes, Failure> {
-        let mut whole = Vec::new();
+        let mut body = Vec::new();
         while let Some(piece) = self.piece().await? {
-            whole.extend_from_slice(&piece);
-            if whole.len() > limit {
+            body.extend_from_slice(&piece);
+            if body.len() > limit {
                 return Err(Failure::NotKubernetes(format!(
                     "its answer is longer than {limit} bytes"
                 )));
             }
         }
-        Ok(whole.into())
+        Ok(body.into())
     }
 }
 
+/// The encoding of an answer by its content type; JSON if it does not say.
 fn encoding(headers: &HeaderMap) -> Encoding {
     let kind = headers
         .get(header::CONTENT_TYPE)

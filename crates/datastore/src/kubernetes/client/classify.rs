@@ -90,6 +90,7 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
     }
 }
 
+/// Shortens a server's message to its first characters.
 fn short(mut message: String) -> String {
     if message.len() > MAX_MESSAGE {
         let mut end = MAX_MESSAGE;

@@ -8,7 +8,7 @@ use calipam_files::regular;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::{ExecInteractiveMode, Kubeconfig, NamedContext};
+use kube::config::{ExecInteractiveMode, Kubeconfig};
 use secrecy::ExposeSecret;
 
 use super::classify::login_failure;
@@ -138,28 +138,24 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
         let url: Uri = named.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
         Some(location(&url))
     };
-    let leads_there = |named: &&NamedContext| {
-        named
-            .context
-            .as_ref()
-            .and_then(|context| server_of(&context.cluster))
-            .as_deref()
-            == Some(server)
-    };
-    let mut there = kubeconfig
-        .contexts
-        .iter()
-        .filter(leads_there)
-        .map(|context| &context.name);
+    let mut leading_there = Vec::new();
+    for named in &kubeconfig.contexts {
+        if let Some(context) = &named.context
+            && server_of(&context.cluster).as_deref() == Some(server)
+        {
+            leading_there.push(&named.name);
+        }
+    }
+
     let chosen = if settings.context.is_empty() {
         kubeconfig.current_context.as_ref()
     } else {
         Some(&settings.context)
     };
-    if there.clone().any(|name| Some(name) == chosen) {
+    if chosen.is_some_and(|chosen| leading_there.contains(&chosen)) {
         return Ok(None);
     }
-    Ok(there.next().cloned())
+    Ok(leading_there.first().map(|name| (*name).clone()))
 }
 
 /// A server's URL without user and password, for output.
@@ -167,6 +163,7 @@ pub(super) fn location(url: &Uri) -> String {
     redact_url(&url.to_string()).trim_end_matches('/').to_owned()
 }
 
+/// The configuration by a kubeconfig, else by the API endpoint, else by the pod's service account.
 async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if let Some((kubeconfig, name)) = kubeconfig(settings)? {
         return context::configuration(kubeconfig, settings, &name);

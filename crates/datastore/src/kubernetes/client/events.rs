@@ -53,6 +53,7 @@ pub struct Events {
 }
 
 impl Events {
+    /// Creates a writer of events. It connects at its first event.
     pub fn new(settings: KubernetesSettings, instance: String) -> Self {
         let instance = instance.chars().take(MAX_INSTANCE).collect();
         Self {

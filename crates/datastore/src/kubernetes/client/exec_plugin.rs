@@ -70,6 +70,7 @@ impl Plugin {
             .await
     }
 
+    /// Makes a client, which may run the plugin. Kills the plugin after the time limit.
     async fn within(
         &self,
         limit: Duration,
@@ -168,17 +169,18 @@ mod system {
         !found.is_empty()
     }
 
+    /// The children of a process, from all of its threads.
     fn children(process: &str) -> Vec<Pid> {
-        let tasks = fs::read_dir(format!("/proc/{process}/task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
-        let text = lists.collect::<String>();
-        let numbers = text
-            .split_whitespace()
-            .filter_map(|number| number.parse::<NonZeroI32>().ok());
-        numbers.filter_map(|number| Pid::from_raw(number.get())).collect()
+        let mut children = Vec::new();
+        let threads = fs::read_dir(format!("/proc/{process}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let list = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            for number in list.split_whitespace() {
+                let number = number.parse::<NonZeroI32>().ok();
+                children.extend(number.and_then(|number| Pid::from_raw(number.get())));
+            }
+        }
+        children
     }
 }
 

@@ -6,6 +6,7 @@ use super::pem::{certificates, endpoint, set_identity};
 use crate::error::Error;
 use crate::settings::KubectlOptions;
 
+/// Applies kubectl's connection options to a configuration, as kubectl does.
 pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(), Error> {
     if let Some(server) = &options.server {
         config.cluster_url = endpoint(server)?;

@@ -82,6 +82,7 @@ pub(crate) fn segment(name: &str) -> String {
     }
 }
 
+/// Finds a kind in the API; otherwise returns the reason why its source is skipped.
 fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
     let plural = known.plural;
     let found = |group, path| Ok(Kind { known, group, path });
@@ -104,15 +105,15 @@ fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
     }
 }
 
+/// Finds the kinds of a source, without those of another flavour of Calico's API.
 fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
-    let has = |kind: &&KnownKind| match kind.group {
+    let is_of_flavour = |kind: &KnownKind| match kind.group {
         Group::Only(flavour) => flavour == api.flavour,
         _ => true,
     };
     KINDS
         .iter()
-        .filter(move |kind| kind.source == source)
-        .filter(has)
+        .filter(move |kind| kind.source == source && is_of_flavour(kind))
         .map(|kind| resolve(api, kind))
 }
 

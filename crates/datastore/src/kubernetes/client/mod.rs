@@ -118,6 +118,7 @@ impl KubeClient {
         })
     }
 
+    /// Creates a client without asking the server for its kinds. A short process makes no connections ahead.
     fn without_discovery<'a>(
         settings: &'a KubernetesSettings,
         process: Process,
@@ -151,6 +152,7 @@ impl KubeClient {
         })
     }
 
+    /// Creates a client with the default settings of a server without credentials.
     fn of(client: kube::Client, server: String, timeouts: Timeouts) -> Self {
         Self {
             client,
@@ -295,6 +297,7 @@ impl KubeClient {
         })
     }
 
+    /// Sends a request, and returns the head of its answer. If it takes too long, kills the login plugin.
     async fn send_once(&self, mut request: Request<Body>) -> Result<(Parts, Answer), Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         tracing::debug!("{}: {} {}", self.server, request.method(), request.uri());
@@ -339,6 +342,7 @@ impl KubeClient {
         }
     }
 
+    /// The error of a write that failed at this server.
     pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
         let endpoint = self.server_description(&failure);
         Error::Write {
@@ -350,6 +354,7 @@ impl KubeClient {
     }
 }
 
+/// The error of a read that failed at a server.
 pub(crate) fn request_error(server: &str, what: &str, failure: Failure) -> Error {
     Error::Request {
         server: Server::Kubernetes,

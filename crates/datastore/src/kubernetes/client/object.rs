@@ -93,6 +93,7 @@ pub(crate) struct List<I> {
 }
 
 impl Metadata {
+    /// Takes the version and the UID of the object as its revision.
     pub(crate) fn revision(self) -> Revision {
         let Self {
             resource_version,

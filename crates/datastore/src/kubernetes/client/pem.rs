@@ -12,6 +12,7 @@ use kube::config::KubeconfigError;
 use crate::error::Error;
 use crate::secret::redact_url;
 
+/// Parses the URL of an API server.
 pub(super) fn endpoint(text: &str) -> Result<Uri, Error> {
     let wrong = |reason: &str| Error::Kubeconfig {
         what: format!("the API endpoint {}", redact_url(text)),

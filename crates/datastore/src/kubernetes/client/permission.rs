@@ -58,6 +58,7 @@ async fn user(client: &KubeClient) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// Asks the server whether the user has a permission.
 async fn review(client: &KubeClient, permission: &Permission) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Review {

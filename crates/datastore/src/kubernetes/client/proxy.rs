@@ -48,29 +48,30 @@ pub(super) fn of_environment(
 /// Parses a proxy's URL; the default scheme is HTTP. `name` names the source of the URL in errors.
 pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     // The value may contain a password.
-    let wrong = |reason: &str| Error::Kubeconfig {
+    let error = |reason: &str| Error::Kubeconfig {
         what: name.to_owned(),
         reason: reason.to_owned(),
     };
-    let text = match text.split_once("://") {
-        Some(("socks5h", rest)) => format!("socks5://{rest}"),
+    let with_scheme = match text.split_once("://") {
+        Some(("socks5h", address)) => format!("socks5://{address}"),
         Some(_) => text.to_owned(),
         None => format!("http://{text}"),
     };
-    let url: Uri = text.parse().map_err(|_| wrong("it is not the URL of a proxy"))?;
-    let host = url.host().filter(|host| !host.is_empty());
-    let authority = url
-        .authority()
-        .map(|authority| authority.as_str())
-        .unwrap_or_default();
+    let no_url = || error("it is not the URL of a proxy");
+    let url: Uri = with_scheme.parse().map_err(|_| no_url())?;
+    let Some(host) = url.host().filter(|host| !host.is_empty()) else {
+        return Err(no_url());
+    };
+
     // A port that is not a number is parsed as no port at all.
-    let has_bad_port = url.port_u16().is_none() && host.is_none_or(|host| !authority.ends_with(host));
-    if host.is_none() || has_bad_port {
-        return Err(wrong("it is not the URL of a proxy"));
+    let authority = url.authority().map(|authority| authority.as_str());
+    let ends_with_host = authority.unwrap_or_default().ends_with(host);
+    if url.port_u16().is_none() && !ends_with_host {
+        return Err(no_url());
     }
     match url.scheme_str() {
         Some("http" | "https" | "socks5") => Ok(url),
-        _ => Err(wrong("its URL must begin with http://, https:// or socks5://")),
+        _ => Err(error("its URL must begin with http://, https:// or socks5://")),
     }
 }
 

@@ -27,34 +27,33 @@ pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
 
 /// True if the schema of IPAMBlock in an OpenAPI document keeps the field at `path`.
 fn block_keeps(document: &Value, path: &[&str]) -> bool {
-    let schemas = document["components"]["schemas"].as_object();
-    let is_block = |schema: &&Value| {
+    let is_of_block = |schema: &Value| {
         let kinds = schema["x-kubernetes-group-version-kind"].as_array();
-        kinds
-            .into_iter()
-            .flatten()
-            .any(|kind| kind["kind"] == "IPAMBlock")
+        let mut kinds = kinds.into_iter().flatten();
+        kinds.any(|kind| kind["kind"] == "IPAMBlock")
+    };
+    let Some(schemas) = document["components"]["schemas"].as_object() else {
+        return false;
     };
     schemas
-        .into_iter()
-        .flat_map(|all| all.values())
-        .filter(is_block)
-        .any(|schema| keeps(schema, path))
+        .values()
+        .any(|schema| is_of_block(schema) && keeps(schema, path))
 }
 
+/// True if a schema keeps the field at `path`. An empty name in the path stands for the items of a list.
 fn keeps(schema: &Value, path: &[&str]) -> bool {
-    let Some((first, rest)) = path.split_first() else {
+    let Some((name, inner_path)) = path.split_first() else {
         return true;
     };
     if schema["x-kubernetes-preserve-unknown-fields"] == true {
         return true;
     }
-    let inner = if first.is_empty() {
+    let inner = if name.is_empty() {
         schema.get("items")
     } else {
-        schema["properties"].get(first)
+        schema["properties"].get(name)
     };
-    inner.is_some_and(|inner| keeps(inner, rest))
+    inner.is_some_and(|inner| keeps(inner, inner_path))
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
 
 type Connector = HttpsConnector<HttpConnector>;
 
+/// Creates the connector for TLS over TCP, with the protocols and the server name of the configuration.
 fn connector(config: &Config) -> kube::Result<Connector> {
     let mut tls = config.rustls_client_config()?;
     tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
@@ -112,12 +113,13 @@ impl Service<Request<Body>> for Transport {
 }
 
 impl Transport {
+    /// Sends a request. If the server has not begun to process it, sends it once more.
     async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
-        let again = copy(&request);
-        let answered = self.send_once(request).await;
-        match (answered, again) {
-            (Err(error), Some(request)) if was_not_started(&*error) => self.send_once(request).await,
-            (answered, _) => answered,
+        let copied = copy(&request);
+        let result = self.send_once(request).await;
+        match (result, copied) {
+            (Err(error), Some(copied)) if was_not_started(&*error) => self.send_once(copied).await,
+            (result, _) => result,
         }
     }
 
@@ -144,6 +146,7 @@ impl Transport {
         Ok(connected)
     }
 
+    /// Opens a connection: HTTP/2 if the server speaks it, otherwise HTTP/1.1.
     async fn connect(&self) -> Result<Open, BoxError> {
         let stream = self.connector.clone().oneshot(self.server.clone()).await?;
         if !stream.connected().is_negotiated_h2() {

@@ -150,6 +150,7 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
     }
 }
 
+/// Parses a line of a watch: a change, or the version that the watch has reached.
 fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
     #[derive(Deserialize)]
     struct Event<'a> {
@@ -183,6 +184,7 @@ fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
     }))
 }
 
+/// Converts a status, which the watch reports instead of a change, to a failure.
 fn refusal(status: &[u8]) -> Failure {
     #[derive(Default, Deserialize)]
     struct Status {

@@ -69,6 +69,7 @@ impl Counter {
         })
     }
 
+    /// Counts items that were read, and reports the progress.
     pub(crate) fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
         // Whole lists do not announce their length, and finding it out would take another request for each list.
@@ -160,6 +161,7 @@ struct Run<'r, T> {
 }
 
 impl<T: Take> Run<'_, T> {
+    /// Reads all pages of the list.
     async fn pages(&mut self) -> Result<(), Failure> {
         let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
         self.listed.date = answer.date;
@@ -189,6 +191,7 @@ impl<T: Take> Run<'_, T> {
         }
     }
 
+    /// Reads one page. Requests the next page as soon as its token is known.
     async fn page(
         &mut self,
         mut answer: Answer,
@@ -239,6 +242,7 @@ impl<T: Take> Run<'_, T> {
         }
     }
 
+    /// The path of a page: the first one, or the one that follows the token `next`.
     fn path(&self, next: &str) -> String {
         let path = &self.kind.path;
         let limit = self.limit;

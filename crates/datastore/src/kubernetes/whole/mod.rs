@@ -47,6 +47,7 @@ pub(crate) fn no_calico_kinds(client: &KubeClient) -> Error {
     Error::other(message, hint)
 }
 
+/// Plans a whole or partial read: the kinds to list, and the sources that are skipped. Checks the permissions.
 pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {
@@ -60,22 +61,21 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
             Err((source, reason)) => skip(&mut coverage, source, reason),
         }
     }
+    let first_user = kinds.iter().filter(|kind| extent.has(kind.known.source)).count();
+    kinds.extend(kinds::users_of_addresses(api));
     kinds.retain(|kind| extent.has(kind.known.source));
-    let users = kinds.len();
-    kinds.extend(
-        kinds::users_of_addresses(api)
-            .into_iter()
-            .filter(|kind| extent.has(kind.known.source)),
-    );
+
     match extent {
         Extent::Whole => require(client, &kinds).await?,
         // Objects in a partial read are not read again. A later whole read must check further permissions.
         Extent::Sources(_) => {
-            permission::require(client, kinds.iter().map(|kind| kind.permission("list")).collect()).await?;
-            let blocks = kinds
-                .iter_mut()
-                .filter(|kind| kind.known.source == Source::Blocks);
-            blocks.for_each(|kind| kind.known = &REDUCED_BLOCKS);
+            let permissions = kinds.iter().map(|kind| kind.permission("list")).collect();
+            permission::require(client, permissions).await?;
+            for kind in &mut kinds {
+                if kind.known.source == Source::Blocks {
+                    kind.known = &REDUCED_BLOCKS;
+                }
+            }
         }
     }
     coverage.mark_read(kinds.iter().map(|kind| kind.known.source));
@@ -85,7 +85,7 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     }
     Ok(Plan {
         kinds,
-        users,
+        users: first_user,
         coverage,
     })
 }
@@ -123,20 +123,22 @@ pub(crate) fn assemble(client: &KubeClient, coverage: Snapshot, lists: Vec<Liste
             .unwrap_or_default(),
         ..coverage
     };
-    lists.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
+    for listed in lists {
+        snapshot.absorb(listed.taken);
+    }
     snapshot
 }
 
 /// Checks that the user may list and get the kinds, once for each connection.
 pub(crate) async fn require(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
-    let permissions: Vec<Permission> = kinds
-        .iter()
-        .flat_map(|kind| {
-            // Objects may be read again one by one, except machines, which are only listed.
-            let get = (kind.known.source != Source::Machines).then(|| kind.permission("get"));
-            get.into_iter().chain([kind.permission("list")])
-        })
-        .collect();
+    let mut permissions: Vec<Permission> = Vec::new();
+    for kind in kinds {
+        // Objects may be read again one by one, except machines, which are only listed.
+        if kind.known.source != Source::Machines {
+            permissions.push(kind.permission("get"));
+        }
+        permissions.push(kind.permission("list"));
+    }
     client
         .permitted
         .get_or_try_init(|| permission::require(client, permissions))

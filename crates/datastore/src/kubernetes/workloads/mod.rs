@@ -175,6 +175,7 @@ impl Workloads {
         }
     }
 
+    /// Reads all items of a list, page by page.
     async fn list<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Vec<T>> {
         let mut items = Vec::new();
         let mut next = String::new();

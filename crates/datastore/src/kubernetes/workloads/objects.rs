@@ -93,14 +93,18 @@ impl From<Pod> for WorkloadPod {
     }
 }
 
+/// The annotations in which a pod asks for addresses.
 pub(super) fn requests(annotations: &BTreeMap<String, String>) -> Vec<AddressRequest> {
-    let request = |annotation: &'static str| {
-        Some(AddressRequest {
-            annotation,
-            value: annotations.get(annotation)?.clone(),
-        })
-    };
-    REQUEST_ANNOTATIONS.into_iter().filter_map(request).collect()
+    let mut requests = Vec::new();
+    for annotation in REQUEST_ANNOTATIONS {
+        if let Some(value) = annotations.get(annotation) {
+            requests.push(AddressRequest {
+                annotation,
+                value: value.clone(),
+            });
+        }
+    }
+    requests
 }
 
 /// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's

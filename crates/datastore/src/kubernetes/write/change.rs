@@ -24,20 +24,16 @@ use crate::write::{Change, Precondition, Stored, Swap, is_version};
 
 /// Checks that the user may change objects of these sources, and take the lock if `lock` is true.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
-    let kinds = sources
-        .iter()
-        .filter_map(|source| kinds::find(client.api(), *source).ok());
-    let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
-    let locked = kinds::find(client.api(), Source::ClusterInformation)
-        .into_iter()
-        .filter(|_| lock);
-    permission::require(
-        client,
-        changed
-            .chain(locked.map(|kind| kind.permission("update")))
-            .collect(),
-    )
-    .await
+    let mut permissions = Vec::new();
+    for source in sources {
+        if let Ok(kind) = kinds::find(client.api(), *source) {
+            permissions.extend(["create", "delete", "update"].map(|verb| kind.permission(verb)));
+        }
+    }
+    if lock && let Ok(kind) = kinds::find(client.api(), Source::ClusterInformation) {
+        permissions.push(kind.permission("update"));
+    }
+    permission::require(client, permissions).await
 }
 
 /// Reads the current state of one object, never from a cache; `None` if the object does not exist.
@@ -58,23 +54,20 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
 
 /// Converts a built-in object to evidence.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
-    let nodes = snapshot
-        .nodes
-        .into_iter()
-        .map(|o| (o.revision, User::Node(o.value)));
-    let pods = snapshot
-        .pods
-        .into_iter()
-        .map(|o| (o.revision, User::Pod(o.value)));
-    let services = snapshot
-        .services
-        .into_iter()
-        .map(|o| (o.revision, User::Service(o.value)));
-    let (revision, user) = match nodes.chain(pods).chain(services).next() {
-        Some((revision, user)) => (revision, Some(user)),
-        None if snapshot.defects.is_empty() => return None,
+    let node = snapshot.nodes.into_iter().next();
+    let pod = snapshot.pods.into_iter().next();
+    let service = snapshot.services.into_iter().next();
+    let (revision, user) = if let Some(node) = node {
+        (node.revision, Some(User::Node(node.value)))
+    } else if let Some(pod) = pod {
+        (pod.revision, Some(User::Pod(pod.value)))
+    } else if let Some(service) = service {
+        (service.revision, Some(User::Service(service.value)))
+    } else if !snapshot.defects.is_empty() {
         // The object exists but cannot be decoded, so its version is unknown.
-        None => (Revision::Kubernetes(Box::default()), None),
+        (Revision::Kubernetes(Box::default()), None)
+    } else {
+        return None;
     };
     Some(Stored {
         revision,
@@ -125,12 +118,14 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     }
 }
 
-/// Removes `strictAffinity: false`, which the schema requires, from a block, so that a new block reads back as it was
-/// written.
+/// Removes `strictAffinity: false` from a block. The schema requires the field, so a block that was written without it
+/// would not read back as it was.
 pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
     match content {
         BlockContent::Sound(mut block) => {
-            block.set_own_strict_affinity(block.own_strict_affinity().filter(|strict| *strict));
+            if block.own_strict_affinity() == Some(false) {
+                block.set_own_strict_affinity(None);
+            }
             BlockContent::Sound(block)
         }
         corrupt @ BlockContent::Corrupt(_) => corrupt,
@@ -188,6 +183,7 @@ pub(crate) struct Target<'c> {
 }
 
 impl<'c> Target<'c> {
+    /// Finds the place of an object in the API. `labels` says whether affinities get labels.
     pub(crate) fn locate(client: &'c Arc<KubeClient>, key: &'c Key, labels: bool) -> Result<Self, Failure> {
         let (kind, path) = locate(client, key).ok_or(Failure::NotFound)?;
         Ok(Self {
@@ -226,6 +222,7 @@ impl<'c> Target<'c> {
         self.client.write(method, path, &object).await?.json().await
     }
 
+    /// Creates the object with a value.
     async fn create(&self, value: &[u8]) -> Result<Value, Failure> {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         let flavour = self.client.api().flavour;
@@ -274,6 +271,7 @@ impl<'c> Target<'c> {
         self.send(Method::PUT, &self.path, object).await
     }
 
+    /// Replaces the object's content. An object that is marked as deleted is deleted and created anew.
     async fn replace(&self, mut object: Value, value: &[u8]) -> Result<Value, Failure> {
         let spec = self.new_spec(value)?;
         if is_marked(&object["spec"]) && !is_marked(&spec) {
@@ -431,7 +429,7 @@ fn label(object: &mut Value, key: &Key) {
     if !metadata["labels"].is_object() {
         metadata["labels"] = json!({});
     }
-    wanted
-        .into_iter()
-        .for_each(|(name, value)| metadata["labels"][name] = value);
+    for (name, value) in wanted {
+        metadata["labels"][name] = value;
+    }
 }

@@ -15,8 +15,8 @@ pub(super) const WRITTEN_AGAIN: &str = "calipam.io/written-again-at";
 
 /// A pool without the fields that the server adds, for comparison with the value that was written.
 pub(crate) fn pool(object: &Value) -> Document {
-    let of = |part: &str| object[part].as_object().cloned().unwrap_or_default();
-    let mut metadata = of("metadata");
+    let fields_of = |part: &str| object[part].as_object().cloned().unwrap_or_default();
+    let mut metadata = fields_of("metadata");
     metadata.retain(|name, _| METADATA.contains(&name.as_str()));
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
         && annotations.remove(WRITTEN_AGAIN).is_some()
@@ -24,18 +24,15 @@ pub(crate) fn pool(object: &Value) -> Document {
     {
         metadata.remove("annotations");
     }
-    let fields = [
+
+    let fields: [(&str, Value); 4] = [
         ("apiVersion", "projectcalico.org/v3".into()),
         ("kind", "IPPool".into()),
         ("metadata", metadata.into()),
-        ("spec", of("spec").into()),
+        ("spec", fields_of("spec").into()),
     ];
-    Document::from_fields(
-        fields
-            .map(|(name, value): (_, Value)| (name.to_owned(), value))
-            .into_iter()
-            .collect(),
-    )
+    let named = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
+    Document::from_fields(named.collect())
 }
 
 /// The configuration in etcd's form, without fields that are false or zero.
@@ -110,6 +107,7 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     Some(value)
 }
 
+/// Converts the fields of a block to the form that the schema requires.
 fn block(fields: &mut Map<String, Value>) {
     if let Some(time) = fields.remove("affinity_claim_time") {
         fields.insert("affinityClaimTime".into(), time);

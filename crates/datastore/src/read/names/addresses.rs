@@ -29,26 +29,26 @@ pub(crate) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     if begin.contains(':') {
         return in_blocks(blocks, begin, begin, Family::V6).await;
     }
-    let network = &begin[..begin.rfind('.').map_or(0, |dot| dot + 1)];
+    let end_of_network = begin.rfind('.').map_or(0, |dot| dot + 1);
+    let network = &begin[..end_of_network];
     let found = blocks.some(network, Family::V4).await?;
+
     // A network of /24 is the last step, even with many blocks.
-    if found.len() <= FEW_BLOCKS || network.matches('.').count() == 3 {
+    let is_last_step = network.matches('.').count() == 3;
+    if found.len() <= FEW_BLOCKS || is_last_step {
         let mut names = in_blocks(blocks, network, begin, Family::V4).await?;
         if begin.is_empty() {
             names.extend(in_blocks(blocks, "", "", Family::V6).await?);
         }
         return Ok(few(names, begin));
     }
+
     let mut networks: BTreeSet<String> = blocks.networks(network).await?.into_iter().collect();
     networks.retain(|network| network.starts_with(begin));
     if begin.is_empty() {
-        networks.extend(
-            blocks
-                .some("", Family::V6)
-                .await?
-                .iter()
-                .filter_map(|block| address_of(block)),
-        );
+        for block in blocks.some("", Family::V6).await? {
+            networks.extend(address_of(&block));
+        }
     }
     Ok(networks)
 }
@@ -62,15 +62,17 @@ async fn in_blocks(
     begin: &str,
     family: Family,
 ) -> Result<BTreeSet<String>> {
-    let found = blocks.some(network, family).await?;
-    if family == Family::V6 && found.len() > FEW_BLOCKS {
-        return Ok(found.iter().filter_map(|block| address_of(block)).collect());
+    let cidrs = blocks.some(network, family).await?;
+    if family == Family::V6 && cidrs.len() > FEW_BLOCKS {
+        return Ok(cidrs.iter().filter_map(|cidr| address_of(cidr)).collect());
     }
-    let mut keys: BTreeSet<Key> = found
-        .iter()
-        .filter_map(|block| block.parse().ok())
-        .map(Key::Block)
-        .collect();
+
+    let mut keys: BTreeSet<Key> = BTreeSet::new();
+    for cidr in &cidrs {
+        if let Ok(cidr) = cidr.parse() {
+            keys.insert(Key::Block(cidr));
+        }
+    }
     if let Some(first) = first_address(begin, network) {
         keys.extend(blocks_around(first).map(Key::Block));
     }
@@ -102,12 +104,15 @@ fn address_of(block: &str) -> Option<String> {
 
 /// The allocated addresses in a snapshot.
 pub(crate) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
-    let blocks = snapshot
-        .blocks
-        .iter()
-        .filter_map(|block| block.value.content.sound());
-    blocks
-        .flat_map(|block| block.allocations())
-        .map(|allocation| allocation.address.to_string())
-        .collect()
+    let mut addresses = BTreeSet::new();
+    for stored in &snapshot.blocks {
+        if let Some(block) = stored.value.content.sound() {
+            addresses.extend(
+                block
+                    .allocations()
+                    .map(|allocation| allocation.address.to_string()),
+            );
+        }
+    }
+    addresses
 }

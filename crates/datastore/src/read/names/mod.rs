@@ -32,61 +32,49 @@ pub enum NameKind {
 
 /// All names of a kind in a snapshot.
 pub(crate) fn all(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
     match kind {
         NameKind::Nodes => {
-            let nodes = snapshot.nodes.iter().map(|node| node.value.name.clone());
-            let hosts = snapshot
-                .affinities
-                .iter()
-                .filter(|held| held.value.key.kind == AffinityType::Host);
-            nodes
-                .chain(hosts.map(|held| held.value.key.node.clone()))
-                .collect()
+            names.extend(snapshot.nodes.iter().map(|node| node.value.name.clone()));
+            for affinity in &snapshot.affinities {
+                let key = &affinity.value.key;
+                if key.kind == AffinityType::Host {
+                    names.insert(key.node.clone());
+                }
+            }
         }
-        NameKind::Pools => snapshot
-            .pools
-            .iter()
-            .map(|pool| pool.value.name.clone())
-            .collect(),
-        NameKind::Blocks => snapshot
-            .blocks
-            .iter()
-            .map(|block| block.value.key.to_string())
-            .collect(),
-        NameKind::Handles => handles(snapshot),
+        NameKind::Pools => names.extend(snapshot.pools.iter().map(|pool| pool.value.name.clone())),
+        NameKind::Blocks => names.extend(snapshot.blocks.iter().map(|block| block.value.key.to_string())),
+        NameKind::Handles => return handles(snapshot),
         NameKind::Namespaces => {
-            let pods = snapshot.pods.iter().map(|pod| pod.value.namespace().to_string());
-            pods.chain(
-                snapshot
-                    .endpoints
-                    .iter()
-                    .map(|one| one.value.namespace().to_string()),
-            )
-            .collect()
+            for pod in &snapshot.pods {
+                names.insert(pod.value.namespace().to_string());
+            }
+            for endpoint in &snapshot.endpoints {
+                names.insert(endpoint.value.namespace().to_string());
+            }
         }
-        NameKind::Addresses => addresses::allocated(snapshot),
+        NameKind::Addresses => return addresses::allocated(snapshot),
         NameKind::Pods => {
-            let pods = snapshot
-                .pods
-                .iter()
-                .map(|pod| (pod.value.namespace(), pod.value.name()));
-            let endpoints = snapshot
-                .endpoints
-                .iter()
-                .map(|one| (one.value.namespace(), one.value.pod()));
-            let named = pods.chain(endpoints).filter(|(_, pod)| *pod != *"");
-            named
-                .map(|(namespace, pod)| format!("{namespace}/{pod}"))
-                .collect()
+            let pods = snapshot.pods.iter().map(|stored| &stored.value);
+            let pods = pods.map(|pod| (pod.namespace(), pod.name()));
+            let endpoints = snapshot.endpoints.iter().map(|stored| &stored.value);
+            let endpoints = endpoints.map(|endpoint| (endpoint.namespace(), endpoint.pod()));
+            for (namespace, pod) in pods.chain(endpoints) {
+                if pod != *"" {
+                    names.insert(format!("{namespace}/{pod}"));
+                }
+            }
         }
         NameKind::Services => {
-            let services = snapshot
-                .services
-                .iter()
-                .filter(|service| !service.value.is_internal);
-            services.map(|service| service.value.full_name()).collect()
+            for service in &snapshot.services {
+                if !service.value.is_internal {
+                    names.insert(service.value.full_name());
+                }
+            }
         }
     }
+    names
 }
 
 pub(crate) fn handles(snapshot: &Snapshot) -> BTreeSet<String> {

@@ -40,25 +40,30 @@ pub(crate) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
 pub(crate) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
     let mut start = begin.as_bytes().to_vec();
-    let mut parts = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     while parts.len() < 3 * MOST {
         // A small cluster needs only one read.
-        let read = within(names.from(&start, &end, MOST).await?, begin);
-        let Some(last) = read.last().cloned() else { break };
-        for name in &read {
-            let part = name[begin.len()..]
-                .find(separator)
-                .map(|place| &name[..=begin.len() + place]);
-            if let Some(part) = part.filter(|part| parts.last().is_none_or(|last| last != part)) {
+        let page = within(names.from(&start, &end, MOST).await?, begin);
+        let Some(last_name) = page.last().cloned() else {
+            break;
+        };
+        for name in &page {
+            let Some(place) = name[begin.len()..].find(separator) else {
+                continue;
+            };
+            let part = &name[..=begin.len() + place];
+            if parts.last().is_none_or(|last_part| last_part != part) {
                 parts.push(part.to_owned());
             }
         }
-        if read.len() < MOST {
+        if page.len() < MOST {
             break;
         }
-        start = match parts.last().filter(|part| last.starts_with(part.as_str())) {
-            Some(part) => prefix_end(part.as_bytes()),
-            None => next_key(last.as_bytes()),
+
+        // The next read skips the other names with the last part.
+        start = match parts.last() {
+            Some(part) if last_name.starts_with(part.as_str()) => prefix_end(part.as_bytes()),
+            _ => next_key(last_name.as_bytes()),
         };
     }
     Ok(parts)

@@ -44,6 +44,7 @@ enum InText {
 }
 
 impl JsonList {
+    /// Reads a further piece of the document, and passes each complete item on.
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         while !piece.is_empty() {
             let used = match self.position {
@@ -56,6 +57,7 @@ impl JsonList {
         Ok(())
     }
 
+    /// Reads the envelope after the last piece. Fails if the document is cut off or no list.
     pub fn finish(self) -> Result<ListMeta, DecodeError> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -79,6 +81,8 @@ impl JsonList {
         &self.envelope
     }
 
+    /// Reads a piece outside of the items, up to the beginning of the items if there is one. Returns the number of
+    /// bytes read.
     fn envelope(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
         let mut used = 0;
         while let Some(bracket) = self.next_bracket(&piece[used..]) {
@@ -106,6 +110,7 @@ impl JsonList {
         Ok(piece.len())
     }
 
+    /// Skips the bytes between two items, or ends the items. Returns the number of bytes read.
     fn between(&mut self, piece: &[u8]) -> Result<usize, DecodeError> {
         for (at, byte) in piece.iter().enumerate() {
             match byte {
@@ -127,6 +132,7 @@ impl JsonList {
         Ok(piece.len())
     }
 
+    /// Reads a piece of an item, and passes it on when it is complete. Returns the number of bytes read.
     fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, DecodeError> {
         let end = self.end_of_item(piece);
         let used = end.unwrap_or(piece.len());

@@ -35,6 +35,7 @@ enum Position {
 }
 
 impl ProtobufList {
+    /// Reads a further piece of the message, and passes each complete item on.
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
         // Only a field that began in an earlier piece is copied; the fields after it are read in place.
         let mut rest = std::mem::take(&mut self.rest);
@@ -154,6 +155,7 @@ fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     Some((tag, len, first + second))
 }
 
+/// Reads `ListMeta`; `None` if it is malformed.
 fn list_meta(message: &[u8]) -> Option<ListMeta> {
     let text = |value: Value<'_>| String::from_utf8(value.bytes().to_vec()).ok();
     let mut meta = ListMeta::default();
@@ -183,7 +185,9 @@ mod tests {
         put_number(&mut meta, 4, 7);
         let mut list = Vec::new();
         put_message(&mut list, 1, &meta);
-        items.iter().for_each(|item| put_message(&mut list, 2, item));
+        for item in items.iter() {
+            put_message(&mut list, 2, item);
+        }
         let mut body = MAGIC.to_vec();
         put_message(&mut body, 1, b"\n\x02v1\x12\x07PodList");
         put_message(&mut body, 2, &list);

@@ -46,6 +46,7 @@ macro_rules! leave_to_the_general_reader {
 impl<'de> Deserializer<'de> for &mut Plain<'de> {
     type Error = Unusual;
 
+    /// Reads a value of the type that it has.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.peek()? {
             b'"' => visitor.visit_borrowed_str(self.string()?),
@@ -89,6 +90,7 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
         visitor.visit_unit()
     }
 
+    /// Reads a value; a raw one as its text.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value> {
         if name != RAW_VALUE {
             return visitor.visit_newtype_struct(self);

@@ -37,6 +37,7 @@ impl<'t> Quotes<'t> {
         Ok((first, second))
     }
 
+    /// Returns the place of the next quote.
     #[inline]
     pub(super) fn next(&mut self) -> Result<usize> {
         while self.ahead == 0 {

@@ -14,37 +14,40 @@ const LEFT: [Code; 5] = [
     Code::HandleCount,
 ];
 
+/// Finds operations that ended between two writes, and handles and blocks that lost their counterparts this way.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let left: Vec<_> = facts.open(&LEFT).collect();
-    let handles = facts.open(&[Code::OrphanHandle]);
-    let handles: Vec<_> = handles
-        .filter(|(_, finding)| finding.needed_by().is_none())
-        .collect();
-    let mut found = Vec::new();
-    if !left.is_empty() {
+    let mut causes = Vec::new();
+    let half_done: Vec<_> = facts.open(&LEFT).collect();
+    if !half_done.is_empty() {
         let says = format!(
             "operations of Calico were broken off between two writes: {} half-done",
-            count(left.len(), "object is", "objects are")
+            count(half_done.len(), "object is", "objects are")
         );
-        found.push(Found::with_own_remedies(says, left));
+        causes.push(Found::with_own_remedies(says, half_done));
     }
-    if !handles.is_empty() {
+
+    let mut unneeded = Vec::new();
+    let mut unknown = Vec::new();
+    for (position, finding) in facts.open(&[Code::OrphanHandle]) {
+        match finding.needed_by() {
+            None => unneeded.push((position, finding)),
+            Some(NeededBy::Unknown(_)) => unknown.push((position, finding)),
+            Some(_) => {}
+        }
+    }
+    if !unneeded.is_empty() {
         let says = format!(
             "releases were broken off before their last write, or records were lost: {} no address",
-            count(handles.len(), "handle has", "handles have")
+            count(unneeded.len(), "handle has", "handles have")
         );
-        found.push(Found::with_own_remedies(says, handles));
+        causes.push(Found::with_own_remedies(says, unneeded));
     }
-    let unknown = facts.open(&[Code::OrphanHandle]);
-    let unknown: Vec<_> = unknown
-        .filter(|(_, finding)| matches!(finding.needed_by(), Some(NeededBy::Unknown(_))))
-        .collect();
     if !unknown.is_empty() {
         let says = format!(
             "a block was lost: {} its addresses, and it is not known whether pods still use them",
             count(unknown.len(), "handle counts", "handles count")
         );
-        found.push(Found::with_own_remedies(says, unknown));
+        causes.push(Found::with_own_remedies(says, unknown));
     }
-    found
+    causes
 }

@@ -5,22 +5,25 @@ use calipam_model::words::thousands;
 
 use super::{Facts, Found};
 
+/// Finds leaked addresses that stay recorded because the collector of kube-controllers is off.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let period = facts
-        .snapshot
-        .kube_controllers
-        .as_ref()
-        .and_then(|controllers| controllers.leak_grace_period);
-    let of: Vec<_> = facts
-        .open(&[Code::LeakedAddress])
+    let controllers = facts.snapshot.kube_controllers.as_ref();
+    let grace_period = controllers.and_then(|controllers| controllers.leak_grace_period);
+    let is_off = grace_period.is_some_and(|period| !period.is_positive());
+    if !is_off {
+        return Vec::new();
+    }
+
+    let leaked = facts.open(&[Code::LeakedAddress]);
+    let collectable: Vec<_> = leaked
         .filter(|(_, finding)| !finding.is_owner_unknown())
         .collect();
-    if of.is_empty() || period.is_none_or(|period| period.is_positive()) {
+    if collectable.is_empty() {
         return Vec::new();
     }
     let says = format!(
         "the collector of kube-controllers is off (leakGracePeriod is 0): {} leaked and stay recorded",
-        addresses(thousands(of.len()))
+        addresses(thousands(collectable.len()))
     );
-    vec![Found::with_own_remedies(says, of)]
+    vec![Found::with_own_remedies(says, collectable)]
 }

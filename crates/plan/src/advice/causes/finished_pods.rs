@@ -24,6 +24,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     vec![Found::with_own_remedies(says, findings)]
 }
 
+/// True if the finding is about the address or the endpoint of a pod that has finished but still exists.
 fn is_of_finished_pod(finding: &Finding) -> bool {
     if finding.code == Code::LeakedAddress {
         return leak_reasons(finding) == [LeakReason::PodFinished];

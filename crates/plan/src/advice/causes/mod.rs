@@ -100,7 +100,9 @@ impl<'r> Facts<'r> {
         let of = || findings.iter().map(|at| &self.report.findings[*at]);
         let severity = worst(of());
         let keys = of().map(Finding::key).collect();
-        findings.iter().for_each(|at| self.taken[*at] = true);
+        for at in findings.iter() {
+            self.taken[*at] = true;
+        }
         Cause {
             name,
             severity,
@@ -138,23 +140,24 @@ pub(super) fn all(facts: &mut Facts<'_>) -> Vec<Cause> {
 impl Cause {
     /// Tries the remedies, and keeps those that help.
     pub(super) fn try_all(&mut self, trials: &mut Trials<'_, '_>) {
-        let remedies = std::mem::take(&mut self.remedies);
-        self.cures = remedies
-            .into_iter()
-            .filter_map(|remedy| trials.cure(remedy))
-            .collect();
+        for remedy in std::mem::take(&mut self.remedies) {
+            self.cures.extend(trials.cure(remedy));
+        }
+
         let own: HashSet<&FindingKey> = self.findings.iter().collect();
-        let helps = |cure: &Cure| {
-            let Some(effect) = &cure.effect else { return true };
-            !effect.nodes.is_empty()
-                || !effect.pods.is_empty()
-                || effect.gone.iter().any(|key| own.contains(key))
+        let helps = |cure: &Cure| match &cure.effect {
+            Some(effect) => {
+                let resolves_own = effect.gone.iter().any(|key| own.contains(key));
+                resolves_own || !effect.nodes.is_empty() || !effect.pods.is_empty()
+            }
+            None => true,
         };
         self.cures.retain(helps);
-        self.cures.sort_by_key(|cure| {
-            cure.effect
-                .as_ref()
-                .map_or((true, None), |effect| (false, Some(effect.delay())))
+
+        // Cures that were not tried come last.
+        self.cures.sort_by_key(|cure| match &cure.effect {
+            Some(effect) => (false, Some(effect.delay())),
+            None => (true, None),
         });
     }
 
@@ -185,17 +188,17 @@ impl Cause {
         if effect.nodes.is_empty() && effect.pods.is_empty() {
             return;
         }
-        let gone: HashSet<(Code, &Subject)> = effect
-            .gone
-            .iter()
-            .map(|(code, subject)| (*code, subject))
+
+        let mut resolved: HashSet<(Code, &Subject)> = HashSet::new();
+        for (code, subject) in &effect.gone {
+            resolved.insert((*code, subject));
+        }
+        let open = facts.open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress]);
+        let symptoms: Vec<(usize, &Finding)> = open
+            .filter(|(_, finding)| resolved.contains(&finding.key_ref()))
             .collect();
-        let symptoms: Vec<(usize, &Finding)> = facts
-            .open(&[Code::NodeWithoutAddresses, Code::PodWithoutAddress])
-            .filter(|(_, finding)| gone.contains(&finding.key_ref()))
-            .collect();
-        for (at, finding) in symptoms {
-            facts.taken[at] = true;
+        for (position, finding) in symptoms {
+            facts.taken[position] = true;
             self.severity = self.severity.min(finding.severity);
             self.findings.push(finding.key());
         }

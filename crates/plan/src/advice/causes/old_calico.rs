@@ -84,29 +84,29 @@ impl Known {
     }
 }
 
+/// Finds the known faults of the cluster's Calico version that have left something behind.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let version = facts
-        .snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.version());
-    let known = KNOWN.iter().filter(|known| known.is_of(version));
-    known.filter_map(|known| found(known, facts)).collect()
+    let cluster = facts.snapshot.cluster.as_ref();
+    let version = cluster.and_then(|cluster| cluster.version());
+    let possible = KNOWN.iter().filter(|fault| fault.is_of(version));
+    possible.filter_map(|fault| found(fault, facts)).collect()
 }
 
-fn found(known: &Known, facts: &Facts<'_>) -> Option<Found> {
-    let of: Vec<_> = facts
-        .open(&[known.code])
-        .filter(|(_, finding)| (known.leaves)(finding))
-        .collect();
-    if of.is_empty() {
+/// Describes a known fault, if it has left something behind.
+fn found(fault: &Known, facts: &Facts<'_>) -> Option<Found> {
+    let codes = [fault.code];
+    let open = facts.open(&codes);
+    let leftovers: Vec<_> = open.filter(|(_, finding)| (fault.leaves)(finding)).collect();
+    if leftovers.is_empty() {
         return None;
     }
-    let ended = known
-        .pull_request
-        .map(|number| format!(" (ended by {number})"))
-        .unwrap_or_default();
-    let [one, several] = known.left;
-    let says = format!("{}{ended}: {}", known.says, count(of.len(), one, several));
-    Some(Found::with_own_remedies(says, of))
+
+    let ended = match fault.pull_request {
+        Some(number) => format!(" (ended by {number})"),
+        None => String::new(),
+    };
+    let [one, several] = fault.left;
+    let number = count(leftovers.len(), one, several);
+    let says = format!("{}{ended}: {number}", fault.says);
+    Some(Found::with_own_remedies(says, leftovers))
 }

@@ -4,14 +4,17 @@ use calipam_check::{Code, Evidence, Finding, PoolChange, Remedy};
 
 use super::{Facts, Found};
 
+/// Takes each finding about an unusable pool as a cause of its own.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let of = facts.open(&[Code::InvalidPoolSelector, Code::PoolSmallerThanBlock]);
-    of.map(|(at, finding)| Found {
-        says: finding.message(),
-        findings: vec![at],
-        remedies: remedy(finding).into_iter().collect(),
-    })
-    .collect()
+    let mut causes = Vec::new();
+    for (position, finding) in facts.open(&[Code::InvalidPoolSelector, Code::PoolSmallerThanBlock]) {
+        causes.push(Found {
+            says: finding.message(),
+            findings: vec![position],
+            remedies: remedy(finding).into_iter().collect(),
+        });
+    }
+    causes
 }
 
 /// A node selector that does not parse can be replaced by one that selects all nodes.

@@ -20,33 +20,37 @@ struct Starts<'r> {
     last: Option<Timestamp>,
 }
 
+/// Finds workloads that leave an address behind on a node at each start.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let mut workloads: BTreeMap<(String, String), Starts<'_>> = BTreeMap::new();
-    for (at, finding) in facts.open(&[Code::LeakedAddress]) {
+    for (position, finding) in facts.open(&[Code::LeakedAddress]) {
         let Some((workload, node, allocated)) = recorded(finding) else {
             continue;
         };
         let starts = workloads.entry((workload, node)).or_default();
-        starts.of.push((at, finding));
+        starts.of.push((position, finding));
         starts.first = starts.first.into_iter().chain(allocated).min();
         starts.last = starts.last.into_iter().chain(allocated).max();
     }
-    // Several addresses of one start are recorded at the same time.
-    let is_repeated = |starts: &Starts<'_>| starts.of.len() >= REPEATED && starts.first < starts.last;
-    let found = workloads.into_iter().filter(|(_, starts)| is_repeated(starts));
-    found
-        .map(|((workload, node), starts)| {
-            let first = starts.first.unwrap_or_default();
-            let last = starts.last.unwrap_or_default();
-            let says = format!(
-                "{} on {} leaves an address behind at each start: {} since {first:.0}, the last at {last:.0}",
-                short(&workload),
-                short(&node),
-                addresses(thousands(starts.of.len())),
-            );
-            Found::with_own_remedies(says, starts.of)
-        })
-        .collect()
+
+    let mut causes = Vec::new();
+    for ((workload, node), starts) in workloads {
+        // Several addresses of one start are recorded at the same time.
+        let are_several_starts = starts.first < starts.last;
+        if starts.of.len() < REPEATED || !are_several_starts {
+            continue;
+        }
+        let first = starts.first.unwrap_or_default();
+        let last = starts.last.unwrap_or_default();
+        let says = format!(
+            "{} on {} leaves an address behind at each start: {} since {first:.0}, the last at {last:.0}",
+            short(&workload),
+            short(&node),
+            addresses(thousands(starts.of.len())),
+        );
+        causes.push(Found::with_own_remedies(says, starts.of));
+    }
+    causes
 }
 
 /// The workload and the node that the record of an address names, and the time of the record.
@@ -73,18 +77,23 @@ const RANDOM: usize = 5;
 /// The name of the controller by the form of a pod's name: without the random end, and without the hash of a
 /// Deployment's template. A name of another form, as of a StatefulSet's pod, stays.
 fn controller_of(pod: &str) -> &str {
+    // Kubernetes leaves out letters and digits that could form words.
     let is_random = |part: &str| {
         part.bytes()
             .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
     };
-    let ended = pod
-        .rsplit_once('-')
-        .filter(|(_, end)| end.len() == RANDOM && is_random(end));
-    let Some((begin, _)) = ended else { return pod };
-    match begin.rsplit_once('-') {
-        Some((deployment, hash)) if (8..=10).contains(&hash.len()) && is_random(hash) => deployment,
-        _ => begin,
+    let Some((name, end)) = pod.rsplit_once('-') else {
+        return pod;
+    };
+    if end.len() != RANDOM || !is_random(end) {
+        return pod;
     }
+
+    let Some((deployment, hash)) = name.rsplit_once('-') else {
+        return name;
+    };
+    let is_template_hash = (8..=10).contains(&hash.len()) && is_random(hash);
+    if is_template_hash { deployment } else { name }
 }
 
 #[cfg(test)]

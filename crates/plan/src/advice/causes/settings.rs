@@ -5,20 +5,24 @@ use calipam_model::config::IpamSetting;
 
 use super::{Facts, Found};
 
+/// Takes each finding about a setting that stops all pods as a cause of its own.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
-    let of = facts.open(&[
+    let codes = [
         Code::AutoAllocationOff,
         Code::NoClusterInformation,
         Code::DatastoreLocked,
-    ]);
-    of.map(|(at, finding)| {
-        let allow = || Remedy::Configure(vec![IpamSetting::AutoAllocateBlocks(true)]);
-        let remedies = (finding.code == Code::AutoAllocationOff).then(allow);
-        Found {
-            says: finding.message(),
-            findings: vec![at],
-            remedies: remedies.into_iter().collect(),
+    ];
+    let mut causes = Vec::new();
+    for (position, finding) in facts.open(&codes) {
+        let mut remedies = Vec::new();
+        if finding.code == Code::AutoAllocationOff {
+            remedies.push(Remedy::Configure(vec![IpamSetting::AutoAllocateBlocks(true)]));
         }
-    })
-    .collect()
+        causes.push(Found {
+            says: finding.message(),
+            findings: vec![position],
+            remedies,
+        });
+    }
+    causes
 }

@@ -183,26 +183,27 @@ impl Sorter<'_, '_, '_> {
 
     /// Matches the remaining ordinals, which are not in use, with the remaining records.
     fn match_unused(&mut self) -> Result<()> {
-        let unused = self.unused();
-        let cooling = unused
-            .iter()
-            .rev()
-            .find(|index| self.records[**index].is_cooling())
-            .copied();
-        let (cooled, named): (Vec<usize>, Vec<usize>) = unused
-            .into_iter()
-            .partition(|index| self.records[*index].is_cooling());
-        let open: Vec<u32> = self.open.iter().copied().collect();
-
-        match (open.as_slice(), named.as_slice()) {
-            // The addresses cool down before they can be assigned.
-            (_, []) if !cooled.is_empty() => {
-                if let Some(cooling) = cooling {
-                    open.into_iter()
-                        .for_each(|ordinal| self.decide(ordinal, Slot::Held(cooling)));
-                }
-                Ok(())
+        let mut last_cooling = None;
+        let mut named: Vec<usize> = Vec::new();
+        for index in self.unused() {
+            if self.records[index].is_cooling() {
+                last_cooling = Some(index);
+            } else {
+                named.push(index);
             }
+        }
+
+        let open: Vec<u32> = self.open.iter().copied().collect();
+        if let Some(cooling) = last_cooling
+            && named.is_empty()
+        {
+            // The addresses cool down before they can be assigned.
+            for ordinal in open {
+                self.decide(ordinal, Slot::Held(cooling));
+            }
+            return Ok(());
+        }
+        match (open.as_slice(), named.as_slice()) {
             // Ordinals without a record stay held without an owner.
             ([], _) | (_, []) => Ok(()),
             ([ordinal], [index]) => {
@@ -213,6 +214,8 @@ impl Sorter<'_, '_, '_> {
         }
     }
 
+    /// Refuses a block whose unused addresses and records cannot be matched. If a record is of a tunnel, names the
+    /// address that is wrong.
     fn undecided(&self, open: usize, named: &[usize]) -> Refusal {
         let key = self.key;
         let tunnel = named

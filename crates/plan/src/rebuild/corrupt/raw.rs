@@ -37,6 +37,7 @@ pub(super) struct RawBlock {
 }
 
 impl RawBlock {
+    /// Takes a corrupt block's lists from its JSON. Ordinals outside of the block are left out.
     pub(super) fn new(key: IpNet, content: &BlockContent) -> Result<Self> {
         let value = match content {
             BlockContent::Sound(block) => serde_json::to_value(block).ok(),
@@ -150,12 +151,14 @@ impl RawBlock {
 /// Removes the fields whose names equal `name` apart from case, since Go's decoder accepts all of them. Returns the
 /// last one.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
-    let names: Vec<String> = fields
-        .keys()
-        .filter(|key| key.eq_ignore_ascii_case(name))
-        .cloned()
-        .collect();
-    names.iter().filter_map(|key| fields.remove(key)).last()
+    let mut names: Vec<String> = fields.keys().cloned().collect();
+    names.retain(|key| key.eq_ignore_ascii_case(name));
+
+    let mut last = None;
+    for name in names {
+        last = fields.remove(&name);
+    }
+    last
 }
 
 /// Changes a record with a future release time so that its cooldown starts now.

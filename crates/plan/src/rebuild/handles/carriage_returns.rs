@@ -54,13 +54,13 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
 }
 
 fn has_carriage_return(allocated: &Allocated) -> bool {
-    let handle = allocated.held.record.as_ref().handle();
+    let handle = allocated.guard.record.as_ref().handle();
     handle.is_some_and(TextRef::has_carriage_return)
 }
 
 /// Rewrites the record under the clean ID, unless the address changes anyway.
 fn rewrite(planner: &mut Planner<'_, '_>, id: &str, allocated: &Allocated) {
-    let guard = &allocated.held;
+    let guard = &allocated.guard;
     let block_plan = planner.blocks.entry(allocated.block).or_default();
     if block_plan.addresses.contains_key(&guard.ordinal) {
         return;

@@ -61,6 +61,7 @@ enum Decision {
 }
 
 impl HandlePlan<'_, '_> {
+    /// Plans the writes of the handle: by themselves, or together with the blocks whose addresses it counts.
     pub(super) fn plan(self, planner: &mut Planner<'_, '_>, countings: &mut Countings) {
         let desired = self.desired();
         let decision = self.decide(&desired, |block| planner.index().is_unchecked(*block));
@@ -167,7 +168,9 @@ impl HandlePlan<'_, '_> {
 
             (Observed::Missing, ..) => {
                 let mut handle = Handle::new(self.id);
-                recorded().for_each(|(block, count)| handle.set_count(block, count));
+                for (block, count) in recorded() {
+                    handle.set_count(block, count);
+                }
                 // A handle that only changing blocks record is created with the first of these blocks.
                 let is_empty = handle.blocks().next().is_none();
                 if is_empty {
@@ -253,6 +256,7 @@ impl HandlePlan<'_, '_> {
             .collect()
     }
 
+    /// Describes how the handle changes.
     fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
         let (action, detail) = match self.observed {
             Observed::Object(_) if only_strays => (

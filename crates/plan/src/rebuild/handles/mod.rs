@@ -27,26 +27,24 @@ pub(super) struct UncountableHandles {
 }
 
 impl UncountableHandles {
+    /// Finds the handles that cannot be counted: those that cannot be decoded, and those with IDs that differ only in case.
     pub(super) fn new(basis: &Basis<'_>) -> Self {
-        let undecodable =
-            basis
-                .snapshot
-                .defects
-                .iter()
-                .filter_map(|defect| match (&defect.key, &defect.kind) {
-                    (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(clean(id).to_owned()),
-                    _ => None,
-                });
-        let colliding = basis.findings(Code::HandleCaseCollision);
-        let colliding = colliding
-            .filter_map(|finding| finding.subject.handle())
-            .map(str::to_owned);
-        let datastore = basis.snapshot.datastore;
-        Self {
-            undecodable: undecodable.collect(),
-            colliding: colliding.collect(),
-            datastore,
+        let mut uncountable = Self {
+            undecodable: Default::default(),
+            colliding: Default::default(),
+            datastore: basis.snapshot.datastore,
+        };
+        for defect in &basis.snapshot.defects {
+            if let (Some(Key::Handle(id)), DefectKind::Value(_)) = (&defect.key, &defect.kind) {
+                uncountable.undecodable.insert(clean(id).to_owned());
+            }
         }
+        for finding in basis.findings(Code::HandleCaseCollision) {
+            uncountable
+                .colliding
+                .extend(finding.subject.handle().map(str::to_owned));
+        }
+        uncountable
     }
 
     /// Refuses a handle that must not be counted up or down. `id` is its clean ID.

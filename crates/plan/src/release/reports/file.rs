@@ -121,6 +121,8 @@ impl<'de> Visitor<'de> for Fields {
         f.write_str("an object")
     }
 
+    /// Reads a report: its allocations and findings one by one, so that they are not held in memory, and the other
+    /// fields.
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ReportFile, M::Error> {
         let mut file = ReportFile::default();
         while let Some(name) = map.next_key::<String>()? {

@@ -28,6 +28,7 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
+    /// Chooses all leaked addresses that were seen often enough. Those without an owner stay, with a warning.
     fn choose_all_leaked(&mut self) {
         let mut without_owner = 0;
         for finding in self.basis.findings(Code::LeakedAddress) {
@@ -87,7 +88,7 @@ impl<'s> Selection<'_, 's> {
         reports: &[&Observations],
     ) -> Option<Refusal> {
         let held = allocations(self.basis, finding);
-        let saw_all = |report: &Observations| held.iter().all(|held| report.saw(address, &held.held));
+        let saw_all = |report: &Observations| held.iter().all(|held| report.saw(address, &held.guard));
         let report = reports.iter().find(|report| !saw_all(report))?;
         let name = &report.name;
 

@@ -82,7 +82,7 @@ impl<'s> Selection<'_, 's> {
 
     /// Chooses one allocation. Without a finding, the operator insists on its release.
     fn choose_allocation(&mut self, allocated: Allocated, finding: Option<&'s Finding>) {
-        let record = (allocated.block, allocated.held.ordinal);
+        let record = (allocated.block, allocated.guard.ordinal);
         self.chosen.insert(record, Chosen { allocated, finding });
     }
 
@@ -105,10 +105,11 @@ impl<'s> Selection<'_, 's> {
         let forced: HashSet<IpAddr> = self.plan.forced.iter().copied().collect();
         let insists = |address| forced.contains(&address);
         // A release moves no record to another handle.
-        let leaves = |_: &str, _| false;
+        let leaves_handle = |_: &str, _| false;
         let index = &self.basis.context.index;
-        let in_scope = |held: &Allocated| self.scope.has_address(held.address, index);
-        let (handles, skipped) = keep_whole_handles(self.basis, &mut self.chosen, insists, leaves, in_scope);
+        let in_scope = |allocated: &Allocated| self.scope.has_address(allocated.address, index);
+        let (handles, skipped) =
+            keep_whole_handles(self.basis, &mut self.chosen, insists, leaves_handle, in_scope);
 
         let kept: HashSet<&Subject> = skipped.iter().map(|skipped| &skipped.subject).collect();
         self.plan

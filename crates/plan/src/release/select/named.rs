@@ -49,6 +49,7 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
+    /// Chooses a named address if it is leaked, or if its release is forced; otherwise notes why it is kept.
     fn choose_address(&mut self, address: IpAddr) {
         let is_forced = self.force == Force::Named;
         let Some(finding) = self.finding_about(address) else {
@@ -141,6 +142,7 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
+    /// Chooses all that belongs to the named nodes.
     fn choose_nodes(&mut self, request: &Request) {
         let nodes = &request.scope.nodes;
         let mut by_node: HashMap<&str, Vec<&'s Finding>> = HashMap::new();

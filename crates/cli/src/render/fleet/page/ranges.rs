@@ -19,6 +19,7 @@ const LINES: usize = 8;
 
 type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;
 
+/// Creates the section with a strip for each range in which clusters have pools.
 pub(super) fn section(report: &FleetReport) -> Markup {
     let mut strips: BTreeMap<(Option<&str>, IpNet), Pools<'_>> = BTreeMap::new();
     for cluster in &report.clusters {
@@ -50,6 +51,7 @@ pub(super) fn section(report: &FleetReport) -> Markup {
     }
 }
 
+/// Draws the pools of a range, on as many lines as overlaps need.
 fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
     // Many clusters have the same disabled pools, which represent the ranges of other clusters. Only one of several
     // such pools is drawn.
@@ -77,6 +79,7 @@ fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
     }
 }
 
+/// Draws a pool at its place in the range.
 fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     let class = if cluster.overlapping.contains(&pool.cidr) {
         Some("error")
@@ -98,6 +101,7 @@ fn segment(whole: IpNet, pool: &PoolView, cluster: &Cluster) -> Markup {
     html! { i class=[class] style={ "left:" (left) "%;width:" (width) "%" } title=(title) {} }
 }
 
+/// The number of addresses of a network before another one in it.
 fn offset(whole: IpNet, inner: IpNet) -> u128 {
     match (whole, inner) {
         (IpNet::V4(whole), IpNet::V4(inner)) => {

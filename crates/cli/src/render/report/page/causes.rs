@@ -34,6 +34,7 @@ pub(in crate::render) fn causes<'a>(clusters: impl Iterator<Item = (&'a str, &'a
     }
 }
 
+/// Creates the row of a cause, with its cures.
 fn row(cluster: &str, cause: &Cause) -> Markup {
     let severity: Severity = cause.severity;
     html! {
@@ -48,23 +49,20 @@ fn row(cluster: &str, cause: &Cause) -> Markup {
 
 /// The cures of the findings with a code: those of its causes, or else those without a cause.
 pub(super) fn cures_of(advice: &Advice, code: Code) -> Vec<&Cure> {
-    let has = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(of, _)| *of == code);
-    let of_causes: Vec<&Cure> = advice
-        .causes
-        .iter()
-        .filter(|cause| has(&cause.findings))
-        .filter_map(|cause| cause.cures.first())
-        .collect();
-    let mut cures = if of_causes.is_empty() {
-        advice
-            .others
-            .iter()
-            .filter(|other| has(&other.of))
-            .map(|other| &other.cure)
-            .collect()
-    } else {
-        of_causes
-    };
+    let has_code = |findings: &[calipam_check::FindingKey]| findings.iter().any(|(other, _)| *other == code);
+    let mut cures: Vec<&Cure> = Vec::new();
+    for cause in &advice.causes {
+        if has_code(&cause.findings) {
+            cures.extend(cause.cures.first());
+        }
+    }
+    if cures.is_empty() {
+        for other in &advice.others {
+            if has_code(&other.of) {
+                cures.push(&other.cure);
+            }
+        }
+    }
     cures.dedup_by_key(|cure| &cure.remedy);
     cures.truncate(3);
     cures

@@ -89,15 +89,18 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
 
 /// Formats the first sentence of the documentation about what to do, with a link to the rest.
 fn documented(code: Code) -> Markup {
-    let advice = explanation::text(code)
-        .split_once("**What to do.** ")
-        .map_or(code.summary(), |(_, advice)| advice);
-    let end = [". ", ".\n", ":\n"]
-        .iter()
-        .filter_map(|end| advice.find(end))
-        .min();
+    let advice = match explanation::text(code).split_once("**What to do.** ") {
+        Some((_, advice)) => advice,
+        None => code.summary(),
+    };
+    let ends = [". ", ".\n", ":\n"].into_iter();
+    let end = ends.filter_map(|end| advice.find(end)).min();
+    let first_sentence = match end {
+        Some(end) => format!("{}.", &advice[..end]),
+        None => advice.to_owned(),
+    };
     html! {
-        (markdown(&end.map_or(advice.to_owned(), |end| format!("{}.", &advice[..end]))))
+        (markdown(&first_sentence))
         @if end.is_some() { " " a href={ "#code-" (code) } { "More" } }
     }
 }
@@ -181,6 +184,7 @@ pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     }
 }
 
+/// Lists findings that only the earlier report has.
 fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     html! {
         details {
@@ -193,6 +197,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
+/// Creates the section with the documentation of the codes.
 pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
     let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
     html! {
@@ -221,6 +226,7 @@ fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usi
     numbers.map(|number| number.min(low)).collect()
 }
 
+/// Creates the inputs that filter findings.
 pub(in crate::render) fn controls() -> Markup {
     html! {
         div.controls.script {

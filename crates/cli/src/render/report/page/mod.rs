@@ -43,6 +43,7 @@ pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Resu
     page(checked, &[SCRIPT, LIVE_SCRIPT], out)
 }
 
+/// Writes the page of a report.
 fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Result<()> {
     let Checked {
         report,

@@ -113,6 +113,7 @@ fn row(pool: &PoolView) -> Markup {
     }
 }
 
+/// Creates the section with the maps of pools, and their legend.
 pub(super) fn maps(maps: &[PoolMap]) -> Markup {
     html! {
         section #maps {
@@ -135,6 +136,7 @@ pub(super) fn maps(maps: &[PoolMap]) -> Markup {
     }
 }
 
+/// Creates the map of a pool, with a table of its blocks for readers without the script.
 fn figure(index: usize, map: &PoolMap) -> Markup {
     let whole = format!(
         "Map of the pool {}: arrow keys move, Enter opens the block",
@@ -170,6 +172,7 @@ fn with_blocks(map: &PoolMap) -> String {
     }
 }
 
+/// Creates the table of blocks.
 fn table(blocks: &[MappedBlock]) -> Markup {
     html! {
         table.blocks {
@@ -210,23 +213,24 @@ fn runs(states: &[AddressState]) -> String {
 
 /// Creates the data for the script. `<` is escaped, since it could end the element.
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
-    let owners: serde_json::Map<String, Value> = maps
-        .iter()
-        .flat_map(|map| map.blocks.iter().flatten())
-        .filter(|block| !block.owners.is_empty())
-        .map(|block| {
-            let owners = block
-                .owners
-                .iter()
-                .map(|(ordinal, owner)| json!([ordinal, escape(owner)]));
-            (block.cidr.to_string(), owners.collect())
-        })
-        .collect();
-    let data = json!({ "pools": maps.iter().map(pool).collect::<Vec<_>>(), "owners": owners });
+    let mut owners: serde_json::Map<String, Value> = serde_json::Map::new();
+    for block in maps.iter().flat_map(|map| map.blocks.iter().flatten()) {
+        if block.owners.is_empty() {
+            continue;
+        }
+        let mut owners_of_block = Vec::new();
+        for (ordinal, owner) in &block.owners {
+            owners_of_block.push(json!([ordinal, escape(owner)]));
+        }
+        owners.insert(block.cidr.to_string(), owners_of_block.into());
+    }
+    let pools: Vec<Value> = maps.iter().map(pool).collect();
+    let data = json!({ "pools": pools, "owners": owners });
     let text = data.to_string().replace('<', "\\u003c");
     html! { script type="application/json" #map-data { (PreEscaped(text)) } }
 }
 
+/// The cells of a map as data for the script.
 fn pool(map: &PoolMap) -> Value {
     json!({
         "cidr": map.cidr,
