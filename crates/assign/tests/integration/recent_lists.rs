@@ -33,10 +33,11 @@ impl Store for Caching {
         queries: &[Query],
         known: Option<&KnownState>,
     ) -> Result<ListsSince, StoreError> {
-        let mut asked = self.asked.borrow_mut();
-        asked.push(known.map(|state| state.version.clone()));
+        self.asked
+            .borrow_mut()
+            .push(known.map(|state| state.version.clone()));
         let state = KnownState {
-            version: asked.len().to_string(),
+            version: self.asked.borrow().len().to_string(),
             at: self.now(),
         };
         Ok(ListsSince {
