@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::recent::is_recent;
 
 /// One family's blocks that had no address to assign. This is also the format of the plugin's notes (`notes.rs` of
-/// calipam-cni): a change here needs a new `FORMAT` there.
+/// calipam-cni): a change here needs a new `FULL_BLOCKS` there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullBlocks {
     /// A hash of the node, the pools, the reservations and the configuration. The blocks may be skipped only by

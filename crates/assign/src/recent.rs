@@ -23,7 +23,7 @@ fn is_within(limit: SignedDuration, then: Timestamp, now: Timestamp) -> bool {
 }
 
 /// A state of the datastore, and a time at which there was no newer one. This is also the format of the plugin's notes
-/// (`notes.rs` of calipam-cni): a change here needs a new `FORMAT` there.
+/// (`notes.rs` of calipam-cni): a change here needs a new `KNOWN_STATE` there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownState {
     /// The resource version of the state.
