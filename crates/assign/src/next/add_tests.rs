@@ -266,3 +266,25 @@ fn an_empty_block_that_is_marked_deleted_goes_only_if_it_is_read() {
         assert_eq!(answer.first.is_some(), gets, "{case}");
     }
 }
+
+/// `assign_ipv6` is on only if it is `true`, in small letters.
+#[test]
+fn a_configuration_that_asks_for_no_family_refuses_every_pod() {
+    let world = World::new(r#"{"auto_allocate_blocks":true}"#, &[]);
+    let configuration = CniConfiguration {
+        families: [false; 2],
+        ..CniConfiguration::default()
+    };
+    let pod = PodAdd {
+        node: "n1",
+        namespace: "ns",
+        name: "web",
+        request: None,
+        held: &[],
+        configuration: &configuration,
+    };
+    let answers = Outlook::new(&world.0).unwrap().add(&pod);
+    let refused = answers[0].1.outcome.as_ref().unwrap_err();
+    assert_eq!(refused.reason, Reason::NoFamilyConfigured);
+    assert_eq!(refused.calico, "IPAM plugin returned missing IP config");
+}
