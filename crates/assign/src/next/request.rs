@@ -218,7 +218,11 @@ impl Outlook<'_> {
     ///
     /// # Errors
     /// If a pool does not exist, or is of the other family, even if the pod asks for no address of the family.
-    pub(super) fn wanted_of(&self, asked: Asked, configuration: &CniConfiguration) -> Result<Wanted, Refused> {
+    pub(super) fn wanted_of(
+        &self,
+        asked: Asked,
+        configuration: &CniConfiguration,
+    ) -> Result<Wanted, Refused> {
         let (families, names) = match asked {
             Asked::Any { families, pools } => (families, pools),
             Asked::Addresses(addresses) => return Ok(Wanted::Addresses(addresses)),

@@ -382,7 +382,10 @@ fn a_windows_node_has_one_block() {
     assert!(named.outcome.is_ok(), "{:?}", named.outcome);
     // Calico's allocator dies if it makes a block that has fewer addresses than Windows reserves.
     let mut tiny = windows(STRICT, &[]);
-    tiny.pool("small", r#""cidr":"10.0.0.0/24","blockSize":29,"assignmentMode":"Manual""#);
+    tiny.pool(
+        "small",
+        r#""cidr":"10.0.0.0/24","blockSize":29,"assignmentMode":"Manual""#,
+    );
     tiny.pool("tiny", r#""cidr":"10.1.0.0/28","blockSize":31"#);
     let outlook = Outlook::new(&tiny.0).unwrap();
     let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
