@@ -175,7 +175,9 @@ impl<S: Store> Allocator<S> {
             address,
             block: key.cidr,
         });
-        self.claim(key, request.windows).await
+        // Calico reserves no addresses for Windows in a block that it makes for a given address.
+        let windows = request.windows && address.is_ipv4() && !self.is_calico;
+        self.claim(key, windows).await
     }
 
     /// Returns the block that contains an address. If there are several, prefers one in which the address is allocated,

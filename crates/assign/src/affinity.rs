@@ -5,6 +5,7 @@ use std::sync::Arc;
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
 use calipam_model::block::Block;
+use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -14,6 +15,9 @@ use crate::allocator::{self, Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
+
+/// The number of addresses of a block that are reserved for Windows: the first three and the last one.
+const WINDOWS_RESERVED: u32 = 4;
 
 /// The policy for giving up a block that has addresses in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +101,8 @@ impl<S: Store> Allocator<S> {
     ) -> Result<Versioned<Block>> {
         let key = affinity.value.key.clone();
         let make = if windows { Block::new_windows } else { Block::new };
-        let block = make(key.cidr, Some(key.owner()), self.now()).ok_or(Error::BlockSize(key.cidr))?;
+        let block = make(key.cidr, Some(key.owner()), self.now())
+            .ok_or_else(|| self.impossible_block(key.cidr, windows))?;
         match self.store().create(&Record::Block(Arc::new(block.clone()))).await {
             Ok(revision) => {
                 self.confirm(affinity).await?;
@@ -122,6 +127,16 @@ impl<S: Store> Allocator<S> {
             tracing::warn!(%key, %error, "cannot delete the affinity of a lost claim");
         }
         Err(Error::ClaimedByOther(key.cidr))
+    }
+
+    /// The error for a block that cannot exist.
+    fn impossible_block(&self, cidr: IpNet, windows: bool) -> Error {
+        let size = u32::try_from(cidr::size(cidr)).unwrap_or(u32::MAX);
+        if self.is_calico && windows && size < WINDOWS_RESERVED {
+            Error::TooSmallForWindows { last: size - 1 }
+        } else {
+            Error::BlockSize(cidr)
+        }
     }
 
     /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first.

@@ -78,6 +78,10 @@ pub enum Error {
     /// that, so the program dies.
     #[error("{OUT_OF_MEMORY}")]
     OutOfMemory { pool: String, block_size: u8 },
+    /// Calico's allocator reserves more addresses for Windows than a new block has, and the program dies. `last` is the
+    /// block's last address.
+    #[error("panic: runtime error: slice bounds out of range [3:{last}]")]
+    TooSmallForWindows { last: u32 },
     #[error("global strict affinity should not be false for Windows node")]
     WindowsNeedsStrictAffinity,
     /// A handle is at its limit but does not have the requested addresses yet: another client is assigning them.
@@ -191,6 +195,11 @@ impl Error {
     /// True if the datastore gave no answer. It is unknown whether a write was made.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))
+    }
+
+    /// True if Calico's program dies instead of failing.
+    pub(crate) fn is_crash(&self) -> bool {
+        matches!(self, Self::OutOfMemory { .. } | Self::TooSmallForWindows { .. })
     }
 }
 

@@ -163,7 +163,7 @@ impl PoolRequest<'_> {
         let none = BTreeMap::new();
         // Like Calico, accepts blocks whose addresses are all reserved: see `windows` in `tests/traces/README.md`.
         let reserved_bits = if self.windows { 2 } else { 0 };
-        let crashes_calico = self.is_calico && pool.has_impossible_blocks();
+        let crashes_calico = self.is_calico && (self.windows || pool.has_impossible_blocks());
         if pool.block_size > self.family.bits() - reserved_bits && !crashes_calico {
             return Ok(Some(PoolPassedOver::of_block_size(pool)));
         }

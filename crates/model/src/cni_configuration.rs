@@ -16,6 +16,9 @@ pub struct CniConfiguration {
     pub allows_no_ipam: bool,
     /// `feature_control.floating_ips`, which is off by default.
     pub allows_floating: bool,
+    /// `windows_use_single_network`, which Calico reads on every system: true if the node may have one block of each
+    /// family. `None` if the configuration is not known.
+    pub single_block: Option<bool>,
 }
 
 impl Default for CniConfiguration {
@@ -26,6 +29,7 @@ impl Default for CniConfiguration {
             pools: Default::default(),
             allows_no_ipam: false,
             allows_floating: false,
+            single_block: None,
         }
     }
 }
@@ -37,6 +41,7 @@ struct Network {
     kind: String,
     ipam: Ipam,
     feature_control: Features,
+    windows_use_single_network: bool,
     /// The plugins of a list; empty for the configuration of a single plugin.
     plugins: Vec<Network>,
 }
@@ -74,6 +79,7 @@ impl CniConfiguration {
         let Some(Network {
             ipam,
             feature_control,
+            windows_use_single_network,
             ..
         }) = networks.find(is_calico)
         else {
@@ -96,6 +102,7 @@ impl CniConfiguration {
             ],
             allows_no_ipam: feature_control.ip_addrs_no_ipam,
             allows_floating: feature_control.floating_ips,
+            single_block: Some(windows_use_single_network),
         })
     }
 }
@@ -107,21 +114,23 @@ mod tests {
     #[test]
     fn lists_and_single_plugins_are_read() {
         let plugin = r#"{"type":"calico","ipam":{"type":"calico-ipam","assign_ipv6":"true","ipv4_pools":["a"]},
-            "feature_control":{"floating_ips":true}}"#;
+            "feature_control":{"floating_ips":true},"windows_use_single_network":true}"#;
         let expected = CniConfiguration {
             families: [true, true],
             pools: [vec!["a".to_owned()], vec![]],
             allows_no_ipam: false,
             allows_floating: true,
+            single_block: Some(true),
         };
         assert_eq!(CniConfiguration::parse(plugin.as_bytes()).unwrap(), expected);
         let list = format!(r#"{{"name":"k8s-pod-network","plugins":[{plugin},{{"type":"portmap"}}]}}"#);
         assert_eq!(CniConfiguration::parse(list.as_bytes()).unwrap(), expected);
         let plain = br#"{"type":"calico","ipam":{"type":"calico-ipam"}}"#;
-        assert_eq!(
-            CniConfiguration::parse(plain).unwrap(),
-            CniConfiguration::default()
-        );
+        let by_default = CniConfiguration {
+            single_block: Some(false),
+            ..CniConfiguration::default()
+        };
+        assert_eq!(CniConfiguration::parse(plain).unwrap(), by_default);
     }
 
     #[test]

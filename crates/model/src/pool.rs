@@ -230,6 +230,12 @@ struct PoolSpec {
     assignment_mode: Option<String>,
     ipip_mode: Option<String>,
     vxlan_mode: Option<String>,
+    /// Read only because Calico, too, cannot decode a pool in which it has another type.
+    #[serde(rename = "natOutgoing")]
+    _nat_outgoing: Option<bool>,
+    /// As above.
+    #[serde(rename = "disableBGPExport")]
+    _disable_bgp_export: Option<bool>,
 }
 
 /// An IP reservation: addresses that are not assigned automatically.

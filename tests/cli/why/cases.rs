@@ -104,7 +104,7 @@ pub(super) fn all() -> Vec<Case> {
             ],
             "--pod apps/iis",
             1,
-            "its only block is full, and Windows nodes use a single block",
+            "its only block is full, and the node uses a single block",
         ),
         case(
             pool_by_name(true),

@@ -52,6 +52,7 @@ fn each_case_wherever_the_data_is() {
         the_controller_is_off(),
         another_load_balancer_is_at_work(),
         requests_that_cannot_be_met(),
+        one_family_is_full_and_the_other_refused(),
         services_of_other_types(),
     ] {
         case.check("lists", |line| case.lists.run(line));
@@ -313,6 +314,36 @@ fn requests_that_cannot_be_met() -> Case {
                 "shop/empty",
                 1,
                 "assigns and releases the address of shop/empty again and again",
+            ),
+        ],
+    }
+}
+
+/// The controller logs the error of the second family, although the first one already gets no address.
+fn one_family_is_full_and_the_other_refused() -> Case {
+    let single = json!({"allowedUses": ["LoadBalancer"], "vxlanMode": "Never", "blockSize": 32});
+    let elsewhere =
+        json!({"allowedUses": ["LoadBalancer"], "vxlanMode": "Never", "nodeSelector": "has(rack)"});
+    let mut lists = cluster(&[
+        ("lb4", pool("198.51.100.9/32", single)),
+        ("lb6", pool("2001:db8:9::/112", elsewhere)),
+    ]);
+    lists.service_block("198.51.100.9/32", &["shop/first"]);
+    lists.service("shop/first", json!({}), json!({}), &["198.51.100.9"]);
+    lists.service("shop/both", dual_stack(), json!({}), &[]);
+    Case {
+        lists,
+        findings: &["warning service-without-address shop/both"],
+        answers: &[
+            (
+                "shop/both",
+                1,
+                "shop/both gets no IPv4 address: no address in its pools is free",
+            ),
+            (
+                "shop/both",
+                1,
+                "Calico says: no configured Calico pools for node load-balancer",
             ),
         ],
     }

@@ -150,16 +150,10 @@ impl<S: Store> Search<'_, S> {
         &self,
         block: &Versioned<Arc<Block>>,
     ) -> Result<Result<AffinityKey, NotReclaimed>> {
-        let now = self.allocator.now();
-        let claimed_at = block.value.claimed_at();
-        if claimed_at.is_some_and(|claimed_at| now.duration_since(claimed_at) < MIN_RECLAIM_AGE) {
-            return Ok(Err(NotReclaimed::Young));
-        }
-        let owner = block.value.owner();
-        let Some(owner) = owner.and_then(|owner| AffinityKey::of_owner(owner, block.value.cidr())) else {
-            return Ok(Err(NotReclaimed::NoOwner));
+        let owner = match self.owner_to_take_from(&block.value) {
+            Ok(owner) => owner,
+            Err(why) => return Ok(Err(why)),
         };
-
         let conditions = ReleaseAffinity {
             in_use: InUse::Refuse,
             sequence: Some(block.value.sequence()),
@@ -179,6 +173,23 @@ impl<S: Store> Search<'_, S> {
                 Ok(Err(NotReclaimed::Failed(error.to_string())))
             }
         }
+    }
+
+    /// The affinity of the owner that an empty block can be taken from, if there is such an affinity.
+    ///
+    /// # Errors
+    /// If the block stays as it is.
+    pub(super) fn owner_to_take_from(&self, block: &Block) -> Result<AffinityKey, NotReclaimed> {
+        let age = block
+            .claimed_at()
+            .map(|claimed_at| self.allocator.now().duration_since(claimed_at));
+        if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
+            return Err(NotReclaimed::Young);
+        }
+        let owner = block.owner();
+        owner
+            .and_then(|owner| AffinityKey::of_owner(owner, block.cidr()))
+            .ok_or(NotReclaimed::NoOwner)
     }
 
     /// The seed for walks over pools whose blocks are single addresses.

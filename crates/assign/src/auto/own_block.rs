@@ -112,7 +112,7 @@ impl<S: Store> Search<'_, S> {
                 free => Attempt::Free(Box::new(block), free),
             }),
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
-            Err(error) if error.is_unavailable() => Err(error),
+            Err(error) if error.is_unavailable() || error.is_crash() => Err(error),
             Err(Error::StaleAffinity(_)) => Ok(Attempt::Done(OwnBlock::Stale)),
             // The next block may still be usable.
             Err(error) => {

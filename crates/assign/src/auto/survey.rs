@@ -189,10 +189,13 @@ impl<S: Store> Search<'_, S> {
             return Ok(Batch::default());
         }
         survey.batches += 1;
-        let places: Vec<Place> = places
-            .into_iter()
-            .filter(|place| !self.is_passed_over(place.cidr))
-            .collect();
+        let mut read = Vec::with_capacity(places.len());
+        for place in places {
+            if !self.is_passed_over(place.cidr).await? {
+                read.push(place);
+            }
+        }
+        let places = read;
         let queries: Vec<Query> = places
             .iter()
             .map(|place| Query::Get(Key::Block(place.cidr)))
@@ -223,20 +226,34 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// Returns true for a block that Calico passes over by its list alone. If such a block is marked deleted, it stays:
-    /// only a read of the block itself would finish its deletion.
-    pub(super) fn is_passed_over(&self, cidr: IpNet) -> bool {
-        if !self.allocator.is_calico {
-            return false;
+    /// only a read of the block itself would finish its deletion. Without strict affinity, Calico reads every block, to
+    /// borrow addresses.
+    async fn is_passed_over(&self, cidr: IpNet) -> Result<bool> {
+        if !self.allocator.is_calico || !self.config.strict_affinity {
+            return Ok(false);
         }
         let Some(block) = self.allocator.store().half_deleted_block(cidr) else {
-            return false;
+            return Ok(false);
         };
         if self.free(&block) == 0 {
-            return true;
+            return Ok(true);
         }
-        let is_own = block.owner() == Some(&self.holder(cidr).owner());
-        // Without strict affinity, addresses are borrowed from it.
-        self.config.strict_affinity && !is_own && !self.is_empty(&block)
+        if block.owner() == Some(&self.holder(cidr).owner()) {
+            return Ok(false);
+        }
+        Ok(!self.tries_to_take(&block).await?)
+    }
+
+    /// True if Calico tries to take the block from its owner: it reads the owner's affinity, and then the block.
+    async fn tries_to_take(&self, block: &Block) -> Result<bool> {
+        if !self.allocator.reclaims || !self.is_empty(block) {
+            return Ok(false);
+        }
+        let Ok(owner) = self.owner_to_take_from(block) else {
+            return Ok(false);
+        };
+        let [affinity] = self.allocator.read([Query::Get(Key::Affinity(owner))]).await?;
+        Ok(!affinity.is_empty())
     }
 
     /// Counts a block, and adds it to those that the host can claim or borrow from.

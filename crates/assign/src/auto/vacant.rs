@@ -158,9 +158,15 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// True if the block is known to belong to the host, and has a free address.
+    /// True if the block is known to belong to the host, and has a free address. Calico knows from a list which blocks are
+    /// full, and does not read them here, which would finish a deletion.
     async fn has_room_in(&self, block: IpNet) -> Result<bool> {
-        if self.owned_blocks.binary_search(&block).is_err() || self.is_passed_over(block) {
+        if self.owned_blocks.binary_search(&block).is_err() {
+            return Ok(false);
+        }
+        if let Some(listed) = self.allocator.store().half_deleted_block(block)
+            && self.free(&listed) == 0
+        {
             return Ok(false);
         }
         let [answer] = self.allocator.read([Query::Get(Key::Block(block))]).await?;

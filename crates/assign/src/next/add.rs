@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::snapshot::{DatastoreKind, Defect, Snapshot, Source};
+use calipam_model::{CniConfiguration, IpNet};
 
 use super::answer::{Answer, Refused};
 use super::machine::MachineAddresses;
@@ -110,6 +110,9 @@ impl<'s> Outlook<'s> {
         if families == [false; 2] {
             families = pod.configuration.families;
         }
+        if families == [false; 2] {
+            families = CniConfiguration::default().families;
+        }
         asked(families).map(|family| (family, answer(family))).collect()
     }
 
@@ -142,7 +145,7 @@ impl<'s> Outlook<'s> {
             }
             machine => machine.map(|machine| machine.handle),
         };
-        Ok(match self.wanted_of(asked)? {
+        Ok(match self.wanted_of(asked, pod.configuration)? {
             Wanted::Own(addresses) => Step::Already(addresses),
             Wanted::Addresses(addresses) => Step::Addresses(addresses, machine),
             Wanted::Any { families, pools } => Step::Any {

@@ -5,10 +5,11 @@ use calipam_model::pod::{Annotations, MachineReference, PodRequest};
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source, Versioned};
 use calipam_testkit::values;
+use serde_json::json;
 
 use super::request::PodAdd;
 use super::tests::World;
-use super::{Answer, Outlook, Reason};
+use super::{Answer, NextAddress, Outlook, Reason};
 use crate::family::Family;
 
 /// A world with a pool of each family, in which the virtual machine `ns/vm` has these addresses.
@@ -217,7 +218,7 @@ fn a_full_block_that_is_marked_deleted_stays_in_the_way() {
         let blocks = [("n1", taken), ("n2", 4), ("n2", 4), ("n2", 4)];
         let mut world = World::new(strict, &blocks);
         world.0.datastore = DatastoreKind::Kubernetes;
-        let mut block = values::block("10.0.0.0/30", "host:n1", vec![serde_json::json!({}); taken]);
+        let mut block = values::block("10.0.0.0/30", "host:n1", vec![json!({}); taken]);
         block["deleted"] = true.into();
         world.put(&values::block_key("10.0.0.0/30"), &block.to_string());
         world.put(
@@ -231,4 +232,59 @@ fn a_full_block_that_is_marked_deleted_stays_in_the_way() {
             "{taken} addresses are taken"
         );
     }
+}
+
+/// Calico reads a block whose deletion stopped half-way only to take it from its owner, or to borrow from it.
+#[test]
+fn an_empty_block_that_is_marked_deleted_goes_only_if_it_is_read() {
+    for (owner, has_affinity, strict, taken, gets) in [
+        (None, false, true, 0, false),
+        (Some("host:n2"), false, true, 0, false),
+        (Some("host:n2"), true, true, 0, true),
+        (Some("host:n2"), true, true, 4, false),
+        (None, false, false, 0, true),
+        (Some("host:n2"), true, false, 4, true),
+    ] {
+        let config = json!({"auto_allocate_blocks": true, "strict_affinity": strict});
+        let mut world = World::new(&config.to_string(), &[]);
+        world.0.datastore = DatastoreKind::Kubernetes;
+        for base in ["10.0.0.4", "10.0.0.8", "10.0.0.12"] {
+            world.block(base, "n2", 4, "{}");
+        }
+        let mut block = values::block("10.0.0.0/30", "host:n2", vec![json!({}); taken]);
+        block["deleted"] = true.into();
+        block["affinity"] = owner.into();
+        world.put(&values::block_key("10.0.0.0/30"), &block.to_string());
+        if has_affinity {
+            let key = values::affinity_key("host/n2", "10.0.0.0/30");
+            world.put(&key, r#"{"state":"confirmed"}"#);
+        }
+        let outlook = Outlook::new(&world.0).unwrap();
+        let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
+        let case = format!("{owner:?} {has_affinity} {strict} {taken}: {:?}", answer.outcome);
+        assert_eq!(answer.outcome.is_ok(), gets, "{case}");
+        assert_eq!(answer.first.is_some(), gets, "{case}");
+    }
+}
+
+/// `assign_ipv6` is on only if it is `true`, in small letters.
+#[test]
+fn a_configuration_that_asks_for_no_family_refuses_every_pod() {
+    let world = World::new(r#"{"auto_allocate_blocks":true}"#, &[]);
+    let configuration = CniConfiguration {
+        families: [false; 2],
+        ..CniConfiguration::default()
+    };
+    let pod = PodAdd {
+        node: "n1",
+        namespace: "ns",
+        name: "web",
+        request: None,
+        held: &[],
+        configuration: &configuration,
+    };
+    let answers = Outlook::new(&world.0).unwrap().add(&pod);
+    let refused = answers[0].1.outcome.as_ref().unwrap_err();
+    assert_eq!(refused.reason, Reason::NoFamilyConfigured);
+    assert_eq!(refused.calico, "IPAM plugin returned missing IP config");
 }

@@ -73,7 +73,7 @@ impl Refused {
 
     /// True if Calico's program dies instead of refusing the request.
     pub(super) fn is_crash(&self) -> bool {
-        self.calico == OUT_OF_MEMORY
+        self.calico == OUT_OF_MEMORY || self.calico.starts_with("panic: ")
     }
 }
 
@@ -116,7 +116,7 @@ impl Answer {
         if let Err(refused) = &mut self.outcome
             && refused.is_crash()
         {
-            refused.calico = format!("netplugin failed: \"{OUT_OF_MEMORY}…");
+            refused.calico = format!("netplugin failed: \"{}…", refused.calico);
         }
         self
     }
@@ -266,7 +266,7 @@ fn reason_of_error(
         Error::NoPoolForUse(PoolUse::LoadBalancer) => reason_of_pools_for_services(outlook, events),
         Error::PoolNotEnabled(cidr) => outlook.reason_of_closed(*cidr),
         Error::Selector { pool, .. } => Reason::BrokenSelector(pool.clone()),
-        Error::NoRoom { .. } => Reason::BlocksTooSmall,
+        Error::NoRoom { .. } | Error::TooSmallForWindows { .. } => Reason::BlocksTooSmall,
         Error::OutOfMemory { pool, block_size } => Reason::ImpossibleBlocks {
             pool: pool.clone(),
             block_size: *block_size,

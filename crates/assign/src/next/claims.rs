@@ -86,9 +86,12 @@ impl<'s> Outlook<'s> {
             .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
-    /// True for a Windows node that uses a single block per family, as is usual on Windows
-    /// (`windows_use_single_network`). False if the node holds several blocks, which shows that the setting is off.
+    /// True for a node that uses a single block per family (`windows_use_single_network`). Unless the setting is known, it
+    /// counts as on for Windows nodes, as is usual, but not for one that holds several blocks.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
+        if let Some(known) = self.single_block {
+            return known;
+        }
         if !node.is_windows() {
             return false;
         }

@@ -29,7 +29,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Cooling;
 use calipam_model::cidr_set::CidrSet;
@@ -40,6 +39,7 @@ use calipam_model::parallel::lock;
 use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Versioned};
+use calipam_model::{CniConfiguration, IpNet};
 
 pub use self::add::cluster_refusal;
 pub use self::allocatable::{Allocatable, PoolLimit};
@@ -131,6 +131,8 @@ pub struct Outlook<'s> {
     config: IpamConfig,
     /// The block limit of a node in a family; `None` for no limit.
     limit: Option<u32>,
+    /// `windows_use_single_network` of the nodes' CNI configuration, if it is known.
+    single_block: Option<bool>,
     reserved: CidrSet,
     /// The open pools, by family. `None` if a selector does not parse, since Calico then refuses every request that
     /// names no pool.
@@ -159,6 +161,7 @@ impl<'s> Outlook<'s> {
         Some(Self {
             config,
             limit: snapshot.block_limit(),
+            single_block: None,
             reserved: CidrSet::new(snapshot.reserved_cidrs()),
             open: Family::BOTH.map(|family| open_pools(snapshot, family)),
             undecodable_affinities,
@@ -166,6 +169,14 @@ impl<'s> Outlook<'s> {
             remembered: RefCell::default(),
             indexed,
         })
+    }
+
+    /// Takes what the CNI configuration of the nodes says about blocks.
+    pub fn configured(self, configuration: &CniConfiguration) -> Self {
+        Self {
+            single_block: configuration.single_block,
+            ..self
+        }
     }
 
     /// Answers a request for any address.

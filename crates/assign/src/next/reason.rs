@@ -70,8 +70,8 @@ pub enum Reason {
     /// The node is at its block limit.
     #[error("the block limit of {limit} is reached: the node holds {held}")]
     BlockLimit { held: u32, limit: u32 },
-    /// The node runs Windows and uses a single block, which is full.
-    #[error("its only block is full, and Windows nodes use a single block")]
+    /// The node uses a single block, as is usual on Windows, and it is full.
+    #[error("its only block is full, and the node uses a single block")]
     SingleBlock,
     /// Nodes may not claim blocks.
     #[error("automatic block allocation is off")]
@@ -142,6 +142,9 @@ pub enum Reason {
     /// The annotation `ipFamilies` asks for no family.
     #[error("its annotation ipFamilies asks for no address")]
     NoFamily,
+    /// The CNI configuration asks for no family, and neither does the pod.
+    #[error("the CNI configuration asks for no address")]
+    NoFamilyConfigured,
     /// The pod's VirtualMachineInstance, or the VirtualMachine behind it, does not exist.
     #[error("its virtual machine {0} does not exist")]
     NoMachine(String),
@@ -221,6 +224,7 @@ impl Reason {
             Self::TwoRequests => "annotations-exclude-each-other",
             Self::FeatureOff { .. } => "feature-not-enabled",
             Self::NoFamily => "no-family",
+            Self::NoFamilyConfigured => "no-family-configured",
             Self::NoMachine(_) => "no-virtual-machine",
             Self::MachineReplaced(_) => "virtual-machine-replaced",
             Self::MigrationOff => "migration-without-persistence",

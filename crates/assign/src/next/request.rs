@@ -218,7 +218,11 @@ impl Outlook<'_> {
     ///
     /// # Errors
     /// If a pool does not exist, or is of the other family, even if the pod asks for no address of the family.
-    pub(super) fn wanted_of(&self, asked: Asked) -> Result<Wanted, Refused> {
+    pub(super) fn wanted_of(
+        &self,
+        asked: Asked,
+        configuration: &CniConfiguration,
+    ) -> Result<Wanted, Refused> {
         let (families, names) = match asked {
             Asked::Any { families, pools } => (families, pools),
             Asked::Addresses(addresses) => return Ok(Wanted::Addresses(addresses)),
@@ -231,10 +235,12 @@ impl Outlook<'_> {
             }
         }
         if families == [false; 2] {
-            return Err(Refused::new(
-                Reason::NoFamily,
-                "IPAM plugin returned missing IP config",
-            ));
+            let reason = if configuration.families == [false; 2] {
+                Reason::NoFamilyConfigured
+            } else {
+                Reason::NoFamily
+            };
+            return Err(Refused::new(reason, "IPAM plugin returned missing IP config"));
         }
         Ok(Wanted::Any { families, pools })
     }
@@ -300,7 +306,7 @@ impl Outlook<'_> {
         namespace: &str,
         configuration: &CniConfiguration,
     ) -> Result<Wanted, Refused> {
-        self.wanted_of(self.asked(request, namespace, configuration)?)
+        self.wanted_of(self.asked(request, namespace, configuration)?, configuration)
     }
 
     /// Reads what a pod asks for, from its annotations, those of its namespace, and the plugin's configuration.

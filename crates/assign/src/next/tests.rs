@@ -348,6 +348,22 @@ fn a_windows_node_has_one_block() {
         None,
         "it has had a second one"
     );
+    let known = |blocks: &[(&str, usize)], single_block| {
+        let world = windows(STRICT, blocks);
+        let configuration = CniConfiguration {
+            single_block: Some(single_block),
+            ..CniConfiguration::default()
+        };
+        let outlook = Outlook::new(&world.0).unwrap().configured(&configuration);
+        let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
+        answer.outcome.err().map(|refused| refused.reason)
+    };
+    assert_eq!(known(&[("n1", 4)], false), None);
+    assert_eq!(
+        known(&[("n1", 4), ("n1", 4)], true),
+        Some(Reason::SingleBlock),
+        "the setting counts, not what the node has had"
+    );
     let mut both = windows(STRICT, &[("n1", 4)]);
     both.block("fd00::", "n1", 4, "{}");
     assert_eq!(
@@ -358,6 +374,26 @@ fn a_windows_node_has_one_block() {
     assert_eq!(
         windows(OPEN, &[]).reason(),
         Some(Reason::WindowsNeedsStrictAffinity)
+    );
+    // Calico's plugin reserves nothing in a block that it makes for an address that the pod names.
+    let world = windows(STRICT, &[]);
+    let outlook = Outlook::new(&world.0).unwrap();
+    let named = outlook.next_named("n1", "10.0.0.8".parse().unwrap(), None, &[]);
+    assert!(named.outcome.is_ok(), "{:?}", named.outcome);
+    // Calico's allocator dies if it makes a block that has fewer addresses than Windows reserves.
+    let mut tiny = windows(STRICT, &[]);
+    tiny.pool(
+        "small",
+        r#""cidr":"10.0.0.0/24","blockSize":29,"assignmentMode":"Manual""#,
+    );
+    tiny.pool("tiny", r#""cidr":"10.1.0.0/28","blockSize":31"#);
+    let outlook = Outlook::new(&tiny.0).unwrap();
+    let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
+    let refused = answer.outcome.unwrap_err();
+    assert_eq!(refused.reason, Reason::BlocksTooSmall);
+    assert_eq!(
+        refused.calico,
+        r#"netplugin failed: "panic: runtime error: slice bounds out of range [3:1]…"#
     );
     let mut small = World::new(STRICT, &[]);
     small.0.nodes.clear();

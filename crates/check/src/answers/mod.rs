@@ -41,8 +41,8 @@ impl<'c, 's> Answers<'c, 's> {
 
     /// Answers as if the cluster had the blocks, affinities, pools and configuration of `changed`.
     pub(crate) fn on(context: &'c Context<'s>, changed: &'s Snapshot) -> Option<Self> {
-        let outlook = Outlook::new(changed)?;
         let configurations = Configurations::new(context);
+        let outlook = Outlook::new(changed)?.configured(configurations.of_cluster());
         Some(Self {
             context,
             outlook,

@@ -30,6 +30,19 @@ impl ServiceExplanation {
         self.families.iter().find(|family| family.family.is_refused())
     }
 
+    /// The controller's error; empty if it logs none. It logs none about a family whose pools are full, even if the other
+    /// family's request fails.
+    pub fn calico(&self) -> &str {
+        if let ServiceState::Unreadable(why) = &self.state {
+            return &why.calico;
+        }
+        let refused = self.families.iter().filter(|family| family.family.is_refused());
+        refused
+            .filter_map(FamilyOfService::calico)
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+
     /// Returns the answer in one sentence.
     pub fn sentence(&self) -> String {
         let who = short(&self.service);

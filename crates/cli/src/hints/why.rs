@@ -103,7 +103,7 @@ fn of_reason(reason: &Reason) -> Option<String> {
         Reason::NoClusterInformation | Reason::ReadyNotSet => RESTART_CALICO_NODE.to_owned(),
         Reason::NotReady => UNLOCK.to_owned(),
         Reason::SingleBlock => {
-            "move pods to another node: a Windows node has one block while windows_use_single_network is true"
+            "move pods to another node: the node has one block while windows_use_single_network is true, as is usual on Windows"
                 .to_owned()
         }
         Reason::Other => format!("see what is damaged: {}", list_findings()),
@@ -160,6 +160,9 @@ fn of_reason(reason: &Reason) -> Option<String> {
             "enable it in the CNI configuration of the nodes: `feature_control: {{\"{feature}\": true}}`; or remove the annotation"
         ),
         Reason::NoFamily => "name IPv4, IPv6 or both in the annotation ipFamilies, or remove it".to_owned(),
+        Reason::NoFamilyConfigured => {
+            "set `assign_ipv4` or `assign_ipv6` to \"true\" in the CNI configuration of the nodes".to_owned()
+        }
 
         // Virtual machines.
         Reason::NoMachine(_) | Reason::MachineReplaced(_) => SEE_MACHINES.to_owned(),

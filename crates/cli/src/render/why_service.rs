@@ -74,13 +74,7 @@ impl<'a> WhyService<'a> {
             ingress: &explanation.ingress,
             settles: explanation.settles,
             families: families.collect(),
-            calico: match &explanation.state {
-                ServiceState::Unreadable(why) => &why.calico,
-                _ => explanation
-                    .refused_family()
-                    .and_then(FamilyOfService::calico)
-                    .unwrap_or_default(),
-            },
+            calico: explanation.calico(),
         }
     }
 }
