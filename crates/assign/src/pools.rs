@@ -118,19 +118,21 @@ impl PoolRequest<'_> {
 
     /// Returns the requested pools, which must be among those with eligible blocks.
     fn requested(&self, enabled: &[&Pool], eligible: &[&Pool], trace: &Trace) -> Result<Vec<Pool>> {
-        let mut requested: Vec<Pool> = Vec::new();
+        let mut found: Vec<Pool> = Vec::new();
         for cidr in self.requested {
             // If two pools have the same CIDR, Calico takes the last one.
             let pool = eligible.iter().rfind(|pool| pool.cidr == cidr.trunc());
             let pool = pool.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
-            requested.push(Pool::clone(pool));
+            found.push(Pool::clone(pool));
         }
+
+        // The trace names the pools that the request leaves out.
         for pool in enabled {
-            if !requested.iter().any(|other| other.name == pool.name) {
+            if !found.iter().any(|other| other.name == pool.name) {
                 pass_over(trace, pool, PoolPassedOver::NotRequested);
             }
         }
-        Ok(requested)
+        Ok(found)
     }
 
     /// Returns the pools that allow the intended use.

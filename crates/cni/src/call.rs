@@ -178,12 +178,14 @@ impl Call {
         is_read && text == expected
     }
 
-    /// Writes both markers of a node whose affinities have labels.
+    /// Notes that the node's affinities have labels, for later calls: in Calico's own marker, which is gone after a
+    /// reboot, and in one that lasts.
     pub(crate) fn note_labelled(&self) {
         let marker = self.labelled_marker();
         if let Err(error) = touch(&marker) {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
+
         // An error is ignored: it only costs one more list request for affinities after the next reboot.
         notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }

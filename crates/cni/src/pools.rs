@@ -22,7 +22,10 @@ pub(crate) async fn resolve(
         within(POOLS, names(allocator)).await??
     };
     let resolve = |entries: &[String], family| -> Result<Vec<IpNet>, CniError> {
-        entries.iter().map(|entry| one(entry, &known, family)).collect()
+        entries
+            .iter()
+            .map(|entry| cidr_of_entry(entry, &known, family))
+            .collect()
     };
     Ok((
         resolve(&ipam.ipv4_pools, Family::V4)?,
@@ -40,13 +43,16 @@ async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, Cni
 }
 
 /// Finds the pool that an entry of the configuration names, by CIDR or by name.
-fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
-    let cidr = pool_cidr(entry).or_else(|| known.get(entry).copied());
-    let cidr = cidr.ok_or_else(|| {
-        CniError::internal(format!(
-            "error parsing pool {entry:?}: invalid CIDR address: {entry}"
-        ))
-    })?;
+fn cidr_of_entry(
+    entry: &str,
+    known: &BTreeMap<String, IpNet>,
+    family: Family,
+) -> Result<IpNet, CniError> {
+    // The texts of the errors are those of Calico's plugin.
+    let Some(cidr) = pool_cidr(entry).or_else(|| known.get(entry).copied()) else {
+        let text = format!("error parsing pool {entry:?}: invalid CIDR address: {entry}");
+        return Err(CniError::internal(text));
+    };
     if Family::of(cidr) != family {
         let text = format!("{:?} isn't a {family} address", cidr.addr().to_string());
         return Err(CniError::internal(text));
@@ -61,7 +67,7 @@ mod tests {
     #[test]
     fn entries_are_cidrs_or_names() {
         let known = BTreeMap::from([("main".to_owned(), "10.0.0.0/16".parse().unwrap())]);
-        let resolve = |entry: &str, family| one(entry, &known, family).map(|cidr| cidr.to_string());
+        let resolve = |entry: &str, family| cidr_of_entry(entry, &known, family).map(|cidr| cidr.to_string());
         assert_eq!(resolve("main", Family::V4).unwrap(), "10.0.0.0/16");
         assert_eq!(resolve("10.1.2.3/24", Family::V4).unwrap(), "10.1.2.0/24");
         let error = resolve("other", Family::V4).unwrap_err();

@@ -25,12 +25,11 @@ use crate::upgrade;
 
 /// Runs the plugin with the arguments, environment and streams of its process.
 pub fn main() -> ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let text = |raw: OsString| raw.to_string_lossy().into_owned();
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(text).collect();
     let variables = std::env::vars_os()
         .map(|(name, value)| (text(name), text(value)))
         .collect();
-    let arguments: Vec<String> = arguments.into_iter().map(text).collect();
     ExitCode::from(run(
         &arguments,
         &variables,

@@ -24,6 +24,7 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
         return (0..count).map(work).collect();
     }
     let mut results = Vec::with_capacity(count);
+    // No result ends the work early.
     let _: ControlFlow<()> = in_order_on(threads, 0..count, work, |result| {
         results.push(result);
         ControlFlow::Continue(())

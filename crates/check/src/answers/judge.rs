@@ -226,8 +226,9 @@ impl<'c, 's> Judge<'c, 's> {
         match reason {
             // Another IPAM may serve the pods of Windows nodes.
             Reason::WindowsNeedsStrictAffinity => true,
-            // Whoever turns it off gives blocks to the nodes that need some.
+            // An operator who turns automatic allocation off gives blocks only to the nodes that need some.
             Reason::NoAutoAllocation => !self.answers.outlook.holds_some(node, family),
+            // The operator chose the nodes, namespaces and uses of each pool.
             Reason::NoneSelectsNode
             | Reason::NoneAutomatic
             | Reason::NoneSelectsNamespace

@@ -6,13 +6,13 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use super::Index;
 
 impl Index<'_> {
-    /// Returns true if Calico IPAM gives pods their addresses. Once a block, handle or affinity is stored, it does,
-    /// unless they show that another IPAM does. Before that, the pods show it: Calico's plugin annotates them, and the
-    /// pods of other plugins have addresses without its annotations. As long as no pod has an address, pools or tunnels
-    /// show it.
+    /// Returns true if Calico IPAM gives pods their addresses. `uses_ipam` is true if any block, handle or affinity is
+    /// stored.
     pub(crate) fn serves_pods(&self, uses_ipam: bool) -> bool {
         let snapshot = self.snapshot;
-        if self.services_only || self.host_local_pods > 0 || keeps_data_elsewhere(snapshot) {
+        let other_ipam_serves_pods =
+            self.services_only || self.host_local_pods > 0 || keeps_data_elsewhere(snapshot);
+        if other_ipam_serves_pods {
             return false;
         }
         if uses_ipam || !snapshot.endpoints.is_empty() {
@@ -21,8 +21,10 @@ impl Index<'_> {
 
         let pods = || snapshot.pods.iter().map(|stored| &stored.value);
         if pods().any(has_address) {
+            // Calico's plugin annotates its pods. The pods of other plugins have no such annotations.
             return pods().any(|pod| self.is_networked(pod));
         }
+        // No pod has an address yet, so only the preparations of Calico IPAM can show that it will serve pods.
         let mut nodes = snapshot.nodes.iter().map(|stored| &stored.value);
         !snapshot.pools.is_empty() || nodes.any(|node| !node.tunnels.is_empty())
     }

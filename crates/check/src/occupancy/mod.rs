@@ -249,9 +249,11 @@ impl Sum {
         let taken = self.in_use + self.cooling + self.windows_reserved;
         let unknown = unknown.saturating_sub(self.of_unknown);
         let untaken_reserved = known_reserved.saturating_sub(self.of_reserved);
-        let free = [taken, unknown, untaken_reserved]
-            .into_iter()
-            .fold(total, u128::saturating_sub);
+        // Damaged records can claim more addresses than there are.
+        let free = total
+            .saturating_sub(taken)
+            .saturating_sub(unknown)
+            .saturating_sub(untaken_reserved);
         Tally {
             total,
             in_use: self.in_use,

@@ -57,13 +57,16 @@ impl Text {
         self.add(Part::About, &on_page(&escape(line.as_ref()), indent, self.page));
     }
 
-    /// Adds a line with a name and a value. Handle IDs are not shortened, so that they can be copied.
+    /// Adds a line with a name and a value, unless only rows of tables are printed. Consecutive lines are aligned.
     pub(crate) fn fact(&mut self, name: &'static str, value: impl ToString) {
+        if self.page.rows_only {
+            return;
+        }
         let fact = (name, value.to_string());
-        match self.parts.last_mut() {
-            _ if self.page.rows_only => {}
-            Some(Part::Facts(facts)) => facts.push(fact),
-            _ => self.parts.push(Part::Facts(vec![fact])),
+        if let Some(Part::Facts(facts)) = self.parts.last_mut() {
+            facts.push(fact);
+        } else {
+            self.parts.push(Part::Facts(vec![fact]));
         }
     }
 

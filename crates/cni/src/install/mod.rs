@@ -63,12 +63,13 @@ pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, S
 /// Installs or removes the plugin in the folders of the options.
 fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<()> {
     let (plugins, configuration) = options.folders()?;
-    let program = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
-    let place = Place::new(&plugins, &program);
+    let own_path = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
+    let place = Place::new(&plugins, &own_path);
     let _lock = place.lock()?;
     if !options.is_install {
         return restore(&place);
     }
+
     let installer = Installer {
         place,
         configuration,
@@ -79,6 +80,8 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     if !options.watch {
         return runtime.block_on(installer.once());
     }
+
+    // With `--watch`, this process is a service with a log.
     log::start(&Log::default());
     let ended = runtime.block_on(installer.stay());
     // A look-up of a name that hangs on its thread must not keep the process alive.

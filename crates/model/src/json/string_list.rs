@@ -82,12 +82,12 @@ type Scanned<T> = Result<T, String>;
 impl Scanner<'_> {
     /// Reads the whole text. Like Go, reports a syntax error before any other error.
     fn document(&mut self) -> Scanned<Value> {
-        let value = match self.blank_then()? {
-            b'[' => {
-                self.at += 1;
-                self.list()?
-            }
-            _ => self.value()?,
+        let first = self.blank_then()?;
+        let value = if first == b'[' {
+            self.at += 1;
+            self.list()?
+        } else {
+            self.value()?
         };
         self.skip_blanks();
         match self.peek() {

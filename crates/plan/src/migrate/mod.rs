@@ -288,6 +288,7 @@ fn requiring_pools(snapshot: &Snapshot, migration: &Migration, action: Action) -
         Some(new) => pool.name == new.name,
         None => pool.name != old.name && serves(pool, old.cidr),
     };
+    // One write can compare only so many objects.
     let mut unchanged = Vec::new();
     for pool in &snapshot.pools {
         if is_relied_on(&pool.value) && unchanged.len() < MOST_COMPARED {

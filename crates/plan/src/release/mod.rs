@@ -58,8 +58,10 @@ pub enum Force {
 /// and the cooldown come from the basis.
 pub fn plan(basis: &Basis<'_>, request: &Request) -> Plan {
     let mut selection = select::select(basis, request);
-    selection.plan.actions = selection.actions();
+    let actions = selection.actions();
+
     let mut plan = selection.plan;
+    plan.actions = actions;
     plan.skipped.sort();
     plan.skipped.dedup();
     plan

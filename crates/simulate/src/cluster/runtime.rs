@@ -103,7 +103,7 @@ impl World {
         true
     }
 
-    /// Ends a pod's containers.
+    /// Ends a pod's containers. From now on, the pod no longer uses its addresses, although they stay recorded until DEL.
     pub(super) fn stop(&self, id: u32) {
         let mut pods = self.pods.borrow_mut();
         let pod = pods.get_mut(id);

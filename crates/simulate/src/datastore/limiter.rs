@@ -16,9 +16,12 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// Creates a limiter; `None` if `qps` is 0.
+    /// Creates a limiter of `qps` requests per second, of which `burst` may be sent at once; `None` if `qps` is 0.
     pub(super) fn new(qps: u64, burst: u64) -> Option<Self> {
-        let gap = Micros(1_000_000u64.checked_div(qps)?);
+        if qps == 0 {
+            return None;
+        }
+        let gap = Micros(1_000_000 / qps);
         Some(Self {
             gap,
             ahead: gap * burst.max(1).saturating_sub(1),

@@ -129,7 +129,8 @@ impl<'s> Selection<'_, 's> {
         }
     }
 
-    /// Chooses a handle without allocations, unless it has changed since a report, is needed, or has to wait.
+    /// Chooses a handle without allocations for deletion. Skips a handle that has changed since a report was written,
+    /// that a running pod still needs, or that was seen only once: a plugin writes the handle before the block.
     fn choose_orphan(&mut self, id: &str, finding: &'s Finding, reports: &[&Observations]) {
         let revision = revision_of(finding);
         let changed_since = reports

@@ -15,18 +15,19 @@ use crate::basis::sound_records;
 use crate::skipped::SkipReason;
 
 impl<'s> Selection<'_, 's> {
-    /// Chooses the named addresses. If there are none, chooses those of the named handles, or else everything that the
-    /// named nodes hold.
+    /// Chooses everything that the named nodes hold, if only nodes are named. Otherwise, chooses the named addresses, or
+    /// without any those of the named handles.
     pub(super) fn choose_named(&mut self, request: &Request) {
         if request.is_of_nodes() {
             self.choose_nodes(request);
-        } else if request.addresses.is_empty() {
+            return;
+        }
+        for address in &request.addresses {
+            self.choose_address_in_scope(*address);
+        }
+        if request.addresses.is_empty() {
             for id in &request.handles {
                 self.choose_handle(clean(id));
-            }
-        } else {
-            for address in &request.addresses {
-                self.choose_address_in_scope(*address);
             }
         }
     }
