@@ -43,11 +43,7 @@ async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, Cni
 }
 
 /// Finds the pool that an entry of the configuration names, by CIDR or by name.
-fn cidr_of_entry(
-    entry: &str,
-    known: &BTreeMap<String, IpNet>,
-    family: Family,
-) -> Result<IpNet, CniError> {
+fn cidr_of_entry(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
     // The texts of the errors are those of Calico's plugin.
     let Some(cidr) = pool_cidr(entry).or_else(|| known.get(entry).copied()) else {
         let text = format!("error parsing pool {entry:?}: invalid CIDR address: {entry}");

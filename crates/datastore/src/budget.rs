@@ -231,9 +231,22 @@ impl Drop for Waiting<'_> {
 mod tests {
     use std::future::pending;
 
+    use tracing::subscriber::DefaultGuard;
+
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Collects the warnings of this thread. Each test that waits does: a warning that is reached for the first time on a
+    /// thread that prints nothing can be turned off for all threads.
+    fn print_to(told: &Arc<Mutex<Vec<String>>>) -> DefaultGuard {
+        let told = Arc::clone(told);
+        tracing::subscriber::set_default(crate::log::Printer {
+            level: tracing::Level::WARN.into(),
+            shown: |metadata| metadata.target() == SILENCE,
+            print: move |_: &tracing::Metadata<'_>, text: &str| lock(&told).push(text.to_owned()),
+        })
+    }
 
     async fn hang(budget: &Budget, limit: Duration) -> Cause {
         budget.wait("server", limit, pending::<()>()).await.unwrap_err()
@@ -241,6 +254,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tries_share_the_budget_and_an_answer_renews_it() {
+        let _printing = print_to(&Arc::default());
         let budget = Budget::new(MINUTE);
         let begun = Instant::now();
         for _ in 0..2 {
@@ -266,6 +280,7 @@ mod tests {
     /// Waiting requests are told apart from a server that answers others.
     #[tokio::test(start_paused = true)]
     async fn an_answer_to_another_request_extends_a_wait() {
+        let _printing = print_to(&Arc::default());
         let budget = Budget::new(MINUTE);
         let begun = Instant::now();
         let answering = async {
@@ -278,6 +293,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_interrupt_ends_waits_within_a_second() {
+        let _printing = print_to(&Arc::default());
         let budget = Budget::new(MINUTE);
         let interrupt = |after: u64| {
             let budget = budget.clone();
@@ -303,13 +319,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_person_is_told_once_per_silence() {
         let told = Arc::new(Mutex::new(Vec::new()));
-        let memory = Arc::clone(&told);
-        let printer = crate::log::Printer {
-            level: tracing::Level::WARN.into(),
-            shown: |metadata| metadata.target() == SILENCE,
-            print: move |_: &tracing::Metadata<'_>, text: &str| lock(&memory).push(text.to_owned()),
-        };
-        let _printing = tracing::subscriber::set_default(printer);
+        let _printing = print_to(&told);
 
         let budget = Budget::connecting(MINUTE);
         hang(&budget, TOLD_AFTER).await;

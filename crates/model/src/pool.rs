@@ -233,7 +233,7 @@ struct PoolSpec {
     /// Read only because Calico, too, cannot decode a pool in which it has another type.
     #[serde(rename = "natOutgoing")]
     _nat_outgoing: Option<bool>,
-    /// As above.
+    /// Read for the same reason.
     #[serde(rename = "disableBGPExport")]
     _disable_bgp_export: Option<bool>,
 }
