@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
-use calipam_model::block::Block;
+use calipam_model::block::{Block, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -15,9 +15,6 @@ use crate::allocator::{self, Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
-
-/// The number of addresses of a block that are reserved for Windows: the first three and the last one.
-const WINDOWS_RESERVED: u32 = 4;
 
 /// The policy for giving up a block that has addresses in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +129,7 @@ impl<S: Store> Allocator<S> {
     /// The error for a block that cannot exist.
     fn impossible_block(&self, cidr: IpNet, windows: bool) -> Error {
         let size = u32::try_from(cidr::size(cidr)).unwrap_or(u32::MAX);
-        if self.is_calico && windows && size < WINDOWS_RESERVED {
+        if self.is_calico && windows && size < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
             Error::TooSmallForWindows { last: size - 1 }
         } else {
             Error::BlockSize(cidr)

@@ -100,7 +100,10 @@ impl Notes for FileNotes {
     }
 }
 
-/// Reads a file of this user that nobody else can write; `None` if it is too old or too large.
+/// Reads a file; `None` if it is too old or too large.
+///
+/// # Errors
+/// For example, if another user owns the file or can write it.
 fn read(path: &Path) -> io::Result<Option<String>> {
     let file = regular::open_own(path, OpenOptions::new().read(true))?;
     let metadata = file.metadata()?;
@@ -195,7 +198,8 @@ mod tests {
     #[test]
     fn calls_on_the_same_datastore_read_the_notes() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, other) = (notes(folder.path(), "one"), notes(folder.path(), "other"));
+        let one = notes(folder.path(), "one");
+        let other = notes(folder.path(), "other");
         assert_eq!(one.full_blocks(Family::V4), None);
         one.forget_exhaustion();
         one.keep_full_blocks(Family::V4, &full());
@@ -234,7 +238,8 @@ mod tests {
     #[test]
     fn a_known_state_is_read_by_calls_on_the_same_datastore() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, other) = (notes(folder.path(), "one"), notes(folder.path(), "other"));
+        let one = notes(folder.path(), "one");
+        let other = notes(folder.path(), "other");
         let state = |version: &str| KnownState {
             version: version.to_owned(),
             at: "2026-05-01T10:00:00.5Z".parse().unwrap(),

@@ -178,6 +178,18 @@ fn source_prefixes_are_read_first() {
     }
 }
 
+/// A pod on `n1` that asks for nothing in particular.
+fn plain_pod(configuration: &CniConfiguration) -> PodAdd<'_> {
+    PodAdd {
+        node: "n1",
+        namespace: "ns",
+        name: "web",
+        request: None,
+        held: &[],
+        configuration,
+    }
+}
+
 /// The kubelet deletes the sandbox of the first attempt, so that its IPv4 address becomes the last free one.
 #[test]
 fn the_second_attempt_gets_another_address() {
@@ -187,14 +199,7 @@ fn the_second_attempt_gets_another_address() {
         families: [true; 2],
         ..CniConfiguration::default()
     };
-    let pod = PodAdd {
-        node: "n1",
-        namespace: "ns",
-        name: "web",
-        request: None,
-        held: &[],
-        configuration: &configuration,
-    };
+    let pod = plain_pod(&configuration);
     let ask = |world: &World| Outlook::new(&world.0).unwrap().add(&pod);
     assert_eq!(reasons(&ask(&world)), ["IPv4 10.0.0.1", "IPv6 fd00::"]);
 
@@ -275,14 +280,7 @@ fn a_configuration_that_asks_for_no_family_refuses_every_pod() {
         families: [false; 2],
         ..CniConfiguration::default()
     };
-    let pod = PodAdd {
-        node: "n1",
-        namespace: "ns",
-        name: "web",
-        request: None,
-        held: &[],
-        configuration: &configuration,
-    };
+    let pod = plain_pod(&configuration);
     let answers = Outlook::new(&world.0).unwrap().add(&pod);
     let refused = answers[0].1.outcome.as_ref().unwrap_err();
     assert_eq!(refused.reason, Reason::NoFamilyConfigured);

@@ -9,7 +9,7 @@ use crate::exit::{Failure, Outcome, Result};
 
 type Call<'a> = (&'a Global, &'a Console);
 
-/// Assigns addresses, and notes that the next check reports them if nobody uses them.
+/// Assigns addresses, and says that the next check reports unused ones.
 pub(super) fn assign(args: &AssignArgs, call: Call<'_>) -> Result<Outcome> {
     let request = args.request()?;
     let on_file = (!args.dry_run).then(|| Failure::not_live("an assignment"));

@@ -187,23 +187,25 @@ fn programs(made_of: &Programs) -> Result<(String, PathBuf), Failure> {
 /// programs.
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     tools::install_target(target)?;
-    build_program(
-        target,
-        checkout,
-        folder,
-        &["--package", "calipam", "--bin", "calipam"],
-    )?;
+    let mut programs = vec![("calipam", "calipam")];
     // The plugin is for Linux.
     if target.contains("-linux-") {
-        let plugin = ["--package", "calipam-cni", "--bin", "calico-ipam"];
-        build_program(target, checkout, folder, &plugin)?;
+        programs.push(("calipam-cni", "calico-ipam"));
+    }
+    let memory = zig::memory_functions(target)?;
+    for (package, program) in programs {
+        let mut build = build_command(target, checkout, folder)?;
+        build.args(["--package", package, "--bin", program]);
+        // Arguments for the program alone, not for its libraries.
+        build.arg("--").args(&memory);
+        step::run(&format!("Building {program} for packages"), &mut build)?;
     }
     Ok(folder.join(target).join("release"))
 }
 
-fn build_program(target: &str, checkout: &Path, folder: &Path, program: &[&str]) -> Result<(), Failure> {
+/// Returns the command that builds a program for packages; it lacks the name of the program.
+fn build_command(target: &str, checkout: &Path, folder: &Path) -> Result<Command, Failure> {
     let mut build = protoc::cargo(&["rustc", "--release", "--target", target])?;
-    build.args(program);
     // Without the paths of this machine, other machines build the same bytes.
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home
@@ -218,9 +220,7 @@ fn build_program(target: &str, checkout: &Path, folder: &Path, program: &[&str])
         .envs(zig::variables(target)?);
     // The C code of mimalloc embeds the time of its compilation. The C compiler reads this time from the variable.
     build.env("SOURCE_DATE_EPOCH", "0");
-    // Arguments for the program alone, not for its libraries.
-    build.arg("--").args(zig::memory_functions(target)?);
-    step::run("Building a program for packages", &mut build)
+    Ok(build)
 }
 
 /// Builds the checked-out commit from scratch in another folder, and compares the result with `programs`.

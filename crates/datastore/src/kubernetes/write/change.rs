@@ -271,7 +271,7 @@ impl<'c> Target<'c> {
         self.send(Method::PUT, &self.path, object).await
     }
 
-    /// Replaces the object's content. An object that is marked as deleted is deleted and created anew.
+    /// Replaces the object's content. If the object is marked deleted, deletes it and creates it again.
     async fn replace(&self, mut object: Value, value: &[u8]) -> Result<Value, Failure> {
         let spec = self.new_spec(value)?;
         if is_marked(&object["spec"]) && !is_marked(&spec) {
