@@ -39,7 +39,8 @@ impl<S: Store> Search<'_, S> {
     /// Claims a candidate; `None` if another holder has it, or if other clients kept writing first.
     async fn claim_candidate(&self, candidate: &Candidate) -> Result<Option<Versioned<Block>>> {
         let key = self.holder(candidate.cidr);
-        let mut is_new = candidate.kind == CandidateKind::New;
+        // Calico always reads the block, which finishes the deletion of one that is marked deleted.
+        let mut is_new = candidate.kind == CandidateKind::New && !self.allocator.is_calico;
         for _ in 0..RETRIES {
             match self.try_claim(&key, is_new).await {
                 Ok(block) => {

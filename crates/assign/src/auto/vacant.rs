@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_model::IpNet;
+use calipam_model::block::Block;
 use calipam_model::cidr;
 use calipam_model::cidr_set::CidrSet;
 use calipam_model::key::Key;
@@ -114,8 +115,8 @@ impl<S: Store> Search<'_, S> {
                     continue;
                 }
                 if taken.contains(&place) {
-                    if self.has_room_in(place).await? {
-                        return Ok(Nearby::Found(Candidate::own(place)));
+                    if let Some(own) = self.own_with_room(place).await? {
+                        return Ok(Nearby::Found(own));
                     }
                     passed.unread += 1;
                     continue;
@@ -158,25 +159,24 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// True if the block is known to belong to the host, and has a free address. Calico knows from a list which blocks are
-    /// full, and does not read them here, which would finish a deletion.
-    async fn has_room_in(&self, block: IpNet) -> Result<bool> {
-        if self.owned_blocks.binary_search(&block).is_err() {
-            return Ok(false);
+    /// The block at this place, if it is known to belong to the host and has a free address. Calico judges by its list of
+    /// blocks, in which one that is marked deleted is like any other. It creates such a block anew.
+    async fn own_with_room(&self, place: IpNet) -> Result<Option<Candidate>> {
+        if self.owned_blocks.binary_search(&place).is_err() {
+            return Ok(None);
         }
-        if let Some(listed) = self.allocator.store().half_deleted_block(block)
-            && self.free(&listed) == 0
-        {
-            return Ok(false);
+        if let Some(listed) = self.allocator.store().half_deleted_block(place) {
+            return Ok(self.is_own_with_room(&listed).then(|| Candidate::new(place)));
         }
-        let [answer] = self.allocator.read([Query::Get(Key::Block(block))]).await?;
+        let [answer] = self.allocator.read([Query::Get(Key::Block(place))]).await?;
         match answer.first().map(|entry| &entry.record) {
-            Some(Record::Block(found)) => {
-                let is_own = found.owner() == Some(&self.holder(block).owner());
-                Ok(is_own && self.free(found) > 0)
-            }
-            _ => Ok(false),
+            Some(Record::Block(found)) if self.is_own_with_room(found) => Ok(Some(Candidate::own(place))),
+            _ => Ok(None),
         }
+    }
+
+    fn is_own_with_room(&self, block: &Block) -> bool {
+        block.owner() == Some(&self.holder(block.cidr()).owner()) && self.free(block) > 0
     }
 
     /// The walk's next place that is not completely reserved.
@@ -266,8 +266,8 @@ impl<S: Store> Search<'_, S> {
                 counts.other_size += 1;
             } else if !keys.contains(cidr) {
                 return Ok(Some(Candidate::new(cidr)));
-            } else if self.has_room_in(cidr).await? {
-                return Ok(Some(Candidate::own(cidr)));
+            } else if let Some(own) = self.own_with_room(cidr).await? {
+                return Ok(Some(own));
             } else {
                 counts.unread += 1;
             }

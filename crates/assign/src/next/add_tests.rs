@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::request::PodAdd;
 use super::tests::World;
-use super::{Answer, NextAddress, Outlook, Reason};
+use super::{AddressSource, Answer, NextAddress, Outlook, Reason};
 use crate::family::Family;
 
 /// A world with a pool of each family, in which the virtual machine `ns/vm` has these addresses.
@@ -220,8 +220,10 @@ fn the_second_attempt_gets_another_address() {
 fn a_full_block_that_is_marked_deleted_stays_in_the_way() {
     for (taken, is_refused) in [(4, true), (3, false)] {
         let strict = r#"{"auto_allocate_blocks":true,"strict_affinity":true}"#;
-        let blocks = [("n1", taken), ("n2", 4), ("n2", 4), ("n2", 4)];
-        let mut world = World::new(strict, &blocks);
+        let mut world = World::new(strict, &[]);
+        for base in ["10.0.0.4", "10.0.0.8", "10.0.0.12"] {
+            world.block(base, "n2", 4, "{}");
+        }
         world.0.datastore = DatastoreKind::Kubernetes;
         let mut block = values::block("10.0.0.0/30", "host:n1", vec![json!({}); taken]);
         block["deleted"] = true.into();
@@ -269,6 +271,34 @@ fn an_empty_block_that_is_marked_deleted_goes_only_if_it_is_read() {
         let case = format!("{owner:?} {has_affinity} {strict} {taken}: {:?}", answer.outcome);
         assert_eq!(answer.outcome.is_ok(), gets, "{case}");
         assert_eq!(answer.first.is_some(), gets, "{case}");
+    }
+}
+
+/// The list of blocks does not tell the node's own block from one whose deletion stopped half-way, so Calico claims it
+/// before it looks in the next pool.
+#[test]
+fn an_own_block_that_is_marked_deleted_is_claimed_before_the_next_pool() {
+    for fails_once in [true, false] {
+        let mut world = World::new(r#"{"auto_allocate_blocks":true}"#, &[]);
+        world.pool("the-next", r#""cidr":"10.1.0.0/24","blockSize":26"#);
+        world.0.datastore = DatastoreKind::Kubernetes;
+        for base in ["10.0.0.4", "10.0.0.8", "10.0.0.12"] {
+            world.block(base, "n2", 4, "{}");
+        }
+        let mut block = values::block("10.0.0.0/30", "host:n1", vec![]);
+        block["deleted"] = true.into();
+        world.put(&values::block_key("10.0.0.0/30"), &block.to_string());
+        if fails_once {
+            let key = values::affinity_key("host/n1", "10.0.0.0/30");
+            world.put(&key, r#"{"state":"confirmed","deleted":true}"#);
+        }
+
+        let outlook = Outlook::new(&world.0).unwrap();
+        let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
+        let given = answer.outcome.unwrap();
+        assert_eq!(given.address.to_string(), "10.0.0.0");
+        assert_eq!(given.source, AddressSource::NewBlock);
+        assert_eq!(answer.first.is_some(), fails_once);
     }
 }
 

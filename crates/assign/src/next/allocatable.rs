@@ -100,6 +100,9 @@ struct Claims {
 impl<'s> Outlook<'s> {
     /// Returns the addresses that can still be allocated from a pool in which `free` addresses are free.
     pub fn allocatable(&self, pool: &Pool, free: u128) -> Allocatable {
+        if self.is_config_broken {
+            return Allocatable::unknown(PoolLimit::NotKnown);
+        }
         if let Some(why) = PoolPassedOver::of_state(pool) {
             return Allocatable::none(PoolLimit::PassedOver(why));
         }

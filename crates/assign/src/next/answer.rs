@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
+use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::DatastoreKind;
 
@@ -281,6 +282,9 @@ fn reason_of_error(
             Reason::BlockLimit { held, limit }
         }
         Error::NoAutoAllocation => Reason::NoAutoAllocation,
+        Error::Undecodable {
+            key: Key::IpamConfig, ..
+        } => Reason::BrokenConfiguration,
         Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
         _ => Reason::Other,
     }
@@ -370,6 +374,13 @@ impl Outlook<'_> {
     pub(super) fn calico_text(&self, error: &Error) -> String {
         let snapshot = self.indexed.snapshot;
         match error {
+            // The message names the field and its type in Calico's program, which differ between versions.
+            Error::Undecodable {
+                key: Key::IpamConfig, ..
+            } => match snapshot.datastore {
+                DatastoreKind::Kubernetes => "json: cannot unmarshal …".to_owned(),
+                _ => format!("failed to parse datastore entry key={}; value=…", Key::IpamConfig),
+            },
             _ if snapshot.datastore != DatastoreKind::Kubernetes => error.to_string().trim().to_owned(),
             Error::NoNode(node) => {
                 format!("resource does not exist: Node({node}) with error: nodes \"{node}\" not found")
@@ -441,6 +452,9 @@ impl Outlook<'_> {
             Error::ForeignBlock(block) | Error::OwnerlessBlock(block) => Reason::ForeignBlock(*block),
             Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
             Error::OwnerOutsidePools(_) => Reason::MachineOutsidePools(address),
+            Error::Undecodable {
+                key: Key::IpamConfig, ..
+            } => Reason::BrokenConfiguration,
             _ => Reason::Other,
         }
     }

@@ -128,7 +128,10 @@ type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
 /// The allocator's answers to requests from the nodes in a snapshot.
 pub struct Outlook<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
+    /// The stored configuration, or Calico's default.
     config: IpamConfig,
+    /// True if the configuration cannot be decoded, so that Calico refuses every request.
+    is_config_broken: bool,
     /// The block limit of a node in a family; `None` for no limit.
     limit: Option<u32>,
     /// `windows_use_single_network` of the nodes' CNI configuration, if it is known.
@@ -145,10 +148,9 @@ pub struct Outlook<'s> {
 }
 
 impl<'s> Outlook<'s> {
-    /// Indexes a snapshot. Returns `None` if data that the allocator needs was not read, or if the configuration cannot
-    /// be decoded. Like Calico, skips pools and reservations that cannot be decoded.
+    /// Indexes a snapshot. Returns `None` if data that the allocator needs was not read. Like Calico, skips pools and
+    /// reservations that cannot be decoded.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
-        let config = snapshot.effective_ipam_config()?;
         if !ALLOCATION_SOURCES
             .into_iter()
             .all(|source| snapshot.has_read(source))
@@ -158,8 +160,10 @@ impl<'s> Outlook<'s> {
         let indexed = Arc::new(IndexedSnapshot::new(snapshot));
         let undecodable_affinities = undecodable_affinities(snapshot);
         let without_affinity = blocks_without_affinity(snapshot, &undecodable_affinities);
+        let config = snapshot.effective_ipam_config();
         Some(Self {
-            config,
+            is_config_broken: config.is_none(),
+            config: config.unwrap_or_default(),
             limit: snapshot.block_limit(),
             single_block: None,
             reserved: CidrSet::new(snapshot.reserved_cidrs()),

@@ -23,6 +23,9 @@ pub enum Reason {
     /// The cluster information has no `datastoreReady`.
     #[error("the cluster information has no datastoreReady, and Calico's plugin crashes")]
     ReadyNotSet,
+    /// Neither Calico nor calipam can decode the IPAM configuration.
+    #[error("the IPAM configuration cannot be decoded")]
+    BrokenConfiguration,
     /// There is no pool of the family.
     #[error("there is no pool for this family")]
     NoPool,
@@ -178,6 +181,7 @@ impl Reason {
             Self::NoClusterInformation => "no-cluster-information",
             Self::NotReady => "datastore-locked",
             Self::ReadyNotSet => "datastore-ready-not-set",
+            Self::BrokenConfiguration => "broken-configuration",
             Self::NoPool => "no-pool",
             Self::NoneEnabled => "no-pool-enabled",
             Self::BlocksTooSmall => "blocks-too-small",

@@ -67,13 +67,16 @@ impl<'s> Outlook<'s> {
         named: &[IpNet],
         labels: Option<&BTreeMap<String, String>>,
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
+        let ask = || self.ask(node, family, named, labels);
+        if self.is_config_broken {
+            return Ok(ask());
+        }
         if self
             .undecodable_affinities
             .contains_key(&(&AffinityType::Host, node.name.as_str()))
         {
             return Err(NotKnown);
         }
-        let ask = || self.ask(node, family, named, labels);
         let Some(open) = &self.open[family as usize] else {
             // A selector does not parse. Calico then refuses each request that names no pool.
             return Ok(ask());

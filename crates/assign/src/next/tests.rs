@@ -461,6 +461,22 @@ fn the_answer_is_unknown_if_an_affinity_cannot_be_decoded() {
     assert_eq!(world.known(), Err(NotKnown), "an affinity that cannot be decoded");
 }
 
+/// Calico reads the configuration first, so a block with free addresses does not help.
+#[test]
+fn a_configuration_that_cannot_be_decoded_refuses_every_request() {
+    let world = World::new(r#"{"strict_affinity":"true"}"#, &[("n1", 1)]);
+    assert_eq!(world.reason(), Some(Reason::BrokenConfiguration));
+    let outlook = Outlook::new(&world.0).unwrap();
+    let address = "10.0.0.2".parse().unwrap();
+    let named = outlook.next_named("n1", address, None, &[]).outcome.unwrap_err();
+    assert_eq!(named.reason, Reason::BrokenConfiguration);
+    let path = "failed to parse datastore entry key=/calico/ipam/v2/config; value=";
+    assert!(named.calico.starts_with(path), "{}", named.calico);
+
+    let pool = &world.0.pools[0].value;
+    assert_eq!(outlook.allocatable(pool, 15).addresses, None);
+}
+
 #[test]
 fn a_named_address_is_given_or_refused_with_a_reason() {
     let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);

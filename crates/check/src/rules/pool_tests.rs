@@ -237,6 +237,9 @@ fn the_block_limit() {
     unreadable.config(json!([]));
     assert_eq!(
         verdict(&unreadable),
-        ["undecodable-object /calico/ipam/v2/config"]
+        [
+            "node-without-addresses node-1",
+            "undecodable-object /calico/ipam/v2/config"
+        ]
     );
 }

@@ -326,6 +326,7 @@ fn settings() {
     assert_eq!(
         verdict(&cluster),
         [
+            "node-without-addresses node-1",
             "datastore-locked default",
             "undecodable-object /calico/ipam/v2/config"
         ]

@@ -142,7 +142,12 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         }
     }
     let judge = Answers::new(&context).map(Judge::new);
-    let outlook = judge.as_ref().map(|judge| &judge.answers.outlook);
+    // Without the configuration, no limit is known.
+    let is_limit_known = snapshot.effective_ipam_config().is_some();
+    let outlook = judge
+        .as_ref()
+        .filter(|_| is_limit_known)
+        .map(|judge| &judge.answers.outlook);
     if let Some(outlook) = outlook {
         add_claimable(snapshot, outlook, &mut rows);
     }

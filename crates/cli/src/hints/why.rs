@@ -106,7 +106,7 @@ fn of_reason(reason: &Reason) -> Option<String> {
             "move pods to another node: the node has one block while windows_use_single_network is true, as is usual on Windows"
                 .to_owned()
         }
-        Reason::Other => format!("see what is damaged: {}", list_findings()),
+        Reason::Other | Reason::BrokenConfiguration => format!("see what is damaged: {}", list_findings()),
 
         // The pools.
         Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices | Reason::NoneForWorkloads => {

@@ -5,6 +5,7 @@ mod client;
 mod concurrent;
 mod conformance;
 mod costs;
+mod golden;
 mod install;
 mod login;
 mod machines;

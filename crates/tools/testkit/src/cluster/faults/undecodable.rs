@@ -1,7 +1,7 @@
 //! Keys and values that do not decode, completely or in one field. A check skips everything that depends on them.
 
 use crate::cluster::wire::{self, Tunnel, key};
-use crate::cluster::{Cluster, Pod};
+use crate::cluster::{Cluster, Form, Pod};
 
 /// Stores a value under a key. A check must report the key as undecodable.
 fn make_undecodable(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
@@ -172,7 +172,7 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
 }
 
-/// Breaks the allocator's configuration. The rules about settings are skipped: neither strict affinity nor a difference
+/// Breaks the allocator's configuration, so that no pod gets an address. Neither strict affinity nor a difference
 /// from the resource is reported.
 pub(super) fn config(cluster: &mut Cluster) {
     cluster.mirrored_settings()["spec"]["strictAffinity"] = true.into();
@@ -181,4 +181,20 @@ pub(super) fn config(cluster: &mut Cluster) {
         key::IPAM_CONFIG.to_owned(),
         r#"{"strict_affinity":"yes"}"#,
     );
+    let families = if cluster.spec.dual_stack {
+        &["ipv4", "ipv6"][..]
+    } else {
+        &["ipv4"]
+    };
+    for family in families {
+        cluster.expect_as(
+            &Form::ALL,
+            "node-without-addresses",
+            format!("{family}/broken-configuration"),
+            "critical",
+        );
+    }
+    for pod in cluster.waiting.clone() {
+        cluster.expect_in(&Form::WITH_PODS, "pod-without-address", pod);
+    }
 }

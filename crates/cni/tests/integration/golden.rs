@@ -1,0 +1,344 @@
+//! A sample of the states in which Calico's own plugins were called (`crates/check/tests/golden`), on real servers: this
+//! plugin gives the pod the same addresses, or refuses it as well.
+//!
+//! Calico's main plugin called its IPAM plugin there. States in which it changes the call, or refuses the pod itself,
+//! are left out, and so are those that docs/cni.md names as different.
+
+use std::path::{Path, PathBuf};
+
+use calipam_model::affinity::{Affinity, AffinityKey};
+use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Versioned};
+use calipam_testkit::kube::{Flavour, create_in_etcd, install_kubevirt};
+use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::{World as Server, datastore};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::runtime::{Outcome, Runtime, addresses};
+use crate::world::block_on;
+
+/// The kinds of the objects, with the places of their objects in the etcd of an API server.
+const PLACES: [(&str, &str); 13] = [
+    ("Pod", "/registry/pods/"),
+    ("Node", "/registry/minions/"),
+    ("Namespace", "/registry/namespaces/"),
+    ("IPAMBlock", "/registry/crd.projectcalico.org/ipamblocks/"),
+    ("IPAMHandle", "/registry/crd.projectcalico.org/ipamhandles/"),
+    (
+        "BlockAffinity",
+        "/registry/crd.projectcalico.org/blockaffinities/",
+    ),
+    ("IPAMConfig", "/registry/crd.projectcalico.org/ipamconfigs/"),
+    ("IPPool", "/registry/crd.projectcalico.org/ippools/"),
+    ("IPReservation", "/registry/crd.projectcalico.org/ipreservations/"),
+    (
+        "ClusterInformation",
+        "/registry/crd.projectcalico.org/clusterinformations/",
+    ),
+    ("VirtualMachine", "/registry/kubevirt.io/virtualmachines/"),
+    (
+        "VirtualMachineInstance",
+        "/registry/kubevirt.io/virtualmachineinstances/",
+    ),
+    (
+        "VirtualMachineInstanceMigration",
+        "/registry/kubevirt.io/virtualmachineinstancemigrations/",
+    ),
+];
+
+/// Fields with times that decide which address is given. They are as old now as they were when Calico was called.
+const TIMES: [&str; 2] = ["releasedAt", "affinityClaimTime"];
+
+/// A state, and what Calico's plugins did in it.
+#[derive(Deserialize)]
+struct Golden {
+    seed: u64,
+    at: Timestamp,
+    conf: Value,
+    /// `namespace/name`
+    pod: String,
+    objects: Vec<Value>,
+    /// The keys and values in etcd; none with the Kubernetes datastore.
+    #[serde(default)]
+    entries: Map<String, Value>,
+    calico: Called,
+}
+
+#[derive(Deserialize)]
+struct Called {
+    ips: Vec<String>,
+    error: Option<String>,
+    again: Option<Box<Called>>,
+}
+
+impl Golden {
+    fn node(&self) -> &str {
+        self.conf["nodename"].as_str().unwrap_or("n1")
+    }
+
+    /// True if Calico's main plugin passes the call on as it is.
+    fn is_passed_on(&self) -> bool {
+        let is_ready = |value: &Value| value["spec"]["datastoreReady"] == true;
+        let in_etcd = self.entries.iter().any(|(key, value)| {
+            let value: Value = serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_default();
+            key.contains("/clusterinformations/") && is_ready(&value)
+        });
+        let on_server = self
+            .objects
+            .iter()
+            .any(|object| object["kind"] == "ClusterInformation" && is_ready(object));
+        (in_etcd || on_server) && !self.has_annotations()
+    }
+
+    /// True if the pod or its namespace has annotations that the main plugin translates.
+    fn has_annotations(&self) -> bool {
+        let (namespace, name) = self.pod.split_once('/').unwrap();
+        self.objects.iter().any(|object| {
+            let metadata = &object["metadata"];
+            let is_pod =
+                object["kind"] == "Pod" && metadata["name"] == name && metadata["namespace"] == namespace;
+            let is_namespace = object["kind"] == "Namespace" && metadata["name"] == namespace;
+            let annotations = metadata["annotations"].as_object();
+            let mut names = annotations.into_iter().flatten().map(|(name, _)| name);
+            (is_pod || is_namespace) && names.any(|name| name.starts_with("cni.projectcalico.org/"))
+        })
+    }
+
+    /// The attempt of Calico that assigned addresses, or else the first one.
+    fn last_attempt(&self) -> &Called {
+        match &self.calico.again {
+            Some(again) if again.error.is_none() => again,
+            _ => &self.calico,
+        }
+    }
+
+    /// Writes the state to empty servers.
+    fn write(&self, server: &Server) {
+        let age = Timestamp::now().duration_since(self.at);
+        match server {
+            Server::Kubernetes(server, _) => write_objects(server, self.objects.clone(), age),
+            Server::EtcdWithKubernetes(etcd, server) => {
+                write_objects(server, self.objects.clone(), age);
+                let mut entries = Vec::new();
+                for (key, value) in &self.entries {
+                    let text = value.as_str().unwrap();
+                    let moved = serde_json::from_str(text).map(|mut value| {
+                        move_times(&mut value, age);
+                        value.to_string()
+                    });
+                    entries.push((key.clone(), moved.unwrap_or(text.to_owned()).into_bytes()));
+                }
+                etcd.put_all(&entries).unwrap();
+            }
+            Server::Etcd(_) => unreachable!("each state has an API server"),
+        }
+    }
+
+    /// Calls the plugin as Calico's main plugin did.
+    fn add(&self, server: &Server) -> Outcome {
+        let mut runtime = match server {
+            Server::EtcdWithKubernetes(etcd, _) => Runtime::on_etcd(&etcd.endpoint()),
+            _ => Runtime::new(&serde_json::json!({"datastore_type": "kubernetes"})),
+        };
+        for (name, value) in self.conf.as_object().unwrap() {
+            runtime = runtime.with(name, value.clone());
+        }
+        let kubernetes = serde_json::json!({"kubeconfig": server.server().kubeconfig()});
+        let runtime = runtime
+            .with("name", "k8s-pod-network")
+            .with("cniVersion", "1.0.0")
+            .with("nodename", self.node())
+            .with("kubernetes", kubernetes);
+        let (namespace, name) = self.pod.split_once('/').unwrap();
+        let args = format!(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID=c"
+        );
+        runtime.call("ADD", "c0ffee", &args)
+    }
+
+    /// The difference between Calico's plugin and this one; `None` if there is none.
+    fn difference(&self, outcome: &Outcome) -> Option<String> {
+        let calico = self.last_attempt();
+        if outcome.code != Some(0) {
+            let (_, message) = outcome.error();
+            return match &calico.error {
+                None => Some(format!("{message}; Calico assigned {:?}", calico.ips)),
+                Some(_) => None,
+            };
+        }
+        let mut given = addresses(&outcome.json());
+        let mut expected = calico.ips.clone();
+        given.sort();
+        expected.sort();
+        (given != expected).then(|| format!("{given:?}; Calico: {expected:?}, {:?}", calico.error))
+    }
+}
+
+/// True if docs/cni.md says that calipam's plugin may give another answer than Calico's.
+fn is_declared(snapshot: &Snapshot, node: &str) -> bool {
+    let pools = || snapshot.pools.iter().map(|stored| &stored.value);
+    let blocks = || snapshot.blocks.iter().map(|stored| &stored.value);
+
+    let is_single = pools().any(|pool| pool.block_size == pool.cidr.max_prefix_len());
+    let is_impossible = pools().any(|pool| pool.has_impossible_blocks());
+    let is_contradictory = blocks().any(|block| block.content.usable().is_none());
+    let is_half_deleted = blocks().any(|block| block.content.is_deleted());
+    let is_other_size = blocks().any(|block| {
+        pools()
+            .any(|pool| pool.cidr.contains(&block.key.network()) && pool.block_size != block.key.prefix_len())
+    });
+    let is_without_affinity = blocks().any(|block| {
+        let Some(owner) = block.content.owner() else {
+            return false;
+        };
+        let Some(key) = AffinityKey::of_owner(owner, block.key) else {
+            return false;
+        };
+        let is_its_affinity = |stored: &Versioned<Affinity>| {
+            stored.value.key == key && !stored.value.deleted && has_labels(stored)
+        };
+        key.node == node && !snapshot.affinities.iter().any(is_its_affinity)
+    });
+    let is_windows = snapshot
+        .nodes
+        .iter()
+        .any(|stored| stored.value.name == node && stored.value.is_windows());
+    is_single
+        || is_impossible
+        || is_contradictory
+        || is_half_deleted
+        || is_other_size
+        || is_without_affinity
+        || is_windows
+        || !snapshot.defects.is_empty()
+}
+
+/// True if an affinity has the labels by which it is listed on Kubernetes.
+fn has_labels(affinity: &Versioned<Affinity>) -> bool {
+    let Revision::Kubernetes(version) = &affinity.revision else {
+        return true;
+    };
+    let labels = affinity.value.key.labels();
+    labels
+        .iter()
+        .all(|(name, value)| version.labels.get(*name) == Some(value))
+}
+
+/// Writes objects to the etcd of an API server, which would refuse some of them.
+fn write_objects(server: &KubeApiserver, mut objects: Vec<Value>, age: SignedDuration) {
+    for object in &mut objects {
+        move_times(object, age);
+    }
+    for (kind, place) in PLACES {
+        let of_kind: Vec<Value> = objects
+            .iter()
+            .filter(|object| object["kind"] == kind)
+            .cloned()
+            .collect();
+        create_in_etcd(server, place, &of_kind).unwrap();
+    }
+}
+
+/// Makes times later by `age`.
+fn move_times(value: &mut Value, age: SignedDuration) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let time = value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+                match time {
+                    Some(time) if TIMES.contains(&name.as_str()) => *value = (time + age).to_string().into(),
+                    _ => move_times(value, age),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| move_times(value, age)),
+        _ => {}
+    }
+}
+
+/// Empties the servers for the next state.
+fn clear(server: &Server) {
+    let etcd = server.server().etcd();
+    for (kind, place) in PLACES {
+        // The API server needs its own namespaces.
+        if kind == "Namespace" {
+            etcd.delete_below(&format!("{place}ns")).unwrap();
+        } else {
+            etcd.delete_below(place).unwrap();
+        }
+    }
+    if let Server::EtcdWithKubernetes(etcd, _) = server {
+        etcd.delete_below("/calico/").unwrap();
+    }
+}
+
+/// Reads the golden states of a datastore that the main plugin passes on.
+fn states(datastore: DatastoreKind) -> Vec<Golden> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../check/tests/golden");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
+    files.sort();
+
+    let mut states = Vec::new();
+    for file in files {
+        let lines = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
+        for line in String::from_utf8(lines).unwrap().lines() {
+            let golden: Golden = serde_json::from_str(line).unwrap();
+            let is_etcd = !golden.entries.is_empty();
+            if is_etcd == (datastore == DatastoreKind::Etcd) && golden.is_passed_on() {
+                states.push(golden);
+            }
+        }
+    }
+    states
+}
+
+/// Calls the plugin in every `step`-th of the states, and compares it with Calico's.
+fn compare(server: &Server, datastore: DatastoreKind, step: usize) {
+    let (mut given, mut refused) = (0, 0);
+    let mut differences = Vec::new();
+    for golden in states(datastore).iter().step_by(step) {
+        clear(server);
+        golden.write(server);
+        let snapshot = block_on(async { datastore::observe(&server.open().await).await });
+        if is_declared(&snapshot, golden.node()) {
+            continue;
+        }
+        let outcome = golden.add(server);
+        if let Some(difference) = golden.difference(&outcome) {
+            differences.push(format!("{}: {difference}", golden.seed));
+        } else if outcome.code == Some(0) {
+            given += 1;
+        } else {
+            refused += 1;
+        }
+    }
+    clear(server);
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
+    assert!(given > 5 && refused > 10, "{given} {refused}");
+}
+
+#[test]
+fn the_plugin_does_what_calico_did_on_etcd() {
+    let server = Server::etcd_with_kubernetes();
+    install_kubevirt(server.server()).unwrap();
+    compare(&server, DatastoreKind::Etcd, 5);
+}
+
+#[test]
+fn the_plugin_does_what_calico_did_on_kubernetes() {
+    compare(
+        &Server::kubernetes(Flavour::Classic),
+        DatastoreKind::Kubernetes,
+        12,
+    );
+}
