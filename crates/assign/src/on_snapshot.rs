@@ -221,10 +221,10 @@ impl<'s> SnapshotStore<'s> {
     /// Creates a store without writes on an indexed snapshot.
     pub(crate) fn of(indexed: Arc<IndexedSnapshot<'s>>) -> Self {
         Self {
-            indexed,
             avoided: Vec::new(),
             lists_by_label: false,
-            ends_deletions: true,
+            ends_deletions: indexed.snapshot.datastore == DatastoreKind::Kubernetes,
+            indexed,
             trusts_free_lists: false,
             read: Mutex::default(),
             writes: Mutex::default(),
@@ -234,7 +234,6 @@ impl<'s> SnapshotStore<'s> {
     /// Answers reads as the cluster's Calico sees the datastore.
     pub(crate) fn like_calico(mut self) -> Self {
         self.lists_by_label = self.indexed.lists_by_label();
-        self.ends_deletions = self.indexed.snapshot.datastore == DatastoreKind::Kubernetes;
         self.trusts_free_lists = true;
         self
     }

@@ -14,14 +14,27 @@ pub const INSTALLED: &str = "calipam.io/cni-plugin";
 const OF_CALIPAM: i128 = 225_472;
 const MILLISECOND: i128 = 1_000_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Plugin {
     Calico,
     Calipam,
 }
 
+/// The first word of the output of calipam's plugin with `-v`.
+const NAME_OF_CALIPAM: &str = "calipam";
+
 impl Plugin {
+    /// The plugin in an installer's annotation. A node without the annotation has Calico's.
+    pub fn installed(annotation: Option<&str>) -> Self {
+        let name = annotation.and_then(|version| version.split_whitespace().next());
+        if name == Some(NAME_OF_CALIPAM) {
+            Self::Calipam
+        } else {
+            Self::Calico
+        }
+    }
+
     /// The plugin that made a record, and the recorded time; `None` for records without a time or a node, such as
     /// tunnel records.
     pub fn of(record: AttributeRef<'_>) -> Option<(Timestamp, Self)> {

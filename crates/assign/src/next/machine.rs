@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use calipam_model::plugin::Plugin;
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{DatastoreKind, Source};
 
@@ -72,7 +73,7 @@ impl Outlook<'_> {
             return Ok(None);
         }
         let handle = self.machine_handle(namespace, name);
-        let addresses = self.machine_addresses(&handle)?;
+        let addresses = self.machine_addresses(self.plugin_on(pod.node), &handle)?;
         if addresses.is_empty() && is_target {
             let calico = format!("migration target pod but no IP allocated to VM handle {handle}");
             return Err(Refused::new(Reason::NothingToMigrate, calico));
@@ -111,8 +112,8 @@ impl Outlook<'_> {
     }
 
     /// Makes the pod an owner of the virtual machine's addresses, and returns them.
-    fn machine_addresses(&self, handle: &str) -> Result<Vec<IpAddr>, Refused> {
-        self.on_store(|allocator| {
+    fn machine_addresses(&self, plugin: Plugin, handle: &str) -> Result<Vec<IpAddr>, Refused> {
+        self.on_store(plugin, |allocator| {
             let addresses = match without_waiting(allocator.ips_by_handle(handle)) {
                 Ok(addresses) => addresses,
                 Err(Error::NoHandle(_)) => Vec::new(),

@@ -36,6 +36,7 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::parallel::lock;
+use calipam_model::plugin::Plugin;
 use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Versioned};
@@ -186,7 +187,7 @@ impl<'s> Outlook<'s> {
     /// Answers a request for any address.
     pub fn next(&self, request: &NextAddress<'_>) -> Answer {
         let prepared = self.pod_request(request);
-        self.run(|allocator, events| {
+        self.run(self.plugin_on(request.node), |allocator, events| {
             in_two_attempts(allocator, || {
                 let result = without_waiting(allocator.auto_assign(&prepared.request));
                 Answer::for_any_address(self, request, prepared.single_block, result, events()).passed_on()
@@ -198,7 +199,7 @@ impl<'s> Outlook<'s> {
     /// and the kubelet deletes the sandbox before it tries again. A released address is assigned last.
     pub(super) fn next_after_release(&self, request: &NextAddress<'_>) -> Answer {
         let prepared = self.pod_request(request);
-        self.run(|allocator, events| {
+        self.run(self.plugin_on(request.node), |allocator, events| {
             let first = without_waiting(allocator.auto_assign(&prepared.request));
             let assigned: Vec<Release> = first
                 .iter()
@@ -252,7 +253,7 @@ impl<'s> Outlook<'s> {
             ..AssignIp::new(node, address)
         };
         let held: Vec<Release> = held.iter().copied().map(Release::any).collect();
-        self.run(|allocator, events| {
+        self.run(self.plugin_on(node), |allocator, events| {
             if !held.is_empty()
                 && let Err(partly) = without_waiting(allocator.release_ips(&held))
             {
@@ -266,25 +267,52 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Runs a request on a store of its own. `ask` gets the allocator, and a function that takes the events so far.
-    fn run<T>(&self, ask: impl FnOnce(&Allocator<&SnapshotStore<'_>>, &dyn Fn() -> Vec<Event>) -> T) -> T {
-        let store = SnapshotStore::of(Arc::clone(&self.indexed)).like_calico();
+    /// The plugin that an installer has noted on a node.
+    fn plugin_on(&self, node: &str) -> Plugin {
+        let node = self.indexed.node(node).map(|node| &node.value);
+        Plugin::installed(node.and_then(|node| node.plugin.as_deref()))
+    }
+
+    /// Runs a request of a plugin on a store of its own. `ask` gets the allocator, and a function that takes the events
+    /// so far.
+    fn run<T>(
+        &self,
+        plugin: Plugin,
+        ask: impl FnOnce(&Allocator<&SnapshotStore<'_>>, &dyn Fn() -> Vec<Event>) -> T,
+    ) -> T {
+        let store = self.store(plugin);
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let log = Arc::clone(&events);
         let emit = move |event| lock(&log).push(event);
-        let allocator = self.allocator(&store).observed_by(Arc::new(emit));
+        let allocator = self.allocator(plugin, &store).observed_by(Arc::new(emit));
         ask(&allocator, &|| std::mem::take(&mut *lock(&events)))
     }
 
-    /// Runs operations on a store of their own.
-    fn on_store<T>(&self, work: impl FnOnce(&Allocator<&SnapshotStore<'_>>) -> T) -> T {
-        let store = SnapshotStore::of(Arc::clone(&self.indexed)).like_calico();
-        work(&self.allocator(&store))
+    /// Runs operations of a plugin on a store of their own.
+    fn on_store<T>(&self, plugin: Plugin, work: impl FnOnce(&Allocator<&SnapshotStore<'_>>) -> T) -> T {
+        let store = self.store(plugin);
+        work(&self.allocator(plugin, &store))
     }
 
-    /// An allocator that does what Calico's does, in the cluster's version.
-    fn allocator<'a>(&self, store: &'a SnapshotStore<'s>) -> Allocator<&'a SnapshotStore<'s>> {
-        let allocator = Allocator::new(store).like_calico();
+    /// The datastore as a plugin sees it.
+    fn store(&self, plugin: Plugin) -> SnapshotStore<'s> {
+        let store = SnapshotStore::of(Arc::clone(&self.indexed));
+        match plugin {
+            Plugin::Calico => store.like_calico(),
+            Plugin::Calipam => store,
+        }
+    }
+
+    /// An allocator that does what the plugin's does, in the cluster's version of Calico.
+    fn allocator<'a>(
+        &self,
+        plugin: Plugin,
+        store: &'a SnapshotStore<'s>,
+    ) -> Allocator<&'a SnapshotStore<'s>> {
+        let mut allocator = Allocator::new(store);
+        if plugin == Plugin::Calico {
+            allocator = allocator.like_calico();
+        }
         if reclaims_empty_blocks(self.indexed.snapshot) {
             allocator
         } else {

@@ -7,6 +7,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockContent;
 use calipam_model::node::Node;
+use calipam_model::plugin::Plugin;
 use calipam_model::pool::{Pool, PoolUse};
 
 use super::answer::Refused;
@@ -27,6 +28,7 @@ pub(super) struct RefusalKey {
     held: Option<u32>,
     windows: bool,
     single_block: bool,
+    plugin: Plugin,
     /// True if the request is of a certain namespace, which the pools in `selecting` select.
     of_namespace: bool,
 }
@@ -96,7 +98,8 @@ impl<'s> Outlook<'s> {
         };
 
         let single_block = self.has_single_block(node, family);
-        let held = match self.own_blocks(node, family, &pools) {
+        let plugin = self.plugin_on(&node.name);
+        let held = match self.own_blocks(node, plugin, family, &pools) {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
             OwnBlocks::Free | OwnBlocks::Odd => return Ok(ask()),
@@ -111,6 +114,7 @@ impl<'s> Outlook<'s> {
             held,
             windows: node.is_windows(),
             single_block,
+            plugin,
             of_namespace: labels.is_some(),
         };
         if let Some(known) = self.remembered.borrow().get(&key) {
@@ -183,7 +187,7 @@ impl<'s> Outlook<'s> {
     }
 
     /// Looks for a free address in the blocks of a node that are in `pools`, and counts these blocks.
-    fn own_blocks(&self, node: &Node, family: Family, pools: &[&Pool]) -> OwnBlocks {
+    fn own_blocks(&self, node: &Node, plugin: Plugin, family: Family, pools: &[&Pool]) -> OwnBlocks {
         let now = self.indexed.snapshot.taken_at;
         let cooldown = self.config.cooldown();
         let mut is_odd = self
@@ -201,7 +205,8 @@ impl<'s> Outlook<'s> {
                 continue;
             }
             let block = self.indexed.block(key.cidr).map(|block| &block.value.content);
-            if affinity.deleted || !self.is_listed(stored) {
+            let is_listed = plugin == Plugin::Calipam || self.is_listed(stored);
+            if affinity.deleted || !is_listed {
                 // Calico may find the block when it searches the pools for a new one.
                 is_odd |= block.is_some_and(|block| key.is_of(block.owner()));
                 continue;

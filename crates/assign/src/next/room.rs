@@ -1,5 +1,6 @@
 //! The addresses that many users get, one after the other.
 
+use calipam_model::plugin::Plugin;
 use calipam_model::pool::PoolUse;
 
 use super::{NextAddress, Outlook};
@@ -33,7 +34,7 @@ impl Outlook<'_> {
         family: Family,
         needs: impl IntoIterator<Item = (&'r str, NodeNeed)>,
     ) -> Vec<NodeRoom> {
-        self.run(|allocator, events| {
+        self.run(Plugin::Calico, |allocator, events| {
             let mut rooms = Vec::new();
             for (node, need) in needs {
                 let request = NextAddress::new(node, family, &[]);

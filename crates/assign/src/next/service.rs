@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::LOAD_BALANCER;
+use calipam_model::plugin::Plugin;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::service::request::{ServiceRequest, Unreadable, Wishes};
 
@@ -131,7 +132,7 @@ impl Round {
 impl<'s> Outlook<'s> {
     /// Returns the addresses that the controller gives to a service.
     pub fn service(&self, call: &ServiceCall<'_>) -> ServiceAnswer {
-        self.run(|allocator, events| {
+        self.run(Plugin::Calico, |allocator, events| {
             let controller = Controller {
                 outlook: self,
                 call,

@@ -477,6 +477,28 @@ fn a_configuration_that_cannot_be_decoded_refuses_every_request() {
     assert_eq!(outlook.allocatable(pool, 15).addresses, None);
 }
 
+/// Calico stops at an affinity whose deletion was broken off, and the kubelet has to try again. calipam's plugin goes on.
+#[test]
+fn the_answer_is_that_of_the_plugin_that_was_installed() {
+    for (installed, fails_once) in [
+        (None, true),
+        (Some("v3.32.1"), true),
+        (Some("calipam 0.1.0"), false),
+    ] {
+        let mut world = World::new(OPEN, &[("n2", 4), ("n2", 4), ("n2", 4)]);
+        world.0.datastore = DatastoreKind::Kubernetes;
+        let key = values::affinity_key("host/n1", "10.0.0.12/30");
+        world.put(&key, r#"{"state":"pendingDeletion","deleted":true}"#);
+        for node in &mut world.0.nodes {
+            node.value.plugin = installed.map(str::to_owned);
+        }
+        let outlook = Outlook::new(&world.0).unwrap();
+        let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
+        assert_eq!(answer.outcome.unwrap().address.to_string(), "10.0.0.12");
+        assert_eq!(answer.first.is_some(), fails_once, "{installed:?}");
+    }
+}
+
 #[test]
 fn a_named_address_is_given_or_refused_with_a_reason() {
     let world = World::new(STRICT, &[("n1", 3), ("n2", 3)]);

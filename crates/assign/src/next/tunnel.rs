@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::node::{Node, TunnelKind};
+use calipam_model::plugin::Plugin;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::Snapshot;
@@ -148,7 +149,7 @@ impl Outlook<'_> {
         if node.is_windows() || node.is_virtual_kubelet() {
             return Vec::new();
         }
-        self.run(|allocator, events| {
+        self.run(Plugin::Calico, |allocator, events| {
             let mut answers = Vec::new();
             let mut fails = false;
             for kind in ORDER {

@@ -6,6 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
+use calipam_check::views::{Asking, RequestState, explain};
+use calipam_check::{Context, Options};
+use calipam_model::CniConfiguration;
 use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Versioned};
 use calipam_testkit::kube::{Flavour, create_in_etcd, install_kubevirt};
@@ -173,6 +176,40 @@ impl Golden {
         expected.sort();
         (given != expected).then(|| format!("{given:?}; Calico: {expected:?}, {:?}", calico.error))
     }
+
+    /// The difference between what `explain` foretells on a node with this plugin and what the plugin did.
+    fn difference_to_prediction(&self, snapshot: &Snapshot, outcome: &Outcome) -> Option<String> {
+        let options = Options {
+            cni_configuration: Some(CniConfiguration::parse(self.conf.to_string().as_bytes()).unwrap()),
+            ..Options::default()
+        };
+        let (namespace, name) = self.pod.split_once('/').unwrap();
+        let context = Context::new(snapshot, &options);
+        let explained = explain(&context, snapshot, Asking::Pod(namespace, name)).expect("the pod exists");
+        // The pod has an address, or its answer depends on data that cannot be decoded.
+        if explained.state != RequestState::Asks {
+            return None;
+        }
+        // The order of addresses depends on the clock, or the plugin for Windows is meant.
+        if has_single_addresses(snapshot) || is_windows(snapshot, self.node()) {
+            return None;
+        }
+
+        let said = explained.sentence();
+        if explained.is_refused() {
+            return (outcome.code == Some(0))
+                .then(|| format!("{said}; got {:?}", addresses(&outcome.json())));
+        }
+        if outcome.code != Some(0) {
+            return Some(format!("{said}; failed: {}", outcome.error().1));
+        }
+        let given = addresses(&outcome.json());
+        let answers = explained.families.iter().map(|family| &family.answer);
+        let mut foretold = answers
+            .filter_map(|answer| answer.outcome.as_ref().ok())
+            .map(|given| given.address.to_string());
+        (!foretold.all(|address| given.contains(&address))).then(|| format!("{said}; got {given:?}"))
+    }
 }
 
 /// True if docs/cni.md says that calipam's plugin may give another answer than Calico's.
@@ -180,7 +217,6 @@ fn is_declared(snapshot: &Snapshot, node: &str) -> bool {
     let pools = || snapshot.pools.iter().map(|stored| &stored.value);
     let blocks = || snapshot.blocks.iter().map(|stored| &stored.value);
 
-    let is_single = pools().any(|pool| pool.block_size == pool.cidr.max_prefix_len());
     let is_impossible = pools().any(|pool| pool.has_impossible_blocks());
     let is_contradictory = blocks().any(|block| block.content.usable().is_none());
     let is_half_deleted = blocks().any(|block| block.content.is_deleted());
@@ -200,18 +236,25 @@ fn is_declared(snapshot: &Snapshot, node: &str) -> bool {
         };
         key.node == node && !snapshot.affinities.iter().any(is_its_affinity)
     });
-    let is_windows = snapshot
-        .nodes
-        .iter()
-        .any(|stored| stored.value.name == node && stored.value.is_windows());
-    is_single
+    has_single_addresses(snapshot)
+        || is_windows(snapshot, node)
         || is_impossible
         || is_contradictory
         || is_half_deleted
         || is_other_size
         || is_without_affinity
-        || is_windows
         || !snapshot.defects.is_empty()
+}
+
+/// True if a pool has blocks of single addresses.
+fn has_single_addresses(snapshot: &Snapshot) -> bool {
+    let mut pools = snapshot.pools.iter().map(|stored| &stored.value);
+    pools.any(|pool| pool.block_size == pool.cidr.max_prefix_len())
+}
+
+fn is_windows(snapshot: &Snapshot, node: &str) -> bool {
+    let mut nodes = snapshot.nodes.iter().map(|stored| &stored.value);
+    nodes.any(|found| found.name == node && found.is_windows())
 }
 
 /// True if an affinity has the labels by which it is listed on Kubernetes.
@@ -304,11 +347,18 @@ fn compare(server: &Server, datastore: DatastoreKind, step: usize) {
     for golden in states(datastore).iter().step_by(step) {
         clear(server);
         golden.write(server);
-        let snapshot = block_on(async { datastore::observe(&server.open().await).await });
+        let mut snapshot = block_on(async { datastore::observe(&server.open().await).await });
+        for node in &mut snapshot.nodes {
+            node.value.plugin = Some("calipam 0.1.0".to_owned());
+        }
+        let outcome = golden.add(server);
+        if let Some(difference) = golden.difference_to_prediction(&snapshot, &outcome) {
+            differences.push(format!("{}: {difference}", golden.seed));
+        }
+
         if is_declared(&snapshot, golden.node()) {
             continue;
         }
-        let outcome = golden.add(server);
         if let Some(difference) = golden.difference(&outcome) {
             differences.push(format!("{}: {difference}", golden.seed));
         } else if outcome.code == Some(0) {
