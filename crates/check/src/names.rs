@@ -1,5 +1,6 @@
 //! The form in which messages show owner names, and strings from the datastore.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use calipam_model::attributes::AttributeRef;
@@ -95,10 +96,16 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
     }
 }
 
-/// Owner names in messages: `default/web-0 (node-1) and a tunnel of node-2`.
+/// Owner names in messages: `default/web-0 (node-1) and a tunnel of node-2`. A pod and its endpoint are one owner.
 pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
-    let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
-    names.dedup();
+    let mut known = HashSet::new();
+    let mut names = Vec::new();
+    for owner in owners {
+        let name = name_of_owner(owner);
+        if known.insert(name.clone()) {
+            names.push(name);
+        }
+    }
     if names.is_empty() {
         "no one".to_owned()
     } else {

@@ -14,6 +14,8 @@ pub enum Doubt {
     YoungerNodes,
     #[error("Calico knows none of its {0} pods with pool addresses")]
     UnknownPods(usize),
+    #[error("none of its {0} pods has an address of Calico's pools, and Calico knows none of them")]
+    PodsOutsidePools(usize),
 }
 
 /// Returns a reason to doubt that etcd and Kubernetes belong to one cluster. `None` if a pod shows that they do, too
@@ -38,13 +40,15 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
         pools.any(|pool| pool.cidr.contains(&address))
     };
     let mut owners: HashMap<IpAddr, [String; 2]> = HashMap::new();
+    let mut in_pools = 0;
     for pod in snapshot.pods.iter().map(|stored| &stored.value) {
         let runs = pod.ready && !pod.deleting;
         if !runs || !nodes.contains(pod.node().to_string().as_str()) {
             continue;
         }
         let name = [pod.namespace(), pod.name()].map(|text| text.to_string());
-        for address in pod.addresses().filter(|address| is_in_pool(*address)) {
+        for address in pod.addresses() {
+            in_pools += usize::from(is_in_pool(address));
             owners.insert(address, name.clone());
         }
     }
@@ -60,13 +64,15 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
             }
         }
     }
+    let mut has_records = false;
     let contents = snapshot.blocks.iter().map(|stored| &stored.value.content);
     for block in contents.filter_map(|content| content.usable()) {
         for allocation in block.allocations() {
-            if let Some((namespace, name)) = Claim::of(&allocation.attribute).pod()
-                && owners.get(&allocation.address) == Some(&[namespace, name])
-            {
-                return None;
+            if let Some((namespace, name)) = Claim::of(&allocation.attribute).pod() {
+                has_records = true;
+                if owners.get(&allocation.address) == Some(&[namespace, name]) {
+                    return None;
+                }
             }
         }
     }
@@ -74,9 +80,12 @@ pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.kubernetes_is_younger {
         return Some(Doubt::YoungerNodes);
     }
-    match owners.len() {
-        0 => None,
-        addresses => Some(Doubt::UnknownPods(addresses)),
+    if in_pools > 0 {
+        Some(Doubt::UnknownPods(in_pools))
+    } else if has_records && !owners.is_empty() {
+        Some(Doubt::PodsOutsidePools(owners.len()))
+    } else {
+        None
     }
 }
 
@@ -171,9 +180,24 @@ mod tests {
     }
 
     #[test]
+    fn pods_outside_of_all_pools_belong_to_another_cluster_if_calico_records_pods() {
+        let mut foreign = cluster("192.0.2.1");
+        let owner =
+            json!({"handle_id": "k8s-pod-network.x", "secondary": {"namespace": "default", "pod": "web-0"}});
+        let block = values::block("10.0.0.0/31", Value::Null, [Value::Null, owner]);
+        let key = values::block_key("10.0.0.0/31");
+        foreign.add_entry(key.as_bytes(), block.to_string().as_bytes(), 1);
+        assert_eq!(doubt(&foreign), Some(Doubt::PodsOutsidePools(1)));
+
+        // Calico knows a pod whose address is another IPAM's.
+        endpoint(&mut foreign, "web-0", "192.0.2.1");
+        assert_eq!(doubt(&foreign), None);
+    }
+
+    #[test]
     fn without_anything_to_compare_there_is_no_doubt() {
         let mut outside = cluster("192.0.2.1");
-        assert_eq!(doubt(&outside), None, "of no pool");
+        assert_eq!(doubt(&outside), None, "nothing is recorded");
         outside.kubernetes_is_younger = true;
         assert_eq!(doubt(&outside), Some(Doubt::YoungerNodes));
         let mut kubernetes = cluster("10.0.0.1");

@@ -10,9 +10,9 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;
 
-use crate::Context;
 use crate::answers::{Answers, Kinds, families_of};
 use crate::names::{name_of_pod, short};
+use crate::{Context, Severity, Subject};
 
 /// The explanation for a pod, or for a node's next pod.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Explanation {
     pub unasked: Vec<Family>,
     /// True if the pod has addresses, but Calico's annotation with them is blank.
     pub is_blank: bool,
+    /// The messages of critical findings about the pod's addresses: no record has one, or others use it, too.
+    pub critical: Vec<String>,
     /// True if the pod has waited, although IPAM can assign an address to it.
     pub waits_in_vain: bool,
     /// The node's tunnel addresses, and what calico-node does with them next. Empty for a pod.
@@ -125,8 +127,13 @@ impl Explanation {
         match &self.state {
             RequestState::Has(addresses) => {
                 let has = format!("{who} has {} on {node}", joined(addresses, ", "));
-                let blank = self.is_blank.then(|| BLANK.to_owned());
-                joined([has].into_iter().chain(blank).chain(self.unasked()), "; ")
+                let mut parts = vec![has];
+                parts.extend_from_slice(&self.critical);
+                if self.is_blank {
+                    parts.push(BLANK.to_owned());
+                }
+                parts.extend(self.unasked());
+                parts.join("; ")
             }
             RequestState::NotBound => {
                 format!("{who} is not scheduled to a node yet: it gets an address only after that")
@@ -325,12 +332,28 @@ fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str
     }
 
     let families = families_of(addresses.iter().copied());
+    let critical = critical_findings(context, &addresses);
     let mut explained = Explanation::new(Some(pod), on, RequestState::Has(addresses));
     explained.is_blank = is_blank;
+    explained.critical = critical;
     if let Some(answers) = Answers::on(context, changed).filter(|answers| answers.asks_for_any_family(pod)) {
         explained.note_unasked(&answers, &families);
     }
     Some(explained)
+}
+
+/// The messages of the critical findings about these addresses.
+fn critical_findings(context: &Context<'_>, addresses: &[IpAddr]) -> Vec<String> {
+    let mut messages = Vec::new();
+    for finding in context.check().findings {
+        if let Subject::Address(address) = &finding.subject
+            && finding.severity == Severity::Critical
+            && addresses.contains(address)
+        {
+            messages.push(finding.message().to_owned());
+        }
+    }
+    messages
 }
 
 /// Explains the answers that a pod without addresses gets on its node.
@@ -381,6 +404,7 @@ impl Explanation {
             families: Vec::new(),
             unasked: Vec::new(),
             is_blank: false,
+            critical: Vec::new(),
             waits_in_vain: false,
             tunnels: Vec::new(),
         }

@@ -38,8 +38,13 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
         }
         RequestState::Has(addresses) => {
             let mut steps = Vec::new();
+            let what = if explanation.critical.is_empty() {
+                "see where it is recorded"
+            } else {
+                "see what is wrong with it, and what to do"
+            };
             for address in addresses {
-                steps.push(format!("see where it is recorded: {}", show_address(address)));
+                steps.push(format!("{what}: {}", show_address(address)));
             }
             steps.extend(describe_pod(explanation));
             steps

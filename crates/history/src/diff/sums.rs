@@ -78,7 +78,8 @@ impl<'s> Tally<'s> {
             }
         }
         if let Some((node, pool)) = after {
-            let is_before = before.map(|(old_node, old_pool)| [true, old_node == node, old_pool == pool]);
+            let is_before =
+                before.map(|(old_node, old_pool)| [true, is_same(old_node, node), old_pool == pool]);
             let sums = [
                 total,
                 nodes.entry(node).or_default(),
@@ -101,11 +102,15 @@ impl<'s> Tally<'s> {
     }
 }
 
+/// True for one node. The same node can occur as both `Recorded` and `Host`.
+fn is_same(one: NodeName<'_>, other: NodeName<'_>) -> bool {
+    one == other || one.text() == other.text()
+}
+
 /// Returns the sums with changes, by name.
 fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
     let mut named: BTreeMap<String, Sum> = BTreeMap::new();
     for (name, sum) in sums {
-        // The same node can occur as both `Recorded` and `Host`.
         let all = named.entry(text(name)).or_default();
         all.before += sum.before;
         all.after += sum.after;

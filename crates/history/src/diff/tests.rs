@@ -153,6 +153,22 @@ fn sums_count_both_nodes_of_an_address_that_moved() {
     });
 }
 
+/// A record without a node counts for the owner of its block.
+#[test]
+fn an_address_that_moves_within_a_node_counts_once() {
+    let of_node = record("net.a", "n1", "a");
+    let mut of_block = record("net.b", "", "b");
+    of_block["secondary"].as_object_mut().unwrap().remove("node");
+    let old = cluster(&[(BLOCK, block("host:n1", &[(1, of_node, 1)]))]);
+    let new = cluster(&[(BLOCK, block("host:n1", &[(1, of_block, 2)]))]);
+    everything(&old, &new, |found| {
+        let [node] = found.sums.by_node.as_slice() else {
+            panic!("{:?}", found.sums.by_node);
+        };
+        assert_eq!((node.name.as_str(), node.sum.moved), ("n1", 1));
+    });
+}
+
 #[test]
 fn blocks_claimed_released_and_of_another_owner_or_size() {
     use Change::{Claimed, ClaimedAgain, Owner, Released, Size};

@@ -35,6 +35,8 @@ pub struct Journal {
     path: PathBuf,
     lines: LineWriter,
     next_intent: AtomicU64,
+    /// The number of intents that are on disk.
+    durable: AtomicU64,
     concluded: AtomicU64,
 }
 
@@ -87,13 +89,12 @@ impl Journal {
 
     /// Begins with the first intent of a journal.
     fn new(path: &Path, lines: LineWriter) -> Self {
-        let next_intent = AtomicU64::new(0);
-        let concluded = AtomicU64::new(0);
         Self {
             path: path.to_owned(),
             lines,
-            next_intent,
-            concluded,
+            next_intent: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            concluded: AtomicU64::new(0),
         }
     }
 
@@ -101,11 +102,12 @@ impl Journal {
         &self.path
     }
 
-    /// Counts the intents without an outcome, which may have been written.
+    /// Counts the intents without an outcome, which may have been written. The batch of an intent that did not reach the
+    /// disk was not sent.
     pub fn open_intents(&self) -> u64 {
         // An intent that ends between the two loads must not make the difference negative.
         let concluded = self.concluded.load(Ordering::Acquire);
-        self.next_intent.load(Ordering::Relaxed).saturating_sub(concluded)
+        self.durable.load(Ordering::Relaxed).saturating_sub(concluded)
     }
 
     /// Numbers an intent, writes it, and waits until it is on disk. Its batch must not be written to the datastore
@@ -121,7 +123,9 @@ impl Journal {
         }
         intent.id = self.next_intent.fetch_add(1, Ordering::Relaxed);
         let length = intent.length_hint();
-        self.append(&Line { intent }, length).await
+        self.append(&Line { intent }, length).await?;
+        self.durable.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes the outcome of an intent, without waiting until it is on disk. A lost outcome can be found by reading the

@@ -61,7 +61,8 @@ pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
     Err(Failure::refused(message).hint(hint))
 }
 
-/// Returns the pod that was probably meant, as `namespace/name`; `None` if the named pod exists or no name is similar.
+/// Returns the pod that was probably meant, as `namespace/name`: one of this name in another namespace, or else one with
+/// a similar name. `None` if the named pod exists or no name is similar.
 pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     let mut known: BTreeSet<String> = BTreeSet::new();
     for record in attributes(snapshot) {
@@ -78,8 +79,15 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     }
 
     let wanted = format!("{namespace}/{name}");
+    if known.contains(&wanted) {
+        return None;
+    }
+    let mut of_this_name = known.iter().filter(|pod| pod.split('/').nth(1) == Some(name));
+    if let Some(elsewhere) = of_this_name.next() {
+        return Some(elsewhere.clone());
+    }
     let near = nearest(&wanted, known.iter().map(String::as_str))?;
-    (near != wanted).then(|| near.to_owned())
+    Some(near.to_owned())
 }
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::token_file::TokenFile;
 use super::{connect, transport};
+use crate::budget::Budget;
 use crate::secret::Secret;
 use crate::settings::any_text_tests::text;
 use crate::settings::{KubectlOptions, KubernetesSettings};
@@ -29,8 +30,9 @@ fn client(settings: &KubernetesSettings) -> Result<(), String> {
         TokenFile::take(&mut config).map_err(|error| error.to_string())?;
         let server = connect::location(&config.cluster_url);
         assert!(config.auth_info.exec.is_none(), "no program is run");
-        let client =
-            transport::client(config).map_err(|error| connect::unusable(&server, &error).to_string())?;
+        let budget = Budget::new(Duration::from_secs(1));
+        let client = transport::client(config, &budget)
+            .map_err(|error| connect::unusable(&server, &error).to_string())?;
         // Headers with arbitrary text are created only when a request is sent.
         if server == NOBODY {
             let request = http::Request::get("/version").body(Vec::new()).unwrap();

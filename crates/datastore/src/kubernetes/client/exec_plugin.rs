@@ -23,9 +23,6 @@ const END: Duration = Duration::from_secs(1);
 /// The environment variable that marks a plugin's processes.
 const MARK: &str = "CALIPAM_PLUGIN";
 
-/// A function that creates a client from a configuration, and thereby runs the plugin.
-type Make = fn(Config) -> kube::Result<Client>;
-
 /// A client's credential plugin, which runs when the client is created and when its token expires. On Linux, dropping
 /// this value kills the plugin's running processes. On other systems, they are unknown and keep running.
 #[derive(Default)]
@@ -53,12 +50,12 @@ impl Plugin {
         }
     }
 
-    /// Creates a client on a separate thread, where a plugin does not block other work, and kills a plugin that takes
-    /// too long.
+    /// Creates a client by `make`, which runs the plugin: on a separate thread, where a plugin does not block other work.
+    /// Kills a plugin that takes too long.
     pub(super) async fn within_limit(
         &self,
         config: Config,
-        make: Make,
+        make: impl FnOnce(Config) -> kube::Result<Client> + Send + 'static,
     ) -> Result<kube::Result<Client>, Failure> {
         let mode = config
             .auth_info
@@ -75,7 +72,7 @@ impl Plugin {
         &self,
         limit: Duration,
         config: Config,
-        make: Make,
+        make: impl FnOnce(Config) -> kube::Result<Client> + Send + 'static,
     ) -> Result<kube::Result<Client>, Failure> {
         let mut making = Making {
             plugin: self,

@@ -130,10 +130,16 @@ impl KubeClient {
             let proxy = config.proxy_url.as_ref().map(connect::location);
             let has_certificate = connect::has_certificate(&config);
             let plugin = Plugin::mark(&mut config);
+            let budget = match process {
+                Process::Long => Budget::new(settings.timeouts.request),
+                Process::Short => Budget::connecting(settings.timeouts.request),
+            };
+            let connecting = budget.clone();
+            let own_transport = move |config| transport::client(config, &connecting);
             let made = match process {
                 Process::Long => plugin.within_limit(config, kube::Client::try_from).await,
-                Process::Short if config.auth_info.exec.is_none() => Ok(transport::client(config)),
-                Process::Short => plugin.within_limit(config, transport::client).await,
+                Process::Short if config.auth_info.exec.is_none() => Ok(own_transport(config)),
+                Process::Short => plugin.within_limit(config, own_transport).await,
             };
             let client = match made {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
@@ -142,6 +148,7 @@ impl KubeClient {
             let names_cluster = settings.names_cluster();
             let client = Self::of(client, server, settings.timeouts);
             Ok(Self {
+                budget,
                 plugin: Arc::new(plugin),
                 proxy,
                 token_file,

@@ -28,22 +28,25 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
+use crate::budget::Budget;
 use crate::error::sources;
 
 /// The protocols offered to the server, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A client with one connection, if the server speaks HTTP/2.
-pub(super) fn client(config: Config) -> kube::Result<Client> {
+/// A client with one connection, if the server speaks HTTP/2. The budget learns when it is connected.
+pub(super) fn client(config: Config, budget: &Budget) -> kube::Result<Client> {
     let has_tls = config.cluster_url.scheme() == Some(&Scheme::HTTPS);
     // HTTP/2 is negotiated only by TLS. Proxies are left to kube.
     if !has_tls || config.proxy_url.is_some() {
+        budget.connected();
         return Client::try_from(config);
     }
     let transport = Transport {
         connector: connector(&config)?,
         server: config.cluster_url.clone(),
         limit: config.connect_timeout,
+        budget: budget.clone(),
         open: Arc::default(),
     };
     let service = ServiceBuilder::new()
@@ -84,6 +87,7 @@ struct Transport {
     server: Uri,
     /// Time limit to connect.
     limit: Option<Duration>,
+    budget: Budget,
     /// Locked while connecting, so that parallel requests wait for one connection.
     open: Arc<Mutex<Option<Open>>>,
 }
@@ -142,6 +146,7 @@ impl Transport {
                 .map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??,
             None => self.connect().await?,
         };
+        self.budget.connected();
         *open = Some(connected.clone());
         Ok(connected)
     }

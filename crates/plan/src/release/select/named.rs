@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use calipam_check::{Code, Evidence, Finding, Subject};
+use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
 
 use super::super::may_release::{can_be_forced, needed_orphan, why_not};
@@ -12,7 +12,7 @@ use super::super::{Force, Request};
 use super::Selection;
 use crate::basis::handles::{Allocated, clean};
 use crate::basis::sound_records;
-use crate::skipped::SkipReason;
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 impl<'s> Selection<'_, 's> {
     /// Chooses everything that the named nodes hold, if only nodes are named. Otherwise, chooses the named addresses, or
@@ -165,7 +165,14 @@ impl<'s> Selection<'_, 's> {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
             let detail = format!("node {node} exists; only what belongs to a deleted node is released");
-            self.skip_subject(Subject::Node(node.to_owned()), SkipReason::NodeExists, detail);
+            let subject = Subject::Node(node.to_owned());
+            let mut skipped = Skipped::new(subject, SkipReason::NodeExists, detail);
+            // The node may have been installed anew, and what its earlier pods had is still recorded.
+            if findings.iter().any(|finding| finding.code == Code::LeakedAddress) {
+                let release = Remedy::ReleaseLeakedOf(node.to_owned());
+                skipped = skipped.suggesting(SuggestedAction::Remedy(release));
+            }
+            self.plan.skipped.push(skipped);
             return;
         }
 
