@@ -155,6 +155,7 @@ fn a_full_disk_stops_it() {
         assert_eq!(site.dump(), before, "{blocks}");
         if blocks == 1 {
             assert!(run.stderr.contains(" not started"), "{run:?}");
+            assert!(!run.stderr.contains("not answered"), "no write was sent: {run:?}");
             let recorded = Recorded::read(&site.journals().pop().unwrap()).unwrap();
             assert!(recorded.intents.is_empty() && !recorded.ended);
         }

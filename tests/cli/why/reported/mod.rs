@@ -66,6 +66,7 @@ fn cases() -> Vec<Case> {
         sandboxes::fixed_address_of_an_earlier_sandbox(),
         sandboxes::fixed_address_that_the_plugin_releases(),
         sandboxes::blank_annotations_of_running_pods(),
+        sandboxes::addresses_without_a_record_of_their_own(),
         pools::pool_smaller_than_a_block(),
         pools::pool_with_an_impossible_block_size(),
         requests::pods_with_one_of_two_families(),

@@ -125,3 +125,42 @@ pub(super) fn blank_annotations_of_running_pods() -> Case {
         also_on: &[Place::Kubernetes],
     }
 }
+
+/// A restored backup lost the record of a pod's address, and another pod got an address that is in use.
+pub(super) fn addresses_without_a_record_of_their_own() -> Case {
+    let mut lists = Lists::of_pool("default", "172.30.0.0/16", json!({}));
+    lists.owned_block("172.30.1.0/26", "n1", &[(22, "db/first", SANDBOX)]);
+    for (name, address) in [
+        ("db/first", "172.30.1.22"),
+        ("db/second", "172.30.1.22"),
+        ("db/lost", "172.30.1.23"),
+    ] {
+        lists.pod(name, "n1", json!({}), CREATED, Some(address));
+    }
+    Case {
+        name: "addresses without a record of their own",
+        lists,
+        findings: &[
+            "critical duplicate-address 172.30.1.22",
+            "critical unallocated-in-use 172.30.1.23",
+        ],
+        answers: &[
+            (
+                "explain --pod db/lost",
+                0,
+                "db/lost has 172.30.1.23 on n1; 172.30.1.23 is used by db/lost (n1), but free in 172.30.1.0/26",
+            ),
+            (
+                "explain --pod db/second",
+                0,
+                "db/second has 172.30.1.22 on n1; 172.30.1.22 is used by db/first (n1) and db/second (n1)",
+            ),
+            (
+                "explain --pod db/lost",
+                0,
+                "see what is wrong with it, and what to do: `calipam show 172.30.1.23",
+            ),
+        ],
+        also_on: &[],
+    }
+}
