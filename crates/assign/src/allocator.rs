@@ -31,6 +31,8 @@ pub struct Allocator<S> {
     pub(crate) reclaims: bool,
     /// True if the allocator also does what only Calico's does: see [`Self::like_calico`].
     pub(crate) is_calico: bool,
+    /// A reservation with an entry at which the cluster's Calico dies.
+    pub(crate) fatal_reservation: Option<String>,
 }
 
 impl<S: Store> Allocator<S> {
@@ -42,6 +44,7 @@ impl<S: Store> Allocator<S> {
             notes: None,
             reclaims: true,
             is_calico: false,
+            fatal_reservation: None,
         }
     }
 
@@ -51,6 +54,14 @@ impl<S: Store> Allocator<S> {
     pub(crate) fn like_calico(self) -> Self {
         Self {
             is_calico: true,
+            ..self
+        }
+    }
+
+    /// Fails at a reservation, whenever reservations are read.
+    pub(crate) fn dying_at(self, fatal_reservation: Option<String>) -> Self {
+        Self {
+            fatal_reservation,
             ..self
         }
     }

@@ -82,6 +82,11 @@ pub enum Error {
     /// block's last address.
     #[error("panic: runtime error: slice bounds out of range [3:{last}]")]
     TooSmallForWindows { last: u32 },
+    /// An entry of this reservation is no CIDR. Calico's program dies when it prints that it ignores the entry.
+    #[error(
+        "panic: value method github.com/projectcalico/calico/libcalico-go/lib/net.IPNet.String called using nil *IPNet pointer"
+    )]
+    MalformedReservation(String),
     #[error("global strict affinity should not be false for Windows node")]
     WindowsNeedsStrictAffinity,
     /// A handle is at its limit but does not have the requested addresses yet: another client is assigning them.
@@ -199,7 +204,10 @@ impl Error {
 
     /// True if Calico's program dies instead of failing.
     pub(crate) fn is_crash(&self) -> bool {
-        matches!(self, Self::OutOfMemory { .. } | Self::TooSmallForWindows { .. })
+        matches!(
+            self,
+            Self::OutOfMemory { .. } | Self::TooSmallForWindows { .. } | Self::MalformedReservation(_)
+        )
     }
 }
 

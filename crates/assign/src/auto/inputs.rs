@@ -89,6 +89,9 @@ impl<S: Store> Allocator<S> {
         if request.windows && !config.serves_windows() {
             return Err(Error::WindowsNeedsStrictAffinity);
         }
+        if let Some(name) = &self.fatal_reservation {
+            return Err(Error::MalformedReservation(name.clone()));
+        }
         let reservations = next()
             .into_iter()
             .filter_map(|entry| Option::<Reservation>::from(entry.record));

@@ -8,7 +8,7 @@ use calipam_model::node::Node;
 use calipam_model::snapshot::{DatastoreKind, Defect, Snapshot, Source};
 use calipam_model::{CniConfiguration, IpNet};
 
-use super::answer::{Answer, Refused};
+use super::answer::{Answer, PANIC, Refused};
 use super::machine::MachineAddresses;
 use super::reason::Reason;
 use super::request::{Asked, PodAdd, Wanted, check_mac, check_rest, check_source_prefixes};
@@ -37,8 +37,12 @@ impl<'s> Outlook<'s> {
             Ok(step) => self.answers(pod, step),
             Err(refused) => return self.in_all_families(pod, |_| Answer::refused(refused.clone())),
         };
+        let mut families = [false; 2];
+        for (family, _) in &answers {
+            families[*family as usize] = true;
+        }
         if answers.iter().all(|(_, answer)| answer.outcome.is_ok())
-            && let Err(refused) = check_rest(pod)
+            && let Err(refused) = check_rest(pod, families)
         {
             for (_, answer) in &mut answers {
                 answer.outcome = Err(refused.clone());
@@ -68,6 +72,7 @@ impl<'s> Outlook<'s> {
         };
         let mut refusals = Vec::new();
         let mut is_known = true;
+        let mut given = [false; 2];
         match (step, node) {
             (
                 Step::Any {
@@ -77,6 +82,7 @@ impl<'s> Outlook<'s> {
                 },
                 Some(node),
             ) => {
+                given = families;
                 for family in asked(families) {
                     let refused = match pools[family as usize].as_slice() {
                         [] => self.refusal_in(pod.namespace, node, family),
@@ -89,16 +95,18 @@ impl<'s> Outlook<'s> {
                 }
             }
             (step, _) => {
-                let answers = self.answers(pod, step).into_iter();
-                refusals.extend(answers.filter_map(|(family, answer)| {
-                    answer.outcome.err().map(|refused| (family, Arc::new(refused)))
-                }));
+                for (family, answer) in self.answers(pod, step) {
+                    given[family as usize] = true;
+                    if let Err(refused) = answer.outcome {
+                        refusals.push((family, Arc::new(refused)));
+                    }
+                }
             }
         }
         if !refusals.is_empty() {
             return Ok(refusals);
         }
-        match check_rest(pod) {
+        match check_rest(pod, given) {
             Err(refused) => Ok(everywhere(refused)),
             Ok(()) if is_known => Ok(refusals),
             Ok(()) => Err(NotKnown),
@@ -296,10 +304,7 @@ pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
             Reason::NotReady,
             "Calico is currently not ready to process requests",
         )),
-        None => {
-            let calico = "Calico CNI panicked during ADD: runtime error: invalid memory address or nil pointer dereference";
-            Some(Refused::new(Reason::ReadyNotSet, calico))
-        }
+        None => Some(Refused::new(Reason::ReadyNotSet, PANIC)),
     }
 }
 

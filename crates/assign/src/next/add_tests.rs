@@ -178,6 +178,67 @@ fn source_prefixes_are_read_first() {
     }
 }
 
+/// The main plugin looks for the pod's address of the floating address's family, and dies if there is none.
+#[test]
+fn a_floating_address_needs_an_address_of_its_family() {
+    for (floating, crashes) in [
+        (r#"["192.0.2.1"]"#, false),
+        (r#"["192.0.2.1", "2001:db8::1"]"#, true),
+    ] {
+        let world = World::new(r#"{"auto_allocate_blocks":true}"#, &[]);
+        let configuration = CniConfiguration {
+            allows_floating: true,
+            ..CniConfiguration::default()
+        };
+        let annotations = Annotations {
+            floating: floating.into(),
+            ..Annotations::default()
+        };
+        let request = PodRequest {
+            annotations,
+            ..PodRequest::default()
+        };
+        let pod = PodAdd {
+            request: Some(&request),
+            ..plain_pod(&configuration)
+        };
+        let outlook = Outlook::new(&world.0).unwrap();
+        let refused = outlook.add(&pod)[0].1.outcome.clone().err();
+        assert_eq!(refused.is_some(), crashes, "{floating}");
+        if let Some(refused) = refused {
+            assert_eq!(refused.reason.name(), "floating-without-address");
+        }
+        let node = &world.0.nodes[0].value;
+        let quick = outlook.refusals(&pod, Some(node)).unwrap();
+        assert_eq!(!quick.is_empty(), crashes, "{floating}");
+    }
+}
+
+/// Calico before 3.34 dies when it prints that it ignores an entry.
+#[test]
+fn a_reservation_that_is_no_cidr_refuses_every_automatic_address_of_older_versions() {
+    for (version, crashes) in [("v3.32.1", true), ("v3.34.0", false)] {
+        let mut world = World::new(r#"{"auto_allocate_blocks":true}"#, &[("n1", 1)]);
+        world.put(
+            "/calico/resources/v3/projectcalico.org/ipreservations/typo",
+            r#"{"spec":{"reservedCIDRs":["10.0.0.0/33"]}}"#,
+        );
+        world.put(
+            "/calico/resources/v3/projectcalico.org/clusterinformations/default",
+            &format!(r#"{{"spec":{{"calicoVersion":"{version}","datastoreReady":true}}}}"#),
+        );
+        let refusal = world.refusal("n1", Family::V4).unwrap();
+        let reason = refusal.map(|refused| refused.reason.clone());
+        let expected = crashes.then(|| Reason::MalformedReservation("typo".to_owned()));
+        assert_eq!(reason, expected, "{version}");
+
+        // A given address does not depend on reservations.
+        let outlook = Outlook::new(&world.0).unwrap();
+        let address = "10.0.0.2".parse().unwrap();
+        assert!(outlook.next_named("n1", address, None, &[]).outcome.is_ok());
+    }
+}
+
 /// A pod on `n1` that asks for nothing in particular.
 fn plain_pod(configuration: &CniConfiguration) -> PodAdd<'_> {
     PodAdd {

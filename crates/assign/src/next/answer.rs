@@ -15,6 +15,13 @@ use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
 use crate::request::{AutoAssigned, Message};
 
+/// The message of Calico's main plugin when it looks for a value that is not there.
+pub(super) const PANIC: &str =
+    "Calico CNI panicked during ADD: runtime error: invalid memory address or nil pointer dereference";
+
+/// The first version of Calico whose message about an object that exists already says why.
+const EXPLAINS_CONFLICTS_SINCE: (u32, u32) = (3, 32);
+
 /// The answer to a request, with the decisions that led to it.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -285,6 +292,7 @@ fn reason_of_error(
         Error::Undecodable {
             key: Key::IpamConfig, ..
         } => Reason::BrokenConfiguration,
+        Error::MalformedReservation(name) => Reason::MalformedReservation(name.clone()),
         Error::WindowsNeedsStrictAffinity => Reason::WindowsNeedsStrictAffinity,
         _ => Reason::Other,
     }
@@ -381,6 +389,11 @@ impl Outlook<'_> {
                 DatastoreKind::Kubernetes => "json: cannot unmarshal …".to_owned(),
                 _ => format!("failed to parse datastore entry key={}; value=…", Key::IpamConfig),
             },
+            Error::AlreadyAssigned(address)
+                if snapshot.is_calico_since(EXPLAINS_CONFLICTS_SINCE) == Some(false) =>
+            {
+                format!("resource already exists: {address}")
+            }
             _ if snapshot.datastore != DatastoreKind::Kubernetes => error.to_string().trim().to_owned(),
             Error::NoNode(node) => {
                 format!("resource does not exist: Node({node}) with error: nodes \"{node}\" not found")

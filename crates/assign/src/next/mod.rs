@@ -39,7 +39,7 @@ use calipam_model::parallel::lock;
 use calipam_model::plugin::Plugin;
 use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{ALLOCATION_SOURCES, DefectKind, Snapshot, StoredBlock, Versioned};
 use calipam_model::{CniConfiguration, IpNet};
 
 pub use self::add::cluster_refusal;
@@ -62,6 +62,26 @@ use crate::request::{AssignIp, AutoAssign, AutoAssigned};
 
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);
+
+/// The first version of Calico that survives an entry of a reservation that is no CIDR.
+const SURVIVES_RESERVATIONS_SINCE: (u32, u32) = (3, 34);
+
+/// The reservation at which the cluster's Calico dies. An unknown Calico version counts as current.
+fn fatal_reservation(snapshot: &Snapshot) -> Option<String> {
+    if snapshot
+        .is_calico_since(SURVIVES_RESERVATIONS_SINCE)
+        .unwrap_or(true)
+    {
+        return None;
+    }
+    snapshot
+        .defects
+        .iter()
+        .find_map(|defect| match (&defect.key, &defect.kind) {
+            (Some(Key::Reservation(name)), DefectKind::Fields(_)) => Some(name.to_string()),
+            _ => None,
+        })
+}
 
 /// True if a node that finds no block to claim takes an empty one from another node. An unknown Calico version counts
 /// as current.
@@ -133,6 +153,7 @@ pub struct Outlook<'s> {
     config: IpamConfig,
     /// True if the configuration cannot be decoded, so that Calico refuses every request.
     is_config_broken: bool,
+    fatal_reservation: Option<String>,
     /// The block limit of a node in a family; `None` for no limit.
     limit: Option<u32>,
     /// `windows_use_single_network` of the nodes' CNI configuration, if it is known.
@@ -164,6 +185,7 @@ impl<'s> Outlook<'s> {
         let config = snapshot.effective_ipam_config();
         Some(Self {
             is_config_broken: config.is_none(),
+            fatal_reservation: fatal_reservation(snapshot),
             config: config.unwrap_or_default(),
             limit: snapshot.block_limit(),
             single_block: None,
@@ -311,7 +333,7 @@ impl<'s> Outlook<'s> {
     ) -> Allocator<&'a SnapshotStore<'s>> {
         let mut allocator = Allocator::new(store);
         if plugin == Plugin::Calico {
-            allocator = allocator.like_calico();
+            allocator = allocator.like_calico().dying_at(self.fatal_reservation.clone());
         }
         if reclaims_empty_blocks(self.indexed.snapshot) {
             allocator

@@ -26,6 +26,9 @@ pub enum Reason {
     /// Neither Calico nor calipam can decode the IPAM configuration.
     #[error("the IPAM configuration cannot be decoded")]
     BrokenConfiguration,
+    /// A reservation has an entry that is no CIDR, at which Calico's plugin crashes.
+    #[error("the reservation {0} has an entry that is no CIDR, and Calico's plugin crashes")]
+    MalformedReservation(String),
     /// There is no pool of the family.
     #[error("there is no pool for this family")]
     NoPool,
@@ -168,6 +171,11 @@ pub enum Reason {
         "its annotation ipAddrs names two addresses, and Calico's plugin gives it {0} twice, the one of its virtual machine"
     )]
     OneForEach(IpAddr),
+    /// The pod has a floating address of a family in which it has no address.
+    #[error(
+        "its annotation floatingIPs has {address:?}, but the pod has no {family} address, and Calico's plugin crashes"
+    )]
+    FloatingWithoutAddress { address: String, family: Family },
     /// The allocator met data that it cannot use.
     #[error("the allocator failed")]
     Other,
@@ -182,6 +190,7 @@ impl Reason {
             Self::NotReady => "datastore-locked",
             Self::ReadyNotSet => "datastore-ready-not-set",
             Self::BrokenConfiguration => "broken-configuration",
+            Self::MalformedReservation(_) => "malformed-reservation",
             Self::NoPool => "no-pool",
             Self::NoneEnabled => "no-pool-enabled",
             Self::BlocksTooSmall => "blocks-too-small",
@@ -227,6 +236,7 @@ impl Reason {
             Self::TwoOfAFamily { .. } => "annotation-two-of-a-family",
             Self::TwoRequests => "annotations-exclude-each-other",
             Self::FeatureOff { .. } => "feature-not-enabled",
+            Self::FloatingWithoutAddress { .. } => "floating-without-address",
             Self::NoFamily => "no-family",
             Self::NoFamilyConfigured => "no-family-configured",
             Self::NoMachine(_) => "no-virtual-machine",
@@ -260,6 +270,7 @@ impl Reason {
                 | Self::TwoOfAFamily { .. }
                 | Self::TwoRequests
                 | Self::FeatureOff { .. }
+                | Self::FloatingWithoutAddress { .. }
                 | Self::NoFamily
                 | Self::NoMachine(_)
                 | Self::MachineReplaced(_)

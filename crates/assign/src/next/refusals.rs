@@ -70,7 +70,7 @@ impl<'s> Outlook<'s> {
         labels: Option<&BTreeMap<String, String>>,
     ) -> Result<Option<Arc<Refused>>, NotKnown> {
         let ask = || self.ask(node, family, named, labels);
-        if self.is_config_broken {
+        if self.is_config_broken || self.fatal_reservation.is_some() {
             return Ok(ask());
         }
         if self

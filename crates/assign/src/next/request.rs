@@ -11,7 +11,7 @@ use calipam_model::string_list;
 use calipam_model::{CniConfiguration, DecodeError, IpNet};
 
 use super::Outlook;
-use super::answer::Refused;
+use super::answer::{PANIC, Refused};
 use super::reason::Reason;
 use crate::family::Family;
 
@@ -340,11 +340,11 @@ impl Outlook<'_> {
     }
 }
 
-/// Checks the annotations that Calico's main plugin reads after IPAM has assigned addresses.
+/// Checks the annotations that Calico's main plugin reads after IPAM has assigned addresses of these families.
 ///
 /// # Errors
 /// The plugin's complaint. It releases the addresses again.
-pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
+pub(super) fn check_rest(add: &PodAdd<'_>, families: [bool; 2]) -> Result<(), Refused> {
     let Some(PodRequest { annotations: pod, .. }) = add.request else {
         return Ok(());
     };
@@ -360,7 +360,19 @@ pub(super) fn check_rest(add: &PodAdd<'_>) -> Result<(), Refused> {
                 "requested feature is not enabled: floating_ips",
             ));
         }
-        string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
+        let floating =
+            string_list(&pod.floating).map_err(|error| not_json(FLOATING, &pod.floating, &error))?;
+        for address in floating {
+            let family = if address.contains(':') {
+                Family::V6
+            } else {
+                Family::V4
+            };
+            if !families[family as usize] {
+                let reason = Reason::FloatingWithoutAddress { address, family };
+                return Err(Refused::new(reason, PANIC));
+            }
+        }
     }
     Ok(())
 }

@@ -111,7 +111,7 @@ fn of_reason(reason: &Reason) -> Option<String> {
             "move pods to another node: the node has one block while windows_use_single_network is true, as is usual on Windows"
                 .to_owned()
         }
-        Reason::Other | Reason::BrokenConfiguration => format!("see what is damaged: {}", list_findings()),
+        Reason::Other | Reason::BrokenConfiguration | Reason::MalformedReservation(_) => format!("see what is damaged: {}", list_findings()),
 
         // The pools.
         Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices | Reason::NoneForWorkloads => {
@@ -164,6 +164,9 @@ fn of_reason(reason: &Reason) -> Option<String> {
         Reason::FeatureOff { feature, .. } => format!(
             "enable it in the CNI configuration of the nodes: `feature_control: {{\"{feature}\": true}}`; or remove the annotation"
         ),
+        Reason::FloatingWithoutAddress { family, .. } => {
+            format!("remove the address from the annotation floatingIPs, or let the pod ask for an {family} address: ipFamilies")
+        }
         Reason::NoFamily => "name IPv4, IPv6 or both in the annotation ipFamilies, or remove it".to_owned(),
         Reason::NoFamilyConfigured => {
             "set `assign_ipv4` or `assign_ipv6` to \"true\" in the CNI configuration of the nodes".to_owned()

@@ -166,10 +166,12 @@ pub(super) fn pool(cluster: &mut Cluster) {
     make_undecodable(cluster, key::pool("broken"), format!("{value}/444\"}}}}"));
 }
 
+/// Adds a reservation with an entry that is no CIDR, at which Calico before 3.34 dies.
 pub(super) fn reservation_field(cluster: &mut Cluster) {
     cluster.put_reservation("infra", 3, &["10.244.0.0/33".to_owned()]);
     let key = key::resource("ipreservations", "infra");
     cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
+    refuses_every_pod(cluster, "malformed-reservation");
 }
 
 /// Breaks the allocator's configuration, so that no pod gets an address. Neither strict affinity nor a difference
@@ -181,6 +183,11 @@ pub(super) fn config(cluster: &mut Cluster) {
         key::IPAM_CONFIG.to_owned(),
         r#"{"strict_affinity":"yes"}"#,
     );
+    refuses_every_pod(cluster, "broken-configuration");
+}
+
+/// No pod gets an address any more, for this reason.
+fn refuses_every_pod(cluster: &mut Cluster, reason: &str) {
     let families = if cluster.spec.dual_stack {
         &["ipv4", "ipv6"][..]
     } else {
@@ -190,7 +197,7 @@ pub(super) fn config(cluster: &mut Cluster) {
         cluster.expect_as(
             &Form::ALL,
             "node-without-addresses",
-            format!("{family}/broken-configuration"),
+            format!("{family}/{reason}"),
             "critical",
         );
     }
