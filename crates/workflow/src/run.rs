@@ -7,7 +7,7 @@ use calipam_datastore::clock;
 use calipam_files::regular;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::doubt;
+use calipam_plan::{Refused, doubt};
 use calipam_repair::journal::{Disk, Journal, default_path};
 
 use crate::failure::{Failure, Result};
@@ -65,6 +65,8 @@ pub(crate) struct Run<'a> {
     pub begun: Option<Arc<Journal>>,
     /// True to leave the journal open after the next writes, because more will follow.
     pub keep_journal_open: bool,
+    /// The reason why a run that writes would be refused, if this run only plans.
+    pub refusal: Option<Refused>,
 }
 
 impl<'a> Run<'a> {
@@ -75,6 +77,7 @@ impl<'a> Run<'a> {
             intent,
             begun: None,
             keep_journal_open: false,
+            refusal: None,
         }
     }
 
@@ -97,13 +100,25 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Refuses a run that writes. A run that only plans goes on, and its result names the refusal. A plan on a file is
+    /// never carried out.
+    pub(crate) fn refuse(&mut self, refused: Refused) -> Result<()> {
+        if self.writing().is_some() {
+            return Err(refused.into());
+        }
+        if self.access.datastore.is_live() {
+            self.refusal.get_or_insert(refused);
+        }
+        Ok(())
+    }
+
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.
-    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<()> {
+    pub(crate) fn refuse_doubtful(&mut self, snapshot: &Snapshot) -> Result<()> {
         match doubt(snapshot) {
-            Some(doubt) if self.writing().is_some() && !self.access.datastore.names_kubernetes() => {
+            Some(doubt) if !self.access.datastore.names_kubernetes() => {
                 let message =
                     format!("the kubeconfig's cluster might not be the one that uses this etcd: {doubt}");
-                Err(Failure::refused(message).hint(Hint::new(
+                self.refuse(Refused::new(message).hint(Hint::new(
                     "name the context of the cluster that uses this etcd, even if it is the current one: {}. Or read etcd \
                      alone, without a kubeconfig",
                     [Call::connected(["--kubeconfig", "FILE", "--context", "NAME"])],

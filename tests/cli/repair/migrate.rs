@@ -274,6 +274,18 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
         .iter()
         .map(|node| node["found"].as_u64().unwrap());
     assert!(found.sum::<u64>() < 12, "{plan}");
+    assert_eq!(skips(&plan), set(["needs-decision 10.244.0.0/16"]));
+    // The plan alone says what `--apply` says.
+    migrate(&site, &narrow)
+        .failed(
+            1,
+            "warning: `--apply` would be refused: without default-ipv4-ippool, there are no addresses for ",
+        )
+        .says("continues anyway")
+        .does_not_say("carries it out");
+    migrate(&site, &[&narrow[..], &["--force"]].concat())
+        .succeeded()
+        .says("carries it out");
     assert_eq!(site.dump(), before);
 
     // An affinity alone makes its node create a block of its size (projectcalico/calico issue 10778).

@@ -1,7 +1,7 @@
 //! The code that all commands that write have in common.
 
 use calipam_model::hint::{Call, Hint};
-use calipam_plan::{PlanKind, PlanSummary};
+use calipam_plan::{PlanKind, PlanSummary, Refused};
 use calipam_repair::RepairError;
 use calipam_workflow::{Access, Executed, Repaired};
 
@@ -57,13 +57,17 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
 
 /// Prints the messages that follow the document, and returns the outcome.
 pub(super) fn ended(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
+    let is_refused = repaired.exceeds.is_some() || repaired.refusal.is_some();
     if repaired.run.is_none() {
-        why_not_written(&repaired.plan, dry_run, is_live, console);
+        why_not_written(&repaired.plan, dry_run, is_refused, is_live, console);
     }
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
     }
-    let is_partial = repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
+    if let Some(refusal) = &repaired.refusal {
+        warn_of_refusal(refusal, repaired.plan.kind, console);
+    }
+    let is_partial = is_refused || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
     outcome(repaired.run, is_partial, console)
 }
 
@@ -83,8 +87,9 @@ pub(super) fn print(
     console.print(document)
 }
 
-/// Prints the reason why a plan was not carried out, and the next step.
-fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
+/// Prints the reason why a plan was not carried out, and the next step. `is_refused` is true if the plan would be
+/// refused.
+fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format == Format::Table {
         console.hint(&format!(
             "{} lists everything",
@@ -100,9 +105,25 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
         );
     } else if dry_run {
         console.info("dry run: nothing was changed");
-        let applies = matches!(plan.kind, PlanKind::Rebuild | PlanKind::Migrate);
-        let more: &[&str] = if applies { &["--apply"] } else { &[] };
+        if is_refused {
+            return;
+        }
+        let more: &[&str] = if applies(plan.kind) { &["--apply"] } else { &[] };
         console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
+    }
+}
+
+/// True for the commands that only plan without `--apply`.
+fn applies(kind: PlanKind) -> bool {
+    matches!(kind, PlanKind::Rebuild | PlanKind::Migrate)
+}
+
+/// Warns that a printed plan would be refused, with the sentence and hint of the refusal.
+fn warn_of_refusal(refusal: &Refused, kind: PlanKind, console: &Console) {
+    let refused = if applies(kind) { "`--apply`" } else { "the plan" };
+    console.warn(&format!("{refused} would be refused: {refusal}"));
+    if let Some(hint) = &refusal.hint {
+        console.hint(&hints::text(hint));
     }
 }
 
