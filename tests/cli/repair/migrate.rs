@@ -228,6 +228,7 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
         ),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
         (&[], 1, "no pool shows that a migration has begun"),
+        (&[], 1, "hint: the pool closed is disabled and empty"),
         (
             &["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"],
             2,
@@ -426,6 +427,13 @@ fn the_new_pool_is_named() {
     // Repeating the call continues the migration. A different name means another pool.
     to("others").failed(1, "is the CIDR of the pool pods");
     to("pods").succeeded();
+    // Once the old pool is empty, nothing refers to it.
+    leave(&site);
+    resume(&site, "clean-up");
+    migrate(&site, &[])
+        .refused(1, "no pool shows that a migration has begun")
+        .says("migrate --from default-ipv4-ippool");
+    assert_eq!(phase(&site)["phase"], "delete");
     site.run(&["undo", "--list"])
         .prints(&format!("create {OLD}"))
         .prints(&format!("disable {OLD}"));

@@ -35,8 +35,8 @@ use crate::write::{Repaired, sources};
 /// A request to migrate.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR. If it is `None`, exactly one pool must qualify: a disabled pool that has blocks,
-    /// or a pool to which a temporary pool or the name of a new pool refers.
+    /// The old pool, by name or CIDR. If it is `None`, exactly one pool must qualify: a disabled pool that has blocks or
+    /// affinities, or a pool to which a temporary pool or the name of a new pool refers.
     pub from: Option<String>,
     pub target: Target,
     /// True to continue even if the allocator does not find addresses for all users.
