@@ -1,9 +1,11 @@
 //! A command that plans and may write: its datastore, operator and limits.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::clock;
+use calipam_datastore::write::{Consent, Question};
 use calipam_files::regular;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
@@ -67,6 +69,8 @@ pub(crate) struct Run<'a> {
     pub keep_journal_open: bool,
     /// The reason why a run that writes would be refused, if this run only plans.
     pub refusal: Option<Refused>,
+    /// True once the run has removed a lock that another run left behind.
+    pub has_unlocked: Cell<bool>,
 }
 
 impl<'a> Run<'a> {
@@ -78,6 +82,7 @@ impl<'a> Run<'a> {
             begun: None,
             keep_journal_open: false,
             refusal: None,
+            has_unlocked: Cell::new(false),
         }
     }
 
@@ -110,6 +115,28 @@ impl<'a> Run<'a> {
             self.refusal.get_or_insert(refused);
         }
         Ok(())
+    }
+
+    /// Asks the operator.
+    ///
+    /// # Errors
+    /// If the operator does not agree. The error says what the run has already changed.
+    pub(crate) async fn ask(&self, question: Question) -> Result<Consent> {
+        let agreed = self.access.operator.ask(question).await?;
+        agreed.ok_or_else(|| self.declined())
+    }
+
+    /// The error when the operator does not agree.
+    fn declined(&self) -> Failure {
+        match &self.begun {
+            Some(begun) => {
+                let undo = Call::to(["undo", &begun.path().to_string_lossy()]);
+                Failure::refused("aborted; what was written before this question stays")
+                    .hint(Hint::new("to restore what was there: {}", [undo]))
+            }
+            None if self.has_unlocked.get() => Failure::refused("aborted; only the lock was removed"),
+            None => Failure::declined(),
+        }
     }
 
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.

@@ -152,7 +152,7 @@ impl Run<'_> {
                     .await?
             }
         };
-        let consent = self.access.operator.ask(self.question(&summary)).await?;
+        let consent = self.ask(self.question(&summary)).await?;
         let preconditions = holds(consent.was_typed()).await?;
         if !preconditions.is_empty() {
             for step in steps.iter_mut() {
@@ -180,7 +180,7 @@ impl Run<'_> {
             blocks: plan.totals.blocks,
             handles: plan.totals.handles,
             others: plan.totals.others(),
-            pods: 0,
+            ..Question::default()
         }
     }
 

@@ -181,6 +181,19 @@ fn a_server_that_restarts_is_unlocked() {
 }
 
 #[test]
+fn a_plan_that_is_declined_after_the_lock_was_removed_says_what_was_changed() {
+    let site = many_orphans();
+    kill_in_the_middle(&site, &[]);
+    let before = handles(&site.dump());
+    let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
+    site.asked(&release, "y\nn\n")
+        .exits(1)
+        .shows("The datastore is no longer locked.")
+        .shows("error: aborted; only the lock was removed");
+    assert_eq!((is_locked(&site), handles(&site.dump())), (false, before));
+}
+
+#[test]
 fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let site = many_orphans();
     let before = site.dump();
@@ -206,7 +219,9 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
         "{refused:?}"
     );
     assert!(is_locked(&site), "{refused:?}");
-    refused.shows("Change 1 other object of cluster");
+    refused
+        .shows("Unlock cluster ")
+        .shows("error: aborted; nothing was changed");
 
     // `--yes` is consent to the command, but not to the removal of the lock.
     let next = site.release(&["--orphan-handles"]);

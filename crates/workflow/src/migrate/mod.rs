@@ -306,11 +306,12 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
         .count();
     let cluster = crate::read::guid(run.access.datastore).await?;
     let question = Question {
+        cluster,
+        location: run.access.datastore.location(),
         pods,
-        others: 0,
-        ..run.question_of_lock(&cluster)
+        ..Question::default()
     };
-    run.access.operator.ask(question).await?;
+    run.ask(question).await?;
 
     let moves = Moves {
         machines: surveyed
