@@ -16,8 +16,8 @@ pub struct Question {
     pub handles: usize,
     /// Number of other objects to change.
     pub others: usize,
-    /// Maximum number of pods to evict. If it is not 0, nothing else changes.
-    pub pods: usize,
+    /// Number of pods to evict, if nothing else changes.
+    pub pods: Option<usize>,
     /// True if nothing but the lock of the datastore is removed.
     pub unlocks: bool,
 }
@@ -32,12 +32,8 @@ impl fmt::Display for Question {
         };
         let doing = if self.unlocks {
             "Unlock".to_owned()
-        } else if self.pods > 0 {
-            format!(
-                "Evict {} {} of",
-                self.pods,
-                if self.pods == 1 { "pod" } else { "pods" }
-            )
+        } else if let Some(pods) = self.pods {
+            format!("Evict {pods} {} of", if pods == 1 { "pod" } else { "pods" })
         } else {
             format!("Change {} of", self.objects())
         };
@@ -189,7 +185,10 @@ mod tests {
             lock.to_string(),
             "Unlock cluster 0f0e1d2c at https://10.0.0.5:2379?"
         );
-        let pods = Question { pods: 24, ..pool };
+        let pods = Question {
+            pods: Some(24),
+            ..pool
+        };
         assert_eq!(pods.to_string(), format!("Evict 24 pods {place}"));
         let undo = Question {
             addresses: 0,

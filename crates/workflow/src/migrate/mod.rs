@@ -13,7 +13,7 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
-use calipam_plan::migrate::{self, Migration, Phase, StoredPools, Survey, Target, UserKind};
+use calipam_plan::migrate::{self, Migration, Phase, StoredPools, Survey, Target};
 use calipam_plan::{Basis, Plan, PlanKind, Refused, SkipReason, Skipped};
 
 use jiff::SignedDuration;
@@ -298,32 +298,26 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
         ))
     })?;
     run.access.operator.show(Proposal::Migration(surveyed))?;
-    let pods = surveyed
-        .survey
-        .users
-        .iter()
-        .filter(|user| user.kind == UserKind::Pod)
-        .count();
+    let moving = surveyed.moving.as_ref();
+    let pods = moving.map_or(0, |moving| moving.evictable);
     let cluster = crate::read::guid(run.access.datastore).await?;
     let question = Question {
         cluster,
         location: run.access.datastore.location(),
-        pods,
+        pods: Some(pods),
         ..Question::default()
     };
     run.ask(question).await?;
 
     let moves = Moves {
-        machines: surveyed
-            .moving
-            .as_ref()
-            .is_some_and(|moving| moving.live_migration_moves),
+        machines: moving.is_some_and(|moving| moving.live_migration_moves),
     };
     eviction
         .run(
             &workloads,
             &surveyed.survey.migration.old,
             moves,
+            pods,
             run.access.operator,
         )
         .await
