@@ -147,7 +147,9 @@ fn signals_in_the_middle_unlock() {
         kill_process(process, signal).unwrap();
         site.etcd.resume().unwrap();
         kill_process(process, Signal::CONT).unwrap();
-        let run = Run::ended(child.wait_with_output().unwrap()).failed(130, " not started\n");
+        let run = Run::ended(child.wait_with_output().unwrap())
+            .failed(130, " not started\n")
+            .says("hint: to go on, run the command again\n");
         assert!(run.stderr.ends_with("error: interrupted\n"), "{run:?}");
         let after = site.dump();
         let gone = handles(&before) - handles(&after);

@@ -14,7 +14,11 @@ use crate::hints;
 use crate::operator::Person;
 use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
-use crate::render::text::{count, quoted};
+use crate::render::table::FEW;
+use crate::render::text::{count, quoted, thousands};
+
+/// The number of subjects that warnings name, if there are many.
+const NAMED: usize = 3;
 
 /// Runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the failure to
 /// return if the datastore is a file.
@@ -134,6 +138,22 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     ));
 }
 
+/// Warns of each subject that was left as it is. Of many, names the first ones and the number of the others, which the
+/// document lists.
+pub(crate) fn warn_of_each(what: &str, subjects: impl ExactSizeIterator<Item = String>, console: &Console) {
+    let number = subjects.len();
+    let named = if number > FEW { NAMED } else { number };
+    for subject in subjects.take(named) {
+        console.warn(&format!("{what}: {subject}"));
+    }
+    if named < number {
+        let others = thousands(number - named);
+        console.warn(&format!(
+            "{what}: {others} more, which the output of `-o json` lists"
+        ));
+    }
+}
+
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
 /// even after a complete run.
 pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console) -> Result<Outcome> {
@@ -158,9 +178,11 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
             quoted(journal)
         ));
     }
-    for conflict in &execution.conflicts {
-        console.warn(&format!("not done: {}: {}", conflict.what, conflict.reason));
-    }
+    let not_done = execution
+        .conflicts
+        .iter()
+        .map(|conflict| format!("{}: {}", conflict.what, conflict.reason));
+    warn_of_each("not done", not_done, console);
     if execution.not_started > 0 {
         console.warn(&format!(
             "{} not started",
@@ -174,7 +196,10 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
         ));
     }
     let is_unanswered = execution.failure.as_ref().is_some_and(RepairError::is_unanswered);
-    if is_unanswered {
+    // After an interrupt, the run gives up on a server that does not answer at once, so the server may well answer.
+    if execution.interrupted && (is_unanswered || execution.not_started > 0) {
+        console.hint("to go on, run the command again");
+    } else if is_unanswered {
         console.hint("to go on, run the command again once the datastore answers");
     }
     if execution.may_have_written() {
@@ -187,7 +212,6 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     }
 
     let complete = execution.is_complete();
-    // After an interrupt, the run gives up on a server that does not answer at once.
     if execution.interrupted && is_unanswered {
         return Err(exit::interrupted());
     }
