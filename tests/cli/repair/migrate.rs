@@ -259,6 +259,7 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
             1,
             "cannot be a pool name",
         ),
+        (&[&TO[..], &["--dry-run"]].concat(), 2, "cannot be used with"),
         (&narrow, 1, "of 12 users, first on node-"),
     ] {
         migrate(&site, &[arguments, &["--apply", "--yes"]].concat())
@@ -266,6 +267,12 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
             .says(says);
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
+    migrate(&site, &[&TO[..], &["--dry-run"]].concat())
+        .succeeded()
+        .says("dry run: nothing was changed")
+        .says("--apply")
+        .does_not_say("--dry-run");
+    assert_eq!(site.dump(), before);
     // Nobody is asked without a terminal.
     migrate(&site, &[&TO[..], &["--apply"]].concat()).exits(2);
     let plan = migrate(&site, &[&narrow[..], &["-o", "json"]].concat()).json();
