@@ -186,13 +186,13 @@ fn a_server_that_restarts_is_unlocked() {
 fn a_plan_that_is_declined_after_the_lock_was_removed_says_what_was_changed() {
     let site = many_orphans();
     kill_in_the_middle(&site, &[]);
-    let before = handles(&site.dump());
     let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
     site.asked(&release, "y\nn\n")
         .exits(1)
         .shows("The datastore is no longer locked.")
         .shows("error: aborted; only the lock was removed");
-    assert_eq!((is_locked(&site), handles(&site.dump())), (false, before));
+    assert!(!is_locked(&site));
+    assert_eq!(site.journals().len(), 1, "only the killed run has one");
 }
 
 #[test]
