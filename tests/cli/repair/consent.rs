@@ -1,5 +1,6 @@
 //! Nothing is written without consent.
 
+use super::migrate::{leave, spec};
 use super::site::*;
 use crate::cli::pty::Shown;
 
@@ -143,6 +144,22 @@ fn the_question_shows_hostile_text_escaped() {
         !shown.text.contains(['\u{1b}', '\u{202e}', '\u{e0041}']),
         "{shown:?}"
     );
+}
+
+/// Another run releases the same addresses while the question is open.
+#[test]
+fn many_steps_that_another_run_has_done_are_a_few_lines_and_a_number() {
+    let site = Site::of(&Cluster::plain(spec(), 3, 10));
+    leave(&site);
+    let shown = site.asked_while("[y/N/l] ", &RELEASE, "y\n", || {
+        site.release(&["--leaked"]).succeeded();
+    });
+    let shown = shown
+        .exits(1)
+        .shows("is already free")
+        .shows("more, which the output of `-o json` lists");
+    assert_eq!(shown.text.matches("not done: ").count(), 4, "{shown:?}");
+    assert_eq!(recorded(&site.dump()).len(), 0);
 }
 
 /// Addresses that come into use while the question is open are kept, since the plan is checked again after the answer.

@@ -215,6 +215,10 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
         asked.code == 2 && named(&asked.stderr) && is_locked(&site),
         "{asked:?}"
     );
+    // The check knows the run from the lock itself, without its journal.
+    site.run(&["check", "-o", "wide", "--settle", "0"])
+        .prints("the lock names the calipam run `release --orphan-handles` of 20")
+        .prints("find the run that left the lock, and undo it: `calipam undo --list`");
     let refused = site.asked(&release, "n\n");
     assert!(
         refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")),
