@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::config::IpamSetting;
+use calipam_model::config::{IpamSetting, LOCKED_BY};
 use calipam_model::names::namespaced;
 
 use crate::claim::Claim;
@@ -34,6 +34,8 @@ pub enum Remedy {
     RestartCalicoNode(String),
     /// Rebuild these blocks, their handles and their affinities; if empty, rebuild everything.
     Rebuild(BTreeSet<IpNet>),
+    /// Undo the run that left its lock, which the list of journals shows.
+    UndoRun,
     /// Read what helps.
     Explain(Topic),
     /// Change settings of the allocator.
@@ -86,8 +88,17 @@ impl Finding {
             (Code::AffinityOfMissingNode | Code::BlockOfMissingNode, _) => {
                 Some(Remedy::ReleaseNodes(self.nodes.iter().cloned().collect()))
             }
+            (Code::DatastoreLocked, _) if self.is_locked_by_run() => Some(Remedy::UndoRun),
             (code, _) if code.is_rebuilt() => Some(self.rebuild()),
             _ => None,
+        }
+    }
+
+    /// Returns true if the lock of the datastore names a run of calipam.
+    fn is_locked_by_run(&self) -> bool {
+        match &self.evidence {
+            Evidence::Configuration(settings) => settings.contains_key(LOCKED_BY),
+            _ => false,
         }
     }
 

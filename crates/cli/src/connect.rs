@@ -40,6 +40,8 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T>> + '_>>) -> Result<T> {
     runtime()?.block_on(async {
         tokio::select! {
             result = work => match result {
+                // The work has noticed the signal itself, and says what it has done.
+                Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
                 // Ctrl-c on a terminal also ends a credential plugin. The plugin's failure can arrive before the
                 // signal.
                 Err(_) if tokio::time::timeout(SIGNAL_DELAY, interrupted()).await.is_ok() => {

@@ -1,6 +1,6 @@
 //! Shows the workflow's messages, plans and questions to the person at the terminal.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::{Arc, Once};
 
@@ -28,8 +28,6 @@ pub(crate) struct Person<'a> {
     is_script: bool,
     /// The complete plan that the next question is about, if only a part of it was shown.
     whole: RefCell<Option<String>>,
-    /// True if the next question is about a stale lock, not about the plan.
-    is_about_lock: Cell<bool>,
 }
 
 impl<'a> Person<'a> {
@@ -40,7 +38,6 @@ impl<'a> Person<'a> {
             agrees,
             is_script: false,
             whole: RefCell::new(None),
-            is_about_lock: Cell::new(false),
         }
     }
 
@@ -108,9 +105,8 @@ impl Person<'_> {
         ));
     }
 
-    /// Warns about the lock of a run that did not finish. The next question is about this lock.
+    /// Warns about the lock of a run that did not finish.
     fn tell_stale_lock(&self, lock: &StaleLock) {
-        self.is_about_lock.set(true);
         let StaleLock {
             command,
             started_at,
@@ -194,15 +190,15 @@ impl Operator for Person<'_> {
     }
 
     /// Asks a question, unless an option has answered it. Shows the whole plan on request.
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent>> {
+    fn ask(&self, question: Question) -> Pending<'_, Result<Option<Consent>>> {
         Box::pin(async move {
             if let Some(consent) = Consent::from_option(question.clone(), self.agrees) {
                 self.console.verbose(&format!("{question} --yes"));
-                return Ok(consent);
+                return Ok(Some(consent));
             }
             self.can_agree()?;
-            let is_about_lock = self.is_about_lock.replace(false);
-            let whole = self.whole.borrow().clone().filter(|_| !is_about_lock);
+            // A question about a lock is not about the plan that was shown.
+            let whole = self.whole.borrow().clone().filter(|_| !question.unlocks);
             let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
             let failed = Failure::io("ask");
             loop {
@@ -213,7 +209,7 @@ impl Operator for Person<'_> {
                     Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
                         write!(io::stderr().lock(), "{whole}").map_err(&failed)?;
                     }
-                    _ => return Consent::from_answer(question, &answer).ok_or_else(Failure::declined),
+                    _ => return Ok(Consent::from_answer(question, &answer)),
                 }
             }
         })

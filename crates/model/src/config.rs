@@ -278,6 +278,9 @@ pub fn newest_known() -> String {
     format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
 }
 
+/// The annotation of ClusterInformation with the calipam run that locked the datastore. Calico 2.x has no annotations.
+pub const LOCKED_BY: &str = "calipam.io/locked-by";
+
 /// Cluster information (facts 1.11).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -293,11 +296,18 @@ pub struct ClusterInformation {
     pub calico_version: String,
     /// False while the datastore is locked; `None` means not locked.
     pub datastore_ready: Option<bool>,
+    /// The calipam run that [`LOCKED_BY`] names, such as "`release --leaked` of 2026-05-01T10:00:00Z".
+    #[serde(skip)]
+    pub locked_by: Option<String>,
 }
 
 impl ClusterInformation {
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
-        read::<Self>(json).map(|(_, spec, _)| spec)
+        let (metadata, spec, _) = read::<Self>(json)?;
+        Ok(Self {
+            locked_by: metadata.annotation(LOCKED_BY),
+            ..spec
+        })
     }
 
     /// True if `calico_version` is this version (major, minor) or later; `None` if it is missing or unreadable.

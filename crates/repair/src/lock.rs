@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use calipam_datastore::write::{Batch, Change, Consent, Stored, Swap, Writer};
 use calipam_datastore::{Datastore, Retries};
-use calipam_model::config::ClusterInformation;
-use calipam_model::digest::sha256_hex;
+use calipam_model::config::{ClusterInformation, LOCKED_BY};
 use calipam_model::document::Document;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
@@ -28,23 +27,16 @@ const PAUSES: [Duration; 5] = [PAUSE; 5];
 
 const FIELD: &str = "datastoreReady";
 
-/// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
-const LOCKED_BY: &str = "calipam.io/locked-by";
-
-/// Returns the name that a run writes into its lock. It is unique unless two runs of the same command begin at the same
-/// moment.
+/// Returns the name that a run writes into its lock, such as "`release --leaked` of 2026-05-01T10:00:00Z". It is unique
+/// unless two runs of the same command begin at the same moment.
 pub(crate) fn name_of(header: &Header) -> String {
-    sha256_hex(format!(
-        "{} {} {}",
-        header.started_at, header.command, header.location
-    ))[..16]
-        .to_owned()
+    format!("`{}` of {}", header.command, header.started_at)
 }
 
 /// Returns true if the lock has the name of this run.
 pub(crate) fn has_name(stored: &Stored, name: &str) -> bool {
-    let value: Option<Value> = serde_json::from_slice(&stored.raw).ok();
-    value.is_some_and(|value| value["metadata"]["annotations"][LOCKED_BY] == name)
+    let information = ClusterInformation::parse(&stored.raw);
+    information.is_ok_and(|information| information.locked_by.as_deref() == Some(name))
 }
 
 /// A lock that this run holds.

@@ -39,7 +39,8 @@ pub trait Operator {
     /// Fails unless the operator has agreed in advance or can be asked.
     fn can_agree(&self) -> Result<()>;
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent>>;
+    /// Asks the operator; `None` if the answer is not yes.
+    fn ask(&self, question: Question) -> Pending<'_, Result<Option<Consent>>>;
 }
 
 /// A datastore, and the operator of the command that works on it.

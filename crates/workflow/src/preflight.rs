@@ -76,7 +76,7 @@ impl Run<'_> {
             }
 
             self.access.operator.tell(Event::StaleLock(&lock));
-            let consent = self.access.operator.ask(self.question_of_lock(cluster)).await?;
+            let consent = self.ask(self.question_of_lock(cluster)).await?;
             // Consent that was given in advance covers the command, but not removing a lock.
             if consent.was_typed() {
                 stays_locked |= self.restore(&lock, consent).await?;
@@ -106,13 +106,14 @@ impl Run<'_> {
         ));
     }
 
-    /// The question whether to lock the datastore.
+    /// The question whether to remove the lock of the datastore, which is a field of ClusterInformation.
     pub(crate) fn question_of_lock(&self, cluster: &str) -> Question {
         let location = self.access.datastore.location();
         Question {
             cluster: cluster.to_owned(),
             location,
             others: 1,
+            unlocks: true,
             ..Question::default()
         }
     }
@@ -120,6 +121,7 @@ impl Run<'_> {
     /// Removes the lock. Returns true if the datastore stays locked.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
         let restored = lock.restore(self.access.datastore, consent).await?;
+        self.has_unlocked.set(self.has_unlocked.get() || restored);
         self.access.operator.tell(if restored {
             Event::Said("The datastore is no longer locked.")
         } else {

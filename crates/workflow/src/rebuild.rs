@@ -13,7 +13,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_model::words::{count, quoted};
 use calipam_plan::rebuild::{self, BlockFile, Request};
-use calipam_plan::{Basis, FailedTrial, Plan};
+use calipam_plan::{Basis, FailedTrial, Plan, Refused};
 
 use crate::check::{CheckResult, Criteria, read_and_check};
 use crate::failure::{Failure, Result};
@@ -38,17 +38,15 @@ pub struct RebuildRequest {
 /// Reads the cluster, plans, shows the plan, asks the operator, and writes the records.
 pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
-    let run = Run::new(access, &request.intent);
+    let mut run = Run::new(access, &request.intent);
     if let Some(directory) = &request.output_dir {
         refuse_link(directory)?;
     }
     let seen = read_and_check(access, criteria).await?;
 
     // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
-    let is_dry_run = run.writing().is_none();
-    let takes_endpoints_only = request.wanted.endpoints_only;
-    if !is_dry_run && !takes_endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
-        return Err(pods_not_read());
+    if !request.wanted.endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
+        run.refuse(pods_not_read())?;
     }
     run.refuse_doubtful(&seen.snapshot)?;
 
@@ -70,11 +68,11 @@ pub async fn rebuild(access: Access<'_>, request: &RebuildRequest) -> Result<Rep
     write_in_parts(run, criteria, seen, Vec::new(), plan, try_part).await
 }
 
-/// The error if no pods were read. After a restore of etcd, its endpoints are as old as the blocks, so only pods show
+/// The refusal if no pods were read. After a restore of etcd, its endpoints are as old as the blocks, so only pods show
 /// what is running.
-fn pods_not_read() -> Failure {
+fn pods_not_read() -> Refused {
     let message = "no pods were read, and the endpoints in etcd can be as old as the blocks";
-    Failure::refused(message).hint(Hint::new(
+    Refused::new(message).hint(Hint::new(
         "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
         [
             Call::connected(["--kubeconfig", "FILE"]),

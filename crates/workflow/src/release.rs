@@ -35,7 +35,7 @@ pub struct ReleaseRequest {
 /// Reads the cluster, plans, shows the plan, asks the operator, and releases.
 pub async fn release(access: Access<'_>, request: &ReleaseRequest) -> Result<Repaired> {
     let criteria = &request.criteria;
-    let run = Run::new(access, &request.intent);
+    let mut run = Run::new(access, &request.intent);
 
     let mut files = reports::open(&request.reports)?;
     let read = |files, cluster: &Snapshot| {

@@ -1,13 +1,15 @@
 //! A command that plans and may write: its datastore, operator and limits.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::clock;
+use calipam_datastore::write::{Consent, Question};
 use calipam_files::regular;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::doubt;
+use calipam_plan::{Refused, doubt};
 use calipam_repair::journal::{Disk, Journal, default_path};
 
 use crate::failure::{Failure, Result};
@@ -65,6 +67,10 @@ pub(crate) struct Run<'a> {
     pub begun: Option<Arc<Journal>>,
     /// True to leave the journal open after the next writes, because more will follow.
     pub keep_journal_open: bool,
+    /// The reason why a run that writes would be refused, if this run only plans.
+    pub refusal: Option<Refused>,
+    /// True once the run has removed a lock that another run left behind.
+    pub has_unlocked: Cell<bool>,
 }
 
 impl<'a> Run<'a> {
@@ -75,6 +81,8 @@ impl<'a> Run<'a> {
             intent,
             begun: None,
             keep_journal_open: false,
+            refusal: None,
+            has_unlocked: Cell::new(false),
         }
     }
 
@@ -97,13 +105,47 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Refuses a run that writes. A run that only plans goes on, and its result names the refusal. A plan on a file is
+    /// never carried out.
+    pub(crate) fn refuse(&mut self, refused: Refused) -> Result<()> {
+        if self.writing().is_some() {
+            return Err(refused.into());
+        }
+        if self.access.datastore.is_live() {
+            self.refusal.get_or_insert(refused);
+        }
+        Ok(())
+    }
+
+    /// Asks the operator.
+    ///
+    /// # Errors
+    /// If the operator does not agree. The error says what the run has already changed.
+    pub(crate) async fn ask(&self, question: Question) -> Result<Consent> {
+        let agreed = self.access.operator.ask(question).await?;
+        agreed.ok_or_else(|| self.declined())
+    }
+
+    /// The error when the operator does not agree.
+    fn declined(&self) -> Failure {
+        match &self.begun {
+            Some(begun) => {
+                let undo = Call::to(["undo", &begun.path().to_string_lossy()]);
+                Failure::refused("aborted; what was written before this question stays")
+                    .hint(Hint::new("to restore what was there: {}", [undo]))
+            }
+            None if self.has_unlocked.get() => Failure::refused("aborted; only the lock was removed"),
+            None => Failure::declined(),
+        }
+    }
+
     /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.
-    pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<()> {
+    pub(crate) fn refuse_doubtful(&mut self, snapshot: &Snapshot) -> Result<()> {
         match doubt(snapshot) {
-            Some(doubt) if self.writing().is_some() && !self.access.datastore.names_kubernetes() => {
+            Some(doubt) if !self.access.datastore.names_kubernetes() => {
                 let message =
                     format!("the kubeconfig's cluster might not be the one that uses this etcd: {doubt}");
-                Err(Failure::refused(message).hint(Hint::new(
+                self.refuse(Refused::new(message).hint(Hint::new(
                     "name the context of the cluster that uses this etcd, even if it is the current one: {}. Or read etcd \
                      alone, without a kubeconfig",
                     [Call::connected(["--kubeconfig", "FILE", "--context", "NAME"])],

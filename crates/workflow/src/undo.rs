@@ -206,11 +206,7 @@ pub async fn undo(
         let stays_locked = match (lock, run.writing()) {
             (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
             (Some(lock), Some(_)) => {
-                let consent = run
-                    .access
-                    .operator
-                    .ask(run.question_of_lock(plan.cluster()))
-                    .await?;
+                let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
                 let stays_locked = run.restore(&lock, consent).await?;
                 if plan.skipped().is_empty() {
                     access
@@ -259,7 +255,7 @@ pub async fn undo(
     }
     let mut question = plan.question(&access.datastore.location());
     question.others += usize::from(lock.is_some());
-    let consent = run.access.operator.ask(question).await?;
+    let consent = run.ask(question).await?;
 
     let agreed = consent.clone();
     let work = async |options| execute(access.datastore, &plan, consent, &options).await;

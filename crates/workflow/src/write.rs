@@ -12,7 +12,7 @@ use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::words::quoted;
-use calipam_plan::{Plan, PlanKind, PlanSummary};
+use calipam_plan::{Plan, PlanKind, PlanSummary, Refused};
 use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute};
 use serde::{Serialize, Serializer};
 use tokio::sync::Notify;
@@ -27,6 +27,8 @@ pub struct Repaired {
     pub plan: PlanSummary,
     /// The maximum number of changes, if a plan that was only printed exceeds it.
     pub exceeds: Option<usize>,
+    /// The reason why a plan that was only printed would not be carried out.
+    pub refusal: Option<Refused>,
     /// `None` if the plan was only shown, or has no steps.
     pub run: Option<Executed>,
     /// True if a lock that a killed run left behind is still in place.
@@ -119,9 +121,12 @@ impl Run<'_> {
                 (None, Some(writing)) => self.restore_stale_locks(writing, &cluster).await?,
                 (None, None) => false,
             };
+            let asks_for_something = changes > 0 || !summary.skipped.is_empty();
+            let refusal = self.refusal.clone().filter(|_| asks_for_something);
             return Ok(Repaired {
                 plan: summary,
                 exceeds: self.exceeds(changes),
+                refusal,
                 run: None,
                 stays_locked,
             });
@@ -147,7 +152,7 @@ impl Run<'_> {
                     .await?
             }
         };
-        let consent = self.access.operator.ask(self.question(&summary)).await?;
+        let consent = self.ask(self.question(&summary)).await?;
         let preconditions = holds(consent.was_typed()).await?;
         if !preconditions.is_empty() {
             for step in steps.iter_mut() {
@@ -160,6 +165,7 @@ impl Run<'_> {
         Ok(Repaired {
             plan: summary,
             exceeds: None,
+            refusal: None,
             run: Some(executed),
             stays_locked,
         })
@@ -174,7 +180,7 @@ impl Run<'_> {
             blocks: plan.totals.blocks,
             handles: plan.totals.handles,
             others: plan.totals.others(),
-            pods: 0,
+            ..Question::default()
         }
     }
 

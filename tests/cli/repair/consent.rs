@@ -1,5 +1,6 @@
 //! Nothing is written without consent.
 
+use super::migrate::{leave, spec};
 use super::site::*;
 use crate::cli::pty::Shown;
 
@@ -145,6 +146,22 @@ fn the_question_shows_hostile_text_escaped() {
     );
 }
 
+/// Another run releases the same addresses while the question is open.
+#[test]
+fn many_steps_that_another_run_has_done_are_a_few_lines_and_a_number() {
+    let site = Site::of(&Cluster::plain(spec(), 3, 10));
+    leave(&site);
+    let shown = site.asked_while("[y/N/l] ", &RELEASE, "y\n", || {
+        site.release(&["--leaked"]).succeeded();
+    });
+    let shown = shown
+        .exits(1)
+        .shows("is already free")
+        .shows("more, which the output of `-o json` lists");
+    assert_eq!(shown.text.matches("not done: ").count(), 4, "{shown:?}");
+    assert_eq!(recorded(&site.dump()).len(), 0);
+}
+
 /// Addresses that come into use while the question is open are kept, since the plan is checked again after the answer.
 #[test]
 fn changes_that_are_outdated_at_the_answer_are_skipped() {
@@ -184,7 +201,10 @@ fn a_limit_of_changes_is_a_brake_for_runs_dry_runs_and_undo() {
     site.release(&["--leaked", "--max-changes", "1"]).failed(1, says);
     let dry = |limit| site.run(&[&RELEASE[..], &["--dry-run", "--max-changes", limit]].concat());
     let told = "warning: the plan makes more changes than --max-changes 1: it would be refused";
-    dry("1").failed(1, told).prints("Plan: 2 addresses");
+    dry("1")
+        .failed(1, told)
+        .prints("Plan: 2 addresses")
+        .does_not_say("carries it out");
     dry("2").succeeded();
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 

@@ -171,7 +171,8 @@ fn a_short_grace_period_is_warned_of_and_an_undo_that_finds_everything_as_it_was
     let (site, _) = Site::leaky();
     // With a grace period shorter than a CNI operation, the address of a starting pod looks unused.
     for (grace, is_short) in [("0", true), ("9s", true), ("10s", false)] {
-        for command in [&["release", "--leaked", "--dry-run"][..], &["rebuild"]] {
+        let dry = &["rebuild", "--dry-run"];
+        for command in [&["release", "--leaked", "--dry-run"][..], &["rebuild"], dry] {
             let run = site.run(&[command, &["--grace", grace, "--settle", "0"]].concat());
             let warned = run.stderr.contains("shorter than a CNI operation");
             assert!(run.code < 2 && warned == is_short, "{grace}: {run:?}");

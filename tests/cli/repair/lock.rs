@@ -147,7 +147,9 @@ fn signals_in_the_middle_unlock() {
         kill_process(process, signal).unwrap();
         site.etcd.resume().unwrap();
         kill_process(process, Signal::CONT).unwrap();
-        let run = Run::ended(child.wait_with_output().unwrap()).failed(130, " not started\n");
+        let run = Run::ended(child.wait_with_output().unwrap())
+            .failed(130, " not started\n")
+            .says("hint: to go on, run the command again\n");
         assert!(run.stderr.ends_with("error: interrupted\n"), "{run:?}");
         let after = site.dump();
         let gone = handles(&before) - handles(&after);
@@ -181,6 +183,19 @@ fn a_server_that_restarts_is_unlocked() {
 }
 
 #[test]
+fn a_plan_that_is_declined_after_the_lock_was_removed_says_what_was_changed() {
+    let site = many_orphans();
+    kill_in_the_middle(&site, &[]);
+    let release = [&["release", "--orphan-handles"], &AT_ONCE[..]].concat();
+    site.asked(&release, "y\nn\n")
+        .exits(1)
+        .shows("The datastore is no longer locked.")
+        .shows("error: aborted; only the lock was removed");
+    assert!(!is_locked(&site));
+    assert_eq!(site.journals().len(), 1, "only the killed run has one");
+}
+
+#[test]
 fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let site = many_orphans();
     let before = site.dump();
@@ -200,13 +215,19 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
         asked.code == 2 && named(&asked.stderr) && is_locked(&site),
         "{asked:?}"
     );
+    // The check knows the run from the lock itself, without its journal.
+    site.run(&["check", "-o", "wide", "--settle", "0"])
+        .prints("the lock names the calipam run `release --orphan-handles` of 20")
+        .prints("find the run that left the lock, and undo it: `calipam undo --list`");
     let refused = site.asked(&release, "n\n");
     assert!(
         refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")),
         "{refused:?}"
     );
     assert!(is_locked(&site), "{refused:?}");
-    refused.shows("Change 1 other object of cluster");
+    refused
+        .shows("Unlock cluster ")
+        .shows("error: aborted; nothing was changed");
 
     // `--yes` is consent to the command, but not to the removal of the lock.
     let next = site.release(&["--orphan-handles"]);

@@ -228,6 +228,7 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
         ),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
         (&[], 1, "no pool shows that a migration has begun"),
+        (&[], 1, "hint: the pool closed is disabled and empty"),
         (
             &["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"],
             2,
@@ -258,6 +259,7 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
             1,
             "cannot be a pool name",
         ),
+        (&[&TO[..], &["--dry-run"]].concat(), 2, "cannot be used with"),
         (&narrow, 1, "of 12 users, first on node-"),
     ] {
         migrate(&site, &[arguments, &["--apply", "--yes"]].concat())
@@ -265,6 +267,12 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
             .says(says);
         assert_eq!(site.dump(), before, "{arguments:?}");
     }
+    migrate(&site, &[&TO[..], &["--dry-run"]].concat())
+        .succeeded()
+        .says("dry run: nothing was changed")
+        .says("--apply")
+        .does_not_say("--dry-run");
+    assert_eq!(site.dump(), before);
     // Nobody is asked without a terminal.
     migrate(&site, &[&TO[..], &["--apply"]].concat()).exits(2);
     let plan = migrate(&site, &[&narrow[..], &["-o", "json"]].concat()).json();
@@ -274,6 +282,18 @@ fn a_refused_migration_changes_nothing_and_what_refused_it_can_be_removed() {
         .iter()
         .map(|node| node["found"].as_u64().unwrap());
     assert!(found.sum::<u64>() < 12, "{plan}");
+    assert_eq!(skips(&plan), set(["needs-decision 10.244.0.0/16"]));
+    // The plan alone says what `--apply` says.
+    migrate(&site, &narrow)
+        .failed(
+            1,
+            "warning: `--apply` would be refused: without default-ipv4-ippool, there are no addresses for ",
+        )
+        .says("continues anyway")
+        .does_not_say("carries it out");
+    migrate(&site, &[&narrow[..], &["--force"]].concat())
+        .succeeded()
+        .says("carries it out");
     assert_eq!(site.dump(), before);
 
     // An affinity alone makes its node create a block of its size (projectcalico/calico issue 10778).
@@ -414,6 +434,13 @@ fn the_new_pool_is_named() {
     // Repeating the call continues the migration. A different name means another pool.
     to("others").failed(1, "is the CIDR of the pool pods");
     to("pods").succeeded();
+    // Once the old pool is empty, nothing refers to it.
+    leave(&site);
+    resume(&site, "clean-up");
+    migrate(&site, &[])
+        .refused(1, "no pool shows that a migration has begun")
+        .says("migrate --from default-ipv4-ippool");
+    assert_eq!(phase(&site)["phase"], "delete");
     site.run(&["undo", "--list"])
         .prints(&format!("create {OLD}"))
         .prints(&format!("disable {OLD}"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use calipam_assign::Reason;
+use calipam_model::config::LOCKED_BY;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
@@ -20,13 +21,15 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let cluster_information = || Key::ClusterInformation("default".into()).to_string();
 
-    let ready = snapshot
-        .cluster
-        .as_ref()
-        .and_then(|cluster| cluster.datastore_ready);
-    if ready == Some(false) {
-        let settings = one("datastoreReady", cluster_information(), "false");
-        let says = "the datastore is locked: no pod can start or stop until it is unlocked";
+    if let Some(cluster) = &snapshot.cluster
+        && cluster.datastore_ready == Some(false)
+    {
+        let mut settings = one("datastoreReady", cluster_information(), "false");
+        let mut says = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
+        if let Some(run) = &cluster.locked_by {
+            says.push_str(&format!("; the lock names the calipam run {run}"));
+            settings.append(&mut one(LOCKED_BY, cluster_information(), run));
+        }
         out.push(finding(Code::DatastoreLocked, says, settings));
     }
 

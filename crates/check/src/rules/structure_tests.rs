@@ -8,7 +8,7 @@ use calipam_testkit::values;
 use serde_json::{Value, json};
 
 use crate::test_cluster::{self, Cluster, tunnel};
-use crate::{Code, Finding, Options, check};
+use crate::{Code, Finding, Options, Remedy, check};
 
 /// A healthy cluster of which all sources were read. node-1 has one /30, a tunnel address and a pod.
 pub(super) fn whole() -> Cluster {
@@ -302,6 +302,16 @@ fn settings() {
         verdict(&cluster),
         ["datastore-locked default", "auto-allocation-off default"]
     );
+    assert_eq!(only(&cluster, Code::DatastoreLocked).remedy(), None);
+    let run = "`release --leaked` of 2026-05-01T10:00:00Z";
+    cluster.put(
+        &key,
+        json!({"metadata": {"annotations": {"calipam.io/locked-by": run}}, "spec": {"datastoreReady": false}}),
+    );
+    let locked = only(&cluster, Code::DatastoreLocked);
+    assert!(locked.message().contains(run), "{}", locked.message());
+    assert_eq!(locked.remedy(), Some(Remedy::UndoRun));
+    cluster.put(&key, json!({"spec": {"datastoreReady": false}}));
     let resource = format!("{RESOURCE_PREFIX}ipamconfigurations/default");
     cluster.put(
         &resource,

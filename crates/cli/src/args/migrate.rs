@@ -37,6 +37,9 @@ pub(crate) struct MigrateArgs {
     /// Carry out the next phase; without --apply, it is only printed
     #[arg(long)]
     pub apply: bool,
+    /// The default, accepted for users who are used to the other commands that write.
+    #[arg(long = "dry-run", hide = true, conflicts_with = "apply")]
+    _dry_run: bool,
     /// Continue even if the other pools have too few addresses for all users of the old pool
     #[arg(long)]
     pub force: bool,

@@ -23,6 +23,9 @@ pub(crate) struct RebuildArgs {
     /// Carry out the plan; without --apply, it is only printed
     #[arg(long)]
     pub apply: bool,
+    /// The default, accepted for users who are used to the other commands that write.
+    #[arg(long = "dry-run", hide = true, conflicts_with = "apply")]
+    _dry_run: bool,
     /// Write each block, before and after, to a file in this directory
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub output_dir: Option<PathBuf>,

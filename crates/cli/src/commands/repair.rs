@@ -1,7 +1,7 @@
 //! The code that all commands that write have in common.
 
 use calipam_model::hint::{Call, Hint};
-use calipam_plan::{PlanKind, PlanSummary};
+use calipam_plan::{PlanKind, PlanSummary, Refused};
 use calipam_repair::RepairError;
 use calipam_workflow::{Access, Executed, Repaired};
 
@@ -14,7 +14,11 @@ use crate::hints;
 use crate::operator::Person;
 use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
-use crate::render::text::{count, quoted};
+use crate::render::table::FEW;
+use crate::render::text::{count, quoted, thousands};
+
+/// The number of subjects that warnings name, if there are many.
+const NAMED: usize = 3;
 
 /// Runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the failure to
 /// return if the datastore is a file.
@@ -57,13 +61,17 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
 
 /// Prints the messages that follow the document, and returns the outcome.
 pub(super) fn ended(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
+    let is_refused = repaired.exceeds.is_some() || repaired.refusal.is_some();
     if repaired.run.is_none() {
-        why_not_written(&repaired.plan, dry_run, is_live, console);
+        why_not_written(&repaired.plan, dry_run, is_refused, is_live, console);
     }
     if let Some(limit) = repaired.exceeds {
         warn_of_limit(limit, console);
     }
-    let is_partial = repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
+    if let Some(refusal) = &repaired.refusal {
+        warn_of_refusal(refusal, repaired.plan.kind, console);
+    }
+    let is_partial = is_refused || !repaired.plan.skipped.is_empty() || repaired.stays_locked;
     outcome(repaired.run, is_partial, console)
 }
 
@@ -83,8 +91,9 @@ pub(super) fn print(
     console.print(document)
 }
 
-/// Prints the reason why a plan was not carried out, and the next step.
-fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
+/// Prints the reason why a plan was not carried out, and the next step. `is_refused` is true if the plan would be
+/// refused.
+fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format == Format::Table {
         console.hint(&format!(
             "{} lists everything",
@@ -100,9 +109,25 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
         );
     } else if dry_run {
         console.info("dry run: nothing was changed");
-        let applies = matches!(plan.kind, PlanKind::Rebuild | PlanKind::Migrate);
-        let more: &[&str] = if applies { &["--apply"] } else { &[] };
+        if is_refused {
+            return;
+        }
+        let more: &[&str] = if applies(plan.kind) { &["--apply"] } else { &[] };
         console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
+    }
+}
+
+/// True for the commands that only plan without `--apply`.
+fn applies(kind: PlanKind) -> bool {
+    matches!(kind, PlanKind::Rebuild | PlanKind::Migrate)
+}
+
+/// Warns that a printed plan would be refused, with the sentence and hint of the refusal.
+fn warn_of_refusal(refusal: &Refused, kind: PlanKind, console: &Console) {
+    let refused = if applies(kind) { "`--apply`" } else { "the plan" };
+    console.warn(&format!("{refused} would be refused: {refusal}"));
+    if let Some(hint) = &refusal.hint {
+        console.hint(&hints::text(hint));
     }
 }
 
@@ -111,6 +136,22 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!(
         "the plan makes more changes than --max-changes {limit}: it would be refused"
     ));
+}
+
+/// Warns of each subject that was left as it is. Of many, names the first ones and the number of the others, which the
+/// document lists.
+pub(crate) fn warn_of_each(what: &str, subjects: impl ExactSizeIterator<Item = String>, console: &Console) {
+    let number = subjects.len();
+    let named = if number > FEW { NAMED } else { number };
+    for subject in subjects.take(named) {
+        console.warn(&format!("{what}: {subject}"));
+    }
+    if named < number {
+        let others = thousands(number - named);
+        console.warn(&format!(
+            "{what}: {others} more, which the output of `-o json` lists"
+        ));
+    }
 }
 
 /// Prints the warnings of a run, and returns its outcome or failure. `is_partial` is true if something is left to do
@@ -137,9 +178,11 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
             quoted(journal)
         ));
     }
-    for conflict in &execution.conflicts {
-        console.warn(&format!("not done: {}: {}", conflict.what, conflict.reason));
-    }
+    let not_done = execution
+        .conflicts
+        .iter()
+        .map(|conflict| format!("{}: {}", conflict.what, conflict.reason));
+    warn_of_each("not done", not_done, console);
     if execution.not_started > 0 {
         console.warn(&format!(
             "{} not started",
@@ -153,7 +196,10 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
         ));
     }
     let is_unanswered = execution.failure.as_ref().is_some_and(RepairError::is_unanswered);
-    if is_unanswered {
+    // After an interrupt, the run gives up on a server that does not answer at once, so the server may well answer.
+    if execution.interrupted && (is_unanswered || execution.not_started > 0) {
+        console.hint("to go on, run the command again");
+    } else if is_unanswered {
         console.hint("to go on, run the command again once the datastore answers");
     }
     if execution.may_have_written() {
@@ -166,7 +212,6 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     }
 
     let complete = execution.is_complete();
-    // After an interrupt, the run gives up on a server that does not answer at once.
     if execution.interrupted && is_unanswered {
         return Err(exit::interrupted());
     }

@@ -87,13 +87,10 @@ async fn undo(
         console.info("dry run: nothing was changed");
     }
     if undone.run.is_some() {
-        for skipped in undone.plan.skipped() {
-            console.warn(&format!(
-                "not undone: {}: {}",
-                joined(&skipped.keys, ", "),
-                skipped.reason
-            ));
-        }
+        let skipped = undone.plan.skipped().iter();
+        let not_undone =
+            skipped.map(|skipped| format!("{}: {}", joined(&skipped.keys, ", "), skipped.reason));
+        repair::warn_of_each("not undone", not_undone, console);
     }
     if let Some(limit) = undone.exceeds {
         repair::warn_of_limit(limit, console);

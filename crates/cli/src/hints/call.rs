@@ -133,7 +133,7 @@ impl Call {
 /// True if an option or argument was typed, and hints that repeat the call include it.
 fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
     let id = arg.get_id().as_str();
-    !["verbose", "quiet", "_all_namespaces"].contains(&id)
+    !["verbose", "quiet", "_all_namespaces", "_dry_run"].contains(&id)
         && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
@@ -253,6 +253,16 @@ mod tests {
             ["release", "--handle=-x", "--max-changes", "3"]
         );
         assert!(call.connection().is_empty());
+    }
+
+    /// `rebuild` and `migrate` only plan by default, so a hint that adds `--apply` must not repeat `--dry-run`.
+    #[test]
+    fn options_that_name_a_default_are_not_repeated() {
+        assert_eq!(call(&["rebuild", "--dry-run"]).words(&[]), ["rebuild"]);
+        assert_eq!(
+            call(&["migrate", "--dry-run", "--from", "p"]).words(&[]),
+            ["migrate", "--from", "p"]
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
     let purpose = remedy::purpose(&cure.remedy);
     match &cure.effect {
         Some(effect) => format!("{purpose}: {command} ({})", outcome(effect)),
-        None if matches!(cure.remedy, Remedy::Explain(_)) => format!("{purpose}: {command}"),
+        None if matches!(cure.remedy, Remedy::UndoRun | Remedy::Explain(_)) => {
+            format!("{purpose}: {command}")
+        }
         None => format!("{purpose} (not tried): {command}"),
     }
 }

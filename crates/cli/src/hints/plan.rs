@@ -57,6 +57,6 @@ fn effect(remedy: &Remedy, reader: Reader) -> String {
         Remedy::ReleaseLeaked | Remedy::ReleaseLeakedOf(_) | Remedy::ReleaseNodes(_) => {
             format!("{command} releases it")
         }
-        Remedy::Configure(_) | Remedy::ChangePool { .. } | Remedy::Explain(_) => command,
+        Remedy::Configure(_) | Remedy::ChangePool { .. } | Remedy::UndoRun | Remedy::Explain(_) => command,
     }
 }

@@ -24,6 +24,7 @@ pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
             "give the tunnel another address, since this one is recorded for another owner"
         }
         Remedy::Rebuild(_) => "see what a rebuild would change",
+        Remedy::UndoRun => "find the run that left the lock, and undo it",
         Remedy::Explain(_) => "see what helps",
         Remedy::Configure(settings) => match settings.first() {
             Some(IpamSetting::MaxBlocksPerHost(_)) => "raise the block limit",
@@ -67,6 +68,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         ),
         Remedy::Rebuild(blocks) if blocks.is_empty() => command(&["rebuild"], &["pools"]),
         Remedy::Rebuild(blocks) => command(&["rebuild", "--block", &joined(blocks, ",")], &[]),
+        Remedy::UndoRun => command_elsewhere(&["undo", "--list"]),
         Remedy::Explain(Topic::Pod(pod)) => command(&["explain", "--pod", pod], &[]),
         Remedy::Explain(Topic::Node(node)) => command(&["explain", "--node", node], &[]),
         Remedy::Explain(Topic::Rule(code)) => command_elsewhere(&["explain", code.name()]),

@@ -12,8 +12,7 @@ const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
 const LIST_NAMESPACES: &str =
     "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`";
 const SEE_CNI_CONFIGURATION: &str = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
-const UNLOCK: &str =
-    "unlock the datastore, if no upgrade or migration is in progress: `calicoctl datastore migrate unlock`";
+const UNLOCK: &str = "unlock the datastore, if no upgrade or migration is in progress: `calicoctl datastore migrate unlock`; if a killed run of calipam left the lock, `calipam undo --list` names its journal";
 const RESTART_CALICO_NODE: &str = "restart calico-node, which writes the cluster information: `kubectl rollout restart daemonset --namespace calico-system calico-node`";
 const SEE_MACHINES: &str =
     "see whether the virtual machine is running: `kubectl get virtualmachineinstances --all-namespaces`";

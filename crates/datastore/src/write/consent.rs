@@ -16,38 +16,56 @@ pub struct Question {
     pub handles: usize,
     /// Number of other objects to change.
     pub others: usize,
-    /// Maximum number of pods to evict.
-    pub pods: usize,
+    /// Number of pods to evict, if nothing else changes.
+    pub pods: Option<usize>,
+    /// True if nothing but the lock of the datastore is removed.
+    pub unlocks: bool,
 }
 
 impl fmt::Display for Question {
     /// Writes the question whether to make the changes, with the number of objects of each kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<String> = Vec::new();
-        for (number, one, many) in [
-            (self.addresses, "address", "addresses"),
-            (self.blocks, "block", "blocks"),
-            (self.handles, "handle", "handles"),
-            (self.others, "other object", "other objects"),
-            (self.pods, "pod", "pods"),
-        ] {
-            if number > 0 {
-                parts.push(format!("{number} {}", if number == 1 { one } else { many }));
-            }
-        }
-
-        let last = parts.pop().unwrap_or_else(|| "nothing".into());
-        let changes = if parts.is_empty() {
-            last
-        } else {
-            format!("{} and {last}", parts.join(", "))
-        };
         let cluster = if self.cluster.is_empty() {
             "without GUID"
         } else {
             &self.cluster
         };
-        write!(f, "Change {changes} of cluster {cluster} at {}?", self.location)
+        let doing = if self.unlocks {
+            "Unlock".to_owned()
+        } else if let Some(pods) = self.pods {
+            format!("Evict {pods} {} of", if pods == 1 { "pod" } else { "pods" })
+        } else {
+            format!("Change {} of", self.objects())
+        };
+        write!(f, "{doing} cluster {cluster} at {}?", self.location)
+    }
+}
+
+impl Question {
+    /// Formats the objects that change, such as `12 addresses, 3 blocks and 11 handles`.
+    fn objects(&self) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for (number, one, many) in [
+            (self.addresses, "address", "addresses"),
+            (self.blocks, "block", "blocks"),
+            (self.handles, "handle", "handles"),
+        ] {
+            if number > 0 {
+                parts.push(format!("{number} {}", if number == 1 { one } else { many }));
+            }
+        }
+        if self.others > 0 {
+            let other = if parts.is_empty() { "" } else { "other " };
+            let objects = if self.others == 1 { "object" } else { "objects" };
+            parts.push(format!("{} {other}{objects}", self.others));
+        }
+
+        let last = parts.pop().unwrap_or_else(|| "nothing".into());
+        if parts.is_empty() {
+            last
+        } else {
+            format!("{} and {last}", parts.join(", "))
+        }
     }
 }
 
@@ -125,8 +143,7 @@ mod tests {
             addresses: 12,
             blocks: 3,
             handles: 11,
-            others: 0,
-            pods: 0,
+            ..Question::default()
         }
     }
 
@@ -152,14 +169,27 @@ mod tests {
             question().to_string(),
             format!("Change 12 addresses, 3 blocks and 11 handles {place}")
         );
-        let lock = Question {
+        let pool = Question {
             addresses: 0,
             blocks: 0,
             handles: 0,
             others: 1,
             ..question()
         };
-        assert_eq!(lock.to_string(), format!("Change 1 other object {place}"));
+        assert_eq!(pool.to_string(), format!("Change 1 object {place}"));
+        let lock = Question {
+            unlocks: true,
+            ..pool.clone()
+        };
+        assert_eq!(
+            lock.to_string(),
+            "Unlock cluster 0f0e1d2c at https://10.0.0.5:2379?"
+        );
+        let pods = Question {
+            pods: Some(24),
+            ..pool
+        };
+        assert_eq!(pods.to_string(), format!("Evict 24 pods {place}"));
         let undo = Question {
             addresses: 0,
             blocks: 1,

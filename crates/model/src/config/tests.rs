@@ -34,6 +34,24 @@ fn field_names_of_etcd_and_of_the_resource_are_not_mixed() {
     assert_eq!(IpamConfig::parse_resource(resource), Ok(none));
 }
 
+/// Calico's client moves the annotations of other programs into an annotation of its own.
+#[test]
+fn the_run_that_locked_the_datastore_is_read_from_an_annotation() {
+    let read = |annotations: &str| {
+        let json =
+            format!(r#"{{"metadata":{{"annotations":{annotations}}},"spec":{{"datastoreReady":false}}}}"#);
+        let cluster = ClusterInformation::parse(json.as_bytes()).unwrap();
+        assert_eq!(cluster.datastore_ready, Some(false));
+        cluster.locked_by
+    };
+    assert_eq!(read("{}"), None);
+    let own = r#"{"calipam.io/locked-by":"a run"}"#;
+    let moved = r#"{"projectcalico.org/metadata":"{\"annotations\":{\"calipam.io/locked-by\":\"a run\"}}"}"#;
+    for annotations in [own, moved] {
+        assert_eq!(read(annotations).as_deref(), Some("a run"));
+    }
+}
+
 #[test]
 fn only_versions_after_the_newest_known_one_are_new() {
     let judged = |version: &str| {

@@ -298,6 +298,7 @@ impl<'b, 's> Trials<'b, 's> {
             | Remedy::ChangePool { .. }
             | Remedy::RestartPod { .. }
             | Remedy::RestartCalicoNode(_)
+            | Remedy::UndoRun
             | Remedy::Explain(_) => return None,
         })
     }

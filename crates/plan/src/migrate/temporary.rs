@@ -12,7 +12,7 @@ use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
 use super::new_pool::{has_free_range, has_same_cidr, made_of, name_of, takes_blocks};
-use super::{Migration, Target};
+use super::{Migration, Target, objects_in};
 use crate::refusal::{Refused, Result};
 
 /// One half of a migration to another block size.
@@ -164,9 +164,9 @@ impl<'s> Begun<'s> {
 }
 
 /// Finds the old pool and the target. `from` is the name or CIDR of the old pool or, once a change of block size has
-/// begun, of either of its pools. Without `from`, the old pool is the only disabled pool that has blocks, the pool to
-/// which a new pool's name refers, or the pool that users leave during a change of block size. Returns `None` if there
-/// is no pool `from`.
+/// begun, of either of its pools. Without `from`, the old pool is the only disabled pool that has blocks or affinities,
+/// the pool to which a new pool's name refers, or the pool that users leave during a change of block size. Returns
+/// `None` if there is no pool `from`.
 ///
 /// # Errors
 /// If `from` is not stated and there is not exactly one such pool, or the target differs from that of a migration that
@@ -197,8 +197,7 @@ pub fn find<'s>(
     // If a pool is found more than once, the last target counts: that of a temporary pool, if there is one.
     let mut left: BTreeMap<&str, (&Pool, Target)> = BTreeMap::new();
     for pool in pools() {
-        let mut blocks = snapshot.blocks.iter().map(|block| block.value.key);
-        if pool.disabled && blocks.any(|block| pool.cidr.contains(&block)) {
+        if pool.disabled && !objects_in(snapshot, pool.cidr).is_empty() {
             left.insert(&pool.name, (pool, target.clone()));
         }
     }
@@ -223,13 +222,44 @@ pub fn find<'s>(
 
     if left.len() > 1 {
         let names = joined(left.into_keys(), ", ");
-        let message = format!("several pools are being migrated, or are disabled and have blocks: {names}");
+        let message = format!(
+            "several pools are being migrated, or are disabled and have blocks or affinities: {names}"
+        );
         return Err(Refused::new(message).hint("name one of them with --from"));
     }
-    let begun = left.into_values().next().ok_or_else(|| {
-        Refused::new("no pool shows that a migration has begun").hint("name the pool to leave with --from")
-    })?;
-    Ok(Some(begun))
+    match left.into_values().next() {
+        Some(begun) => Ok(Some(begun)),
+        None => Err(none_begun(snapshot)),
+    }
+}
+
+/// The refusal if no pool shows that a migration has begun. After a clean-up, the old pool is disabled and empty, but it
+/// may also be disabled for another reason, so the operator has to name it.
+fn none_begun(snapshot: &Snapshot) -> Refused {
+    let mut empty: Vec<&str> = Vec::new();
+    for pool in snapshot.pools.iter().map(|pool| &pool.value) {
+        if pool.disabled && !pool.deleting {
+            empty.push(&pool.name);
+        }
+    }
+    let hint: Hint = match empty.as_slice() {
+        [] => "name the pool to leave with --from".into(),
+        [name] => Hint::new(
+            "the pool {} is disabled and empty, as before the last phase of a migration: {} shows this phase",
+            [
+                Call::Name((*name).to_owned()),
+                Call::to(["migrate", "--from", *name]),
+            ],
+        ),
+        names => Hint::new(
+            "these pools are disabled and empty, as before the last phase of a migration: {}; {} shows this phase",
+            [
+                Call::Name(joined(names, ", ")),
+                Call::to(["migrate", "--from", "POOL"]),
+            ],
+        ),
+    };
+    Refused::new("no pool shows that a migration has begun").hint(hint)
 }
 
 /// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool refers to it.

@@ -110,7 +110,8 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         }
         Code::NoClusterInformation => "restart calico-node, which writes the cluster information",
         Code::DatastoreLocked => {
-            "unlock it with `calicoctl datastore migrate unlock` if no migration is running"
+            "if a killed run of calipam left the lock (`calipam undo --list`), undo it; else unlock it with `calicoctl \
+             datastore migrate unlock` if no migration is running"
         }
         Code::UndecodableObject => return Some(undecodable(basis, finding)),
         _ => return None,

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use calipam_check::Subject;
 use calipam_model::config::IpamSetting;
 use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::hint::Call;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use calipam_plan::migrate::{
-    Migration, Target, User, UserKind, capacity, clean_up, find, may_become, survey,
+    Migration, Phase, Target, User, UserKind, capacity, clean_up, find, may_become, survey,
 };
 use calipam_plan::release::Observations;
 use calipam_plan::{SkipReason, configure};
@@ -177,6 +178,7 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     let begun = |name: &str, old: &str, is_old_disabled: bool, hours: [i64; 2], has_blocks: bool| {
         let mut snapshot = cluster();
         snapshot.blocks.retain(|_| has_blocks);
+        snapshot.affinities.retain(|_| has_blocks);
         for (pool, name, hours) in [(0, old, hours[0]), (1, name, hours[1])] {
             let pool = &mut snapshot.pools[pool].value;
             pool.name = name.into();
@@ -209,6 +211,28 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     for other in ["other", "old-10-9-0-0-24"] {
         assert_eq!(begun(other, "old", true, [1, 2], false), none_begun(), "{other}");
     }
+}
+
+/// Nothing in an emptied pool says whether a migration has emptied it, so it has to be named.
+#[test]
+fn a_disabled_pool_is_found_until_it_is_empty_and_then_named_in_the_refusal() {
+    let mut snapshot = cluster();
+    snapshot.blocks.clear();
+    let found = find(&snapshot, None, &Target::Unstated).unwrap().unwrap();
+    assert_eq!(found.0.name, "old", "affinities are left");
+
+    snapshot.affinities.clear();
+    let refused = find(&snapshot, None, &Target::Unstated).unwrap_err();
+    let called = [Call::Name("old".into()), Call::to(["migrate", "--from", "old"])];
+    assert_eq!(refused.hint.unwrap().calls, called);
+    let named = find(&snapshot, Some("old"), &Target::Unstated).unwrap().unwrap();
+    let migration = Migration::of(&snapshot, named.0, &named.1).unwrap();
+    let phase = survey(&Checked::new(snapshot.clone()).basis(), migration).phase;
+    assert_eq!(phase, Phase::Delete);
+
+    snapshot.pools[0].value.disabled = false;
+    let refused = find(&snapshot, None, &Target::Unstated).unwrap_err();
+    assert!(refused.hint.unwrap().calls.is_empty(), "no pool is disabled");
 }
 
 /// The clean-up keeps an affinity if a CNI ADD may be about to create its block.

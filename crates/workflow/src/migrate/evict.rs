@@ -2,20 +2,24 @@
 //! addresses from the new pool. KubeVirt migrates virtual machines live, if that changes their addresses. An eviction
 //! keeps no state: a run that ends at any point leaves pods that have moved and pods that have not.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use calipam_datastore::workloads::{Controller, Evicted, WorkloadPod, Workloads};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::Pool;
 use calipam_model::words::count;
+use calipam_repair::Interrupt;
 use tokio::time::{Instant, sleep};
 
 use super::Eviction;
 use super::eviction::{MACHINE, Moves};
 use super::moving::Pins;
-use crate::failure::{Failure, Result};
-use crate::operator::{Activity, Operator};
+use crate::failure::{Failure, Kind, Result};
+use crate::operator::{Activity, Meter, Operator};
+use crate::write::WritingNow;
 
 /// The time between two reads of the pods.
 const POLL: Duration = Duration::from_secs(1);
@@ -34,21 +38,80 @@ struct Batch {
     has_moved: bool,
 }
 
+/// The progress of an eviction, for the report of one that ends early.
+#[derive(Default)]
+struct Progress {
+    evicted: Cell<usize>,
+    left: Cell<usize>,
+    /// True while an eviction has been requested and not answered.
+    is_asking: Cell<bool>,
+}
+
+impl fmt::Display for Progress {
+    /// Writes `2 pods evicted, 22 left`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let evicted = count(self.evicted.get(), "pod", "pods");
+        write!(f, "{evicted} evicted, {} left", self.left.get())?;
+        if self.is_asking.get() {
+            f.write_str("; one eviction was not answered, and may still happen")?;
+        }
+        Ok(())
+    }
+}
+
+impl Progress {
+    fn interrupted(&self) -> Failure {
+        Failure::new(Kind::Interrupted, format!("interrupted: {self}"))
+            .hint(Hint::new("the same command continues: {}", [Call::again()]))
+    }
+}
+
 impl Eviction {
-    /// Evicts pods of the old pool, batch after batch, until no more can be evicted. Reports the number of evicted
-    /// pods. `moves` says which pods get another address when they are evicted.
+    /// Evicts pods of the old pool, batch after batch, until no more can be evicted or a signal arrives. Reports the
+    /// number of evicted pods, even after a failure. `moves` says which pods get another address when they are evicted;
+    /// `pods` is their number as last read.
     pub(super) async fn run(
         &self,
         workloads: &Workloads,
         pool: &Pool,
         moves: Moves,
+        pods: usize,
         operator: &dyn Operator,
+    ) -> Result<()> {
+        let now = WritingNow::begin();
+        let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
+        let progress = Progress {
+            left: Cell::new(pods),
+            ..Progress::default()
+        };
+        let meter = operator.start(Activity::Evicting);
+        let ended = tokio::select! {
+            ended = self.evict_all(workloads, pool, moves, operator, (&progress, &*meter)) => ended,
+            () = interrupt.wait() => Err(progress.interrupted()),
+        };
+        meter.end();
+        drop(now);
+        if ended
+            .as_ref()
+            .is_err_and(|failure| failure.kind != Kind::Interrupted)
+        {
+            operator.info(progress.to_string());
+        }
+        ended
+    }
+
+    async fn evict_all(
+        &self,
+        workloads: &Workloads,
+        pool: &Pool,
+        moves: Moves,
+        operator: &dyn Operator,
+        (progress, meter): (&Progress, &dyn Meter),
     ) -> Result<()> {
         // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let old = pool.cidr;
         let pins = Pins::of(pool, &namespaces);
-        let meter = operator.start(Activity::Evicting);
         let (mut asked, mut refused): (BTreeSet<String>, BTreeMap<String, String>) = Default::default();
         let mut stuck_since: Option<Instant> = None;
         loop {
@@ -59,9 +122,10 @@ impl Eviction {
             let (held, free): (Vec<&WorkloadPod>, Vec<&WorkloadPod>) = of_old.partition(|pod| pins.hold(pod));
             let free = free.into_iter().filter(|pod| !refused.contains_key(&pod.uid));
             let (ending, left): (Vec<_>, Vec<_>) = free.partition(|pod| asked.contains(&pod.uid));
+            progress.evicted.set(asked.len());
+            progress.left.set(left.len());
             meter.set(asked.len() as u64, (asked.len() + left.len()) as u64);
             let Some(first) = left.first().or(ending.first()) else {
-                meter.end();
                 operator.info(format!("evicted {}", count(asked.len(), "pod", "pods")));
                 if !held.is_empty() {
                     let held = count(held.len(), "pod", "pods");
@@ -79,7 +143,7 @@ impl Eviction {
                 gone,
                 refused: unmoved,
                 has_moved,
-            } = self.batch(workloads, &left).await?;
+            } = self.batch(workloads, &left, progress).await?;
             refused.extend(unmoved);
             if has_moved {
                 stuck_since = None;
@@ -98,7 +162,12 @@ impl Eviction {
     }
 
     /// Evicts as many pods as may be absent at the same time.
-    async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch> {
+    async fn batch(
+        &self,
+        workloads: &Workloads,
+        left: &[&WorkloadPod],
+        progress: &Progress,
+    ) -> Result<Batch> {
         let mut batch = Batch::default();
         for pod in left {
             if batch.gone.len() >= self.batch.max(1) {
@@ -107,13 +176,18 @@ impl Eviction {
             let Some(controller) = &pod.controller else {
                 continue;
             };
+            progress.is_asking.set(true);
             let answer = match controller.kind.as_str() {
-                MACHINE => workloads.live_migrate(pod, &controller.name).await?,
-                _ => workloads.evict(pod).await?,
+                MACHINE => workloads.live_migrate(pod, &controller.name).await,
+                _ => workloads.evict(pod).await,
             };
+            progress.is_asking.set(false);
+            let answer = answer?;
             batch.has_moved |= answer != Evicted::NotNow;
             match answer {
                 Evicted::Yes => {
+                    progress.evicted.set(progress.evicted.get() + 1);
+                    progress.left.set(progress.left.get().saturating_sub(1));
                     batch
                         .gone
                         .insert(pod.uid.clone(), (pod.namespace.clone(), controller.clone()));

@@ -13,7 +13,7 @@ use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
-use calipam_plan::migrate::{self, Migration, Phase, StoredPools, Survey, Target, UserKind};
+use calipam_plan::migrate::{self, Migration, Phase, StoredPools, Survey, Target};
 use calipam_plan::{Basis, Plan, PlanKind, Refused, SkipReason, Skipped};
 
 use jiff::SignedDuration;
@@ -35,8 +35,8 @@ use crate::write::{Repaired, sources};
 /// A request to migrate.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR. If it is `None`, exactly one pool must qualify: a disabled pool that has blocks,
-    /// or a pool to which a temporary pool or the name of a new pool refers.
+    /// The old pool, by name or CIDR. If it is `None`, exactly one pool must qualify: a disabled pool that has blocks or
+    /// affinities, or a pool to which a temporary pool or the name of a new pool refers.
     pub from: Option<String>,
     pub target: Target,
     /// True to continue even if the allocator does not find addresses for all users.
@@ -89,35 +89,27 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
             writing.command, survey.phase, survey.migration.old.name
         );
     }
-    let run = Run {
+    let mut run = Run {
         intent: &intent,
         ..run
     };
     if run.writing().is_some() && survey.phase != Phase::Move {
         access.operator.show(Proposal::Migration(&surveyed))?;
-        if !request.force {
-            survey.has_room()?;
-        }
     }
-    let holds = async |_: bool| look_again(&run, request, survey).await;
-    let repaired = match survey.phase {
-        Phase::CleanUp => {
-            warn_of_short_grace(&seen.snapshot, criteria, access.operator);
-            let plan = |basis: &Basis<'_>| migrate::clean_up(basis, &survey.migration);
-            let Planned { seen, plan, passed } =
-                plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
-            let plan = seen.try_plan(plan, criteria)?;
-            run.write(plan, passed).await?
-        }
-        Phase::Delete => {
-            let plan = pools_or_skipped(&run, &seen, survey, &stored)?;
-            let passed = wait_for_grace(&run, request, &seen, &plan).await?;
-            run.write_if(plan, passed, holds).await?
-        }
-        _ => {
-            run.write_if(pools_or_skipped(&run, &seen, survey, &stored)?, None, holds)
-                .await?
-        }
+    let repaired = if survey.phase == Phase::CleanUp {
+        warn_of_short_grace(&seen.snapshot, criteria, access.operator);
+        let plan = |basis: &Basis<'_>| migrate::clean_up(basis, &survey.migration);
+        let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
+        let plan = seen.try_plan(plan, criteria)?;
+        run.write(plan, passed).await?
+    } else {
+        let plan = pools_or_skipped(&mut run, request, &seen, survey, &stored)?;
+        let passed = match survey.phase {
+            Phase::Delete => wait_for_grace(&run, request, &seen, &plan).await?,
+            _ => None,
+        };
+        let holds = async |_: bool| look_again(&run, request, survey).await;
+        run.write_if(plan, passed, holds).await?
     };
     Ok(Migrated {
         surveyed,
@@ -129,22 +121,36 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
 /// Plans a phase that writes a pool. If the run only plans, a refusal becomes part of the plan, so that the survey is
 /// still shown.
 fn pools_or_skipped(
-    run: &Run<'_>,
+    run: &mut Run<'_>,
+    request: &MigrateRequest,
+    seen: &CheckResult,
+    survey: &Survey,
+    stored: &StoredPools,
+) -> Result<Plan> {
+    let refusal = match allowed_plan(request, seen, survey, stored) {
+        Ok(plan) => return Ok(plan),
+        Err(refusal) => refusal,
+    };
+    let subject = Subject::Pool(survey.migration.old.cidr);
+    let skipped = Skipped::new(subject, SkipReason::NeedsDecision, refusal.to_string());
+    run.refuse(refusal)?;
+    Ok(Plan {
+        skipped: vec![skipped],
+        ..Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new())
+    })
+}
+
+/// Plans a phase that writes a pool, if all users find addresses afterwards or the operator insists.
+fn allowed_plan(
+    request: &MigrateRequest,
     seen: &CheckResult,
     survey: &Survey,
     stored: &StoredPools,
 ) -> Result<Plan, Refused> {
-    match migrate::plan_pools(&seen.snapshot, &survey.migration, stored, survey.phase) {
-        Err(refusal) if run.writing().is_none() => {
-            let subject = Subject::Pool(survey.migration.old.cidr);
-            let refused = Skipped::new(subject, SkipReason::NeedsDecision, refusal.to_string());
-            Ok(Plan {
-                skipped: vec![refused],
-                ..Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new())
-            })
-        }
-        plan => plan,
+    if !request.force {
+        survey.has_room()?;
     }
+    migrate::plan_pools(&seen.snapshot, &survey.migration, stored, survey.phase)
 }
 
 /// A time that is longer than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
@@ -204,10 +210,7 @@ async fn look_again(
     if before.phase != now.phase {
         return Err(phase_has_changed(before, now.phase));
     }
-    if !request.force {
-        now.has_room()?;
-    }
-    migrate::plan_pools(&seen.snapshot, &now.migration, &stored, now.phase)?;
+    allowed_plan(request, &seen, &now, &stored)?;
 
     let mut preconditions = Vec::new();
     if now.phase == Phase::Delete
@@ -295,31 +298,26 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
         ))
     })?;
     run.access.operator.show(Proposal::Migration(surveyed))?;
-    let pods = surveyed
-        .survey
-        .users
-        .iter()
-        .filter(|user| user.kind == UserKind::Pod)
-        .count();
+    let moving = surveyed.moving.as_ref();
+    let pods = moving.map_or(0, |moving| moving.evictable);
     let cluster = crate::read::guid(run.access.datastore).await?;
     let question = Question {
-        pods,
-        others: 0,
-        ..run.question_of_lock(&cluster)
+        cluster,
+        location: run.access.datastore.location(),
+        pods: Some(pods),
+        ..Question::default()
     };
-    run.access.operator.ask(question).await?;
+    run.ask(question).await?;
 
     let moves = Moves {
-        machines: surveyed
-            .moving
-            .as_ref()
-            .is_some_and(|moving| moving.live_migration_moves),
+        machines: moving.is_some_and(|moving| moving.live_migration_moves),
     };
     eviction
         .run(
             &workloads,
             &surveyed.survey.migration.old,
             moves,
+            pods,
             run.access.operator,
         )
         .await

@@ -58,6 +58,8 @@ pub struct Surveyed {
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
+    /// The number of pods that the requested eviction evicts, or one of all pods.
+    pub evictable: usize,
     /// An estimate of the eviction; `None` if no pod shows how long it took to start, or the simulation fails.
     pub estimate: Option<Estimate>,
     /// True if a live migration gives a virtual machine another address, as before Calico 3.32.
@@ -100,8 +102,16 @@ impl Moving {
             .iter()
             .copied()
             .filter(|pod| moves.can_move(pod, old.cidr) && !pins.hold(pod))
+            .filter(|pod| eviction.is_none_or(|eviction| eviction.is_selected(pod)))
             .collect();
         let estimate = match Estimate::of(snapshot, &survey.migration, &evicted, eviction) {
+            Ok(None) if !evicted.is_empty() => {
+                unread.push(
+                    "the duration of the eviction is not known: none of its pods shows how long it took to start"
+                        .to_owned(),
+                );
+                None
+            }
             Ok(estimate) => estimate,
             Err(error) => {
                 unread.push(format!("cannot estimate the duration of the eviction: {error}"));
@@ -109,6 +119,7 @@ impl Moving {
             }
         };
         Self {
+            evictable: evicted.len(),
             estimate,
             workloads: groups(&moving, &budgets),
             pins: list_pins(&pods, &namespaces, old),

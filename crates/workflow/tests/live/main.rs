@@ -52,9 +52,9 @@ impl<F: Fn() + Sync> Operator for Person<F> {
         }
     }
 
-    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
-        let consent = Consent::from_option(question, self.agrees).ok_or_else(Failure::declined);
-        Box::pin(async { consent })
+    fn ask(&self, question: Question) -> Pending<'_, Result<Option<Consent>, Failure>> {
+        let consent = Consent::from_option(question, self.agrees);
+        Box::pin(async { Ok(consent) })
     }
 }
 

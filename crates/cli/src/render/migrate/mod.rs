@@ -78,8 +78,16 @@ impl Document for SurveyDocument<'_> {
         }
         if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
             text.section(workloads(moving, wide));
-            if let Some(estimate) = &moving.estimate {
-                text.line(how_long(estimate));
+            let evicted = match &moving.estimate {
+                Some(estimate) => Some(how_long(estimate)),
+                None if moving.evictable > 0 => Some(format!(
+                    "An eviction moves {}",
+                    count(moving.evictable, "pod", "pods")
+                )),
+                None => None,
+            };
+            if let Some(evicted) = evicted {
+                text.line(evicted);
                 text.blank();
             }
         } else if survey.phase == Phase::Move {

@@ -17,6 +17,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
         let mut remedies = Vec::new();
         if finding.code == Code::AutoAllocationOff {
             remedies.push(Remedy::Configure(vec![IpamSetting::AutoAllocateBlocks(true)]));
+        } else {
+            remedies.extend(finding.remedy());
         }
         causes.push(Found {
             says: finding.message(),
