@@ -3,11 +3,34 @@
 use std::path::PathBuf;
 
 use calipam_datastore::redact_url;
+use calipam_datastore::settings::{KubectlOptions, Overrides};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::args::{CONNECTION, Global};
-use crate::render::text::joined;
+use crate::args::CONNECTION;
+use crate::render::text::{joined, shell_word};
+
+/// The IDs of the connection options that calipam shares with calicoctl, but for the context. kubectl does not have
+/// them.
+const OF_CALICOCTL: [&str; 6] = [
+    "datastore",
+    "config",
+    "etcd_endpoints",
+    "etcd_cacert",
+    "etcd_cert",
+    "etcd_key",
+];
+
+/// The environment variables that calicoctl reads where calipam has options. (Not all of its commands have the option
+/// `--context`.)
+const VARIABLES: [(&str, &str); 6] = [
+    ("kubeconfig", "KUBECONFIG"),
+    ("context", "K8S_CURRENT_CONTEXT"),
+    ("etcd_endpoints", "ETCD_ENDPOINTS"),
+    ("etcd_cacert", "ETCD_CA_CERT_FILE"),
+    ("etcd_cert", "ETCD_CERT_FILE"),
+    ("etcd_key", "ETCD_KEY_FILE"),
+];
 
 /// A parsed command line: the command, and the options that were typed, in the order in which clap defines them.
 #[derive(Debug, Default)]
@@ -18,7 +41,7 @@ pub(super) struct Call {
 }
 
 /// An option or argument that was typed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct TypedArg {
     /// The option's ID in the definition: the name of its field.
     id: String,
@@ -49,14 +72,17 @@ impl Call {
     }
 
     /// Creates a call of which only the connection options are known.
-    pub(super) fn of_connection(global: &Global) -> Self {
-        let path = |path: &PathBuf| path.display().to_string();
+    pub(super) fn of_connection(connection: &Overrides) -> Self {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let options = [
-            ("datastore", global.datastore.clone()),
-            ("config", global.config.as_ref().map(path)),
-            ("etcd_endpoints", global.etcd_endpoints.clone()),
-            ("kubeconfig", global.kubeconfig.clone()),
-            ("context", global.contexts.first().cloned()),
+            ("datastore", connection.datastore.clone()),
+            ("config", path(&connection.config)),
+            ("etcd_endpoints", connection.etcd_endpoints.clone()),
+            ("etcd_cacert", path(&connection.etcd_cacert)),
+            ("etcd_cert", path(&connection.etcd_cert)),
+            ("etcd_key", path(&connection.etcd_key)),
+            ("kubeconfig", connection.kubeconfig.clone()),
+            ("context", connection.context.clone()),
         ];
         let typed = options.into_iter().filter_map(|(id, value)| {
             let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));
@@ -70,6 +96,18 @@ impl Call {
             command: Vec::new(),
             typed: typed.collect(),
         }
+    }
+
+    /// Creates a call of which only the connection to a cluster of this call's fleet is known. It includes kubectl's
+    /// options of this call, such as `--as`, if they apply to the cluster.
+    pub(super) fn of_cluster(&self, connection: &Overrides) -> Self {
+        let mut cluster = Self::of_connection(connection);
+        if connection.kubectl != KubectlOptions::default() {
+            let known = [&OF_CALICOCTL[..], &["kubeconfig", "context"]].concat();
+            let further = |arg: &&TypedArg| arg.is_connection && !known.contains(&arg.id.as_str());
+            cluster.typed.extend(self.typed.iter().filter(further).cloned());
+        }
+        cluster
     }
 
     /// True if the command is known, not only the connection.
@@ -109,6 +147,51 @@ impl Call {
             .filter(wanted)
             .flat_map(TypedArg::words)
             .collect()
+    }
+
+    /// Formats a command line of kubectl, or of a program with its options, which is quoted for a shell, with the
+    /// connection options.
+    pub(super) fn of_kubectl(&self, line: &str) -> String {
+        let kubeconfig = self.value("kubeconfig").unwrap_or_default();
+        // Only the variable can list several files.
+        if std::env::split_paths(kubeconfig).count() < 2 {
+            return with_options(line, &self.connection_but(&OF_CALICOCTL));
+        }
+        let others = [&OF_CALICOCTL[..], &["kubeconfig"]].concat();
+        let line = with_options(line, &self.connection_but(&others));
+        format!("KUBECONFIG={} {line}", shell_word(kubeconfig))
+    }
+
+    /// Formats a command line of calicoctl, which is quoted for a shell, with the connection options. Most of them are
+    /// environment variables.
+    pub(super) fn of_calicoctl(&self, line: &str) -> String {
+        let is_etcd = self.value("etcd_endpoints").is_some();
+        let kind = match self.value("datastore") {
+            Some("kubernetes") => Some("kubernetes"),
+            Some("etcd" | "etcdv3") => Some("etcdv3"),
+            None if is_etcd => Some("etcdv3"),
+            _ => None,
+        };
+        let mut words = Vec::new();
+        if let Some(kind) = kind {
+            words.push(format!("DATASTORE_TYPE={kind}"));
+        }
+        for (id, variable) in VARIABLES {
+            if let Some(value) = self.value(id) {
+                words.push(format!("{variable}={}", shell_word(value)));
+            }
+        }
+        words.push(with_options(line, &self.options(&["config"])));
+        words.join(" ")
+    }
+
+    /// Returns the value of a typed option; `None` if it was not typed.
+    fn value(&self, id: &str) -> Option<&str> {
+        let option = self.typed.iter().find(|arg| arg.id == id)?;
+        match &option.words[..] {
+            [joined] => joined.split_once('=').map(|(_, value)| value),
+            words => words.last().map(String::as_str),
+        }
     }
 
     /// Returns the words of the typed options with these IDs.
@@ -182,6 +265,12 @@ fn words(option: &str, value: String) -> Vec<String> {
         _ if value.starts_with('-') && value != "-" => vec![format!("{option}={value}")],
         _ => vec![option.to_owned(), value],
     }
+}
+
+/// Appends options to a command line, quoted for a shell.
+fn with_options(line: &str, options: &[&str]) -> String {
+    let options = options.iter().map(|word| format!(" {}", shell_word(word)));
+    options.fold(line.to_owned(), |line, option| line + &option)
 }
 
 /// Removes users and passwords from the URLs in a value.
@@ -273,6 +362,71 @@ mod tests {
         let expected = "--as --as-group --insecure-skip-tls-verify --request-timeout --server 30 dev h jane";
         assert_eq!(connection.join(" "), expected);
         assert_eq!(call.words(&[]), ["check"]);
+    }
+
+    #[test]
+    fn other_programs_get_the_same_connection() {
+        let of = |words: &[&str]| {
+            let call = call(&[&["check"][..], words].concat());
+            (
+                call.of_kubectl("kubectl get x"),
+                call.of_calicoctl("calicoctl get x"),
+            )
+        };
+        let expect = |kubectl: &str, calicoctl: &str| (kubectl.to_owned(), calicoctl.to_owned());
+        assert_eq!(of(&[]), expect("kubectl get x", "calicoctl get x"));
+        assert_eq!(
+            of(&["--kubeconfig", "my config", "--context", "prod", "--as", "jane"]),
+            expect(
+                "kubectl get x --kubeconfig 'my config' --context prod --as jane",
+                "KUBECONFIG='my config' K8S_CURRENT_CONTEXT=prod calicoctl get x"
+            )
+        );
+        assert_eq!(
+            of(&["-d", "kubernetes", "--kubeconfig", "a:b"]),
+            expect(
+                "KUBECONFIG=a:b kubectl get x",
+                "DATASTORE_TYPE=kubernetes KUBECONFIG=a:b calicoctl get x"
+            )
+        );
+        assert_eq!(
+            of(&["--etcd-endpoints", "http://u:hunter2@a:1", "--etcd-key", "k.pem"]),
+            expect(
+                "kubectl get x",
+                "DATASTORE_TYPE=etcdv3 ETCD_ENDPOINTS=http://a:1 ETCD_KEY_FILE=k.pem calicoctl get x"
+            )
+        );
+        assert_eq!(
+            of(&["-d", "cluster.jsonl", "-c", "lab.cfg"]),
+            expect("kubectl get x", "calicoctl get x --config lab.cfg")
+        );
+    }
+
+    #[test]
+    fn a_cluster_of_a_fleet_has_its_own_connection() {
+        let call = call(&["check", "--context", "prod-*", "--as", "jane"]);
+        let contexts = Overrides {
+            datastore: Some("kubernetes".to_owned()),
+            context: Some("prod-eu".to_owned()),
+            kubectl: KubectlOptions {
+                as_user: Some("jane".to_owned()),
+                ..KubectlOptions::default()
+            },
+            ..Overrides::default()
+        };
+        assert_eq!(
+            call.of_cluster(&contexts).connection().join(" "),
+            "--datastore kubernetes --context prod-eu --as jane"
+        );
+        let etcd = Overrides {
+            etcd_endpoints: Some("https://root:hunter2@a:2379".to_owned()),
+            etcd_cacert: Some("us/ca.pem".into()),
+            ..Overrides::default()
+        };
+        assert_eq!(
+            call.of_cluster(&etcd).connection().join(" "),
+            "--etcd-endpoints https://a:2379 --etcd-cacert us/ca.pem"
+        );
     }
 
     #[test]

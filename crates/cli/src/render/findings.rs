@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use super::advice::ShownAdvice;
 use super::table::by_kind;
 use super::text::escape;
-use crate::hints::remedy;
+use crate::hints::{for_cluster, remedy};
 use crate::ignore;
 
 /// The content of a document, with its findings.
@@ -198,7 +198,9 @@ impl Serialize for Found<'_> {
             change,
             ..
         } = *self;
-        let repair = finding.remedy().as_ref().map(remedy::in_document);
+        let repair = finding
+            .remedy()
+            .map(|remedy| for_cluster(cluster, || remedy::in_document(&remedy)));
         Element {
             cluster,
             change,

@@ -53,7 +53,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
             (kinds(&findings, &report.advice.iter().collect::<Vec<_>>()))
             (controls())
             (table_of_clusters(report))
-            section #findings { h2 { "Findings" } (list(&findings, &["check", "--fleet", "FILE", "-o", "json"])) }
+            section #findings { h2 { "Findings" } (list(&findings)) }
             (ranges::section(report))
             (meanings(&findings))
         }

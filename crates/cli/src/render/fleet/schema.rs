@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::FleetReport;
+use crate::hints::for_cluster;
 use crate::render::advice::ShownAdvice;
 use crate::render::findings::{ChangesOf, Found};
 
@@ -88,7 +89,7 @@ fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a Advice) ->
         read: cluster.is_read,
         age: report.age(cluster).map(|age| age.as_secs()),
         report: &cluster.report,
-        advice: ShownAdvice::of(advice),
+        advice: for_cluster(&cluster.name, || ShownAdvice::of(advice)),
         pools: &cluster.pools,
     }
 }
