@@ -287,6 +287,29 @@ fn a_bad_file_of_a_folder_does_not_hide_the_other_files() {
 }
 
 #[test]
+fn the_file_of_a_fleet_among_its_exports_is_no_cluster() {
+    let (folder, _) = fleet(&[]);
+    fs::create_dir(folder.at("data/mesh")).unwrap();
+    for name in ["data/fleet.yaml", "data/mesh/old.yml"] {
+        fs::copy(folder.at("fleet.yaml"), folder.at(name)).unwrap();
+    }
+    let report = folder.run_on("data", "check -o json").succeeded().json();
+    assert_eq!(column(&report["clusters"], "name"), ["a", "b", "c", "d"]);
+    let says = "data/fleet.yaml names clusters and is no export: it is left out";
+    folder.run_on("data", "check").succeeded().prints(says);
+    folder.run_on("data", "show").succeeded().prints(says);
+    folder
+        .run_on("data", &format!("export {}", folder.at("exported")))
+        .succeeded()
+        .says(says);
+
+    // Another file in YAML could be meant as an export.
+    folder.write("data/e.yaml", "cluster: e\n");
+    let report = folder.run_on("data", "check -o json").exits(3).json();
+    assert_eq!(between(&report), [unreadable("e.yaml")].into());
+}
+
+#[test]
 fn services_that_the_file_lists_are_those_of_the_cluster() {
     let (folder, _) = fleet(&[]);
     // The pools are 10.1.0.0/16 to 10.4.0.0/16.

@@ -26,6 +26,8 @@ pub(crate) struct Fleet {
     pub clusters: Vec<Named>,
     /// Ranges that other networks use, from the fleet's file.
     pub taken: Vec<IpNet>,
+    /// Sentences about what is not read as a cluster.
+    pub notes: Vec<String>,
 }
 
 impl Fleet {

@@ -115,7 +115,10 @@ pub(crate) fn documents<T: Send>(
         ))
     })?;
 
-    let mut list = FleetList::default();
+    let mut list = FleetList {
+        notes: fleet.notes.clone(),
+        ..FleetList::default()
+    };
     let mut results = Vec::new();
     for (Named { name, group, .. }, (done, printed)) in fleet.clusters.iter().zip(done) {
         match done {
