@@ -149,6 +149,34 @@ fn findings_equal_those_of_a_single_check() {
     assert_eq!(items(&report["findings"]), alone);
 }
 
+/// A pool of the second cluster covers the nodes of all others.
+#[test]
+fn a_cluster_that_a_finding_of_another_one_concerns_is_not_without_findings() {
+    let (folder, _) = fleet(&[FleetFault::PoolOverNodes]);
+    let report = folder.run("check -o json").exits(1).json();
+    let shared = items(&report["clusters"]).iter().map(|cluster| {
+        (
+            cluster["name"].as_str().unwrap(),
+            cluster["shared"].as_u64().unwrap(),
+        )
+    });
+    assert_eq!(
+        shared.collect::<Vec<_>>(),
+        [("b", 0), ("a", 1), ("c", 1), ("d", 1)]
+    );
+    let table = folder
+        .run("check")
+        .exits(1)
+        .prints(" SHARED ")
+        .omits("without findings");
+    assert!(table.stdout.contains("\nd        mesh"), "{table:?}");
+
+    // The finding is accepted, and concerns none of them any more.
+    folder.write("accepted", folder.run("check -o ignore").stdout);
+    let accept = format!("check --ignore {}", folder.at("accepted"));
+    folder.run(&accept).succeeded().omits(" SHARED ");
+}
+
 #[test]
 fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
     let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
@@ -230,6 +258,19 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
     // The clusters that do not use the address have a disabled pool around its block.
     assert_eq!(names, ["a", "b", "c", "d"], "{run:?}");
+    let clash = format!(
+        "critical address-in-several-clusters of a: {} is used by ",
+        shared[2]
+    );
+    assert_eq!(run.stdout.matches(&clash).count(), 2, "for a and b: {run:?}");
+    let json = folder.run(&format!("show --ip {} -o json", shared[2])).json();
+    let clashes = items(&json["clusters"]).iter().map(|cluster| {
+        let findings = items(&cluster["document"]["findings"]).iter();
+        findings
+            .filter(|finding| finding["code"] == "address-in-several-clusters" && finding["cluster"] == "a")
+            .count()
+    });
+    assert_eq!(clashes.collect::<Vec<_>>(), [1, 1, 0, 0], "{json}");
     folder
         .run("show --ip 203.0.113.9")
         .exits(1)

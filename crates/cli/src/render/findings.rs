@@ -78,6 +78,18 @@ impl<'a, T> WithFindings<'a, T> {
             partial: Some(!partly_read.is_empty()),
         }
     }
+
+    /// Adds findings between clusters.
+    pub(super) fn and_between(mut self, between: &'a [(&'a str, &'a Finding)]) -> Self {
+        let found = |&(cluster, finding): &(&'a str, &'a Finding)| Found {
+            place: 0,
+            cluster,
+            finding,
+            change: None,
+        };
+        self.findings.extend(between.iter().map(found));
+        self
+    }
 }
 
 /// The changes since an earlier report, for one cluster or for several together.
