@@ -103,6 +103,34 @@ fn each_command_names_the_cluster_that_it_is_for() {
     }
 }
 
+/// A pool of the second cluster covers the nodes of all others.
+#[test]
+fn a_cluster_that_a_finding_of_another_one_concerns_is_not_without_findings() {
+    let (folder, _) = fleet(&[FleetFault::PoolOverNodes]);
+    let report = folder.run("check -o json").exits(1).json();
+    let shared = items(&report["clusters"]).iter().map(|cluster| {
+        (
+            cluster["name"].as_str().unwrap(),
+            cluster["shared"].as_u64().unwrap(),
+        )
+    });
+    assert_eq!(
+        shared.collect::<Vec<_>>(),
+        [("b", 0), ("a", 1), ("c", 1), ("d", 1)]
+    );
+    let table = folder
+        .run("check")
+        .exits(1)
+        .prints(" SHARED ")
+        .omits("without findings");
+    assert!(table.stdout.contains("\nd        mesh"), "{table:?}");
+
+    // The finding is accepted, and concerns none of them any more.
+    folder.write("accepted", folder.run("check -o ignore").stdout);
+    let accept = format!("check --ignore {}", folder.at("accepted"));
+    folder.run(&accept).succeeded().omits(" SHARED ");
+}
+
 /// Masks the age of the data, which depends on the current time.
 fn without_age(table: &str) -> String {
     let cut = |line: &str| match line.ends_with(" d") {

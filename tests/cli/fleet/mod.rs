@@ -149,34 +149,6 @@ fn findings_equal_those_of_a_single_check() {
     assert_eq!(items(&report["findings"]), alone);
 }
 
-/// A pool of the second cluster covers the nodes of all others.
-#[test]
-fn a_cluster_that_a_finding_of_another_one_concerns_is_not_without_findings() {
-    let (folder, _) = fleet(&[FleetFault::PoolOverNodes]);
-    let report = folder.run("check -o json").exits(1).json();
-    let shared = items(&report["clusters"]).iter().map(|cluster| {
-        (
-            cluster["name"].as_str().unwrap(),
-            cluster["shared"].as_u64().unwrap(),
-        )
-    });
-    assert_eq!(
-        shared.collect::<Vec<_>>(),
-        [("b", 0), ("a", 1), ("c", 1), ("d", 1)]
-    );
-    let table = folder
-        .run("check")
-        .exits(1)
-        .prints(" SHARED ")
-        .omits("without findings");
-    assert!(table.stdout.contains("\nd        mesh"), "{table:?}");
-
-    // The finding is accepted, and concerns none of them any more.
-    folder.write("accepted", folder.run("check -o ignore").stdout);
-    let accept = format!("check --ignore {}", folder.at("accepted"));
-    folder.run(&accept).succeeded().omits(" SHARED ");
-}
-
 #[test]
 fn a_cluster_that_cannot_be_read_is_a_finding_and_stops_nothing() {
     let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
@@ -277,7 +249,11 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
         .prints_exactly("No cluster has the named objects\n");
     folder
         .run("show --node nobody")
-        .failed(1, "node \"nobody\" not found");
+        .failed(1, "node \"nobody\" not found")
+        .says(&format!(
+            "`calipam show --nodes --fleet {}`",
+            folder.at("fleet.yaml")
+        ));
 }
 
 #[test]
@@ -325,29 +301,6 @@ fn a_bad_file_of_a_folder_does_not_hide_the_other_files() {
     read.sort();
     assert_eq!(read, ["a", "b", "b-2", "d", "evil", "prod_eu"]);
     run.prints("it has the same GUID as a, and only one");
-}
-
-#[test]
-fn the_file_of_a_fleet_among_its_exports_is_no_cluster() {
-    let (folder, _) = fleet(&[]);
-    fs::create_dir(folder.at("data/mesh")).unwrap();
-    for name in ["data/fleet.yaml", "data/mesh/old.yml"] {
-        fs::copy(folder.at("fleet.yaml"), folder.at(name)).unwrap();
-    }
-    let report = folder.run_on("data", "check -o json").succeeded().json();
-    assert_eq!(column(&report["clusters"], "name"), ["a", "b", "c", "d"]);
-    let says = "data/fleet.yaml names clusters and is no export: it is left out";
-    folder.run_on("data", "check").succeeded().prints(says);
-    folder.run_on("data", "show").succeeded().prints(says);
-    folder
-        .run_on("data", &format!("export {}", folder.at("exported")))
-        .succeeded()
-        .says(says);
-
-    // Another file in YAML could be meant as an export.
-    folder.write("data/e.yaml", "cluster: e\n");
-    let report = folder.run_on("data", "check -o json").exits(3).json();
-    assert_eq!(between(&report), [unreadable("e.yaml")].into());
 }
 
 #[test]

@@ -71,9 +71,19 @@ fn of_cluster() -> Option<&'static Call> {
     CLUSTER.get().or_else(|| CALL.get())
 }
 
-/// Returns the options with which a command line reads the same data.
-fn same_data() -> Vec<&'static str> {
-    of_cluster().map(Call::same_data).unwrap_or_default()
+/// Returns the options with which a command reads the same data: that of one cluster or, if the command has the options,
+/// of this call's fleet.
+fn same_data(words: &[&str]) -> Vec<&'static str> {
+    let mut data = of_cluster().map(Call::same_data).unwrap_or_default();
+    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
+    let reads_fleets = command.is_some_and(|command| option(command, "--fleet").is_some());
+    if let Some(call) = CALL.get()
+        && reads_fleets
+        && CLUSTER.get().is_none()
+    {
+        data.extend(call.options(&["fleet", "routed"]));
+    }
+    data
 }
 
 /// True if this call has connection options.
@@ -84,7 +94,7 @@ pub(crate) fn names_connection() -> bool {
 /// Formats a command line for the same cluster, quoted for a shell: the program's name, `words`, and the connection
 /// options of the cluster.
 pub(crate) fn command(words: &[&str]) -> String {
-    line(words.iter().copied().chain(same_data()))
+    line(words.iter().copied().chain(same_data(words)))
 }
 
 /// Formats a command line of kubectl for the same cluster. `words` is quoted for a shell.
@@ -124,7 +134,7 @@ pub(super) fn list_findings() -> String {
 /// nodes.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
     let kept = CALL.get().map(|call| call.options(kept)).unwrap_or_default();
-    line(words.iter().copied().chain(kept).chain(same_data()))
+    line(words.iter().copied().chain(kept).chain(same_data(words)))
 }
 
 /// Like [`command_with`], with the output redirected to a file.
@@ -203,14 +213,13 @@ fn command_in_document(words: &[&str]) -> String {
     format!(
         "{} {}",
         Applet::Calipam.command_prefix(),
-        shell_words(words.iter().copied().chain(same_data()))
+        shell_words(words.iter().copied().chain(same_data(words)))
     )
 }
 
 /// Formats the command line that prints all findings of this call's clusters, in a document.
 pub(crate) fn findings_in_document() -> String {
-    let fleet = CALL.get().map(|call| call.options(&["fleet", "routed"]));
-    command_in_document(&[&["check", "-o", "json"][..], &fleet.unwrap_or_default()].concat())
+    command_in_document(&["check", "-o", "json"])
 }
 
 fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use calipam_check::Subject;
 use calipam_model::config::IpamSetting;
 use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::hint::Call;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use calipam_plan::migrate::{
@@ -297,12 +298,12 @@ fn only_etcd_stores_the_settings_twice() {
         });
         let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
         plan.warnings.iter().any(|warning| {
-            let next =
-                "`calicoctl patch ipamconfiguration default -p '{\"spec\":{\"strictAffinity\":true}}'`";
+            let patch = r#"{"spec":{"strictAffinity":true}}"#;
+            let next = Call::calicoctl(["patch", "ipamconfiguration", "default", "-p", patch]);
             warning
                 .text
                 .contains("IPAMConfiguration resource `default` differs")
-                && warning.text.ends_with(next)
+                && warning.calls == [next]
         })
     };
     let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));
