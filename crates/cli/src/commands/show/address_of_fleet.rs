@@ -46,11 +46,11 @@ pub(super) fn run(address: IpAddr, args: &FleetArgs, fleet: &Fleet, console: &Co
         });
         known.insert(&named.name, result);
     }
-    fleet::remove_duplicates(&mut clusters, Timestamp::now());
+    let notes = fleet::remove_duplicates(&mut clusters, Timestamp::now());
     fleet::compare(&mut clusters);
     let between = fleet::between(&clusters, address);
 
-    let (list, _) = documents(fleet, args, console, "cannot be read", |named, console| {
+    let (mut list, _) = documents(fleet, args, console, "cannot be read", |named, console| {
         let Known { origin, view, events } = match &known[named.name.as_str()] {
             Ok(known) => known,
             Err(reason) => return Ok(Err(reason.clone())),
@@ -66,6 +66,7 @@ pub(super) fn run(address: IpAddr, args: &FleetArgs, fleet: &Fleet, console: &Co
         })?;
         Ok(Ok((outcome_of(view, console), ())))
     })?;
+    list.notes.extend(notes);
     Ok(list)
 }
 
