@@ -51,7 +51,7 @@ fn credential(status: Value) -> String {
 #[track_caller]
 fn assert_failed(run: Run, expected: &str) {
     run.refused(3, expected)
-        .says("\nhint: does `kubectl get nodes` work with this kubeconfig?")
+        .says("\nhint: does `kubectl get nodes --kubeconfig ")
         .hides("hunter2");
 }
 

@@ -143,7 +143,8 @@ impl Operator for Person<'_> {
             Event::LongWait { activity, time } => self.waits(activity, time),
             Event::StaleLock(lock) => self.tell_stale_lock(lock),
             Event::LockStays if self.is_script => {
-                console.warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");
+                let unlock = hints::calicoctl("datastore migrate unlock");
+                console.warn(&format!("the datastore stays locked: {unlock} unlocks it"));
             }
             Event::LockStays => {
                 console.warn("the datastore stays locked: `--yes` does not remove a lock");

@@ -40,6 +40,10 @@ pub enum Call {
     Command(Vec<String>),
     /// A command that reads no data, or itself names its data.
     Elsewhere(Vec<String>),
+    /// A command of kubectl for the cluster of the current call.
+    Kubectl(Vec<String>),
+    /// A command of calicoctl for the cluster of the current call.
+    Calicoctl(Vec<String>),
     /// The current call with more options, and without those whose IDs are in `without`.
     Again {
         with: Vec<String>,
@@ -67,6 +71,16 @@ impl Call {
     /// A command that reads no data, or itself names its data.
     pub fn elsewhere<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
         Self::Elsewhere(owned(words))
+    }
+
+    /// A command of kubectl for the cluster of the current call.
+    pub fn kubectl<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
+        Self::Kubectl(owned(words))
+    }
+
+    /// A command of calicoctl for the cluster of the current call.
+    pub fn calicoctl<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
+        Self::Calicoctl(owned(words))
     }
 
     /// The current call.

@@ -194,12 +194,10 @@ fn other_resource(snapshot: &Snapshot, settings: &[IpamSetting]) -> Option<Hint>
         return None;
     }
     let patch = serde_json::json!({ "spec": spec });
-    let text = format!(
-        "the IPAMConfiguration resource `default` differs, and a check will report configuration-mismatch: with etcd, \
-         Calico's allocator reads only what is set here; to set the resource as well: \
-         `calicoctl patch ipamconfiguration default -p '{patch}'`"
-    );
-    Some(text.into())
+    let text = "the IPAMConfiguration resource `default` differs, and a check will report configuration-mismatch: with \
+                etcd, Calico's allocator reads only what is set here; to set the resource as well: {}";
+    let patch = ["patch", "ipamconfiguration", "default", "-p", &patch.to_string()];
+    Some(Hint::new(text, [Call::calicoctl(patch)]))
 }
 
 /// Refuses a number that is negative or larger than Calico accepts for the setting.

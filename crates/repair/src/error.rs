@@ -62,10 +62,13 @@ impl RepairError {
             ),
             Self::UnexpectedKey { .. } => "use an unchanged copy of the journal".into(),
             Self::NotAgreed { .. } => "retry, and confirm the new plan".into(),
-            Self::Lock { action: LockAction::Restore, .. } => {
-                "`calicoctl datastore migrate unlock` unlocks it; while it is locked, no pod can start or stop"
-                    .into()
-            }
+            Self::Lock {
+                action: LockAction::Restore,
+                ..
+            } => Hint::new(
+                "{} unlocks it; while it is locked, no pod can start or stop",
+                [Call::calicoctl(["datastore", "migrate", "unlock"])],
+            ),
             Self::Lock { .. } => Hint::new(
                 "wait for the other run; or run without the lock, since every write checks that nothing has changed: {}",
                 [Call::again().without(&["lock"])],

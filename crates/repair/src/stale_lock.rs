@@ -33,8 +33,11 @@ pub struct StaleLock {
 impl StaleLock {
     pub fn hint(&self) -> Hint {
         Hint::new(
-            "{} undoes that run and unlocks the datastore; `calicoctl datastore migrate unlock` only unlocks it",
-            [Call::to(["undo", &self.journal.to_string_lossy()])],
+            "{} undoes that run and unlocks the datastore; {} only unlocks it",
+            [
+                Call::to(["undo", &self.journal.to_string_lossy()]),
+                Call::calicoctl(["datastore", "migrate", "unlock"]),
+            ],
         )
     }
 }

@@ -2,6 +2,7 @@
 //! the operator can agree.
 
 use calipam_datastore::write::{Consent, Question};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Source;
 use calipam_model::words::quoted;
 use calipam_plan::PlanSummary;
@@ -101,9 +102,11 @@ impl Run<'_> {
              finish; ClusterInformation has changed since, so another program might hold the lock now (journal {})",
             quoted(journal)
         ));
-        self.access.operator.tell(Event::Hint(
-            "once you know whose lock it is: `calicoctl datastore migrate unlock`".into(),
-        ));
+        let unlock = Call::calicoctl(["datastore", "migrate", "unlock"]);
+        self.access.operator.tell(Event::Hint(Hint::new(
+            "once you know whose lock it is: {}",
+            [unlock],
+        )));
     }
 
     /// The question whether to remove the lock of the datastore, which is a field of ClusterInformation.

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::cidr::to_canonical;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{Snapshot, Source};
 use wildmatch::WildMatch;
@@ -151,9 +152,12 @@ fn selected(selector: &Selector, states: &[&Snapshot], named: BTreeSet<String>) 
         }
     }
     if selected.is_empty() {
-        return Err(Failure::refused("the selector matches no node").hint(
-            "it selects by Calico's node labels: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
-        ));
+        let list = [
+            Call::calicoctl(["get", "nodes", "-o", "yaml"]),
+            Call::kubectl(["get", "nodes", "--show-labels"]),
+        ];
+        let hint = Hint::new("it selects by Calico's node labels: {} or {}", list);
+        return Err(Failure::refused("the selector matches no node").hint(hint));
     }
     Ok(selected)
 }

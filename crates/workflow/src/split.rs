@@ -49,8 +49,11 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
         .and_then(|cluster| cluster.datastore_ready)
         == Some(false);
     if request.needs_lock && !is_locked {
-        let refused = Refused::new("the datastore is not locked")
-            .hint("lock it with `calicoctl datastore migrate lock`; `calipam split` locks it itself");
+        let hint = Hint::new(
+            "lock it with {}; `calipam split` locks it itself",
+            [Call::calicoctl(["datastore", "migrate", "lock"])],
+        );
+        let refused = Refused::new("the datastore is not locked").hint(hint);
         return Err(SplitRefusal::NotLocked(refused).into());
     }
 

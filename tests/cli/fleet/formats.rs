@@ -1,14 +1,17 @@
 //! The report of a fleet in every format.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use calipam_testkit::browser::{Browser, Page};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, FleetFault};
+use calipam_testkit::servers::Etcd;
+use serde_json::Value;
 
 use super::fleet;
 use crate::cli::pages::evaluate;
-use crate::cli::program::assert_expected;
+use crate::cli::program::{assert_expected, calipam, items};
 use crate::cli::reports;
 
 #[test]
@@ -37,6 +40,95 @@ fn every_format_names_the_cluster() {
         page.contains("address-in-several-clusters") && page.contains("10.0.0.0/8"),
         "{page}"
     );
+}
+
+/// Returns the command lines of the cures and repairs that a report in JSON has for a cluster. Those that only explain a
+/// rule are left out, since they read no data.
+fn commands(report: &Value, cluster: &str) -> BTreeSet<String> {
+    let mut clusters = items(&report["clusters"]).iter();
+    let of = clusters.find(|of| of["name"] == cluster).unwrap();
+    let of_causes = items(&of["causes"])
+        .iter()
+        .flat_map(|cause| items(&cause["cures"]));
+    let cures = of_causes.chain(items(&of["cures"])).map(|cure| &cure["command"]);
+    let findings = items(&report["findings"]).iter();
+    let repairs = findings
+        .filter(|finding| finding["cluster"] == cluster)
+        .map(|finding| &finding["repair"]);
+    let lines = cures.chain(repairs).filter_map(Value::as_str);
+    lines
+        .filter(|line| !line.starts_with("calipam explain "))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn each_command_names_the_cluster_that_it_is_for() {
+    let (folder, fleet) = fleet(&[]);
+    let leaking = |place: usize| fleet.clusters[place].1.clone().with(Fault::LeakedNoOwner, 2);
+    let etcd = Etcd::of(&leaking(1)).unwrap();
+    folder.write("data/a.jsonl", leaking(0).export());
+    let text = format!(
+        "clusters:\n- {{name: a, datastore: data/a.jsonl}}\n- {{name: b, etcdEndpoints: [\"{}\"]}}\n",
+        etcd.endpoint()
+    );
+    folder.write("fleet.yaml", text);
+
+    let run = |format: &str| folder.run(&format!("check --settle 0 -o {format}")).exits(1);
+    let report = run("json").json();
+    let connections = [
+        ("a", format!(" --datastore {}", folder.at("data/a.jsonl"))),
+        ("b", format!(" --etcd-endpoints {}", etcd.endpoint())),
+    ];
+    for (cluster, connection) in &connections {
+        let commands = commands(&report, cluster);
+        assert!(!commands.is_empty(), "{report}");
+        for command in &commands {
+            assert!(command.ends_with(connection), "{cluster}: {command}");
+        }
+        let release = commands.iter().find(|line| line.starts_with("calipam release "));
+        let release = release.unwrap();
+        for format in ["wide", "yaml", "junit", "html"] {
+            run(format).prints(release);
+        }
+        let line = release.strip_prefix("calipam ").unwrap();
+        calipam(&format!("{line} --settle 0 --grace 0 --dry-run")).completed();
+    }
+    let table = run("table").stdout;
+    for command in table.split('`').skip(1).step_by(2) {
+        let is_named = connections
+            .iter()
+            .any(|(_, connection)| command.ends_with(connection));
+        assert!(is_named || command.starts_with("calipam explain "), "{command}");
+    }
+}
+
+/// A pool of the second cluster covers the nodes of all others.
+#[test]
+fn a_cluster_that_a_finding_of_another_one_concerns_is_not_without_findings() {
+    let (folder, _) = fleet(&[FleetFault::PoolOverNodes]);
+    let report = folder.run("check -o json").exits(1).json();
+    let shared = items(&report["clusters"]).iter().map(|cluster| {
+        (
+            cluster["name"].as_str().unwrap(),
+            cluster["shared"].as_u64().unwrap(),
+        )
+    });
+    assert_eq!(
+        shared.collect::<Vec<_>>(),
+        [("b", 0), ("a", 1), ("c", 1), ("d", 1)]
+    );
+    let table = folder
+        .run("check")
+        .exits(1)
+        .prints(" SHARED ")
+        .omits("without findings");
+    assert!(table.stdout.contains("\nd        mesh"), "{table:?}");
+
+    // The finding is accepted, and concerns none of them any more.
+    folder.write("accepted", folder.run("check -o ignore").stdout);
+    let accept = format!("check --ignore {}", folder.at("accepted"));
+    folder.run(&accept).succeeded().omits(" SHARED ");
 }
 
 /// Masks the age of the data, which depends on the current time.

@@ -85,6 +85,15 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
     let wanted = "east/pool/default-ipv4-ippool\nwest/pool/default-ipv4-ippool\n";
     assert_eq!(run("show -o name").stdout, wanted);
 
+    // A command is for the context of its cluster, not for the current one.
+    west.add_block("10.0.0.64/26", "gone", &[]);
+    let of_west = format!("--node gone --datastore kubernetes --kubeconfig {kubeconfig} --context west");
+    for format in ["table", "wide", "json", "html"] {
+        run(&format!("check --settle 0 -o {format}"))
+            .exits(1)
+            .prints(&format!("calipam release {of_west}"));
+    }
+
     // An unreachable cluster is reported, and the other one is read.
     west.server.end();
     assert_eq!(between(&run(check).exits(3).json()), [unreadable("west")].into());

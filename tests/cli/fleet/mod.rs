@@ -230,13 +230,30 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
     // The clusters that do not use the address have a disabled pool around its block.
     assert_eq!(names, ["a", "b", "c", "d"], "{run:?}");
+    let clash = format!(
+        "critical address-in-several-clusters of a: {} is used by ",
+        shared[2]
+    );
+    assert_eq!(run.stdout.matches(&clash).count(), 2, "for a and b: {run:?}");
+    let json = folder.run(&format!("show --ip {} -o json", shared[2])).json();
+    let clashes = items(&json["clusters"]).iter().map(|cluster| {
+        let findings = items(&cluster["document"]["findings"]).iter();
+        findings
+            .filter(|finding| finding["code"] == "address-in-several-clusters" && finding["cluster"] == "a")
+            .count()
+    });
+    assert_eq!(clashes.collect::<Vec<_>>(), [1, 1, 0, 0], "{json}");
     folder
         .run("show --ip 203.0.113.9")
         .exits(1)
         .prints_exactly("No cluster has the named objects\n");
     folder
         .run("show --node nobody")
-        .failed(1, "node \"nobody\" not found");
+        .failed(1, "node \"nobody\" not found")
+        .says(&format!(
+            "`calipam show --nodes --fleet {}`",
+            folder.at("fleet.yaml")
+        ));
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Refused calls for fleets, and their errors.
+//! Refused calls for fleets with their errors, and files of a folder that are no exports.
 
-use super::fleet;
-use crate::cli::program::calipam;
+use std::fs;
+
+use super::{between, fleet, unreadable};
+use crate::cli::program::{calipam, column};
 
 #[test]
 fn mistakes_in_the_file_are_refused_with_a_hint() {
@@ -90,4 +92,27 @@ fn repairs_refuse_several_clusters() {
             .failed(2, "check")
             .says("has this option");
     }
+}
+
+#[test]
+fn the_file_of_a_fleet_among_its_exports_is_no_cluster() {
+    let (folder, _) = fleet(&[]);
+    fs::create_dir(folder.at("data/mesh")).unwrap();
+    for name in ["data/fleet.yaml", "data/mesh/old.yml"] {
+        fs::copy(folder.at("fleet.yaml"), folder.at(name)).unwrap();
+    }
+    let report = folder.run_on("data", "check -o json").succeeded().json();
+    assert_eq!(column(&report["clusters"], "name"), ["a", "b", "c", "d"]);
+    let says = "data/fleet.yaml names clusters and is no export: it is left out";
+    folder.run_on("data", "check").succeeded().prints(says);
+    folder.run_on("data", "show").succeeded().prints(says);
+    folder
+        .run_on("data", &format!("export {}", folder.at("exported")))
+        .succeeded()
+        .says(says);
+
+    // Another file in YAML could be meant as an export.
+    folder.write("data/e.yaml", "cluster: e\n");
+    let report = folder.run_on("data", "check -o json").exits(3).json();
+    assert_eq!(between(&report), [unreadable("e.yaml")].into());
 }

@@ -36,6 +36,8 @@ impl Runs for Place {
         let mut command = command_in(self.home.path(), arguments);
         match &self.server {
             Server::Etcd(etcd) => command.env("ETCD_ENDPOINTS", etcd.endpoint()),
+            // The command of a cure names its cluster itself.
+            Server::Kubernetes(_) if arguments.contains(&"--kubeconfig") => &mut command,
             Server::Kubernetes(server) => command.args(connection(server).words()),
         };
         command

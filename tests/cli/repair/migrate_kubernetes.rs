@@ -239,12 +239,22 @@ fn pods_are_listed_with_their_controllers_and_stay_where_budgets_let_none_go() {
             .for_each(|command| workload["command"] = command.into());
         workload
     };
-    let restart = "kubectl -n default rollout restart deployment/web";
-    let again = "kubectl -n default rollout restart statefulset/web-5d9";
+    let restart = |what: &str| {
+        let kubeconfig = site.server.kubeconfig();
+        format!(
+            "kubectl -n default rollout restart {what} --kubeconfig {}",
+            kubeconfig.display()
+        )
+    };
     let expected = [
         workload(None, "web-4", 1, None),
-        workload(Some("Deployment"), "web", 4, Some(restart)),
-        workload(Some("StatefulSet"), "web-5d9", 1, Some(again)),
+        workload(Some("Deployment"), "web", 4, Some(&restart("deployment/web"))),
+        workload(
+            Some("StatefulSet"),
+            "web-5d9",
+            1,
+            Some(&restart("statefulset/web-5d9")),
+        ),
     ];
     assert_eq!(document["workloads"], json!(expected), "{run:?}");
     let pin = |subject: &str| json!({"subject": subject, "annotation": "cni.projectcalico.org/ipv4pools", "value": "[\"p\"]"});

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_model::cidr_set::runs;
 
 use super::used::UsedBlock;
-use super::{Cluster, LISTED};
+use super::{Cluster, LISTED, NewFinding};
 use crate::code::{Code, Severity};
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, Subject};
 use crate::names::short;
@@ -14,8 +14,8 @@ use crate::names::short;
 /// An address in use, the position of its cluster in the group, and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
 
-/// Adds findings about addresses that several clusters of a group use. Each finding comes with its cluster's position.
-pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
+/// Adds findings about addresses that several clusters of a group use.
+pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
     let mut leaked: Vec<HashSet<IpAddr>> = Vec::new();
     let mut blocks: Vec<(&UsedBlock, usize)> = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
@@ -40,7 +40,7 @@ fn compare(
     group: &[&Cluster],
     leaked: &[HashSet<IpAddr>],
     run: &[(&UsedBlock, usize)],
-    found: &mut Vec<(usize, Finding)>,
+    found: &mut Vec<NewFinding>,
 ) {
     let mut in_use: Vec<InUse<'_>> = Vec::new();
     for (block, cluster) in run {
@@ -50,7 +50,7 @@ fn compare(
     in_use.sort_unstable();
 
     for uses in in_use.chunk_by(|a, b| a.0 == b.0) {
-        let clusters: BTreeSet<usize> = uses.iter().map(|(_, cluster, _)| *cluster).collect();
+        let mut clusters: BTreeSet<usize> = uses.iter().map(|(_, cluster, _)| *cluster).collect();
         if clusters.len() < 2 {
             continue;
         }
@@ -67,7 +67,12 @@ fn compare(
         // A clash is one finding, of the first cluster, which names the others.
         let first_cluster = uses[0].1;
         let finding = finding(group, uses, first_cluster, clusters.len(), is_live);
-        found.push((first_cluster, finding.with_severity(severity)));
+        clusters.remove(&first_cluster);
+        found.push(NewFinding {
+            cluster: first_cluster,
+            others: clusters,
+            finding: finding.with_severity(severity),
+        });
     }
 }
 

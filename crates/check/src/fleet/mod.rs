@@ -1,6 +1,7 @@
 //! Findings between clusters that route to each other. Clusters are not compared in pairs: their ranges are sorted
 //! together, and addresses are compared only where ranges of several clusters overlap.
 
+mod about;
 mod addresses;
 mod earlier;
 mod free;
@@ -17,12 +18,13 @@ use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
+pub use self::about::{Between, between};
 pub use self::earlier::EarlierFleet;
 pub use self::free::free_ranges;
 pub use self::ranges::{Point, Ranges};
 pub use self::used::{Used, UsedBlock};
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, Subject, UnreadableEvidence};
+use crate::finding::{Evidence, Finding, FindingKey, Subject, UnreadableEvidence};
 use crate::names::short;
 use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
@@ -47,10 +49,30 @@ pub struct Cluster {
     pub ranges: Ranges,
     /// The CIDRs of pools that overlap pools of other clusters in its group. [`compare`] sets them.
     pub overlapping: BTreeSet<IpNet>,
+    /// The findings in other clusters' reports that concern this cluster, too. [`compare`] sets them, and [`narrow_shared`]
+    /// leaves out those that the reports no longer have.
+    pub shared: Vec<SharedFinding>,
     /// False for a cluster that cannot be read.
     pub is_read: bool,
     /// False for a cluster that was read from a file, which can be a copy or have any content.
     pub is_live: bool,
+}
+
+/// A finding between clusters, which is in the report of one of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SharedFinding {
+    /// The name of the cluster whose report has the finding.
+    pub cluster: String,
+    pub key: FindingKey,
+}
+
+/// A new finding between clusters of a group. Clusters are positions in the group.
+struct NewFinding {
+    /// The cluster whose report gets the finding.
+    cluster: usize,
+    /// The other clusters that the finding concerns.
+    others: BTreeSet<usize>,
+    finding: Finding,
 }
 
 impl Cluster {
@@ -71,6 +93,7 @@ impl Cluster {
             pools,
             ranges,
             overlapping: BTreeSet::new(),
+            shared: Vec::new(),
             is_read: true,
             is_live: true,
         }
@@ -146,6 +169,24 @@ pub fn remove_duplicates(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
     said
 }
 
+/// Keeps the shared findings that are still in the reports, after other findings were left out of these.
+pub fn narrow_shared(clusters: &mut [Cluster]) {
+    let mut reported = BTreeSet::new();
+    for Cluster { name, report, .. } in &*clusters {
+        let between = report
+            .findings
+            .iter()
+            .filter(|finding| finding.code.is_of_fleet());
+        reported.extend(between.map(|finding| SharedFinding {
+            cluster: name.clone(),
+            key: finding.key(),
+        }));
+    }
+    for cluster in clusters {
+        cluster.shared.retain(|finding| reported.contains(finding));
+    }
+}
+
 /// Compares the clusters within each group, and adds the findings to their reports.
 pub fn compare(clusters: &mut [Cluster]) {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -155,6 +196,7 @@ pub fn compare(clusters: &mut [Cluster]) {
         }
     }
     let mut of_each: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+    let mut shared: Vec<(usize, SharedFinding)> = Vec::new();
     let mut overlapping: Vec<(usize, IpNet)> = Vec::new();
     for positions in groups.values().filter(|positions| positions.len() > 1) {
         let group: Vec<&Cluster> = positions.iter().map(|position| &clusters[*position]).collect();
@@ -167,12 +209,23 @@ pub fn compare(clusters: &mut [Cluster]) {
         );
         addresses::check(&group, &mut of_group);
         settings::check(&group, &mut of_group);
-        for (member, finding) in of_group {
-            of_each.entry(positions[member]).or_default().push(finding);
+        for found in of_group {
+            for other in found.others {
+                let finding = SharedFinding {
+                    cluster: group[found.cluster].name.clone(),
+                    key: found.finding.key(),
+                };
+                shared.push((positions[other], finding));
+            }
+            let position = positions[found.cluster];
+            of_each.entry(position).or_default().push(found.finding);
         }
     }
     for (position, findings) in of_each {
         clusters[position].report.add(findings);
+    }
+    for (position, finding) in shared {
+        clusters[position].shared.push(finding);
     }
     for (position, pool) in overlapping {
         clusters[position].overlapping.insert(pool);

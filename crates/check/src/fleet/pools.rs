@@ -1,12 +1,12 @@
 //! Pools of one cluster that overlap another cluster's pools, nodes, services or tunnels.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use calipam_model::IpNet;
 use calipam_model::cidr_set::{CidrSet, around, inside, runs};
 
-use super::{Cluster, LISTED};
+use super::{Cluster, LISTED, NewFinding};
 use crate::code::Code;
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, SharedUse, Subject};
 use crate::names::short;
@@ -26,7 +26,7 @@ impl ClusterPool<'_> {
 }
 
 /// Adds the findings, and returns the pools that overlap those of other clusters, with the positions of their clusters.
-pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) -> Vec<(usize, IpNet)> {
+pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) -> Vec<(usize, IpNet)> {
     let mut announced = Vec::new();
     let mut own = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
@@ -63,7 +63,7 @@ fn is_unused(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
 fn check_overlaps(
     group: &[&Cluster],
     own: &[ClusterPool<'_>],
-    found: &mut Vec<(usize, Finding)>,
+    found: &mut Vec<NewFinding>,
 ) -> Vec<(usize, IpNet)> {
     let mut sorted = own.to_vec();
     sorted.sort_by_key(|pool| (pool.cidr(), pool.cluster));
@@ -77,6 +77,7 @@ fn check_overlaps(
             continue;
         }
 
+        let clusters = others.iter().map(|other| other.cluster).collect();
         let further = others.len().saturating_sub(LISTED);
         others.truncate(LISTED);
         let others = others.into_iter().map(|other| overlap(group, first, other));
@@ -86,7 +87,11 @@ fn check_overlaps(
         };
         let code = Code::OverlappingClusterPools;
         let finding = finding(code, first.pool, others.collect(), further, says);
-        found.push((first.cluster, finding));
+        found.push(NewFinding {
+            cluster: first.cluster,
+            others: clusters,
+            finding,
+        });
         overlapping.extend(range.iter().map(|pool| (pool.cluster, pool.cidr())));
     }
     overlapping
@@ -111,7 +116,7 @@ fn check_announced(
     group: &[&Cluster],
     announced: &[ClusterPool<'_>],
     own: &[ClusterPool<'_>],
-    found: &mut Vec<(usize, Finding)>,
+    found: &mut Vec<NewFinding>,
 ) {
     let announced_cidrs = cidrs_by_cluster(announced);
     let mut enabled: Vec<&ClusterPool<'_>> = own.iter().filter(|own| own.pool.enabled).collect();
@@ -121,12 +126,14 @@ fn check_announced(
         let covered = &announced_cidrs[&disabled.cluster];
         let mut others = Vec::new();
         let mut further = 0;
+        let mut clusters = BTreeSet::new();
         // Pools inside of this one are covered completely. Only larger pools can be covered in part.
         let larger = around(&enabled, disabled.cidr(), |pool| pool.cidr());
         for other in larger.flat_map(|range| &enabled[range]) {
             if other.cluster == disabled.cluster || covered.covers(other.cidr()) {
                 continue;
             }
+            clusters.insert(other.cluster);
             if others.len() < LISTED {
                 others.push(elsewhere(group, other));
             } else {
@@ -144,7 +151,11 @@ fn check_announced(
             )
         };
         let finding = finding(Code::DisabledPoolMismatch, disabled.pool, others, further, says);
-        found.push((disabled.cluster, finding));
+        found.push(NewFinding {
+            cluster: disabled.cluster,
+            others: clusters,
+            finding,
+        });
     }
 }
 
@@ -168,6 +179,12 @@ impl ByCluster {
         Self(places)
     }
 
+    /// Returns the clusters that have places within one of the ranges.
+    fn within(&self, ranges: &[Range<usize>]) -> BTreeSet<usize> {
+        let has_places = |cluster: &usize| ranges.iter().any(|range| self.count(*cluster, range.clone()) > 0);
+        self.0.keys().copied().filter(has_places).collect()
+    }
+
     /// Counts the cluster's places within `range`.
     fn count(&self, cluster: usize, range: Range<usize>) -> usize {
         let Some(places) = self.0.get(&cluster) else {
@@ -181,7 +198,7 @@ impl ByCluster {
 /// Finds addresses of other clusters' nodes, tunnels and services in a pool, and other clusters' service ranges that
 /// overlap the pool. Leaves out addresses that are in a pool of their own cluster, since the overlap of the two pools
 /// is reported instead.
-fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<(usize, Finding)>) {
+fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<NewFinding>) {
     let places = places_outside_pools(group, own);
     let by_cluster = ByCluster::new(places.iter().map(|place| place.cluster));
 
@@ -198,6 +215,8 @@ fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<(us
             continue;
         }
 
+        let mut clusters = by_cluster.within(&overlapping);
+        clusters.remove(cluster);
         let all = overlapping.into_iter().flat_map(|range| &places[range]);
         let others: Vec<Elsewhere> = all
             .filter(|place| place.cluster != *cluster)
@@ -207,7 +226,11 @@ fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<(us
         let further = number - others.len();
         let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place_words));
         let finding = finding(Code::PoolCoversOtherCluster, pool, others, further, says);
-        found.push((*cluster, finding));
+        found.push(NewFinding {
+            cluster: *cluster,
+            others: clusters,
+            finding,
+        });
     }
 }
 

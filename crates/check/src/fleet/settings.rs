@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use calipam_model::cidr;
 use calipam_model::words::{count, join, joined};
 
-use super::Cluster;
+use super::{Cluster, NewFinding};
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
 
@@ -28,9 +28,10 @@ const GROUP: &str = "group";
 /// The values of settings, by setting and by [`HERE`] and [`GROUP`].
 type Values = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Reports each cluster of a group whose settings differ from those of most others, with the cluster's position.
-pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
+/// Reports each cluster of a group whose settings differ from those of most others.
+pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
     let mut of_clusters: BTreeMap<usize, Values> = BTreeMap::new();
+    let mut others: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (name, value) in SETTINGS {
         let values: Vec<Option<String>> = group.iter().map(|cluster| value(cluster)).collect();
         let numbers = numbers(&values);
@@ -39,7 +40,15 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
             .map(|(value, number)| format!("{value} in {}", count(*number, "cluster", "clusters")));
         let in_group = joined(in_group, "; ");
 
-        for (position, value) in reporting(&values, &numbers) {
+        let usual = usual(&numbers);
+        let reporting = reporting(&values, usual);
+        if usual.is_none()
+            && let Some((first, _)) = reporting.first()
+        {
+            let known = (0..values.len()).filter(|position| values[*position].is_some() && position != first);
+            others.entry(*first).or_default().extend(known);
+        }
+        for (position, value) in reporting {
             let places = [
                 (HERE.to_owned(), value.to_owned()),
                 (GROUP.to_owned(), in_group.clone()),
@@ -61,7 +70,11 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let says = joined(differences, "; ");
         let evidence = Evidence::Configuration(settings);
         let finding = Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence);
-        found.push((position, finding));
+        found.push(NewFinding {
+            cluster: position,
+            others: others.remove(&position).unwrap_or_default(),
+            finding,
+        });
     }
 }
 
@@ -74,22 +87,26 @@ fn numbers(values: &[Option<String>]) -> BTreeMap<&str, usize> {
     numbers
 }
 
-/// The positions and values of the clusters that report a setting: those without the value that most clusters have. If
-/// there is no such value, the first cluster reports all values; if all clusters agree, none does.
-fn reporting<'v>(values: &'v [Option<String>], numbers: &BTreeMap<&str, usize>) -> Vec<(usize, &'v str)> {
+/// Returns the value that most clusters have; `None` if there is no such value.
+fn usual<'v>(numbers: &BTreeMap<&'v str, usize>) -> Option<&'v str> {
+    let all: usize = numbers.values().sum();
+    let mut each = numbers.iter();
+    each.find(|(_, number)| **number * 2 > all)
+        .map(|(value, _)| *value)
+}
+
+/// The positions and values of the clusters that report a setting: those without the usual value. If there is none, the
+/// first cluster reports all values; if all clusters agree, none does.
+fn reporting<'v>(values: &'v [Option<String>], usual: Option<&str>) -> Vec<(usize, &'v str)> {
     let mut reporting = Vec::new();
     for (position, value) in values.iter().enumerate() {
         if let Some(value) = value {
             reporting.push((position, value.as_str()));
         }
     }
-
-    let number_of_values = reporting.len();
-    let is_usual = |value: &str| numbers[value] * 2 > number_of_values;
-    if numbers.keys().any(|value| is_usual(value)) {
-        reporting.retain(|(_, value)| !is_usual(value));
-    } else {
-        reporting.truncate(1);
+    match usual {
+        Some(usual) => reporting.retain(|(_, value)| *value != usual),
+        None => reporting.truncate(1),
     }
     reporting
 }

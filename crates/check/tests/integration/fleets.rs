@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::fleet::{Cluster, compare, remove_duplicates};
+use calipam_check::fleet::{Cluster, SharedFinding, compare, narrow_shared, remove_duplicates};
 use calipam_check::views::PoolView;
 use calipam_check::{Code, Options, check};
 use calipam_testkit::cluster::{Fleet, FleetFault};
@@ -197,6 +197,14 @@ fn a_range_that_twenty_clusters_use_is_one_finding_which_counts_further_pools() 
         .map(|pool| pool.cidr.to_string())
         .collect::<BTreeSet<_>>();
     assert_eq!(overlapping.len(), pools.len(), "one for each range");
+    // Also those that the finding does not name.
+    let shared = clusters.iter().map(|cluster| {
+        let overlaps = |finding: &&SharedFinding| finding.key.0 == Code::OverlappingClusterPools;
+        cluster.shared.iter().filter(overlaps).count()
+    });
+    let mut expected = vec![pools.len(); 20];
+    expected[0] = 0;
+    assert_eq!(shared.collect::<Vec<_>>(), expected);
     assert!(
         clusters
             .iter()
@@ -272,6 +280,18 @@ fn settings_without_a_majority_are_one_finding() {
     );
     let said = "strictAffinity is true here (in its group: false in 1 cluster; true in 1 cluster)";
     assert_eq!(clusters[0].report.findings[0].message(), said);
+    let shared = |clusters: &[Cluster]| -> Vec<usize> {
+        clusters.iter().map(|cluster| cluster.shared.len()).collect()
+    };
+    assert_eq!(shared(&clusters), [0, 1]);
+    let mut others = clusters.split_off(1);
+    narrow_shared(&mut others);
+    assert_eq!(shared(&others), [0], "the finding was left out");
+
+    let (_, clusters) = after(&[FleetFault::StrictAffinity]);
+    assert_eq!(shared(&clusters), [0; 4], "the others are as usual");
+    let (_, clusters) = after(&[FleetFault::PoolOverNodes]);
+    assert_eq!(shared(&clusters), [1, 0, 1, 1]);
 }
 
 #[test]

@@ -151,6 +151,17 @@ impl ShowArgs {
         }
     }
 
+    /// Returns the address that the command shows; `None` if it shows something else.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        let Subject::Object(object) = self.subject() else {
+            return None;
+        };
+        match object.by_form() {
+            Object::Address(address) => Some(address),
+            _ => None,
+        }
+    }
+
     /// Returns the subject of the command.
     pub(crate) fn subject(&self) -> Subject {
         match self {

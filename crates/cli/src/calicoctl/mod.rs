@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
         Err(error) => return u8::from(!matches!(exit::command_line(&error), Ok(Outcome::Clean))),
     };
     let global = call.global();
-    hints::remember_connection(&global);
+    hints::remember_connection(&global.overrides());
     let console = Console {
         progress: false,
         ..Console::new(&global)

@@ -1,5 +1,6 @@
 //! The `show` command.
 
+mod address_of_fleet;
 mod of_cluster;
 mod of_fleet;
 pub(super) mod subject;

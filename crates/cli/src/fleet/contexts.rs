@@ -46,7 +46,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet> {
     }
     Ok(Fleet {
         clusters,
-        taken: Vec::new(),
+        ..Fleet::default()
     })
 }
 

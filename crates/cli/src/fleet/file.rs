@@ -89,7 +89,23 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet> {
             }
         }
     }
-    Ok(Fleet { clusters, taken })
+    Ok(Fleet {
+        clusters,
+        taken,
+        ..Fleet::default()
+    })
+}
+
+/// True for the file of a fleet, by its ending and its fields.
+pub(super) fn is_fleet(path: &Path) -> bool {
+    let is_yaml = path
+        .extension()
+        .is_some_and(|ending| ending == "yaml" || ending == "yml");
+    if !is_yaml {
+        return false;
+    }
+    let value: Option<Value> = regular::open(path).ok().and_then(|file| read_document(file).ok());
+    value.is_some_and(|value| File::deserialize(&value).is_ok())
 }
 
 impl Entry {

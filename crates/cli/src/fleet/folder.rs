@@ -7,18 +7,34 @@ use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::Overrides;
 
-use super::{Fleet, Named, Source, unattended};
+use super::{Fleet, Named, Source, file, unattended};
 use crate::exit::{Failure, Result};
+use crate::render::text::escape;
 
-/// Lists the files in a folder as clusters. The folders in it are groups.
+/// Lists the files in a folder as clusters. The folders in it are groups. A fleet's own file can be among the exports; it
+/// is left out.
 pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     let base = unattended();
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
-    let mut clusters: Vec<Named> = files.into_iter().map(|file| named(file, None, &base)).collect();
+    let mut all: Vec<(PathBuf, Option<String>)> = files.into_iter().map(|file| (file, None)).collect();
     for folder in folders {
         let group = name_of(&folder);
         let files = entries(&folder)?.into_iter().filter(|path| !path.is_dir());
-        clusters.extend(files.map(|file| named(file, Some(&group), &base)));
+        all.extend(files.map(|file| (file, Some(group.clone()))));
+    }
+
+    let mut clusters: Vec<Named> = Vec::new();
+    let mut notes = Vec::new();
+    for (file, group) in all {
+        if file::is_fleet(&file) {
+            let name = file.to_string_lossy();
+            notes.push(format!(
+                "{} names clusters and is no export: it is left out",
+                escape(&name)
+            ));
+        } else {
+            clusters.push(named(file, group.as_deref(), &base));
+        }
     }
     let mut taken = HashSet::new();
     for cluster in &mut clusters {
@@ -26,7 +42,8 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet> {
     }
     Ok(Fleet {
         clusters,
-        taken: Vec::new(),
+        notes,
+        ..Fleet::default()
     })
 }
 

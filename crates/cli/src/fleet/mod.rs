@@ -18,6 +18,7 @@ pub(crate) use self::run::{documents, each, read};
 pub(crate) use self::source::{Named, Source};
 use crate::args::{FleetArgs, Global};
 use crate::exit::{Failure, Result};
+use crate::hints;
 
 /// The clusters that a command works on.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Fleet {
     pub clusters: Vec<Named>,
     /// Ranges that other networks use, from the fleet's file.
     pub taken: Vec<IpNet>,
+    /// Sentences about what is not read as a cluster.
+    pub notes: Vec<String>,
 }
 
 impl Fleet {
@@ -38,11 +41,19 @@ impl Fleet {
             return Err(Failure::usage("--routed needs several contexts")
                 .hint("repeat --context, or use wildcards: --context '*'"));
         }
-        if several {
-            return contexts::fleet(args, global).map(Some);
-        }
-        let Some(path) = &args.fleet else { return Ok(None) };
-        Self::read(path, &base(global)).map(Some)
+        let fleet = if several {
+            contexts::fleet(args, global)?
+        } else if let Some(path) = &args.fleet {
+            Self::read(path, &base(global))?
+        } else {
+            return Ok(None);
+        };
+        let connections = fleet
+            .clusters
+            .iter()
+            .map(|cluster| (cluster.name.as_str(), &cluster.source.overrides));
+        hints::remember_fleet(connections);
+        Ok(Some(fleet))
     }
 
     /// Reads the clusters of a file or folder.

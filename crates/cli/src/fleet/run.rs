@@ -13,6 +13,7 @@ use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
 use crate::exit::{self, Kind, Outcome, Result};
+use crate::hints;
 use crate::operator::Person;
 use crate::render::fleet::{FleetList, ListOfCluster, Unreadable};
 
@@ -39,7 +40,7 @@ pub(crate) fn each<T: Send>(
                 }),
                 ..console.clone()
             };
-            let result = work(cluster, &console);
+            let result = hints::for_cluster(&cluster.name, || work(cluster, &console));
             // Poisoning is ignored, since a panic in a worker also ends the scope with a panic.
             done.lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -114,7 +115,10 @@ pub(crate) fn documents<T: Send>(
         ))
     })?;
 
-    let mut list = FleetList::default();
+    let mut list = FleetList {
+        notes: fleet.notes.clone(),
+        ..FleetList::default()
+    };
     let mut results = Vec::new();
     for (Named { name, group, .. }, (done, printed)) in fleet.clusters.iter().zip(done) {
         match done {

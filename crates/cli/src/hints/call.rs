@@ -1,13 +1,27 @@
 //! The command line of this process, for hints that repeat all or parts of it.
 
+mod programs;
+
 use std::path::PathBuf;
 
 use calipam_datastore::redact_url;
+use calipam_datastore::settings::{KubectlOptions, Overrides};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::args::{CONNECTION, Global};
+use crate::args::CONNECTION;
 use crate::render::text::joined;
+
+/// The IDs of the connection options that calipam shares with calicoctl, but for the context. kubectl does not have
+/// them.
+const OF_CALICOCTL: [&str; 6] = [
+    "datastore",
+    "config",
+    "etcd_endpoints",
+    "etcd_cacert",
+    "etcd_cert",
+    "etcd_key",
+];
 
 /// A parsed command line: the command, and the options that were typed, in the order in which clap defines them.
 #[derive(Debug, Default)]
@@ -18,7 +32,7 @@ pub(super) struct Call {
 }
 
 /// An option or argument that was typed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct TypedArg {
     /// The option's ID in the definition: the name of its field.
     id: String,
@@ -49,14 +63,17 @@ impl Call {
     }
 
     /// Creates a call of which only the connection options are known.
-    pub(super) fn of_connection(global: &Global) -> Self {
-        let path = |path: &PathBuf| path.display().to_string();
+    pub(super) fn of_connection(connection: &Overrides) -> Self {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let options = [
-            ("datastore", global.datastore.clone()),
-            ("config", global.config.as_ref().map(path)),
-            ("etcd_endpoints", global.etcd_endpoints.clone()),
-            ("kubeconfig", global.kubeconfig.clone()),
-            ("context", global.contexts.first().cloned()),
+            ("datastore", connection.datastore.clone()),
+            ("config", path(&connection.config)),
+            ("etcd_endpoints", connection.etcd_endpoints.clone()),
+            ("etcd_cacert", path(&connection.etcd_cacert)),
+            ("etcd_cert", path(&connection.etcd_cert)),
+            ("etcd_key", path(&connection.etcd_key)),
+            ("kubeconfig", connection.kubeconfig.clone()),
+            ("context", connection.context.clone()),
         ];
         let typed = options.into_iter().filter_map(|(id, value)| {
             let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));
@@ -70,6 +87,18 @@ impl Call {
             command: Vec::new(),
             typed: typed.collect(),
         }
+    }
+
+    /// Creates a call of which only the connection to a cluster of this call's fleet is known. It includes kubectl's
+    /// options of this call, such as `--as`, if they apply to the cluster.
+    pub(super) fn of_cluster(&self, connection: &Overrides) -> Self {
+        let mut cluster = Self::of_connection(connection);
+        if connection.kubectl != KubectlOptions::default() {
+            let known = [&OF_CALICOCTL[..], &["kubeconfig", "context"]].concat();
+            let further = |arg: &&TypedArg| arg.is_connection && !known.contains(&arg.id.as_str());
+            cluster.typed.extend(self.typed.iter().filter(further).cloned());
+        }
+        cluster
     }
 
     /// True if the command is known, not only the connection.
@@ -197,7 +226,7 @@ mod tests {
     use super::*;
     use crate::args;
 
-    fn call(words: &[&str]) -> Call {
+    pub(super) fn call(words: &[&str]) -> Call {
         let mut definition = args::tidy(args::command());
         let all = std::iter::once(&"calipam").chain(words);
         let matches = definition.try_get_matches_from_mut(all).unwrap();
@@ -283,6 +312,33 @@ mod tests {
         let expected = "--as --as-group --insecure-skip-tls-verify --request-timeout --server 30 dev h jane";
         assert_eq!(connection.join(" "), expected);
         assert_eq!(call.words(&[]), ["check"]);
+    }
+
+    #[test]
+    fn a_cluster_of_a_fleet_has_its_own_connection() {
+        let call = call(&["check", "--context", "prod-*", "--as", "jane"]);
+        let contexts = Overrides {
+            datastore: Some("kubernetes".to_owned()),
+            context: Some("prod-eu".to_owned()),
+            kubectl: KubectlOptions {
+                as_user: Some("jane".to_owned()),
+                ..KubectlOptions::default()
+            },
+            ..Overrides::default()
+        };
+        assert_eq!(
+            call.of_cluster(&contexts).connection().join(" "),
+            "--datastore kubernetes --context prod-eu --as jane"
+        );
+        let etcd = Overrides {
+            etcd_endpoints: Some("https://root:hunter2@a:2379".to_owned()),
+            etcd_cacert: Some("us/ca.pem".into()),
+            ..Overrides::default()
+        };
+        assert_eq!(
+            call.of_cluster(&etcd).connection().join(" "),
+            "--etcd-endpoints https://a:2379 --etcd-cacert us/ca.pem"
+        );
     }
 
     #[test]

@@ -1,19 +1,30 @@
 //! Command lines in hints, as the user would type them.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{LazyLock, OnceLock};
 
+use calipam_datastore::settings::Overrides;
 use calipam_model::words::joined;
 use clap::Arg;
 use clap::error::ErrorKind;
 
 use super::call::Call;
 use crate::applet::Applet;
-use crate::args::{self, Global};
+use crate::args;
 use crate::render::text::shell_word;
 
 static NAME: OnceLock<&'static str> = OnceLock::new();
 static CALL: OnceLock<Call> = OnceLock::new();
+/// The connections of the clusters that this call reads, by name, if it reads a fleet.
+static FLEET: OnceLock<BTreeMap<String, Call>> = OnceLock::new();
+
+thread_local! {
+    /// The cluster of the fleet for which this thread formats command lines.
+    static CLUSTER: Cell<Option<&'static Call>> = const { Cell::new(None) };
+}
+
 /// The definition of the command line.
 static DEFINITION: LazyLock<clap::Command> = LazyLock::new(|| {
     let mut definition = args::command();
@@ -33,8 +44,46 @@ pub(crate) fn remember_call(definition: &clap::Command, matches: &clap::ArgMatch
 }
 
 /// Makes hints repeat the connection of a calicoctl call.
-pub(crate) fn remember_connection(global: &Global) {
-    let _ = CALL.set(Call::of_connection(global));
+pub(crate) fn remember_connection(connection: &Overrides) {
+    let _ = CALL.set(Call::of_connection(connection));
+}
+
+/// Makes [`for_cluster`] know the clusters of a fleet, each with its name and connection.
+pub(crate) fn remember_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Overrides)>) {
+    let none = Call::default();
+    let call = CALL.get().unwrap_or(&none);
+    let connections = clusters.map(|(name, connection)| (name.to_owned(), call.of_cluster(connection)));
+    let _ = FLEET.set(connections.collect());
+}
+
+/// Does `work`, in which command lines are for a cluster of the fleet. A name that the fleet does not have, such as an
+/// empty one, changes nothing.
+pub(crate) fn for_cluster<T>(name: &str, work: impl FnOnce() -> T) -> T {
+    let outer = CLUSTER.get();
+    CLUSTER.set(FLEET.get().and_then(|fleet| fleet.get(name)).or(outer));
+    let result = work();
+    CLUSTER.set(outer);
+    result
+}
+
+/// Returns the call whose connection leads to the cluster that command lines are for.
+fn of_cluster() -> Option<&'static Call> {
+    CLUSTER.get().or_else(|| CALL.get())
+}
+
+/// Returns the options with which a command reads the same data: that of one cluster or, if the command has the options,
+/// of this call's fleet.
+fn same_data(words: &[&str]) -> Vec<&'static str> {
+    let mut data = of_cluster().map(Call::same_data).unwrap_or_default();
+    let command = words.first().and_then(|name| DEFINITION.find_subcommand(name));
+    let reads_fleets = command.is_some_and(|command| option(command, "--fleet").is_some());
+    if let Some(call) = CALL.get()
+        && reads_fleets
+        && CLUSTER.get().is_none()
+    {
+        data.extend(call.options(&["fleet", "routed"]));
+    }
+    data
 }
 
 /// True if this call has connection options.
@@ -43,10 +92,32 @@ pub(crate) fn names_connection() -> bool {
 }
 
 /// Formats a command line for the same cluster, quoted for a shell: the program's name, `words`, and the connection
-/// options of this call.
+/// options of the cluster.
 pub(crate) fn command(words: &[&str]) -> String {
-    let data = CALL.get().map(Call::same_data).unwrap_or_default();
-    line(words.iter().copied().chain(data))
+    line(words.iter().copied().chain(same_data(words)))
+}
+
+/// Formats a command line of kubectl for the same cluster. `words` is quoted for a shell.
+pub(crate) fn kubectl(words: &str) -> String {
+    format!("`{}`", with_kubectls_options(&format!("kubectl {words}")))
+}
+
+/// Formats a command line of a program that has kubectl's options, for the same cluster and without backticks. `line` is
+/// quoted for a shell.
+pub(crate) fn with_kubectls_options(line: &str) -> String {
+    match of_cluster() {
+        Some(call) => call.of_kubectl(line),
+        None => line.to_owned(),
+    }
+}
+
+/// Formats a command line of calicoctl for the same cluster. `words` is quoted for a shell.
+pub(crate) fn calicoctl(words: &str) -> String {
+    let line = format!("calicoctl {words}");
+    match of_cluster() {
+        Some(call) => format!("`{}`", call.of_calicoctl(&line)),
+        None => format!("`{line}`"),
+    }
 }
 
 /// Formats the command line that shows an address.
@@ -62,10 +133,8 @@ pub(super) fn list_findings() -> String {
 /// Like [`command`], but also repeats the options of this call whose IDs are in `kept`, such as options that select
 /// nodes.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
-    let options = CALL
-        .get()
-        .map(|call| [call.options(kept), call.same_data()].concat());
-    line(words.iter().copied().chain(options.unwrap_or_default()))
+    let kept = CALL.get().map(|call| call.options(kept)).unwrap_or_default();
+    line(words.iter().copied().chain(kept).chain(same_data(words)))
 }
 
 /// Like [`command_with`], with the output redirected to a file.
@@ -138,13 +207,19 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
-/// Formats a command line for a document. Unlike one in a hint, it does not depend on how calipam was called.
-pub(crate) fn command_in_document(words: &[&str]) -> String {
+/// Formats a command line for the same cluster in a document. Unlike one in a hint, it does not depend on the name that
+/// the program was called by.
+fn command_in_document(words: &[&str]) -> String {
     format!(
         "{} {}",
         Applet::Calipam.command_prefix(),
-        shell_words(words.iter().copied())
+        shell_words(words.iter().copied().chain(same_data(words)))
     )
+}
+
+/// Formats the command line that prints all findings of this call's clusters, in a document.
+pub(crate) fn findings_in_document() -> String {
+    command_in_document(&["check", "-o", "json"])
 }
 
 fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calipam_check::{PoolChange, Remedy, Topic};
 use calipam_model::config::IpamSetting;
 
-use super::{Reader, command_elsewhere};
+use super::{Reader, calicoctl, command_elsewhere, kubectl};
 use crate::render::text::{joined, shell_word};
 
 /// Returns the purpose of a remedy.
@@ -56,16 +56,15 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         Remedy::ReleaseNodes(nodes) => command(&["release", "--node", &names(nodes)], &["pools"]),
         Remedy::ReleaseAddress(address) => command(&["release", "--ip", &address.to_string()], &[]),
         Remedy::RestartPod { namespace, pod } => {
-            format!(
-                "`kubectl delete pod --namespace {} {}`",
-                shell_word(namespace),
-                shell_word(pod)
-            )
+            let namespace = shell_word(namespace);
+            kubectl(&format!("delete pod --namespace {namespace} {}", shell_word(pod)))
         }
-        Remedy::RestartCalicoNode(node) => format!(
-            "`kubectl delete pod --all-namespaces --selector k8s-app=calico-node --field-selector {}`",
-            shell_word(&format!("spec.nodeName={node}"))
-        ),
+        Remedy::RestartCalicoNode(node) => {
+            let node = shell_word(&format!("spec.nodeName={node}"));
+            kubectl(&format!(
+                "delete pod --all-namespaces --selector k8s-app=calico-node --field-selector {node}"
+            ))
+        }
         Remedy::Rebuild(blocks) if blocks.is_empty() => command(&["rebuild"], &["pools"]),
         Remedy::Rebuild(blocks) => command(&["rebuild", "--block", &joined(blocks, ",")], &[]),
         Remedy::UndoRun => command_elsewhere(&["undo", "--list"]),
@@ -84,7 +83,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
                 PoolChange::AllowWorkloads => r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#,
                 PoolChange::AssignAutomatically => r#"{"spec":{"assignmentMode":"Automatic"}}"#,
             };
-            format!("`calicoctl patch ippool {} -p '{spec}'`", shell_word(pool))
+            calicoctl(&format!("patch ippool {} -p '{spec}'", shell_word(pool)))
         }
     }
 }

@@ -8,12 +8,11 @@ use calipam_model::service::request;
 use calipam_model::words::joined;
 
 use super::remedy::line;
-use super::{Reader, command, list_findings, show_address};
+use super::{Reader, calicoctl, command, kubectl, list_findings, show_address};
 use crate::render::text::shell_word;
 
-const ADD_POOL: &str = "add a pool with `allowedUses: [LoadBalancer]`: `calicoctl create -f POOL.yaml`";
-const SEE_CONTROLLERS: &str = "see whether kube-controllers is running: `kubectl get pods --all-namespaces --selector k8s-app=calico-kube-controllers`";
-const SERVE: &str = r#"`calicoctl patch kubecontrollersconfiguration default -p '{"spec":{"controllers":{"loadBalancer":{"assignIPs":"AllServices"}}}}'`"#;
+/// The change that makes the controller serve all services.
+const SERVE: &str = r#"{"spec":{"controllers":{"loadBalancer":{"assignIPs":"AllServices"}}}}"#;
 
 /// Returns the next steps, the most likely one first.
 pub(crate) fn steps(explanation: &ServiceExplanation) -> Vec<String> {
@@ -32,7 +31,7 @@ fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
     match &explanation.state {
         ServiceState::Served => of_served(explanation),
         ServiceState::NotServed(why) => vec![of_controller(*why)],
-        ServiceState::NoPool => vec![ADD_POOL.to_owned()],
+        ServiceState::NoPool => vec![add_pool()],
         ServiceState::Unreadable(why) => {
             let example = if why.field == request::ADDRESSES {
                 "198.51.100.7"
@@ -58,15 +57,30 @@ fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
     }
 }
 
+/// Returns the step that adds a pool for services.
+fn add_pool() -> String {
+    let create = calicoctl("create -f POOL.yaml");
+    format!("add a pool with `allowedUses: [LoadBalancer]`: {create}")
+}
+
+/// Returns the step that lists the pods of kube-controllers.
+fn see_controllers() -> String {
+    let list = kubectl("get pods --all-namespaces --selector k8s-app=calico-kube-controllers");
+    format!("see whether kube-controllers is running: {list}")
+}
+
 /// Suggests how the controller comes to serve services.
 fn of_controller(why: NotServed) -> String {
     match why {
         NotServed::ControllerOff => {
             "add loadbalancer to ENABLED_CONTROLLERS in the environment of kube-controllers".to_owned()
         }
-        NotServed::NoSection | NotServed::OnlyByEnvironment => format!("add the section: {SERVE}"),
+        NotServed::NoSection | NotServed::OnlyByEnvironment => {
+            let patch = format!("patch kubecontrollersconfiguration default -p '{SERVE}'");
+            format!("add the section: {}", calicoctl(&patch))
+        }
         NotServed::TooOld => "upgrade Calico to v3.30 or later, or use another load balancer".to_owned(),
-        NotServed::NoConfiguration => SEE_CONTROLLERS.to_owned(),
+        NotServed::NoConfiguration => see_controllers(),
     }
 }
 
@@ -114,7 +128,7 @@ fn of_granted(explanation: &ServiceExplanation) -> Vec<String> {
 
     let mut steps = Vec::new();
     if gets_address || !is_published {
-        steps.push(SEE_CONTROLLERS.to_owned());
+        steps.push(see_controllers());
     }
     for address in &explanation.recorded {
         steps.push(format!("see where it is recorded: {}", show_address(address)));
@@ -200,13 +214,13 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             }
             let release = command(&["release", "--leaked"]);
             steps.push(format!("release what has leaked: {release}"));
-            steps.push(format!("or {ADD_POOL}"));
+            steps.push(format!("or {}", add_pool()));
             steps
         }
         Reason::Other => {
             vec![format!("see what is damaged: {}", list_findings())]
         }
-        _ => vec![ADD_POOL.to_owned()],
+        _ => vec![add_pool()],
     }
 }
 
@@ -222,10 +236,10 @@ fn configure(settings: &[IpamSetting]) -> String {
 /// Formats the command that sets an annotation of the service.
 fn annotate(explanation: &ServiceExplanation, field: &str, value: &str) -> String {
     let (namespace, name) = explanation.service.split_once('/').unwrap_or_default();
-    format!(
-        "`kubectl annotate --overwrite service --namespace {} {} {field}={}`",
+    kubectl(&format!(
+        "annotate --overwrite service --namespace {} {} {field}={}",
         shell_word(namespace),
         shell_word(name),
         shell_word(value)
-    )
+    ))
 }

@@ -5,19 +5,10 @@ use calipam_check::views::{Explanation, RequestState};
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 
-use super::{command, list_findings, show_address};
+use super::{calicoctl, command, kubectl, list_findings, show_address};
 use crate::render::text::shell_word;
 
-const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
-const LIST_NAMESPACES: &str =
-    "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`";
 const SEE_CNI_CONFIGURATION: &str = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
-const UNLOCK: &str = "unlock the datastore, if no upgrade or migration is in progress: `calicoctl datastore migrate unlock`; if a killed run of calipam left the lock, `calipam undo --list` names its journal";
-const RESTART_CALICO_NODE: &str = "restart calico-node, which writes the cluster information: `kubectl rollout restart daemonset --namespace calico-system calico-node`";
-const SEE_MACHINES: &str =
-    "see whether the virtual machine is running: `kubectl get virtualmachineinstances --all-namespaces`";
-const KEEP_ADDRESSES_OF_MACHINES: &str =
-    "let virtual machines keep their addresses: `calicoctl ipam configure --kubevirt-ip-persistence=Enabled`";
 
 /// The first version of Calico whose pools have an assignment mode.
 const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
@@ -54,7 +45,10 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
         | RequestState::Leaving(_)
         | RequestState::BypassesIpam(_) => describe_pod(explanation),
         RequestState::NotKnown => vec![format!("see what is missing: {}", list_findings())],
-        RequestState::NamespacesNotRead => vec![LIST_NAMESPACES.to_owned()],
+        RequestState::NamespacesNotRead => vec![format!(
+            "let the account list namespaces; to check this: {}",
+            kubectl("auth can-i list namespaces")
+        )],
         RequestState::Elsewhere => vec!["read the Kubernetes datastore: `--datastore kubernetes`".to_owned()],
     }
 }
@@ -64,11 +58,17 @@ fn describe_pod(explanation: &Explanation) -> Vec<String> {
     let Some((namespace, name)) = explanation.pod.as_deref().and_then(namespaced) else {
         return Vec::new();
     };
-    vec![format!(
-        "see what it is waiting for: `kubectl describe pod --namespace {} {}`",
+    let describe = format!(
+        "describe pod --namespace {} {}",
         shell_word(namespace),
         shell_word(name)
-    )]
+    );
+    vec![format!("see what it is waiting for: {}", kubectl(&describe))]
+}
+
+/// Returns the step that adds a pool.
+fn add_pool() -> String {
+    format!("add a pool: {}", calicoctl("create -f POOL.yaml"))
 }
 
 /// Suggests how a request gets an address that was refused.
@@ -103,9 +103,19 @@ fn of_reason(reason: &Reason) -> Option<String> {
         | Reason::Exhausted(_) => return None,
 
         // The cluster and its nodes.
-        Reason::NoNode => "see whether calico-node is running there: `kubectl get nodes`".to_owned(),
-        Reason::NoClusterInformation | Reason::ReadyNotSet => RESTART_CALICO_NODE.to_owned(),
-        Reason::NotReady => UNLOCK.to_owned(),
+        Reason::NoNode => format!(
+            "see whether calico-node is running there: {}",
+            kubectl("get nodes")
+        ),
+        Reason::NoClusterInformation | Reason::ReadyNotSet => format!(
+            "restart calico-node, which writes the cluster information: {}",
+            kubectl("rollout restart daemonset --namespace calico-system calico-node")
+        ),
+        Reason::NotReady => format!(
+            "unlock the datastore, if no upgrade or migration is in progress: {}; if a killed run of calipam left the lock, {} names its journal",
+            calicoctl("datastore migrate unlock"),
+            command(&["undo", "--list"])
+        ),
         Reason::SingleBlock => {
             "move pods to another node: the node has one block while windows_use_single_network is true, as is usual on Windows"
                 .to_owned()
@@ -114,14 +124,15 @@ fn of_reason(reason: &Reason) -> Option<String> {
 
         // The pools.
         Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices | Reason::NoneForWorkloads => {
-            ADD_POOL.to_owned()
+            add_pool()
         }
-        Reason::BlocksTooSmall => {
-            "add a pool whose blocks are /29 or larger: `calicoctl create -f POOL.yaml`".to_owned()
-        }
+        Reason::BlocksTooSmall => format!(
+            "add a pool whose blocks are /29 or larger: {}",
+            calicoctl("create -f POOL.yaml")
+        ),
         Reason::SmallerThanBlock(pool) | Reason::ImpossibleBlocks { pool, .. } => {
             let pool = shell_word(pool);
-            format!("replace the pool {pool} with one that has room for a block: {ADD_POOL}")
+            format!("replace the pool {pool} with one that has room for a block: {}", add_pool())
         }
         Reason::BrokenSelector(pool) => format!("correct the selector of the pool {}", shell_word(pool)),
         Reason::NoneAutomatic => {
@@ -172,8 +183,14 @@ fn of_reason(reason: &Reason) -> Option<String> {
         }
 
         // Virtual machines.
-        Reason::NoMachine(_) | Reason::MachineReplaced(_) => SEE_MACHINES.to_owned(),
-        Reason::MigrationOff => KEEP_ADDRESSES_OF_MACHINES.to_owned(),
+        Reason::NoMachine(_) | Reason::MachineReplaced(_) => format!(
+            "see whether the virtual machine is running: {}",
+            kubectl("get virtualmachineinstances --all-namespaces")
+        ),
+        Reason::MigrationOff => format!(
+            "let virtual machines keep their addresses: {}",
+            calicoctl("ipam configure --kubevirt-ip-persistence=Enabled")
+        ),
         Reason::NothingToMigrate => "stop and start the virtual machine instead of migrating it".to_owned(),
         Reason::MachineOutsidePools(address) => {
             format!("see which pool the address is in: {}", show_address(address))
@@ -189,7 +206,7 @@ fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
         .iter()
         .any(|(_, why)| *why == PoolPassedOver::NotRequested);
     if !is_named {
-        return vec![ADD_POOL.to_owned()];
+        return vec![add_pool()];
     }
 
     let has_no_mode = snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) == Some(false);
@@ -202,13 +219,13 @@ fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
     let mut steps = Vec::new();
     for pool in &refused.serving {
         let holders = command(&["show", "--node", "*", "--pool", pool]);
-        let pool = shell_word(pool);
+        let patch = calicoctl(&format!("patch ippool {} -p '{keep_out}'", shell_word(pool)));
         steps.push(format!("see who holds its addresses: {holders}"));
         steps.push(format!(
-            "keep pods that do not name the pool out of it, and restart those that hold its addresses: `calicoctl patch ippool {pool} -p '{keep_out}'`"
+            "keep pods that do not name the pool out of it, and restart those that hold its addresses: {patch}"
         ));
     }
-    steps.push(ADD_POOL.to_owned());
+    steps.push(add_pool());
     steps
 }
 

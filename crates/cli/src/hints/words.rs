@@ -4,8 +4,8 @@ use calipam_model::hint::{Call, Hint};
 use calipam_workflow::Failure;
 
 use super::command::is_command;
-use super::{again, command, command_elsewhere, connected, dry_run, with_journal};
-use crate::render::text::escape;
+use super::{again, calicoctl, command, command_elsewhere, connected, dry_run, kubectl, with_journal};
+use crate::render::text::{escape, joined, shell_word};
 
 pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
     failure.hint.as_ref().map(text)
@@ -28,6 +28,8 @@ fn line(call: &Call) -> String {
         Call::Name(name) => escape(name).into_owned(),
         Call::Command(words) => command(&known(words)),
         Call::Elsewhere(words) => command_elsewhere(&known(words)),
+        Call::Kubectl(words) => kubectl(&quoted(words)),
+        Call::Calicoctl(words) => calicoctl(&quoted(words)),
         Call::Again { with, without } => again(&borrowed(with), without),
         Call::Connected { with, without } => connected(&borrowed(with), without),
         Call::DryRun => dry_run(),
@@ -43,6 +45,11 @@ fn known(words: &[String]) -> Vec<&str> {
     let words = borrowed(words);
     debug_assert!(is_command(&words), "{words:?} is no command");
     words
+}
+
+/// Quotes words for a shell.
+fn quoted(words: &[String]) -> String {
+    joined(words.iter().map(|word| shell_word(word)), " ")
 }
 
 fn borrowed(words: &[String]) -> Vec<&str> {

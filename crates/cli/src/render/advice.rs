@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::output::Text;
 use super::wrap::on_page;
-use crate::hints::{Reader, cure, remedy};
+use crate::hints::{Reader, cure, for_cluster, remedy};
 
 /// The largest number of lines about causes and cures, unless the page is wide.
 const LINES: usize = 10;
@@ -25,8 +25,11 @@ pub(super) fn text(advice: &Advice, text: &mut Text) {
 
 /// Writes the causes and cures of clusters, the worst first. The commands are for each cluster alone.
 pub(super) fn text_of_fleet<'a>(clusters: impl Iterator<Item = (&'a str, &'a Advice)>, text: &mut Text) {
-    let each = clusters.flat_map(|(name, advice)| entries(advice, &format!("{name}: "), Reader::Document));
-    let mut entries: Vec<Entry> = each.collect();
+    let mut entries: Vec<Entry> = Vec::new();
+    for (name, advice) in clusters {
+        let of_cluster = || self::entries(advice, &format!("{name}: "), Reader::Document);
+        entries.extend(for_cluster(name, of_cluster));
+    }
     entries.sort_by_key(|entry| entry.severity);
     write(&entries, text);
 }
@@ -111,10 +114,11 @@ fn height(lines: &[String], text: &Text) -> usize {
         .sum()
 }
 
-/// Formats causes and cures for a document: a line for each cause and each cure.
-pub(super) fn plain(advice: &Advice) -> Vec<String> {
-    let entries = entries(advice, "", Reader::Document).into_iter();
-    entries.flat_map(|entry| entry.lines).collect()
+/// Formats causes and cures for a document: a line for each cause and each cure. The commands are for the cluster, whose
+/// name is empty if there is only one.
+pub(super) fn plain(cluster: &str, advice: &Advice) -> Vec<String> {
+    let entries = for_cluster(cluster, || entries(advice, "", Reader::Document));
+    entries.into_iter().flat_map(|entry| entry.lines).collect()
 }
 
 /// Causes and cures in documents.

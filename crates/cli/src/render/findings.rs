@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use super::advice::ShownAdvice;
 use super::table::by_kind;
 use super::text::escape;
-use crate::hints::remedy;
+use crate::hints::{for_cluster, remedy};
 use crate::ignore;
 
 /// The content of a document, with its findings.
@@ -77,6 +77,18 @@ impl<'a, T> WithFindings<'a, T> {
             findings,
             partial: Some(!partly_read.is_empty()),
         }
+    }
+
+    /// Adds findings between clusters.
+    pub(super) fn and_between(mut self, between: &'a [(&'a str, &'a Finding)]) -> Self {
+        let found = |&(cluster, finding): &(&'a str, &'a Finding)| Found {
+            place: 0,
+            cluster,
+            finding,
+            change: None,
+        };
+        self.findings.extend(between.iter().map(found));
+        self
     }
 }
 
@@ -198,7 +210,9 @@ impl Serialize for Found<'_> {
             change,
             ..
         } = *self;
-        let repair = finding.remedy().as_ref().map(remedy::in_document);
+        let repair = finding
+            .remedy()
+            .map(|remedy| for_cluster(cluster, || remedy::in_document(&remedy)));
         Element {
             cluster,
             change,

@@ -188,16 +188,21 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
 }
 
 const RENEW: &str = "renew the server's certificate, or correct this machine's clock";
-const LOG_IN_AGAIN: &str =
-    "does `kubectl get nodes` work with this kubeconfig? Tokens and certificates expire: log in again";
 const LOOK_AT_LOG: &str =
     "retry; if it happens again, see the logs of the API server and of any proxy in front of it";
+
+fn log_in_again() -> Hint {
+    Hint::new(
+        "does {} work with this kubeconfig? Tokens and certificates expire: log in again",
+        [Call::kubectl(["get", "nodes"])],
+    )
+}
 
 /// Suggests how to resolve a failure of a request to the API server.
 fn kubernetes(failure: &Failure) -> Option<Hint> {
     Some(match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),
-        Failure::Login(_) | Failure::Unauthorized => LOG_IN_AGAIN.into(),
+        Failure::Login(_) | Failure::Unauthorized => log_in_again(),
         Failure::PermissionDenied(_) => "docs/kubernetes/rbac.yaml has the necessary ClusterRole".into(),
         Failure::Compacted => {
             "the API server's etcd is compacted faster than a list can be read: retry when there is less load"
@@ -231,7 +236,7 @@ fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
         Cause::CertificateWrongName => {
             "write the server with a name or address that the certificate lists, or set `tls-server-name`".into()
         }
-        Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => LOG_IN_AGAIN.into(),
+        Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => log_in_again(),
         Cause::CertificateBad(_) | Cause::Tls(_) => return None,
     })
 }

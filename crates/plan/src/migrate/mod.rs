@@ -236,8 +236,9 @@ pub fn plan_pools(
                     "the pool {} has the finalizer {finalizer}: Calico itself deletes the pool, after looking for blocks",
                     old.name
                 );
-                let hint = "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it";
-                return Err(Refused::new(message).hint(Hint::new(hint, [Call::Name(old.name.clone())])));
+                let delete = Call::kubectl(["delete", "ippools.projectcalico.org", &old.name]);
+                let hint = "nothing is left in it: {} lets Calico delete it";
+                return Err(Refused::new(message).hint(Hint::new(hint, [delete])));
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
             let delete = Edit::Pool(old.name.clone(), PoolEdit::Delete(stored.old.clone()));

@@ -14,7 +14,7 @@ use calipam_model::edit::Edit;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Reservation;
-use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_plan::assign::{Request, plan, taken_since};
 use calipam_plan::{Plan, SkipReason, SuggestedAction, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
@@ -184,6 +184,8 @@ fn the_affinity_of_a_new_block_comes_before_the_handle_and_the_block() {
 fn an_affinity_whose_deletion_stopped_half_way_is_deleted_before_it_comes_back() {
     let cluster = cluster();
     let mut snapshot = cluster.snapshot();
+    // On etcd, the mark means nothing.
+    snapshot.datastore = DatastoreKind::Kubernetes;
     let own = affinity(
         AffinityType::Host,
         &snapshot.nodes[0].value.name,

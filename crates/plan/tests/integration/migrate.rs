@@ -321,12 +321,12 @@ fn only_etcd_stores_the_settings_twice() {
         });
         let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
         plan.warnings.iter().any(|warning| {
-            let next =
-                "`calicoctl patch ipamconfiguration default -p '{\"spec\":{\"strictAffinity\":true}}'`";
+            let patch = r#"{"spec":{"strictAffinity":true}}"#;
+            let next = Call::calicoctl(["patch", "ipamconfiguration", "default", "-p", patch]);
             warning
                 .text
                 .contains("IPAMConfiguration resource `default` differs")
-                && warning.text.ends_with(next)
+                && warning.calls == [next]
         })
     };
     let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));

@@ -210,13 +210,17 @@ impl Eviction {
             return Failure::refused(format!(
                 "for {waited:#}, no eviction was allowed; pods left: {left}, such as {namespace}/{name}"
             ))
-            .hint("`kubectl get poddisruptionbudgets -A` shows what disruption budgets allow; a busy API server allows none, too");
+            .hint(Hint::new(
+                "{} shows what disruption budgets allow; a busy API server allows none, too",
+                [Call::kubectl(["get", "poddisruptionbudgets", "-A"])],
+            ));
         }
         // The nodes of the pods are down, or a finalizer blocks them.
         let message =
             format!("evicted pods have not ended after {waited:#}: {ending}, such as {namespace}/{name}");
-        let hint = "is their node down? `kubectl get nodes` shows it; once the pods are gone, {} continues";
-        Failure::refused(message).hint(Hint::new(hint, [Call::again()]))
+        let hint = "is their node down? {} shows it; once the pods are gone, {} continues";
+        let calls = [Call::kubectl(["get", "nodes"]), Call::again()];
+        Failure::refused(message).hint(Hint::new(hint, calls))
     }
 
     /// Waits until each controller has as many ready pods as before the eviction.

@@ -175,7 +175,7 @@ pub(super) fn pods_of_another_plugin() -> Case {
                 1,
                 "10.203.1.86 is used by old/taken, which has it from another CNI plugin, but recorded for escrow/starts",
             ),
-            ("check", 1, "`kubectl delete pod --namespace old taken`"),
+            ("check", 1, "`kubectl delete pod --namespace old taken"),
             (
                 "check",
                 1,

@@ -56,7 +56,8 @@ pub(crate) fn run(args: &CheckArgs, fleet: &Fleet, begin: Instant, console: &Con
         .zip(dropped)
         .collect();
     let taken_at = Timestamp::now();
-    let mut notes = remove_duplicates(&mut clusters, taken_at);
+    let mut notes = fleet.notes.clone();
+    notes.extend(remove_duplicates(&mut clusters, taken_at));
     compare(&mut clusters);
     if clusters.iter().all(|cluster| cluster.group.is_none()) {
         notes.push(

@@ -30,6 +30,9 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
         .map(|cluster| place(folder, cluster, ending))
         .collect();
     prepare(&paths, args)?;
+    for note in &fleet.notes {
+        console.note(note);
+    }
     let written = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         let path = place(folder, cluster, ending);
         let result = read(cluster, &args.fleet, console, async |access| {

@@ -51,12 +51,7 @@ pub(crate) async fn show(
 /// Returns the address about which a person is told what a few requests find, before everything is read. `None` for a
 /// document of programs, and where a few requests are no faster.
 fn answered_at_once(access: Access<'_>, args: &ShowArgs, console: &Console) -> Option<IpAddr> {
-    let Subject::Object(object) = args.subject() else {
-        return None;
-    };
-    let Object::Address(address) = object.by_form() else {
-        return None;
-    };
+    let address = args.address()?;
     let is_for_now = console.format.is_for_people() && console.watch.is_none() && console.fleet.is_none();
     (is_for_now && !args.quick && access.datastore.reads_parts()).then_some(address)
 }
@@ -78,7 +73,8 @@ async fn answer_then_check(
     })
 }
 
-async fn events(access: Access<'_>, snapshot: &Snapshot, address: IpAddr) -> Vec<Event> {
+/// Returns the last events of an address.
+pub(super) async fn events(access: Access<'_>, snapshot: &Snapshot, address: IpAddr) -> Vec<Event> {
     calipam_workflow::last_events(access.datastore, snapshot, address, LAST_EVENTS).await
 }
 

@@ -6,6 +6,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use calipam_workflow::{Found, Object};
 
+use super::address_of_fleet;
 use super::of_cluster::show;
 use crate::args::{ShowArgs, Subject};
 use crate::console::Console;
@@ -55,13 +56,19 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
         return Err(Failure::usage("--find-range works only with the list of pools"));
     }
 
-    let (mut document, all) = documents(
-        fleet,
-        &args.fleet,
-        console,
-        "cannot be read",
-        |cluster, console| of_cluster(cluster, args, console),
-    )?;
+    let (mut document, all) = match args.address() {
+        Some(address) if !args.quick => {
+            let document = address_of_fleet::run(address, &args.fleet, fleet, console)?;
+            (document, Vec::new())
+        }
+        _ => documents(
+            fleet,
+            &args.fleet,
+            console,
+            "cannot be read",
+            |cluster, console| of_cluster(cluster, args, console),
+        )?,
+    };
     document.clusters.retain(|of| of.outcome != Outcome::Refused);
 
     let services = fleet.clusters.iter().flat_map(|cluster| &cluster.services);

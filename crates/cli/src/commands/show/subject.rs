@@ -81,7 +81,7 @@ fn details(address: IpAddr, snapshot: &Snapshot, events: &[Event], console: &Con
 }
 
 /// Returns the outcome for an address, and hints at the pools if nothing is known about it.
-fn outcome_of(view: &AddressView, console: &Console) -> Outcome {
+pub(super) fn outcome_of(view: &AddressView, console: &Console) -> Outcome {
     if !(view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty()) {
         return Outcome::Clean;
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::fleet::Cluster;
+use calipam_check::fleet::{Cluster, narrow_shared};
 use calipam_check::{Code, Report, Severity};
 use calipam_plan::advice::Advice;
 use jiff::{SignedDuration, Timestamp};
@@ -47,6 +47,7 @@ impl FleetReport {
         took: Duration,
         exit_code: u8,
     ) -> Self {
+        narrow_shared(&mut clusters);
         clusters.sort_by_cached_key(|cluster| {
             let worst = cluster.report.worst();
             let number = worst
@@ -56,6 +57,7 @@ impl FleetReport {
                 worst.is_none(),
                 worst,
                 std::cmp::Reverse(number),
+                cluster.shared.is_empty(),
                 cluster.name.clone(),
             )
         });
@@ -81,6 +83,7 @@ impl FleetReport {
         for cluster in &mut copy.clusters {
             cluster.report = cluster.report.new_or_worse();
         }
+        narrow_shared(&mut copy.clusters);
         copy
     }
 

@@ -53,7 +53,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
             (kinds(&findings, &report.advice.iter().collect::<Vec<_>>()))
             (controls())
             (table_of_clusters(report))
-            section #findings { h2 { "Findings" } (list(&findings, &["check", "--fleet", "FILE", "-o", "json"])) }
+            section #findings { h2 { "Findings" } (list(&findings)) }
             (ranges::section(report))
             (meanings(&findings))
         }
@@ -71,7 +71,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
 fn table_of_clusters(report: &FleetReport) -> Markup {
     let rows = html! {
         table #clusters-table data-filtered="clusters" {
-            (head(&["Cluster", "Group"], &["Critical", "Error", "Warning", "Info", "Nodes", "In use", "%", "Age"], &[]))
+            (head(&["Cluster", "Group"], &["Critical", "Error", "Warning", "Info", "Shared", "Nodes", "In use", "%", "Age"], &[]))
             tbody { @for cluster in &report.clusters { (row(report, cluster)) } }
         }
     };
@@ -94,6 +94,8 @@ fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
             @for (severity, number) in severities(&cluster.report.counts.findings) {
                 td class={ "number " @if number > 0 { (severity) } } { (thousands(number)) }
             }
+
+            td.number { (thousands(cluster.shared.len())) }
 
             @if cluster.is_read {
                 td.number { (thousands(cluster.report.counts.nodes)) }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::FleetReport;
+use crate::hints::for_cluster;
 use crate::render::advice::ShownAdvice;
 use crate::render::findings::{ChangesOf, Found};
 
@@ -45,6 +46,8 @@ struct OneCluster<'a> {
     /// The age of the cluster's data in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<i64>,
+    /// The number of findings in other clusters' reports that concern this cluster, too.
+    shared: usize,
     #[serde(flatten)]
     report: &'a Report,
     #[serde(flatten)]
@@ -87,8 +90,9 @@ fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster, advice: &'a Advice) ->
         labels: &cluster.labels,
         read: cluster.is_read,
         age: report.age(cluster).map(|age| age.as_secs()),
+        shared: cluster.shared.len(),
         report: &cluster.report,
-        advice: ShownAdvice::of(advice),
+        advice: for_cluster(&cluster.name, || ShownAdvice::of(advice)),
         pools: &cluster.pools,
     }
 }

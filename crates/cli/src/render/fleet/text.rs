@@ -23,7 +23,8 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.blank();
 
     // Clusters without findings, usually most of them, are not listed in the short form.
-    let is_listed = |cluster: &&Cluster| text.page.wide || cluster.report.worst().is_some();
+    let has_findings = |cluster: &Cluster| cluster.report.worst().is_some() || !cluster.shared.is_empty();
+    let is_listed = |cluster: &&Cluster| text.page.wide || has_findings(cluster);
     let listed: Vec<&Cluster> = report.clusters.iter().filter(is_listed).collect();
     let not_listed = report.clusters.len() - listed.len();
     text.aside(clusters_table(report, listed));
@@ -80,7 +81,8 @@ pub(super) fn header(report: &FleetReport) -> String {
     parts.join(" · ")
 }
 
-/// Creates the table of clusters, with their findings by severity.
+/// Creates the table of clusters, with their findings by severity, and the number of findings listed for other clusters
+/// that concern them, too.
 fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &'a Cluster>) -> Grid {
     let findings = |severity: Severity| {
         move |cluster: &Cluster| {
@@ -107,6 +109,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
         right("ERROR", findings(Severity::Error)),
         right("WARNING", findings(Severity::Warning)),
         right("INFO", findings(Severity::Info)).hidden(3),
+        right("SHARED", |cluster: &Cluster| thousands(cluster.shared.len())).if_any(),
         right("NODES", known(|cluster| thousands(cluster.report.counts.nodes))).hidden(1),
         right("IN USE", known(|cluster| use_of_pools(cluster).0)).hidden(2),
         right("%", known(|cluster| use_of_pools(cluster).1)),

@@ -19,6 +19,7 @@ use super::output::Text;
 use super::plan::PlanDocument;
 use super::table::{FEW, Grid};
 use super::text::{count, joined, shell_word, thousands};
+use crate::hints::with_kubectls_options;
 
 /// The state of a migration, with the plan of the next phase or, if it was executed, the result.
 #[derive(Serialize)]
@@ -344,16 +345,17 @@ fn workloads(moving: &Moving, wide: bool) -> Grid {
 fn command(group: &Group, moving: &Moving) -> Option<String> {
     let namespace = shell_word(&group.namespace);
     let name = shell_word(&group.name);
-    match group.kind.as_deref()? {
-        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => Some(format!(
+    let line = match group.kind.as_deref()? {
+        kind @ ("Deployment" | "StatefulSet" | "DaemonSet") => format!(
             "kubectl -n {namespace} rollout restart {}/{name}",
             kind.to_ascii_lowercase()
-        )),
+        ),
         "VirtualMachineInstance" if moving.live_migration_moves => {
-            Some(format!("virtctl -n {namespace} migrate {name}"))
+            format!("virtctl -n {namespace} migrate {name}")
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(with_kubectls_options(&line))
 }
 
 /// Explains how a workload moves that no command restarts.

@@ -94,7 +94,7 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
             @for (code, findings) in by_code {
                 (case(*code, findings, report))
             }
-            @if !advice.is_empty() { system-out { (printable_lines(&advice::plain(advice))) } "\n" }
+            @if !advice.is_empty() { system-out { (printable_lines(&advice::plain(name, advice))) } "\n" }
         }
         "\n"
     }

@@ -23,6 +23,9 @@ pub(crate) struct AddressDetails<'a> {
     view: WithFindings<'a, AddressView>,
     #[serde(skip_serializing_if = "<[Event]>::is_empty")]
     last_events: &'a [Event],
+    /// The findings between the clusters of a fleet, each with the cluster whose report has it.
+    #[serde(skip)]
+    between: &'a [(&'a str, &'a Finding)],
 }
 
 impl<'a> AddressDetails<'a> {
@@ -30,6 +33,16 @@ impl<'a> AddressDetails<'a> {
         Self {
             view: WithFindings::new(view, &view.findings, &view.partly_read),
             last_events,
+            between: &[],
+        }
+    }
+
+    /// Adds the findings between the clusters of a fleet.
+    pub(crate) fn with_between(self, between: &'a [(&'a str, &'a Finding)]) -> Self {
+        Self {
+            view: self.view.and_between(between),
+            between,
+            ..self
         }
     }
 }
@@ -50,7 +63,7 @@ impl View for AddressDetails<'_> {
         add_records(text, view);
         add_users(text, view);
         add_events(text, self.last_events);
-        add_findings(text, &view.findings, &view.partly_read);
+        add_findings(text, &view.findings, self.between, &view.partly_read);
     }
 }
 
@@ -106,7 +119,7 @@ impl Document for Rest<'_> {
         add_records(&mut all_facts, self.view);
         add_users(&mut all_facts, self.view);
         text.facts_beyond(&all_facts, &answer);
-        add_findings(text, &self.view.findings, &self.view.partly_read);
+        add_findings(text, &self.view.findings, &[], &self.view.partly_read);
     }
 }
 
@@ -263,28 +276,34 @@ impl View for WithFindings<'_, HandleView> {
         if handle.blocks.iter().all(|block| block.addresses.is_empty()) {
             text.fact("Address", "none is recorded under it");
         }
-        add_findings(text, &handle.findings, &handle.partly_read);
+        add_findings(text, &handle.findings, &[], &handle.partly_read);
     }
 }
 
-/// Writes the findings about an object, or that there are none.
-fn add_findings(text: &mut Text, findings: &[Finding], partly_read: &[Source]) {
+/// Writes the findings about an object, or that there are none. Those in `between` come with the name of their cluster.
+fn add_findings(text: &mut Text, findings: &[Finding], between: &[(&str, &Finding)], partly_read: &[Source]) {
     for finding in findings {
         text.fact(
             "Finding",
             format!("{} {}: {}", finding.severity, finding.code, finding.message()),
         );
     }
+    for (cluster, finding) in between {
+        let Finding { severity, code, .. } = finding;
+        let message = finding.message();
+        text.fact("Finding", format!("{severity} {code} of {cluster}: {message}"));
+    }
+    let has_none = findings.is_empty() && between.is_empty();
     if !partly_read.is_empty() {
         text.fact(
             "Finding",
-            if findings.is_empty() {
+            if has_none {
                 "not checked"
             } else {
                 "other rules were not checked"
             },
         );
-    } else if findings.is_empty() {
+    } else if has_none {
         text.fact("Finding", "none");
     }
 }

@@ -37,27 +37,40 @@ pub(crate) trait View: Serialize {
     fn text(&self, text: &mut Text);
 }
 
-/// A view with its cluster, and the sources that were read for it.
-#[derive(Serialize)]
-pub(crate) struct ViewDocument<'a, V> {
+/// The cluster of a view, and the sources that were read for it.
+#[derive(Clone, Serialize)]
+pub(crate) struct Origin {
     cluster: ClusterIdentity,
-    coverage: &'a BTreeMap<Source, Coverage>,
+    coverage: BTreeMap<Source, Coverage>,
     /// A note if Calico IPAM does not serve pods.
     #[serde(skip)]
     note: Option<&'static str>,
+}
+
+impl Origin {
+    pub(crate) fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            cluster: ClusterIdentity::of(snapshot),
+            coverage: snapshot.coverage.clone(),
+            note: note_of_other_ipam(snapshot),
+        }
+    }
+}
+
+/// A view with its origin.
+#[derive(Serialize)]
+pub(crate) struct ViewDocument<'a, V> {
     #[serde(flatten)]
-    view: &'a V,
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub view: &'a V,
 }
 
 impl<'a, V: View> ViewDocument<'a, V> {
     /// Shows a view of a snapshot.
-    pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
-        let cluster = ClusterIdentity::of(snapshot);
-        let note = note_of_other_ipam(snapshot);
+    pub(crate) fn new(view: &'a V, snapshot: &Snapshot) -> Self {
         Self {
-            cluster,
-            coverage: &snapshot.coverage,
-            note,
+            origin: Origin::of(snapshot),
             view,
         }
     }
@@ -68,13 +81,18 @@ impl<V: View> Document for ViewDocument<'_, V> {
 
     /// Writes the cluster, the notes and the view.
     fn text(&self, text: &mut Text) {
-        text.line(header::cluster(&self.cluster));
+        let Origin {
+            cluster,
+            coverage,
+            note,
+        } = &self.origin;
+        text.line(header::cluster(cluster));
         if text.page.wide
-            && let Some(unread) = unread(self.coverage, self.cluster.datastore)
+            && let Some(unread) = unread(coverage, cluster.datastore)
         {
             text.line(format!("Not read: {unread}"));
         }
-        text.lines(self.note);
+        text.lines(*note);
         text.blank();
         self.view.text(text);
     }

@@ -4,7 +4,7 @@ use calipam_check::{Code, Severity};
 use calipam_plan::advice::{Advice, Cause, Cure};
 use maud::{Markup, html};
 
-use crate::hints::{cure, remedy};
+use crate::hints::{cure, for_cluster, remedy};
 use crate::render::html::{compact, head};
 use crate::render::text::{escape, thousands};
 
@@ -73,7 +73,8 @@ pub(super) fn repair(of: &Cure, cluster: &str) -> Markup {
     html! {
         p.repair {
             @if !cluster.is_empty() { "in " (escape(cluster)) ": " }
-            (remedy::purpose(&of.remedy)) ": " code { (remedy::in_document(&of.remedy)) }
+            (remedy::purpose(&of.remedy)) ": "
+            code { (for_cluster(cluster, || remedy::in_document(&of.remedy))) }
             @match &of.effect {
                 Some(effect) => { " " span.dim { (escape(&cure::outcome(effect))) } }
                 None => { " " span.dim { "(not tried)" } }

@@ -9,7 +9,7 @@ use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::causes::{self, cures_of};
-use crate::hints::{self, remedy};
+use crate::hints::{self, for_cluster, remedy};
 use crate::render::explanation;
 use crate::render::findings::Found;
 use crate::render::html::{compact, evidence, head, long};
@@ -82,7 +82,8 @@ fn repair(remedy: &Remedy, cluster: &str) -> Markup {
     html! {
         p.repair {
             @if !cluster.is_empty() { "in " (escape(cluster)) ": " }
-            (remedy::purpose(remedy)) ": " code { (remedy::in_document(remedy)) }
+            (remedy::purpose(remedy)) ": "
+            code { (for_cluster(cluster, || remedy::in_document(remedy))) }
         }
     }
 }
@@ -105,9 +106,8 @@ fn documented(code: Code) -> Markup {
     }
 }
 
-/// Creates the list of findings: the first ones of each code, some of them with evidence. `command` is the command line
-/// that prints all findings.
-pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Markup {
+/// Creates the list of findings: the first ones of each code, some of them with evidence.
+pub(in crate::render) fn list(findings: &[Found<'_>]) -> Markup {
     let Some(first) = findings.first() else {
         return html! { p { "No findings." } };
     };
@@ -154,7 +154,7 @@ pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Marku
         @if !left_out.is_empty() {
             p.notice {
                 "This page shows the first findings of each code. Left out: " (left_out.join(", ")) ". All of them: "
-                code { (hints::command_in_document(command)) }
+                code { (hints::findings_in_document()) }
             }
         }
         (filtered("findings", table))

@@ -81,7 +81,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
             section #findings {
                 h2 { "Findings" }
                 @if !found.is_empty() { (findings::controls()) }
-                (findings::list(&found, &["check", "-o", "json"]))
+                (findings::list(&found))
             }
             (pools::section(&pools))
             (pools::maps(&maps))
