@@ -105,7 +105,10 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
     }
     for (line, run) in &followed {
         assert!(run.code <= 2 && !run.stderr.contains("Usage:"), "{line}: {run:?}");
-        let reads = !line.starts_with(&format!("{name} explain "));
+        let needs_no_data = ["explain", "undo --list"];
+        let reads = !needs_no_data
+            .iter()
+            .any(|words| line.starts_with(&format!("{name} {words} ")));
         assert!(
             !reads || run.stderr.starts_with(&format!("reading {place}\n")),
             "{line}: {run:?}"

@@ -279,8 +279,8 @@ fn pods_are_listed_with_their_controllers_and_stay_where_budgets_let_none_go() {
     Terminal::new(120)
         .converse(&mut command, "evicting: 0 of 4 pods", |_, it| interrupt(it))
         .exits(130)
-        .shows("error: interrupted: 0 pods evicted, 4 left")
-        .shows("hint: the same command continues: ");
+        .shows("interrupted: 0 pods evicted, 4 left")
+        .shows("the same command continues: ");
     assert_eq!(pods_of(&site).len(), 6);
 }
 

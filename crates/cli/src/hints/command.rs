@@ -99,13 +99,21 @@ pub(crate) fn command(words: &[&str]) -> String {
 
 /// Formats a command line of kubectl for the same cluster. `words` is quoted for a shell.
 pub(crate) fn kubectl(words: &str) -> String {
-    format!("`{}`", with_kubectls_options(&format!("kubectl {words}")))
+    kubectl_for(of_cluster(), words)
+}
+
+fn kubectl_for(call: Option<&Call>, words: &str) -> String {
+    format!("`{}`", of_kubectl(call, &format!("kubectl {words}")))
 }
 
 /// Formats a command line of a program that has kubectl's options, for the same cluster and without backticks. `line` is
 /// quoted for a shell.
 pub(crate) fn with_kubectls_options(line: &str) -> String {
-    match of_cluster() {
+    of_kubectl(of_cluster(), line)
+}
+
+fn of_kubectl(call: Option<&Call>, line: &str) -> String {
+    match call {
         Some(call) => call.of_kubectl(line),
         None => line.to_owned(),
     }
@@ -113,8 +121,12 @@ pub(crate) fn with_kubectls_options(line: &str) -> String {
 
 /// Formats a command line of calicoctl for the same cluster. `words` is quoted for a shell.
 pub(crate) fn calicoctl(words: &str) -> String {
+    calicoctl_for(of_cluster(), words)
+}
+
+fn calicoctl_for(call: Option<&Call>, words: &str) -> String {
     let line = format!("calicoctl {words}");
-    match of_cluster() {
+    match call {
         Some(call) => format!("`{}`", call.of_calicoctl(&line)),
         None => format!("`{line}`"),
     }
@@ -207,13 +219,18 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
-/// Formats a command line for the same cluster in a document. Unlike one in a hint, it does not depend on the name that
-/// the program was called by.
+/// Formats a command line for a document. It does not depend on how calipam was called, unless the document is about a
+/// fleet: then it names the cluster.
 fn command_in_document(words: &[&str]) -> String {
+    let data = if FLEET.get().is_some() {
+        same_data(words)
+    } else {
+        Vec::new()
+    };
     format!(
         "{} {}",
         Applet::Calipam.command_prefix(),
-        shell_words(words.iter().copied().chain(same_data(words)))
+        shell_words(words.iter().copied().chain(data))
     )
 }
 
@@ -307,6 +324,24 @@ impl Reader {
         match self {
             Self::Operator => command_with(words, kept),
             Self::Document => format!("`{}`", command_in_document(words)),
+        }
+    }
+
+    /// Formats a command line of kubectl for the same cluster. `words` is quoted for a shell.
+    pub(crate) fn kubectl(self, words: &str) -> String {
+        kubectl_for(self.cluster(), words)
+    }
+
+    /// Formats a command line of calicoctl for the same cluster. `words` is quoted for a shell.
+    pub(crate) fn calicoctl(self, words: &str) -> String {
+        calicoctl_for(self.cluster(), words)
+    }
+
+    /// The call whose connection command lines repeat. A document of one cluster repeats none.
+    fn cluster(self) -> Option<&'static Call> {
+        match self {
+            Self::Operator => of_cluster(),
+            Self::Document => CLUSTER.get(),
         }
     }
 }

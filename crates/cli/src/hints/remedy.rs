@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calipam_check::{PoolChange, Remedy, Topic};
 use calipam_model::config::IpamSetting;
 
-use super::{Reader, calicoctl, command_elsewhere, kubectl};
+use super::{Reader, command_elsewhere};
 use crate::render::text::{joined, shell_word};
 
 /// Returns the purpose of a remedy.
@@ -57,11 +57,11 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         Remedy::ReleaseAddress(address) => command(&["release", "--ip", &address.to_string()], &[]),
         Remedy::RestartPod { namespace, pod } => {
             let namespace = shell_word(namespace);
-            kubectl(&format!("delete pod --namespace {namespace} {}", shell_word(pod)))
+            reader.kubectl(&format!("delete pod --namespace {namespace} {}", shell_word(pod)))
         }
         Remedy::RestartCalicoNode(node) => {
             let node = shell_word(&format!("spec.nodeName={node}"));
-            kubectl(&format!(
+            reader.kubectl(&format!(
                 "delete pod --all-namespaces --selector k8s-app=calico-node --field-selector {node}"
             ))
         }
@@ -83,7 +83,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
                 PoolChange::AllowWorkloads => r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#,
                 PoolChange::AssignAutomatically => r#"{"spec":{"assignmentMode":"Automatic"}}"#,
             };
-            calicoctl(&format!("patch ippool {} -p '{spec}'", shell_word(pool)))
+            reader.calicoctl(&format!("patch ippool {} -p '{spec}'", shell_word(pool)))
         }
     }
 }

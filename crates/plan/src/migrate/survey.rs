@@ -8,10 +8,10 @@ use calipam_model::cidr::overlap;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::pool::Successor;
-use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::capacity::shortage;
+use super::objects::objects_in;
 use super::pools::serves;
 use super::users::users;
 use super::{Detour, Difference, Migration, NodeCapacity, Phase, User, has_room};
@@ -160,21 +160,4 @@ fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
         leaked: leaked.len(),
         others,
     }
-}
-
-/// Returns the blocks and affinities that overlap `cidr`, including half-deleted ones and undecodable blocks.
-pub fn objects_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
-    let mut keys = BTreeSet::new();
-    for block in snapshot.block_cidrs() {
-        if overlap(block, cidr) {
-            keys.insert(Key::Block(block));
-        }
-    }
-    for affinity in &snapshot.affinities {
-        let key = &affinity.value.key;
-        if overlap(key.cidr, cidr) {
-            keys.insert(Key::Affinity(key.clone()));
-        }
-    }
-    keys
 }

@@ -12,7 +12,8 @@ use calipam_model::words::joined;
 use serde::{Serialize, Serializer};
 
 use super::new_pool::{has_free_range, has_same_cidr, made_of, name_of, takes_blocks};
-use super::{Migration, Target, objects_in};
+use super::objects::objects_in;
+use super::{Migration, Target};
 use crate::refusal::{Refused, Result};
 
 /// One half of a migration to another block size.

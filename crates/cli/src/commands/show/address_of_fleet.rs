@@ -18,7 +18,7 @@ use crate::fleet::{Fleet, Named, documents, each, read};
 use crate::render::fleet::FleetList;
 use crate::render::show::{AddressDetails, Origin, ViewDocument};
 
-/// What a cluster has at an address.
+/// A cluster's view of an address.
 struct Known {
     origin: Origin,
     view: AddressView,
