@@ -66,6 +66,9 @@ const RECLAIMS_SINCE: (u32, u32) = (3, 32);
 /// The first version of Calico that survives an entry of a reservation that is no CIDR.
 const SURVIVES_RESERVATIONS_SINCE: (u32, u32) = (3, 34);
 
+/// The first version of Calico that refuses a given address in a pool that is not for workloads.
+const CHECKS_USE_SINCE: (u32, u32) = (3, 34);
+
 /// The reservation at which the cluster's Calico dies. An unknown Calico version counts as current.
 fn fatal_reservation(snapshot: &Snapshot) -> Option<String> {
     if snapshot
@@ -267,10 +270,12 @@ impl<'s> Outlook<'s> {
             .indexed
             .node(node)
             .is_some_and(|node| node.value.is_windows());
+        let is_new = self.indexed.snapshot.is_calico_since(CHECKS_USE_SINCE);
+        let checks_use = self.plugin_on(node) == Plugin::Calipam || is_new.unwrap_or(true);
         let request = AssignIp {
             handle: machine.map(str::to_owned),
             max_per_handle: u32::from(machine.is_some()),
-            intended_use: Some(PoolUse::Workload),
+            intended_use: checks_use.then_some(PoolUse::Workload),
             windows,
             ..AssignIp::new(node, address)
         };
