@@ -86,7 +86,7 @@ impl Eviction {
         };
         let meter = operator.start(Activity::Evicting);
         let ended = tokio::select! {
-            ended = self.evict_all(workloads, pool, moves, operator, (&progress, &*meter)) => ended,
+            ended = self.evict_all(workloads, pool, moves, operator, &progress, &*meter) => ended,
             () = interrupt.wait() => Err(progress.interrupted()),
         };
         meter.end();
@@ -106,7 +106,8 @@ impl Eviction {
         pool: &Pool,
         moves: Moves,
         operator: &dyn Operator,
-        (progress, meter): (&Progress, &dyn Meter),
+        progress: &Progress,
+        meter: &dyn Meter,
     ) -> Result<()> {
         // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
