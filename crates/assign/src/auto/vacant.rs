@@ -160,7 +160,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// The block at this place, if it is known to belong to the host and has a free address. Calico judges by its list of
-    /// blocks, in which one that is marked deleted is like any other. It creates such a block anew.
+    /// blocks, in which one that is marked deleted is like any other. It creates such a block again.
     async fn own_with_room(&self, place: IpNet) -> Result<Option<Candidate>> {
         if self.owned_blocks.binary_search(&place).is_err() {
             return Ok(None);

@@ -214,31 +214,6 @@ fn a_floating_address_needs_an_address_of_its_family() {
     }
 }
 
-/// Calico before 3.34 dies when it prints that it ignores an entry.
-#[test]
-fn a_reservation_that_is_no_cidr_refuses_every_automatic_address_of_older_versions() {
-    for (version, crashes) in [("v3.32.1", true), ("v3.34.0", false)] {
-        let mut world = World::new(r#"{"auto_allocate_blocks":true}"#, &[("n1", 1)]);
-        world.put(
-            "/calico/resources/v3/projectcalico.org/ipreservations/typo",
-            r#"{"spec":{"reservedCIDRs":["10.0.0.0/33"]}}"#,
-        );
-        world.put(
-            "/calico/resources/v3/projectcalico.org/clusterinformations/default",
-            &format!(r#"{{"spec":{{"calicoVersion":"{version}","datastoreReady":true}}}}"#),
-        );
-        let refusal = world.refusal("n1", Family::V4).unwrap();
-        let reason = refusal.map(|refused| refused.reason.clone());
-        let expected = crashes.then(|| Reason::MalformedReservation("typo".to_owned()));
-        assert_eq!(reason, expected, "{version}");
-
-        // A given address does not depend on reservations.
-        let outlook = Outlook::new(&world.0).unwrap();
-        let address = "10.0.0.2".parse().unwrap();
-        assert!(outlook.next_named("n1", address, None, &[]).outcome.is_ok());
-    }
-}
-
 /// A pod on `n1` that asks for nothing in particular.
 fn plain_pod(configuration: &CniConfiguration) -> PodAdd<'_> {
     PodAdd {

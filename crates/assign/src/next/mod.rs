@@ -23,6 +23,8 @@ mod tests;
 mod tunnel;
 #[cfg(test)]
 mod tunnel_tests;
+#[cfg(test)]
+mod version_tests;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -461,25 +461,6 @@ fn the_answer_is_unknown_if_an_affinity_cannot_be_decoded() {
     assert_eq!(world.known(), Err(NotKnown), "an affinity that cannot be decoded");
 }
 
-/// Only the newest Calico looks at the use of the pool of a given address.
-#[test]
-fn a_given_address_in_a_pool_for_tunnels_depends_on_the_version() {
-    for (version, is_given) in [("v3.32.1", true), ("v3.34.0", false)] {
-        let mut world = World::new(OPEN, &[("n1", 1)]);
-        world.pool(
-            "small",
-            r#""cidr":"10.0.0.0/28","blockSize":30,"allowedUses":["Tunnel"]"#,
-        );
-        world.put(
-            "/calico/resources/v3/projectcalico.org/clusterinformations/default",
-            &format!(r#"{{"spec":{{"calicoVersion":"{version}","datastoreReady":true}}}}"#),
-        );
-        let outlook = Outlook::new(&world.0).unwrap();
-        let answer = outlook.next_named("n1", "10.0.0.2".parse().unwrap(), None, &[]);
-        assert_eq!(answer.outcome.is_ok(), is_given, "{version}");
-    }
-}
-
 /// Calico reads the configuration first, so a block with free addresses does not help.
 #[test]
 fn a_configuration_that_cannot_be_decoded_refuses_every_request() {
@@ -494,28 +475,6 @@ fn a_configuration_that_cannot_be_decoded_refuses_every_request() {
 
     let pool = &world.0.pools[0].value;
     assert_eq!(outlook.allocatable(pool, 15).addresses, None);
-}
-
-/// Calico stops at an affinity whose deletion was broken off, and the kubelet has to try again. calipam's plugin goes on.
-#[test]
-fn the_answer_is_that_of_the_plugin_that_was_installed() {
-    for (installed, fails_once) in [
-        (None, true),
-        (Some("v3.32.1"), true),
-        (Some("calipam 0.1.0"), false),
-    ] {
-        let mut world = World::new(OPEN, &[("n2", 4), ("n2", 4), ("n2", 4)]);
-        world.0.datastore = DatastoreKind::Kubernetes;
-        let key = values::affinity_key("host/n1", "10.0.0.12/30");
-        world.put(&key, r#"{"state":"pendingDeletion","deleted":true}"#);
-        for node in &mut world.0.nodes {
-            node.value.plugin = installed.map(str::to_owned);
-        }
-        let outlook = Outlook::new(&world.0).unwrap();
-        let answer = outlook.next(&NextAddress::new("n1", Family::V4, &[]));
-        assert_eq!(answer.outcome.unwrap().address.to_string(), "10.0.0.12");
-        assert_eq!(answer.first.is_some(), fails_once, "{installed:?}");
-    }
 }
 
 #[test]

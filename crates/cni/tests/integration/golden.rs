@@ -342,7 +342,8 @@ fn states(datastore: DatastoreKind) -> Vec<Golden> {
 
 /// Calls the plugin in every `step`-th of the states, and compares it with Calico's.
 fn compare(server: &Server, datastore: DatastoreKind, step: usize) {
-    let (mut given, mut refused) = (0, 0);
+    let mut given = 0;
+    let mut refused = 0;
     let mut differences = Vec::new();
     for golden in states(datastore).iter().step_by(step) {
         clear(server);

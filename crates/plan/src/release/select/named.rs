@@ -167,7 +167,7 @@ impl<'s> Selection<'_, 's> {
             let detail = format!("node {node} exists; only what belongs to a deleted node is released");
             let subject = Subject::Node(node.to_owned());
             let mut skipped = Skipped::new(subject, SkipReason::NodeExists, detail);
-            // The node may have been installed anew, and what its earlier pods had is still recorded.
+            // The node may have been reinstalled, and the addresses of its earlier pods are still recorded.
             if findings.iter().any(|finding| finding.code == Code::LeakedAddress) {
                 let release = Remedy::ReleaseLeakedOf(node.to_owned());
                 skipped = skipped.suggesting(SuggestedAction::Remedy(release));
