@@ -34,6 +34,7 @@ fn every_field_is_described() {
         "show --blocks",
         "show --nodes",
         "show --borrowed",
+        "show --namespaces",
         "show --configuration",
         "show --map",
         "show --ip 10.244.10.6",

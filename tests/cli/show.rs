@@ -10,10 +10,11 @@ use super::program::{HOSTILE, Run, calipam, expected, file, items, on_etcd, on_e
 use super::pty::{Terminal, interrupt, plain};
 
 /// The subjects with their options, and the kind of each document.
-const SUBJECTS: [(&str, &str, &str); 9] = [
+const SUBJECTS: [(&str, &str, &str); 10] = [
     ("pools", "", "PoolList"),
     ("blocks", "--blocks", "BlockList"),
     ("nodes", "--nodes", "NodeList"),
+    ("namespaces", "--namespaces", "NamespaceList"),
     ("borrowed", "--borrowed", "BorrowedList"),
     ("configuration", "--configuration", "Configuration"),
     ("map", "--map --pool 172.16.1.0/24", "PoolMapList"),

@@ -4,12 +4,13 @@ use super::program::{EXAMPLE, calipam, expected, on_example};
 use super::pty::{on_terminal, plain};
 
 /// Commands that print tables for people.
-const TABLES: [(&str, &str); 11] = [
+const TABLES: [(&str, &str); 12] = [
     ("check", "check"),
     ("rules", "explain"),
     ("show-pools", "show"),
     ("show-blocks", "show --blocks"),
     ("show-nodes", "show --nodes"),
+    ("show-namespaces", "show --namespaces"),
     ("show-borrowed", "show --borrowed"),
     ("show-configuration", "show --configuration"),
     ("show-ip", "show --ip 10.244.10.3"),

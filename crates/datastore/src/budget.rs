@@ -146,7 +146,8 @@ impl Budget {
         }
         let end_of_request = begun + limit;
         if end_of_request <= now {
-            return Err(Cause::TimedOut(limit.as_secs()));
+            // The server may not have answered earlier requests either.
+            return Err(Cause::TimedOut(limit.max(silent_for).as_secs()));
         }
 
         let end = end_of_budget.min(end_of_request);
@@ -257,8 +258,8 @@ mod tests {
         let _printing = print_to(&Arc::default());
         let budget = Budget::new(MINUTE);
         let begun = Instant::now();
-        for _ in 0..2 {
-            assert_eq!(hang(&budget, MINUTE / 3).await, Cause::TimedOut(20));
+        for silent_seconds in [20, 40] {
+            assert_eq!(hang(&budget, MINUTE / 3).await, Cause::TimedOut(silent_seconds));
             assert!(!budget.is_used_up());
         }
         assert_eq!(hang(&budget, MINUTE).await, Cause::GivenUp(60));

@@ -212,6 +212,7 @@ fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
         ("--nodes", "CLUSTER  NODE "),
         ("--blocks", "CLUSTER  BLOCK "),
         ("--borrowed", "CLUSTER  ADDRESS "),
+        ("--namespaces", "CLUSTER  NAMESPACE "),
         ("--configuration", "CLUSTER  SETTING "),
     ] {
         let run = folder.run(&format!("show {list}")).says_nothing();

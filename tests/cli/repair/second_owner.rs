@@ -39,8 +39,9 @@ fn a_second_owner_is_found_anywhere_and_its_restart_is_recommended() {
     );
     let restart = format!("kubectl delete pod --namespace {} {pod}", other.name.namespace);
     assert_eq!(finding["repair"], *restart);
-    site.run(&["check", "--settle", "0"])
-        .prints(&format!("for another owner (not tried): `{restart}`\n"));
+    site.run(&["check", "--settle", "0"]).prints(&format!(
+        "for another owner: `{restart}` (cannot be tried in advance)\n"
+    ));
     // The history reads only the endpoints that records name, as look-ups do.
     site.run(&["history", "--ip", &address.to_string()])
         .prints(&format!("pod {whose} on "));

@@ -183,11 +183,48 @@ fn a_higher_limit_does_not_help_if_the_pool_is_full() {
     let mut lists = Lists::of_pool("all", "10.60.0.0/28", json!({"blockSize": 28}));
     lists.settings(json!({"strictAffinity": true, "autoAllocateBlocks": true, "maxBlocksPerHost": 1}));
     lists.block("10.60.0.0/28", "n1", 16);
-    let run = lists.run("explain --node n1");
-    assert!(
-        run.code == 1 && !run.stdout.contains("calipam configure"),
+    let run = lists.run("explain --node n1").exits(1);
+    line(
+        &run.stdout,
+        &[
+            "no block is left to claim either: add a pool: copy all (`calicoctl get ippool all --export -o yaml > POOL.yaml`)",
+            "; then raise the block limit: `calipam configure --max-blocks-per-host 2 --strict-affinity true",
+        ],
+    );
+    let document = lists.run("explain --node n1 -o json").json();
+    assert_eq!(document["cures"], json!([]), "neither step alone is a cure");
+    lists
+        .run("check")
+        .prints("see what helps: `calipam explain --node n1");
+}
+
+/// All addresses of a pool are in use or leaked, on more nodes than a finding each would be of use.
+#[test]
+fn one_release_helps_against_leaks_and_a_full_pool() {
+    let nodes: Vec<String> = (1..=4).map(|number| format!("n{number}")).collect();
+    let with_labels: Vec<(&str, Value)> = nodes.iter().map(|node| (node.as_str(), json!({}))).collect();
+    let pools = [("all", pool("10.60.0.0/26", json!({"blockSize": 28})))];
+    let mut lists = Lists::new(&pools, &with_labels);
+    for (number, node) in nodes.iter().enumerate() {
+        lists.block(&format!("10.60.0.{}/28", 16 * number), node, 16);
+    }
+    lists.delete_pod("apps/10-60-0-0-28-3");
+
+    let run = lists.run("check");
+    line(
+        &run.stdout,
+        &["4 nodes get no further IPv4 address: no address in its pools is free"],
+    );
+    let (_, command) = line(&run.stdout, &["`calipam release --leaked"]);
+    assert!(command.contains("4 nodes get addresses again"), "{run:?}");
+    assert_eq!(
+        run.stdout.matches("`calipam release --leaked").count(),
+        1,
         "{run:?}"
     );
+    lists
+        .run("explain --node n1")
+        .prints("or add a pool: copy all (`calicoctl get ippool all --export -o yaml > POOL.yaml`)");
 }
 
 #[test]

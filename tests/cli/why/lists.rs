@@ -139,6 +139,14 @@ impl Lists {
         }
     }
 
+    pub(super) fn delete_pod(&mut self, name: &str) {
+        let (namespace, name) = name.split_once('/').unwrap();
+        self.items.retain(|item| {
+            let metadata = &item["metadata"];
+            item["kind"] != "Pod" || metadata["namespace"] != namespace || metadata["name"] != name
+        });
+    }
+
     pub(super) fn delete_pods(&mut self, node: &str) {
         self.items
             .retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);

@@ -188,7 +188,11 @@ fn the_last_pool_was_deleted() -> Case {
                 1,
                 "no pool is for LoadBalancer services; the controller releases 198.51.100.0",
             ),
-            ("shop/front", 1, "add a pool with `allowedUses: [LoadBalancer]`"),
+            (
+                "shop/front",
+                1,
+                r#"calicoctl create -f - <<< '{"apiVersion":"projectcalico.org/v3","kind":"IPPool","metadata":{"name":"NAME"},"spec":{"cidr":"CIDR","allowedUses":["LoadBalancer"]}}'`"#,
+            ),
         ],
     }
 }

@@ -208,6 +208,11 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
     recorded
 }
 
+fn existing_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
+    let nodes = snapshot.nodes.iter();
+    nodes.map(|stored| stored.value.name.clone()).collect()
+}
+
 struct Sources {
     kubernetes: InKubernetes,
     endpoints: ByNode,
@@ -216,6 +221,8 @@ struct Sources {
     all_recorded: BTreeSet<IpAddr>,
     /// Addresses that are used on any node, or held for a virtual machine.
     used: BTreeSet<IpAddr>,
+    /// Nodes that exist, also those without any address.
+    existing_nodes: BTreeSet<String>,
     with_endpoints: bool,
 }
 
@@ -231,6 +238,7 @@ impl Sources {
             kubernetes,
             endpoints: in_endpoints(context),
             blocks,
+            existing_nodes: existing_nodes(context.snapshot),
             with_endpoints: context.snapshot.has_read(Source::Endpoints),
         }
     }
@@ -245,10 +253,11 @@ impl Sources {
     }
 
     fn nodes(&self) -> BTreeSet<String> {
-        self.by_node()
-            .into_iter()
-            .flat_map(|source| source.keys().cloned())
-            .collect()
+        let mut nodes = self.existing_nodes.clone();
+        for source in self.by_node() {
+            nodes.extend(source.keys().cloned());
+        }
+        nodes
     }
 
     /// Compares the addresses of a node in Kubernetes, in endpoints and in blocks.

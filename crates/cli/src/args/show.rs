@@ -35,6 +35,9 @@ pub(crate) struct ShowArgs {
     /// Every node: blocks, addresses, and how many more blocks it can claim
     #[arg(long = "nodes", group = "subject", conflicts_with = "pools", help_heading = SUBJECT)]
     pub every_node: bool,
+    /// Who uses the addresses: every namespace, with the number of its addresses and of those that have leaked
+    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    pub namespaces: bool,
     /// Everything about one address
     #[arg(long, value_name = "ADDRESS", value_parser = address, groups = ["subject", "one"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
@@ -121,6 +124,7 @@ pub(crate) enum Subject {
     Pools,
     Blocks,
     Nodes,
+    Namespaces,
     Borrowed,
     Configuration,
     Compare,
@@ -174,6 +178,7 @@ impl ShowArgs {
             Self { handle: Some(id), .. } => Subject::Object(Object::Handle(whole(id))),
             Self { blocks: true, .. } => Subject::Blocks,
             Self { every_node: true, .. } => Subject::Nodes,
+            Self { namespaces: true, .. } => Subject::Namespaces,
             Self { borrowed: true, .. } => Subject::Borrowed,
             Self {
                 configuration: true, ..

@@ -6,7 +6,8 @@ use calipam_plan::advice::{Cure, Effect};
 use super::{Reader, remedy};
 use crate::render::text::{count, thousands};
 
-/// Formats a cure: purpose, command line and effect. A remedy that was not tried is marked.
+/// Formats a cure: purpose, command line and effect. A remedy that acts outside the datastore, such as a restart, has an
+/// effect that nothing can tell before.
 pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
     let command = remedy::line(&cure.remedy, reader);
     let purpose = remedy::purpose(&cure.remedy);
@@ -15,7 +16,7 @@ pub(crate) fn sentence(cure: &Cure, reader: Reader) -> String {
         None if matches!(cure.remedy, Remedy::UndoRun | Remedy::Explain(_)) => {
             format!("{purpose}: {command}")
         }
-        None => format!("{purpose} (not tried): {command}"),
+        None => format!("{purpose}: {command} (cannot be tried in advance)"),
     }
 }
 

@@ -3,6 +3,7 @@
 mod call;
 mod command;
 pub(crate) mod cure;
+mod new_pool;
 pub(crate) mod plan;
 pub(crate) mod remedy;
 pub(crate) mod service;

@@ -8,7 +8,7 @@ use calipam_model::service::request;
 use calipam_model::words::joined;
 
 use super::remedy::line;
-use super::{Reader, calicoctl, command, kubectl, list_findings, show_address};
+use super::{Reader, calicoctl, command, kubectl, list_findings, new_pool, show_address};
 use crate::render::text::shell_word;
 
 /// The change that makes the controller serve all services.
@@ -31,7 +31,7 @@ fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
     match &explanation.state {
         ServiceState::Served => of_served(explanation),
         ServiceState::NotServed(why) => vec![of_controller(*why)],
-        ServiceState::NoPool => vec![add_pool()],
+        ServiceState::NoPool => vec![new_pool::for_services()],
         ServiceState::Unreadable(why) => {
             let example = if why.field == request::ADDRESSES {
                 "198.51.100.7"
@@ -55,12 +55,6 @@ fn of_state(explanation: &ServiceExplanation) -> Vec<String> {
         | ServiceState::Deleting
         | ServiceState::OtherClass(_) => Vec::new(),
     }
-}
-
-/// Returns the step that adds a pool for services.
-fn add_pool() -> String {
-    let create = calicoctl("create -f POOL.yaml");
-    format!("add a pool with `allowedUses: [LoadBalancer]`: {create}")
 }
 
 /// Returns the step that lists the pods of kube-controllers.
@@ -214,13 +208,13 @@ fn of_refusal(explanation: &ServiceExplanation, refused: &Refused) -> Vec<String
             }
             let release = command(&["release", "--leaked"]);
             steps.push(format!("release what has leaked: {release}"));
-            steps.push(format!("or {}", add_pool()));
+            steps.push(format!("or {}", new_pool::for_services()));
             steps
         }
         Reason::Other => {
             vec![format!("see what is damaged: {}", list_findings())]
         }
-        _ => vec![add_pool()],
+        _ => vec![new_pool::for_services()],
     }
 }
 

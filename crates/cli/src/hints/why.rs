@@ -1,11 +1,13 @@
 //! Advice for a pod without an address that cannot be tried: a person has to decide or to correct something.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
+use calipam_check::Remedy;
 use calipam_check::views::{Explanation, RequestState};
+use calipam_model::config::IpamSetting;
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 
-use super::{calicoctl, command, kubectl, list_findings, show_address};
+use super::{Reader, calicoctl, command, kubectl, list_findings, new_pool, remedy, show_address};
 use crate::render::text::shell_word;
 
 const SEE_CNI_CONFIGURATION: &str = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
@@ -13,12 +15,12 @@ const SEE_CNI_CONFIGURATION: &str = "if Calico says that a pool does not exist o
 /// The first version of Calico whose pools have an assignment mode.
 const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
 
-/// Returns the next steps that cannot be tried, the most likely one first.
-pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
+/// Returns the next steps that cannot be tried, the most likely one first. `has_cure`: a remedy was tried, and helps.
+pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bool) -> Vec<String> {
     match &explanation.state {
         RequestState::Asks => {
             if let Some(refused) = explanation.refusal() {
-                return of_refusal(snapshot, explanation, refused);
+                return of_refusal(snapshot, explanation, refused, has_cure);
             }
             let mut steps = describe_pod(explanation);
             if explanation.waits_in_vain {
@@ -66,13 +68,13 @@ fn describe_pod(explanation: &Explanation) -> Vec<String> {
     vec![format!("see what it is waiting for: {}", kubectl(&describe))]
 }
 
-/// Returns the step that adds a pool.
-fn add_pool() -> String {
-    format!("add a pool: {}", calicoctl("create -f POOL.yaml"))
-}
-
 /// Suggests how a request gets an address that was refused.
-fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
+fn of_refusal(
+    snapshot: &Snapshot,
+    explanation: &Explanation,
+    refused: &Refused,
+    has_cure: bool,
+) -> Vec<String> {
     match &refused.reason {
         Reason::NoneSelectsNode => selectors(refused)
             .map(|(pool, selector)| {
@@ -86,6 +88,13 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
             .map(|(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}"))
             .collect(),
         Reason::StrictAffinity | Reason::Exhausted(_) => of_full_pools(snapshot, refused),
+        Reason::BlockLimit { limit, .. } if !has_cure => {
+            let raised = IpamSetting::MaxBlocksPerHost(i64::from(*limit) + 1);
+            no_block_left(refused, vec![raised, IpamSetting::StrictAffinity(true)])
+        }
+        Reason::NoAutoAllocation if !has_cure => {
+            no_block_left(refused, vec![IpamSetting::AutoAllocateBlocks(true)])
+        }
         reason => of_reason(reason).into_iter().collect(),
     }
 }
@@ -93,7 +102,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
 /// Returns the only step that helps against a reason, unless several do, or the cures are tried.
 fn of_reason(reason: &Reason) -> Option<String> {
     let step = match reason {
-        // Cures are tried for these reasons, or they have several steps.
+        // Cures are tried for these reasons, or they have several steps: see `of_refusal`.
         Reason::BlockLimit { .. }
         | Reason::NoAutoAllocation
         | Reason::WindowsNeedsStrictAffinity
@@ -123,16 +132,18 @@ fn of_reason(reason: &Reason) -> Option<String> {
         Reason::Other | Reason::BrokenConfiguration | Reason::MalformedReservation(_) => format!("see what is damaged: {}", list_findings()),
 
         // The pools.
-        Reason::NoPool | Reason::NoneEnabled | Reason::NoneForServices | Reason::NoneForWorkloads => {
-            add_pool()
-        }
-        Reason::BlocksTooSmall => format!(
-            "add a pool whose blocks are /29 or larger: {}",
-            calicoctl("create -f POOL.yaml")
-        ),
+        Reason::NoPool
+        | Reason::NoneEnabled
+        | Reason::NoneForServices
+        | Reason::NoneForWorkloads
+        // The default block size is large enough.
+        | Reason::BlocksTooSmall => new_pool::with_defaults(),
         Reason::SmallerThanBlock(pool) | Reason::ImpossibleBlocks { pool, .. } => {
             let pool = shell_word(pool);
-            format!("replace the pool {pool} with one that has room for a block: {}", add_pool())
+            format!(
+                "replace the pool {pool}, which has no room for a block: {}",
+                new_pool::with_defaults()
+            )
         }
         Reason::BrokenSelector(pool) => format!("correct the selector of the pool {}", shell_word(pool)),
         Reason::NoneAutomatic => {
@@ -206,7 +217,7 @@ fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
         .iter()
         .any(|(_, why)| *why == PoolPassedOver::NotRequested);
     if !is_named {
-        return vec![add_pool()];
+        return vec![pool_like_these(refused)];
     }
 
     let has_no_mode = snapshot.is_calico_since(ASSIGNMENT_MODE_SINCE) == Some(false);
@@ -225,8 +236,28 @@ fn of_full_pools(snapshot: &Snapshot, refused: &Refused) -> Vec<String> {
             "keep pods that do not name the pool out of it, and restart those that hold its addresses: {patch}"
         ));
     }
-    steps.push(add_pool());
+    steps.push(pool_like_these(refused));
     steps
+}
+
+/// Returns the step if a setting stops the node from claiming a block, and no pool has a block left: changing the setting
+/// alone was tried, and does not help.
+fn no_block_left(refused: &Refused, settings: Vec<IpamSetting>) -> Vec<String> {
+    let change = Remedy::Configure(settings);
+    let add = pool_like_these(refused);
+    let purpose = remedy::purpose(&change);
+    let command = remedy::line(&change, Reader::Operator);
+    vec![format!(
+        "no block is left to claim either: {add}; then {purpose}: {command}"
+    )]
+}
+
+/// Returns the step that adds a pool like the first one that serves the request.
+fn pool_like_these(refused: &Refused) -> String {
+    match refused.serving.first() {
+        Some(pool) => new_pool::like(pool),
+        None => new_pool::with_defaults(),
+    }
 }
 
 /// Returns each pool whose selector does not match, with the selector.

@@ -57,6 +57,9 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
         });
     }
     for other in &advice.others {
+        if is_printed_above(advice, other) {
+            continue;
+        }
         entries.push(Entry {
             severity: other.severity,
             lines: vec![first_line(other.severity, &cure::sentence(&other.cure, reader))],
@@ -64,6 +67,12 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
     }
     entries.sort_by_key(|entry| entry.severity);
     entries
+}
+
+/// True if a cause that is printed above has the same command: running it once serves both.
+fn is_printed_above(advice: &Advice, other: &OtherCure) -> bool {
+    let mut above = advice.causes.iter().filter(|cause| cause.severity <= other.severity);
+    above.any(|cause| cause.cures.iter().any(|cure| cure.remedy == other.cure.remedy))
 }
 
 /// Writes the entries, on a page that is not wide only those that fit.

@@ -113,7 +113,7 @@ fn steps(snapshot: &Snapshot, explanation: &Explanation, cures: &[Cure]) -> Vec<
     for cure in cures {
         steps.push(hints::cure::sentence(cure, Reader::Operator));
     }
-    for step in hints::why::steps(snapshot, explanation) {
+    for step in hints::why::steps(snapshot, explanation, !cures.is_empty()) {
         let is_alternative = explanation.is_refused() && !steps.is_empty();
         steps.push(if is_alternative {
             format!("or {step}")

@@ -75,6 +75,27 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &HistorySubject) -
     )
 }
 
+/// True if the address may have been released in another block before it was assigned: the order of changes between two
+/// exports is not known, nor that of changes in one transaction.
+fn may_end_before(assigned: &Event, later_events: &[Event], other_block: IpNet) -> bool {
+    let mut releases = later_events.iter().filter(|event| {
+        let holds = event.after.as_ref().is_some_and(Holder::is_owner);
+        event.subject == assigned.subject && event.block == Some(other_block) && !holds
+    });
+    let Some(release) = releases.next() else {
+        return false;
+    };
+    if let (Some(released_at), Some(assigned_at)) = (release.revision, assigned.revision) {
+        return released_at <= assigned_at;
+    }
+    let not_before = release.time.after.or(release.time.at);
+    let not_after = assigned.time.at.or(assigned.time.before);
+    match (not_before, not_after) {
+        (Some(not_before), Some(not_after)) => not_before <= not_after,
+        _ => true,
+    }
+}
+
 /// Marks assignments of addresses that had an owner earlier in this history, or have one at the same time in an
 /// overlapping block.
 pub(crate) fn mark_reused(events: &mut [Event]) {
@@ -84,7 +105,9 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
         let owner = holder.filter(|holder| holder.is_owner())?;
         Some(format!("{} {}", owner.kind, owner.allocated_to))
     };
-    for event in events.iter_mut() {
+    for position in 0..events.len() {
+        let (earlier_events, later_events) = events.split_at_mut(position + 1);
+        let event = &mut earlier_events[position];
         if event.what == EventKind::Undecodable {
             for blocks in holders.values_mut() {
                 blocks.retain(|cidr, _| event.subject != Subject::Block(*cidr));
@@ -98,7 +121,8 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
         if event.what == EventKind::Assigned
             && let Some(owner) = &owner_after
         {
-            let elsewhere = holders_of_address.iter().find(|(cidr, _)| **cidr != block);
+            let mut others = holders_of_address.iter().filter(|(cidr, _)| **cidr != block);
+            let elsewhere = others.find(|(cidr, _)| !may_end_before(event, later_events, **cidr));
             if let Some((cidr, holder)) = elsewhere {
                 event.detail = format!("in {block}, while {holder} holds it in {cidr}");
             } else if let Some(earlier) = last_owners.get(&event.subject) {

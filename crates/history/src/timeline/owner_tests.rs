@@ -198,6 +198,36 @@ fn changes_between_exports_are_events_of_each_owner() {
     );
 }
 
+/// Between two exports, the pool was replaced by one with another block size, so the blocks were never there together.
+#[test]
+fn blocks_of_two_exports_are_not_said_to_overlap() {
+    let mut smaller = Block::new("10.0.0.0/30".parse().unwrap(), None, time("2026-05-01T11:06:00Z")).unwrap();
+    smaller
+        .update(|update| update.assign(3, &pod("b", "2026-05-01 11:07:00 +0000 UTC")))
+        .unwrap();
+    let with_smaller = {
+        let mut snapshot = export("2026-05-01T12:00:00Z", &of_pod_a());
+        snapshot.blocks.clear();
+        let value = serde_json::to_vec(&smaller).unwrap();
+        snapshot.add_entry(PATH.replace("-29", "-30").as_bytes(), &value, 2);
+        snapshot
+    };
+
+    let about = address();
+    let mut reader = ExportReader::new(&about, &[]);
+    reader.take(export("2026-05-01T11:00:00Z", &of_pod_a()), RECORDS);
+    reader.take(with_smaller, RECORDS);
+    let found = reader.finish();
+    let assigned = found
+        .iter()
+        .find(|event| event.block == "10.0.0.0/30".parse().ok() && event.after.is_some())
+        .unwrap();
+    assert_eq!(
+        (assigned.what, assigned.detail.as_str()),
+        (EventKind::Reused, "previously pod ns/a")
+    );
+}
+
 #[test]
 fn a_restored_record_is_older_than_its_write() {
     let mut block = fresh();

@@ -84,7 +84,7 @@ pub fn advise(context: Context<'_>, report: &Report, scope: &Scope) -> Advice {
         causes.push(cause);
     }
     for cause in causes.iter_mut() {
-        cause.add_next_step();
+        cause.add_next_step(report);
     }
     let others = others(&facts, &mut trials);
     causes.sort_by_key(|cause| (cause.severity, std::cmp::Reverse(cause.findings.len())));

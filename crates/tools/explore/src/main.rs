@@ -6,6 +6,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -14,9 +15,14 @@ use calipam_explore::script;
 use calipam_explore::search::{Violation, exhaustive, random, replay, shrink};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Maximum number of faults of a schedule.
 const FAULTS: usize = 3;
+
+/// The exit code after a signal, as of the program itself.
+const ENDED_BY_SIGNAL: i32 = 130;
 
 /// The folder for schedules that end with a violation.
 const FOUND: &str = "target/schedules";
@@ -50,7 +56,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let result = end_at_signals().and_then(|()| run(arguments));
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -58,6 +66,27 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Makes ctrl-c and SIGTERM end the process. The operations that are explored wait for the same signals: without this,
+/// they would take them for an operator's, and end as no schedule says.
+fn end_at_signals() -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let signals = {
+        let _on_runtime = runtime.enter();
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+    };
+    thread::spawn(move || {
+        let [mut interrupts, mut terminations] = signals;
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupts.recv() => {}
+                _ = terminations.recv() => {}
+            }
+        });
+        std::process::exit(ENDED_BY_SIGNAL);
+    });
+    Ok(())
 }
 
 /// Returns true if all invariants hold.

@@ -125,7 +125,9 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
         Subject::Nodes => &views::sources::NODES,
         Subject::Borrowed => &views::sources::BORROWED,
         Subject::Configuration => &views::sources::CONFIGURATION,
-        Subject::Compare | Subject::Map | Subject::Object(_) | Subject::Addresses => return None,
+        Subject::Namespaces | Subject::Compare | Subject::Map | Subject::Object(_) | Subject::Addresses => {
+            return None;
+        }
     };
     (!args.selection.names_nodes()).then_some(sources)
 }

@@ -35,6 +35,10 @@ pub(super) fn print(
             write(&views::blocks(snapshot).within(scope), snapshot, console)?;
         }
         Subject::Nodes => write(&views::nodes(snapshot).within(scope), snapshot, console)?,
+        Subject::Namespaces => {
+            let report = check(snapshot, &Options::default());
+            write(&views::namespaces(snapshot, &report, scope), snapshot, console)?;
+        }
         Subject::Borrowed => write(&views::borrowed(snapshot, scope), snapshot, console)?,
         Subject::Configuration => write(&views::configuration(snapshot), snapshot, console)?,
         Subject::Map => write(&map(snapshot).within(scope), snapshot, console)?,
@@ -141,7 +145,27 @@ fn addresses(
         return Err(without_address(snapshot, namespace, name, has_others));
     }
     write(&list, snapshot, console)?;
+    if let Some(pod) = pod {
+        hint_at_faults(snapshot, pod, console);
+    }
     Ok(Outcome::Clean)
+}
+
+/// Tells what is wrong with the addresses of a pod, such as another pod that uses one of them.
+fn hint_at_faults(snapshot: &Snapshot, (namespace, name): &PodName, console: &Console) {
+    let context = Context::new(snapshot, &Options::default());
+    let Some(explanation) = views::explain(&context, snapshot, Asking::Pod(namespace, name)) else {
+        return;
+    };
+    if explanation.critical.is_empty() {
+        return;
+    }
+    let pod = format!("{namespace}/{name}");
+    let explain = hints::command(&["explain", "--pod", &pod]);
+    console.hint(&format!(
+        "{}; {explain} says what to do",
+        explanation.critical.join("; ")
+    ));
 }
 
 /// Refuses to list the addresses of a pod that has none, or that has only others than the options allow.

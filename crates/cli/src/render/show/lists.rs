@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use calipam_check::views::{
-    AddressList, BorrowedAddress, BorrowedList, ConfigurationView, HeldAddress, NodeList, NodePlugin,
-    NodeView, Setting,
+    AddressList, BorrowedAddress, BorrowedList, ConfigurationView, HeldAddress, NamespaceList, NamespaceView,
+    NodeList, NodePlugin, NodeView, Setting,
 };
 use calipam_model::plugin::Plugin;
 
@@ -149,6 +149,29 @@ fn tunnels(node: &NodeView) -> String {
     let tunnels = node.tunnels.iter();
     let words = tunnels.map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
     joined(words, ", ")
+}
+
+impl View for NamespaceList {
+    const KIND: &'static str = "NamespaceList";
+    const NAME: &'static str = "namespace";
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.namespaces.iter().filter_map(|view| view.namespace.clone())
+    }
+
+    /// Writes a table of namespaces, and the number of all addresses.
+    fn text(&self, text: &mut Text) {
+        let columns = vec![
+            left("NAMESPACE", |view: &NamespaceView| {
+                view.namespace.clone().unwrap_or_else(|| "(tunnels, others)".to_owned())
+            }),
+            right("ADDRESSES", |view: &NamespaceView| thousands(view.addresses)),
+            right("LEAKED", |view: &NamespaceView| thousands(view.leaked)),
+        ];
+        text.table(&self.namespaces, columns);
+        let addresses = self.namespaces.iter().map(|view| view.addresses).sum();
+        text.notes(&[count(addresses, "address", "addresses")]);
+    }
 }
 
 impl View for BorrowedList {

@@ -161,18 +161,23 @@ impl Cause {
         });
     }
 
-    /// Adds where to read what helps, if no remedy does.
-    pub(super) fn add_next_step(&mut self) {
+    /// Adds where to read what helps, if no remedy does: the answer for a waiting pod or for a node, which names the next
+    /// steps, or else the page of the rule.
+    pub(super) fn add_next_step(&mut self, report: &Report) {
         if !self.cures.is_empty() {
             return;
         }
         let Some((code, subject)) = self.findings.first() else {
             return;
         };
+
         let topic = match (code, subject) {
             (Code::PodWithoutAddress, Subject::Endpoint(pod)) => Topic::Pod(pod.clone()),
-            (Code::NodeWithoutAddresses, Subject::Node(node)) => Topic::Node(node.clone()),
-            (code, _) => Topic::Rule(*code),
+            (Code::NodeWithoutAddresses, _) => match first_node(report, (*code, subject)) {
+                Some(node) => Topic::Node(node),
+                None => Topic::Rule(*code),
+            },
+            _ => Topic::Rule(*code),
         };
         self.cures.push(Cure {
             remedy: Remedy::Explain(topic),
@@ -203,6 +208,12 @@ impl Cause {
             self.findings.push(finding.key());
         }
     }
+}
+
+/// The first node of a finding.
+fn first_node(report: &Report, key: (Code, &Subject)) -> Option<String> {
+    let finding = report.findings.iter().find(|finding| finding.key_ref() == key)?;
+    finding.nodes.first().cloned()
 }
 
 /// The names of the nodes that findings concern.

@@ -77,7 +77,7 @@ pub(super) fn repair(of: &Cure, cluster: &str) -> Markup {
             code { (for_cluster(cluster, || remedy::in_document(&of.remedy))) }
             @match &of.effect {
                 Some(effect) => { " " span.dim { (escape(&cure::outcome(effect))) } }
-                None => { " " span.dim { "(not tried)" } }
+                None => { " " span.dim { "(cannot be tried in advance)" } }
             }
         }
     }
