@@ -368,7 +368,7 @@ impl<'s> SnapshotStore<'s> {
     fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = lock(&self.writes);
         let is_wanted = |affinity: &&Versioned<Affinity>| {
-            let is_hidden = self.lists_by_label && !is_labelled(affinity);
+            let is_hidden = self.lists_by_label && !affinity.wrong_labels().is_empty();
             let is_gone = self.ends_deletions && affinity.value.deleted;
             if is_hidden || is_gone {
                 return false;
@@ -463,19 +463,6 @@ impl<'s> SnapshotStore<'s> {
         }
         entries
     }
-}
-
-/// True if an affinity has the labels by which Calico lists it.
-pub(crate) fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
-    let Revision::Kubernetes(version) = &affinity.revision else {
-        return true;
-    };
-    affinity
-        .value
-        .key
-        .labels()
-        .iter()
-        .all(|(name, value)| version.labels.get(*name) == Some(value))
 }
 
 /// Runs an operation on a snapshot. Such an operation never waits.

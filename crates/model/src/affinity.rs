@@ -11,6 +11,7 @@ use crate::DecodeError;
 use crate::block::BlockOwner;
 use crate::digest;
 use crate::json::{Fields, Unknown, is, keep, read_object, set};
+use crate::stored::{Revision, Versioned};
 
 /// The virtual owner of blocks from which Calico assigns service addresses.
 pub const LOAD_BALANCER: &str = "load-balancer";
@@ -111,6 +112,23 @@ impl AffinityKey {
             ("projectcalico.org/hostname-hash", hash),
             ("projectcalico.org/ip-version", version.to_owned()),
         ]
+    }
+}
+
+impl Versioned<Affinity> {
+    /// Returns the names of the labels that the object lacks, or that have another value than Calico selects affinities
+    /// by (facts 2.5). Empty on etcd, where affinities are found by their keys.
+    pub fn wrong_labels(&self) -> Vec<&'static str> {
+        let Revision::Kubernetes(version) = &self.revision else {
+            return Vec::new();
+        };
+        let mut wrong = Vec::new();
+        for (name, value) in self.value.key.labels() {
+            if version.labels.get(name) != Some(&value) {
+                wrong.push(name);
+            }
+        }
+        wrong
     }
 }
 

@@ -57,7 +57,7 @@ pub use self::tunnel::{TunnelAnswer, TunnelLack, TunnelPools, TunnelStep};
 use crate::allocator::Allocator;
 use crate::event::Event;
 use crate::family::Family;
-use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, is_labelled, without_waiting};
+use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, without_waiting};
 use crate::pools::pool_of;
 use crate::release::Release;
 use crate::request::{AssignIp, AutoAssign, AutoAssigned};
@@ -420,7 +420,7 @@ impl<'s> Outlook<'s> {
 
     /// True if the cluster's Calico finds an affinity when it lists a holder's affinities.
     fn is_listed(&self, affinity: &Versioned<Affinity>) -> bool {
-        !self.indexed.lists_by_label() || is_labelled(affinity)
+        !self.indexed.lists_by_label() || affinity.wrong_labels().is_empty()
     }
 
     fn pools(&self) -> impl Iterator<Item = &'s Pool> {

@@ -69,7 +69,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     live.sort_by_key(|a| holder(a));
     for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
         // If none of the holder's affinities has labels, the holder has not been upgraded yet.
-        let severity = if of_holder.iter().copied().any(is_labelled) {
+        let severity = if of_holder.iter().copied().any(has_any_label) {
             Severity::Warning
         } else {
             Severity::Info
@@ -84,16 +84,13 @@ fn holder(affinity: &Versioned<Affinity>) -> (&AffinityType, &str) {
     (&affinity.value.key.kind, &affinity.value.key.node)
 }
 
-fn labels(affinity: &Versioned<Affinity>) -> Option<&BTreeMap<String, String>> {
-    match &affinity.revision {
-        Revision::Kubernetes(version) => Some(&version.labels),
-        Revision::Etcd(_) => None,
-    }
-}
-
-fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
-    let expected = affinity.value.key.labels();
-    labels(affinity).is_some_and(|found| expected.iter().any(|(name, _)| found.contains_key(*name)))
+/// True if the object has one of the labels, whatever its value.
+fn has_any_label(affinity: &Versioned<Affinity>) -> bool {
+    let Revision::Kubernetes(version) = &affinity.revision else {
+        return false;
+    };
+    let labels = affinity.value.key.labels();
+    labels.iter().any(|(name, _)| version.labels.contains_key(*name))
 }
 
 /// Reports an affinity whose labels are not those that Calico selects it by; `None` if they are right.
@@ -102,14 +99,7 @@ fn wrong_labels(
     affinity: &Versioned<Affinity>,
     severity: Severity,
 ) -> Option<Finding> {
-    let expected = affinity.value.key.labels();
-    let is_right =
-        |name: &str, value: &String| labels(affinity).is_some_and(|found| found.get(name) == Some(value));
-    let wrong: Vec<&'static str> = expected
-        .iter()
-        .filter(|(name, value)| !is_right(name, value))
-        .map(|(name, _)| *name)
-        .collect();
+    let wrong = affinity.wrong_labels();
     if wrong.is_empty() {
         return None;
     }

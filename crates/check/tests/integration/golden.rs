@@ -11,67 +11,38 @@ use calipam_files::objects::kinds::{Group, KINDS};
 use calipam_files::objects::{Encoding, Flavour, KnownKind};
 use calipam_model::CniConfiguration;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, StoredBlock, Versioned};
+use calipam_testkit::golden::{Golden, golden_states};
 use jiff::SignedDuration;
-use serde::Deserialize;
-use serde_json::{Map, Value};
 
-/// A state, and what Calico's plugins did in it.
-#[derive(Deserialize)]
-struct Golden {
-    seed: u64,
-    /// The time of the call.
-    at: jiff::Timestamp,
-    /// The CNI configuration.
-    conf: Value,
-    /// The pod that is added, as `namespace/name`.
-    pod: String,
-    /// The objects in Kubernetes.
-    objects: Vec<Value>,
-    /// The keys and values in etcd; none with the Kubernetes datastore.
-    #[serde(default)]
-    entries: Map<String, Value>,
-    calico: Outcome,
-}
-
-/// The outcome of ADD.
-#[derive(Deserialize)]
-struct Outcome {
-    ips: Vec<IpAddr>,
-    error: Option<String>,
-    /// The outcome of a second ADD after the first one failed.
-    again: Option<Box<Outcome>>,
-}
-
-impl Golden {
-    fn snapshot(&self) -> Snapshot {
-        let is_etcd = !self.entries.is_empty();
-        let mut snapshot = Snapshot {
-            taken_at: self.at,
-            ..Snapshot::default()
-        };
-        snapshot.datastore = if is_etcd {
-            DatastoreKind::Etcd
-        } else {
-            DatastoreKind::Kubernetes
-        };
-        snapshot.namespaces = Some(Default::default());
-        for object in &self.objects {
-            let group = object["apiVersion"].as_str().unwrap();
-            let name = object["kind"].as_str().unwrap();
-            // With etcd, Calico's nodes are there.
-            if is_etcd && name == "Node" {
-                continue;
-            }
-            if let Some(kind) = kind(group, name) {
-                kind.add(&mut snapshot, object.to_string().as_bytes(), Encoding::Json);
-            }
+/// The state as calipam reads it.
+fn snapshot(golden: &Golden) -> Snapshot {
+    let is_etcd = golden.is_on_etcd();
+    let mut snapshot = Snapshot {
+        taken_at: golden.at,
+        ..Snapshot::default()
+    };
+    snapshot.datastore = if is_etcd {
+        DatastoreKind::Etcd
+    } else {
+        DatastoreKind::Kubernetes
+    };
+    snapshot.namespaces = Some(Default::default());
+    for object in &golden.objects {
+        let group = object["apiVersion"].as_str().unwrap();
+        let name = object["kind"].as_str().unwrap();
+        // With etcd, Calico's nodes are there.
+        if is_etcd && name == "Node" {
+            continue;
         }
-        for (revision, (key, value)) in (1..).zip(&self.entries) {
-            snapshot.add_entry(key.as_bytes(), value.as_str().unwrap().as_bytes(), revision);
+        if let Some(kind) = kind(group, name) {
+            kind.add(&mut snapshot, object.to_string().as_bytes(), Encoding::Json);
         }
-        snapshot.mark_read(Source::all());
-        snapshot
     }
+    for (revision, (key, value)) in (1..).zip(&golden.entries) {
+        snapshot.add_entry(key.as_bytes(), value.as_str().unwrap().as_bytes(), revision);
+    }
+    snapshot.mark_read(Source::all());
+    snapshot
 }
 
 fn kind(group: &str, name: &str) -> Option<&'static KnownKind> {
@@ -88,14 +59,14 @@ fn kind(group: &str, name: &str) -> Option<&'static KnownKind> {
 
 /// The difference between what was foretold and what happened; `None` if there is none that docs/cni.md does not declare.
 fn difference(golden: &Golden) -> Option<String> {
-    let snapshot = golden.snapshot();
+    let snapshot = snapshot(golden);
     let configuration = CniConfiguration::parse(golden.conf.to_string().as_bytes()).unwrap();
     let options = Options {
         grace: Some(SignedDuration::ZERO),
         cni_configuration: Some(configuration),
         ..Options::default()
     };
-    let (namespace, name) = golden.pod.split_once('/').unwrap();
+    let (namespace, name) = golden.pod_name();
     let explained = explain(
         &Context::new(&snapshot, &options),
         &snapshot,
@@ -231,28 +202,15 @@ fn is_for_services(stored: &Versioned<StoredBlock>) -> bool {
 
 #[test]
 fn calico_does_what_was_predicted() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
-    assert!(!files.is_empty());
-    files.sort();
+    let states = golden_states().unwrap();
+    assert!(states.len() > 2_000, "{} states", states.len());
+
     let mut differences = Vec::new();
-    let mut states = 0;
-    for file in files {
-        let lines = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
-        let lines = String::from_utf8(lines).unwrap();
-        for line in lines.lines() {
-            let golden: Golden = serde_json::from_str(line).unwrap();
-            states += 1;
-            if let Some(difference) = difference(&golden) {
-                differences.push(format!("{} {}: {difference}", file.display(), golden.seed));
-            }
+    for golden in &states {
+        if let Some(difference) = difference(golden) {
+            differences.push(format!("{}: {difference}", golden.seed));
         }
     }
-    assert!(states > 2_000, "{states} states");
     assert!(
         differences.is_empty(),
         "{} differences:\n{}",

@@ -71,7 +71,10 @@ fn entries(advice: &Advice, cluster: &str, reader: Reader) -> Vec<Entry> {
 
 /// True if a cause that is printed above has the same command: running it once serves both.
 fn is_printed_above(advice: &Advice, other: &OtherCure) -> bool {
-    let mut above = advice.causes.iter().filter(|cause| cause.severity <= other.severity);
+    let mut above = advice
+        .causes
+        .iter()
+        .filter(|cause| cause.severity <= other.severity);
     above.any(|cause| cause.cures.iter().any(|cure| cure.remedy == other.cure.remedy))
 }
 

@@ -4,19 +4,19 @@
 //! Calico's main plugin called its IPAM plugin there. States in which it changes the call, or refuses the pod itself,
 //! are left out, and so are those that docs/cni.md names as different.
 
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
 
 use calipam_check::views::{Asking, RequestState, explain};
 use calipam_check::{Context, Options};
 use calipam_model::CniConfiguration;
 use calipam_model::affinity::{Affinity, AffinityKey};
-use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
+use calipam_testkit::golden::{Called, Golden, golden_states};
 use calipam_testkit::kube::{Flavour, create_in_etcd, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
 use calipam_testkit::{World as Server, datastore};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::runtime::{Outcome, Runtime, addresses};
 use crate::world::block_on;
@@ -53,163 +53,139 @@ const PLACES: [(&str, &str); 13] = [
 /// Fields with times that decide which address is given. They are as old now as they were when Calico was called.
 const TIMES: [&str; 2] = ["releasedAt", "affinityClaimTime"];
 
-/// A state, and what Calico's plugins did in it.
-#[derive(Deserialize)]
-struct Golden {
-    seed: u64,
-    at: Timestamp,
-    conf: Value,
-    /// `namespace/name`
-    pod: String,
-    objects: Vec<Value>,
-    /// The keys and values in etcd; none with the Kubernetes datastore.
-    #[serde(default)]
-    entries: Map<String, Value>,
-    calico: Called,
+/// The node of the call.
+fn node_of(golden: &Golden) -> &str {
+    golden.conf["nodename"].as_str().unwrap_or("n1")
 }
 
-#[derive(Deserialize)]
-struct Called {
-    ips: Vec<String>,
-    error: Option<String>,
-    again: Option<Box<Called>>,
+/// True if Calico's main plugin passes the call on as it is.
+fn is_passed_on(golden: &Golden) -> bool {
+    let is_ready = |value: &Value| value["spec"]["datastoreReady"] == true;
+    let in_etcd = golden.entries.iter().any(|(key, value)| {
+        let value: Value = serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_default();
+        key.contains("/clusterinformations/") && is_ready(&value)
+    });
+    let on_server = golden
+        .objects
+        .iter()
+        .any(|object| object["kind"] == "ClusterInformation" && is_ready(object));
+    (in_etcd || on_server) && !has_annotations(golden)
 }
 
-impl Golden {
-    fn node(&self) -> &str {
-        self.conf["nodename"].as_str().unwrap_or("n1")
-    }
+/// True if the pod or its namespace has annotations that the main plugin translates.
+fn has_annotations(golden: &Golden) -> bool {
+    let (namespace, name) = golden.pod_name();
+    golden.objects.iter().any(|object| {
+        let metadata = &object["metadata"];
+        let is_pod =
+            object["kind"] == "Pod" && metadata["name"] == name && metadata["namespace"] == namespace;
+        let is_namespace = object["kind"] == "Namespace" && metadata["name"] == namespace;
+        let annotations = metadata["annotations"].as_object();
+        let mut names = annotations.into_iter().flatten().map(|(name, _)| name);
+        (is_pod || is_namespace) && names.any(|name| name.starts_with("cni.projectcalico.org/"))
+    })
+}
 
-    /// True if Calico's main plugin passes the call on as it is.
-    fn is_passed_on(&self) -> bool {
-        let is_ready = |value: &Value| value["spec"]["datastoreReady"] == true;
-        let in_etcd = self.entries.iter().any(|(key, value)| {
-            let value: Value = serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_default();
-            key.contains("/clusterinformations/") && is_ready(&value)
-        });
-        let on_server = self
-            .objects
-            .iter()
-            .any(|object| object["kind"] == "ClusterInformation" && is_ready(object));
-        (in_etcd || on_server) && !self.has_annotations()
+/// The attempt of Calico that assigned addresses, or else the first one.
+fn last_attempt(golden: &Golden) -> &Called {
+    match &golden.calico.again {
+        Some(again) if again.error.is_none() => again,
+        _ => &golden.calico,
     }
+}
 
-    /// True if the pod or its namespace has annotations that the main plugin translates.
-    fn has_annotations(&self) -> bool {
-        let (namespace, name) = self.pod.split_once('/').unwrap();
-        self.objects.iter().any(|object| {
-            let metadata = &object["metadata"];
-            let is_pod =
-                object["kind"] == "Pod" && metadata["name"] == name && metadata["namespace"] == namespace;
-            let is_namespace = object["kind"] == "Namespace" && metadata["name"] == namespace;
-            let annotations = metadata["annotations"].as_object();
-            let mut names = annotations.into_iter().flatten().map(|(name, _)| name);
-            (is_pod || is_namespace) && names.any(|name| name.starts_with("cni.projectcalico.org/"))
-        })
-    }
-
-    /// The attempt of Calico that assigned addresses, or else the first one.
-    fn last_attempt(&self) -> &Called {
-        match &self.calico.again {
-            Some(again) if again.error.is_none() => again,
-            _ => &self.calico,
-        }
-    }
-
-    /// Writes the state to empty servers.
-    fn write(&self, server: &Server) {
-        let age = Timestamp::now().duration_since(self.at);
-        match server {
-            Server::Kubernetes(server, _) => write_objects(server, self.objects.clone(), age),
-            Server::EtcdWithKubernetes(etcd, server) => {
-                write_objects(server, self.objects.clone(), age);
-                let mut entries = Vec::new();
-                for (key, value) in &self.entries {
-                    let text = value.as_str().unwrap();
-                    let moved = serde_json::from_str(text).map(|mut value| {
-                        move_times(&mut value, age);
-                        value.to_string()
-                    });
-                    entries.push((key.clone(), moved.unwrap_or(text.to_owned()).into_bytes()));
-                }
-                etcd.put_all(&entries).unwrap();
+/// Writes the state to empty servers.
+fn write(golden: &Golden, server: &Server) {
+    let age = Timestamp::now().duration_since(golden.at);
+    match server {
+        Server::Kubernetes(server, _) => write_objects(server, golden.objects.clone(), age),
+        Server::EtcdWithKubernetes(etcd, server) => {
+            write_objects(server, golden.objects.clone(), age);
+            let mut entries = Vec::new();
+            for (key, value) in &golden.entries {
+                let text = value.as_str().unwrap();
+                let moved = serde_json::from_str(text).map(|mut value| {
+                    move_times(&mut value, age);
+                    value.to_string()
+                });
+                entries.push((key.clone(), moved.unwrap_or(text.to_owned()).into_bytes()));
             }
-            Server::Etcd(_) => unreachable!("each state has an API server"),
+            etcd.put_all(&entries).unwrap();
         }
+        Server::Etcd(_) => unreachable!("each state has an API server"),
     }
+}
 
-    /// Calls the plugin as Calico's main plugin did.
-    fn add(&self, server: &Server) -> Outcome {
-        let mut runtime = match server {
-            Server::EtcdWithKubernetes(etcd, _) => Runtime::on_etcd(&etcd.endpoint()),
-            _ => Runtime::new(&serde_json::json!({"datastore_type": "kubernetes"})),
+/// Calls the plugin as Calico's main plugin did.
+fn add(golden: &Golden, server: &Server) -> Outcome {
+    let mut runtime = match server {
+        Server::EtcdWithKubernetes(etcd, _) => Runtime::on_etcd(&etcd.endpoint()),
+        _ => Runtime::new(&serde_json::json!({"datastore_type": "kubernetes"})),
+    };
+    for (name, value) in golden.conf.as_object().unwrap() {
+        runtime = runtime.with(name, value.clone());
+    }
+    let kubernetes = serde_json::json!({"kubeconfig": server.server().kubeconfig()});
+    let runtime = runtime
+        .with("name", "k8s-pod-network")
+        .with("cniVersion", "1.0.0")
+        .with("nodename", node_of(golden))
+        .with("kubernetes", kubernetes);
+    let (namespace, name) = golden.pod_name();
+    let args = format!(
+        "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID=c"
+    );
+    runtime.call("ADD", "c0ffee", &args)
+}
+
+/// The difference between Calico's plugin and this one; `None` if there is none.
+fn difference(golden: &Golden, outcome: &Outcome) -> Option<String> {
+    let calico = last_attempt(golden);
+    if outcome.code != Some(0) {
+        let (_, message) = outcome.error();
+        return match &calico.error {
+            None => Some(format!("{message}; Calico assigned {:?}", calico.ips)),
+            Some(_) => None,
         };
-        for (name, value) in self.conf.as_object().unwrap() {
-            runtime = runtime.with(name, value.clone());
-        }
-        let kubernetes = serde_json::json!({"kubeconfig": server.server().kubeconfig()});
-        let runtime = runtime
-            .with("name", "k8s-pod-network")
-            .with("cniVersion", "1.0.0")
-            .with("nodename", self.node())
-            .with("kubernetes", kubernetes);
-        let (namespace, name) = self.pod.split_once('/').unwrap();
-        let args = format!(
-            "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID=c"
-        );
-        runtime.call("ADD", "c0ffee", &args)
+    }
+    let mut given = addresses(&outcome.json());
+    let mut expected: Vec<String> = calico.ips.iter().map(IpAddr::to_string).collect();
+    given.sort();
+    expected.sort();
+    (given != expected).then(|| format!("{given:?}; Calico: {expected:?}, {:?}", calico.error))
+}
+
+/// The difference between what `explain` foretells on a node with this plugin and what the plugin did.
+fn difference_to_prediction(golden: &Golden, snapshot: &Snapshot, outcome: &Outcome) -> Option<String> {
+    let options = Options {
+        cni_configuration: Some(CniConfiguration::parse(golden.conf.to_string().as_bytes()).unwrap()),
+        ..Options::default()
+    };
+    let (namespace, name) = golden.pod_name();
+    let context = Context::new(snapshot, &options);
+    let explained = explain(&context, snapshot, Asking::Pod(namespace, name)).expect("the pod exists");
+    // The pod has an address, or its answer depends on data that cannot be decoded.
+    if explained.state != RequestState::Asks {
+        return None;
+    }
+    // The order of addresses depends on the clock, or the plugin for Windows is meant.
+    if has_single_addresses(snapshot) || is_windows(snapshot, node_of(golden)) {
+        return None;
     }
 
-    /// The difference between Calico's plugin and this one; `None` if there is none.
-    fn difference(&self, outcome: &Outcome) -> Option<String> {
-        let calico = self.last_attempt();
-        if outcome.code != Some(0) {
-            let (_, message) = outcome.error();
-            return match &calico.error {
-                None => Some(format!("{message}; Calico assigned {:?}", calico.ips)),
-                Some(_) => None,
-            };
-        }
-        let mut given = addresses(&outcome.json());
-        let mut expected = calico.ips.clone();
-        given.sort();
-        expected.sort();
-        (given != expected).then(|| format!("{given:?}; Calico: {expected:?}, {:?}", calico.error))
+    let said = explained.sentence();
+    if explained.is_refused() {
+        return (outcome.code == Some(0)).then(|| format!("{said}; got {:?}", addresses(&outcome.json())));
     }
-
-    /// The difference between what `explain` foretells on a node with this plugin and what the plugin did.
-    fn difference_to_prediction(&self, snapshot: &Snapshot, outcome: &Outcome) -> Option<String> {
-        let options = Options {
-            cni_configuration: Some(CniConfiguration::parse(self.conf.to_string().as_bytes()).unwrap()),
-            ..Options::default()
-        };
-        let (namespace, name) = self.pod.split_once('/').unwrap();
-        let context = Context::new(snapshot, &options);
-        let explained = explain(&context, snapshot, Asking::Pod(namespace, name)).expect("the pod exists");
-        // The pod has an address, or its answer depends on data that cannot be decoded.
-        if explained.state != RequestState::Asks {
-            return None;
-        }
-        // The order of addresses depends on the clock, or the plugin for Windows is meant.
-        if has_single_addresses(snapshot) || is_windows(snapshot, self.node()) {
-            return None;
-        }
-
-        let said = explained.sentence();
-        if explained.is_refused() {
-            return (outcome.code == Some(0))
-                .then(|| format!("{said}; got {:?}", addresses(&outcome.json())));
-        }
-        if outcome.code != Some(0) {
-            return Some(format!("{said}; failed: {}", outcome.error().1));
-        }
-        let given = addresses(&outcome.json());
-        let answers = explained.families.iter().map(|family| &family.answer);
-        let mut foretold = answers
-            .filter_map(|answer| answer.outcome.as_ref().ok())
-            .map(|given| given.address.to_string());
-        (!foretold.all(|address| given.contains(&address))).then(|| format!("{said}; got {given:?}"))
+    if outcome.code != Some(0) {
+        return Some(format!("{said}; failed: {}", outcome.error().1));
     }
+    let given = addresses(&outcome.json());
+    let answers = explained.families.iter().map(|family| &family.answer);
+    let mut foretold = answers
+        .filter_map(|answer| answer.outcome.as_ref().ok())
+        .map(|given| given.address.to_string());
+    (!foretold.all(|address| given.contains(&address))).then(|| format!("{said}; got {given:?}"))
 }
 
 /// True if docs/cni.md says that calipam's plugin may give another answer than Calico's.
@@ -232,7 +208,7 @@ fn is_declared(snapshot: &Snapshot, node: &str) -> bool {
             return false;
         };
         let is_its_affinity = |stored: &Versioned<Affinity>| {
-            stored.value.key == key && !stored.value.deleted && has_labels(stored)
+            stored.value.key == key && !stored.value.deleted && stored.wrong_labels().is_empty()
         };
         key.node == node && !snapshot.affinities.iter().any(is_its_affinity)
     });
@@ -255,17 +231,6 @@ fn has_single_addresses(snapshot: &Snapshot) -> bool {
 fn is_windows(snapshot: &Snapshot, node: &str) -> bool {
     let mut nodes = snapshot.nodes.iter().map(|stored| &stored.value);
     nodes.any(|found| found.name == node && found.is_windows())
-}
-
-/// True if an affinity has the labels by which it is listed on Kubernetes.
-fn has_labels(affinity: &Versioned<Affinity>) -> bool {
-    let Revision::Kubernetes(version) = &affinity.revision else {
-        return true;
-    };
-    let labels = affinity.value.key.labels();
-    labels
-        .iter()
-        .all(|(name, value)| version.labels.get(*name) == Some(value))
 }
 
 /// Writes objects to the etcd of an API server, which would refuse some of them.
@@ -318,25 +283,11 @@ fn clear(server: &Server) {
 
 /// Reads the golden states of a datastore that the main plugin passes on.
 fn states(datastore: DatastoreKind) -> Vec<Golden> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../check/tests/golden");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
-    files.sort();
-
-    let mut states = Vec::new();
-    for file in files {
-        let lines = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
-        for line in String::from_utf8(lines).unwrap().lines() {
-            let golden: Golden = serde_json::from_str(line).unwrap();
-            let is_etcd = !golden.entries.is_empty();
-            if is_etcd == (datastore == DatastoreKind::Etcd) && golden.is_passed_on() {
-                states.push(golden);
-            }
-        }
-    }
+    let mut states = golden_states().unwrap();
+    states.retain(|golden| {
+        let is_of_datastore = golden.is_on_etcd() == (datastore == DatastoreKind::Etcd);
+        is_of_datastore && is_passed_on(golden)
+    });
     states
 }
 
@@ -347,20 +298,20 @@ fn compare(server: &Server, datastore: DatastoreKind, step: usize) {
     let mut differences = Vec::new();
     for golden in states(datastore).iter().step_by(step) {
         clear(server);
-        golden.write(server);
+        write(golden, server);
         let mut snapshot = block_on(async { datastore::observe(&server.open().await).await });
         for node in &mut snapshot.nodes {
             node.value.plugin = Some("calipam 0.1.0".to_owned());
         }
-        let outcome = golden.add(server);
-        if let Some(difference) = golden.difference_to_prediction(&snapshot, &outcome) {
+        let outcome = add(golden, server);
+        if let Some(difference) = difference_to_prediction(golden, &snapshot, &outcome) {
             differences.push(format!("{}: {difference}", golden.seed));
         }
 
-        if is_declared(&snapshot, golden.node()) {
+        if is_declared(&snapshot, node_of(golden)) {
             continue;
         }
-        if let Some(difference) = golden.difference(&outcome) {
+        if let Some(difference) = difference(golden, &outcome) {
             differences.push(format!("{}: {difference}", golden.seed));
         } else if outcome.code == Some(0) {
             given += 1;

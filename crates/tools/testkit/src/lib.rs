@@ -6,6 +6,7 @@ pub mod browser;
 pub mod calico2;
 pub mod cluster;
 pub mod datastore;
+pub mod golden;
 pub mod json;
 pub mod kube;
 pub mod memory;

@@ -18,10 +18,12 @@ use crate::{protoc, step, tools, workspace, zig};
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Filters for the slowest tests: those of the program in `tests/main.rs`, those with generated clusters in
-/// `crates/datastore/tests`, one of the explorer's, and the replay of traces, which waits as long as they took.
-const LONG: [&str; 4] = [
+/// `crates/datastore/tests`, the plugin's beside the allocator's in `crates/cni/tests`, one of the explorer's, and the
+/// replay of traces, which waits as long as they took.
+const LONG: [&str; 5] = [
     "cli::",
     "generated::",
+    "conformance::",
     "every_interleaving",
     "every_allocator_trace",
 ];

@@ -163,7 +163,9 @@ impl View for NamespaceList {
     fn text(&self, text: &mut Text) {
         let columns = vec![
             left("NAMESPACE", |view: &NamespaceView| {
-                view.namespace.clone().unwrap_or_else(|| "(tunnels, others)".to_owned())
+                view.namespace
+                    .clone()
+                    .unwrap_or_else(|| "(tunnels, others)".to_owned())
             }),
             right("ADDRESSES", |view: &NamespaceView| thousands(view.addresses)),
             right("LEAKED", |view: &NamespaceView| thousands(view.leaked)),
