@@ -142,7 +142,7 @@ impl Recording<'_> {
 
     fn thin_out(&self, journal: &Journal) -> Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
-        let (archive, _) = Archive::open_undamaged(self.recorder.folder())?;
+        let (archive, _) = Archive::open_with_damage(self.recorder.folder())?;
         thin_out(&archive, keep, journal.export().taken_at).map(drop)
     }
 }

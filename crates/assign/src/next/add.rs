@@ -293,10 +293,10 @@ pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
             }
             _ => "<nil>",
         };
-        let calico = format!(
+        let calico_message = format!(
             "error getting ClusterInformation: resource does not exist: ClusterInformation(default) with error: {detail}"
         );
-        return Some(Refused::new(Reason::NoClusterInformation, calico));
+        return Some(Refused::new(Reason::NoClusterInformation, calico_message));
     };
     match cluster.datastore_ready {
         Some(true) => None,
@@ -334,8 +334,8 @@ fn already_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr
 /// whole interface, of which nothing is known.
 fn one_for_each(pod: &PodAdd<'_>, address: IpAddr) -> Refused {
     let twice = || {
-        let calico = "failed to add IP addr to …: file exists";
-        Refused::new(Reason::OneForEach(address), calico)
+        let calico_message = "failed to add IP addr to …: file exists";
+        Refused::new(Reason::OneForEach(address), calico_message)
     };
     check_mac(pod).err().unwrap_or_else(twice)
 }

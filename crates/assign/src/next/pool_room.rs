@@ -8,7 +8,7 @@ use calipam_model::cidr_set::{CidrSet, around, inside};
 use calipam_model::pool::Pool;
 use calipam_model::{IpNet, cidr};
 
-use super::claims::{Holder, key_of};
+use super::claims::{Holder, key_of_owner};
 use super::{Outlook, reclaims_empty_blocks};
 use crate::auto::assignable;
 
@@ -138,7 +138,7 @@ impl Outlook<'_> {
 
     /// True if a user can claim an existing block for which it has no affinity.
     fn can_be_claimed(&self, cidr: IpNet, block: &Block, users: &UsersOfPool<'_>) -> bool {
-        let Some(owner) = block.owner().and_then(key_of) else {
+        let Some(owner) = block.owner().and_then(key_of_owner) else {
             return false;
         };
         if self.lacks_affinity(owner, cidr) {

@@ -67,9 +67,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
             let in_group = &values[GROUP];
             format!("{name} is {here} here (in its group: {in_group})")
         });
-        let says = joined(differences, "; ");
+        let message = joined(differences, "; ");
         let evidence = Evidence::Configuration(settings);
-        let finding = Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence);
+        let finding = Finding::new(Code::ClusterSettingsDiffer, subject, message, evidence);
         found.push(NewFinding {
             cluster: position,
             others: others.remove(&position).unwrap_or_default(),

@@ -230,7 +230,7 @@ impl<'c, 's> Services<'c, 's> {
             .and_then(Result::ok)
             .is_none_or(|controller| controller.knows_classes);
         let class = service.request.class.as_deref();
-        if let Some(class) = class.filter(|class| knows_classes && *class != request::CLASS) {
+        if let Some(class) = class.filter(|class| knows_classes && *class != request::CALICO_CLASS) {
             return Err(ServiceState::OtherClass(class.to_owned()));
         }
         let controller = match self.controller {

@@ -260,18 +260,15 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
         .into_iter()
         .filter(|family| kind.families[*family as usize])
     {
-        let answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
+        let mut answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
             ([], Some(namespace)) => answers.outlook.next_in_some(namespace, node, family),
             ([], None) => answers.outlook.next_of_any(node, family),
             (pools, _) => answers.outlook.next(&NextAddress::new(&node.name, family, pools)),
         };
-        let answer = match answers.outlook.cluster_refusal() {
-            Some(refused) => Answer {
-                outcome: Err(refused),
-                ..answer
-            },
-            None => answer,
-        };
+        // If Calico refuses all pods of the cluster, that is the reason.
+        if let Some(refused) = answers.outlook.cluster_refusal() {
+            answer.outcome = Err(refused);
+        }
         explained.add(&answers, family, answer, true);
     }
     explained.note_unasked(&answers, &kind.families);

@@ -444,10 +444,15 @@ fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Answer {
 fn new_answer(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
-    let answer = with_header(answer, CONTENT_TYPE, kind);
-    let answer = with_header(answer, CACHE_CONTROL, "no-store");
-    let answer = with_header(answer, X_CONTENT_TYPE_OPTIONS, "nosniff");
-    with_header(answer, X_FRAME_OPTIONS, "DENY")
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+    ] {
+        answer = with_header(answer, name, value);
+    }
+    answer
 }
 
 /// Sets a header, unless the value is not valid in a header.

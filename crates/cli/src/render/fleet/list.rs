@@ -93,14 +93,15 @@ impl Document for FleetList {
         text.notes(&notes);
     }
 
-    /// Writes the names, each after its cluster.
+    /// Writes a line `CLUSTER/NAME` for each object, as `-o name` requests.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        for cluster in &self.clusters {
-            let Printed::Names(names) = &cluster.printed else {
+        for list in &self.clusters {
+            let Printed::Names(object_names) = &list.printed else {
                 return Err(unsupported(self.kind(), format));
             };
-            for name in names.lines() {
-                writeln!(out, "{}/{name}", escape(&cluster.cluster))?;
+            let cluster = escape(&list.cluster);
+            for name in object_names.lines() {
+                writeln!(out, "{cluster}/{name}")?;
             }
         }
         Ok(())

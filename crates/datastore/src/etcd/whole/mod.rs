@@ -153,21 +153,21 @@ async fn attempt_once<C: Collector>(
         .iter()
         .zip(&start.first.ranges)
         .find(|(range, _)| range.start == affinities());
-    let keys = match affinities {
+    let keys_of_affinities = match affinities {
         Some((range, answer)) => affinity_keys(client, revision, range, answer).await?,
         None => Vec::new(),
     };
     start.first.ranges.clear();
-    let keys = plan::block_keys(keys.iter().map(Vec::as_slice));
+    let block_keys = plan::block_keys(keys_of_affinities.iter().map(Vec::as_slice));
     if extent.has(Source::Blocks) {
-        pull.push(plan::blocks(&keys));
+        pull.push(plan::blocks(&block_keys));
     }
 
     // While blocks are read, a sample of them determines the ranges of handles and endpoints.
     let mut tasks = pull.start();
     if extent.has_any(&[Source::Handles, Source::Endpoints]) {
-        let sample = sample(client, revision, &keys).await?;
-        pull.push(sample.handles_and_endpoints(keys.len(), extent));
+        let sample = sample(client, revision, &block_keys).await?;
+        pull.push(sample.handles_and_endpoints(block_keys.len(), extent));
     }
     pull.close();
 
