@@ -51,9 +51,9 @@ pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
     for change in &past.changes {
         let block = block_after(change);
         newest = newest.max(block.as_ref().and_then(newest_allocation));
-        let Some(newest) = newest else { continue };
+        let Some(allocated_at) = newest else { continue };
         // The clock of a node can be ahead of the time at which etcd was read.
-        let changed_at = newest.min(past.read_at);
+        let changed_at = allocated_at.min(past.read_at);
         if !has_begun {
             let begin = newest_at_begin.unwrap_or(changed_at).min(changed_at);
             reader.begin(begin, Follows::Nothing);

@@ -147,19 +147,18 @@ impl<'s> Outlook<'s> {
                 }
             })?,
         };
-        let machine = match machine {
-            Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => {
-                return already_of_machine(pod, &asked, addresses);
-            }
-            machine => machine.map(|machine| machine.handle),
+        let machine_handle = match machine {
+            Some(MachineAddresses { handle, addresses }) if addresses.is_empty() => Some(handle),
+            Some(MachineAddresses { addresses, .. }) => return already_of_machine(pod, &asked, addresses),
+            None => None,
         };
         Ok(match self.wanted_of(asked, pod.configuration)? {
             Wanted::Own(addresses) => Step::Already(addresses),
-            Wanted::Addresses(addresses) => Step::Addresses(addresses, machine),
+            Wanted::Addresses(addresses) => Step::Addresses(addresses, machine_handle),
             Wanted::Any { families, pools } => Step::Any {
                 families,
                 pools,
-                machine,
+                machine: machine_handle,
             },
         })
     }

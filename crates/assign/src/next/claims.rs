@@ -75,8 +75,10 @@ impl<'s> Outlook<'s> {
         if self.held(holder).any(is_of_family) {
             return true;
         }
-        let without_affinity = self.without_affinity.get(&holder.key());
-        without_affinity.is_some_and(|cidrs| cidrs.iter().any(|cidr| is_of_family(*cidr)))
+        match self.without_affinity.get(&holder.key()) {
+            Some(cidrs) => cidrs.iter().any(|cidr| is_of_family(*cidr)),
+            None => false,
+        }
     }
 
     /// True if the owner of a block has no affinity for it.

@@ -49,10 +49,12 @@ impl Outlook<'_> {
             );
             Refused::new(Reason::NoMachine(full_name.clone()), calico_message)
         };
-        let instance = self
-            .machine_object(namespace, name, true)
-            .ok_or_else(|| missing("virtualmachineinstances"))?;
-        if instance.is_owned && self.machine_object(namespace, name, false).is_none() {
+        let objects = self.machine_objects(namespace, name);
+        let Some(instance) = objects.iter().find(|object| object.is_instance) else {
+            return Err(missing("virtualmachineinstances"));
+        };
+        let has_machine = objects.iter().any(|object| !object.is_instance);
+        if instance.is_owned && !has_machine {
             return Err(missing("virtualmachines"));
         }
         if instance.uid != reference.uid {
@@ -81,11 +83,12 @@ impl Outlook<'_> {
         Ok(Some(MachineAddresses { handle, addresses }))
     }
 
-    fn machine_object(&self, namespace: &str, name: &str, is_instance: bool) -> Option<&Machine> {
-        let mut machines = self.indexed.snapshot.machines.iter().map(|stored| &stored.value);
-        machines.find(|machine| {
-            machine.is_instance == is_instance && machine.namespace == namespace && machine.name == name
-        })
+    /// The VirtualMachineInstance and the VirtualMachine with this name, as far as they exist.
+    fn machine_objects(&self, namespace: &str, name: &str) -> Vec<&Machine> {
+        let machines = self.indexed.snapshot.machines.iter().map(|stored| &stored.value);
+        machines
+            .filter(|machine| machine.namespace == namespace && machine.name == name)
+            .collect()
     }
 
     /// True unless the resource IPAMConfiguration says that virtual machines lose their addresses. On Kubernetes, it is
@@ -111,10 +114,10 @@ impl Outlook<'_> {
         format!("{NETWORK}{suffix}")
     }
 
-    /// Returns the addresses that the virtual machine has already, after trying to make the pod an owner of each.
+    /// Makes the pod an owner of all addresses that the virtual machine has already, and returns these addresses.
     ///
     /// # Errors
-    /// The refusal with which Calico's plugin would answer, if it cannot read the addresses or make the pod an owner.
+    /// If Calico's plugin could not read the addresses, or not make the pod an owner of one.
     fn machine_addresses(&self, plugin: Plugin, handle: &str) -> Result<Vec<IpAddr>, Refused> {
         let store = self.store(plugin);
         let allocator = self.allocator(plugin, &store);

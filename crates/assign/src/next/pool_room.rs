@@ -93,8 +93,8 @@ impl Outlook<'_> {
         }
 
         // A block that overlaps one of another size is never claimed.
-        let other_sizes = CidrSet::new(other_sizes);
-        room.existing.retain(|(_, cidr)| !other_sizes.touches(*cidr));
+        let in_the_way = CidrSet::new(other_sizes);
+        room.existing.retain(|(_, cidr)| !in_the_way.touches(*cidr));
         room.existing.sort_unstable_by(|a, b| b.cmp(a));
 
         self.add_places(&mut room, pool, taken);

@@ -31,10 +31,10 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) -> Vec<(usi
     let mut own = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
         let pools = &member.pools.pools;
-        let enabled = pools.iter().filter(|pool| pool.enabled);
-        let enabled = CidrSet::new(enabled.map(|pool| pool.cidr));
+        let enabled_pools = pools.iter().filter(|pool| pool.enabled);
+        let enabled_cidrs = CidrSet::new(enabled_pools.map(|pool| pool.cidr));
         for pool in pools {
-            if !pool.enabled && is_unused(pool, &enabled, member) {
+            if !pool.enabled && is_unused(pool, &enabled_cidrs, member) {
                 announced.push(ClusterPool { pool, cluster });
             } else {
                 own.push(ClusterPool { pool, cluster });
@@ -80,13 +80,16 @@ fn check_overlaps(
         let clusters = others.iter().map(|other| other.cluster).collect();
         let further = others.len().saturating_sub(LISTED);
         others.truncate(LISTED);
-        let others = others.into_iter().map(|other| overlap(group, first, other));
+        let mut overlaps = Vec::new();
+        for other in others {
+            overlaps.push(overlap(group, first, other));
+        }
         let describe = |evidence: &ElsewhereEvidence| {
             let pools = evidence.list(pool_words);
             format!("overlaps {pools}{}", in_use(&evidence.others))
         };
         let code = Code::OverlappingClusterPools;
-        let finding = finding(code, first.pool, others.collect(), further, describe);
+        let finding = finding(code, first.pool, overlaps, further, describe);
         found.push(NewFinding {
             cluster: first.cluster,
             others: clusters,

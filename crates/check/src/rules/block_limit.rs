@@ -25,8 +25,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 
     // If a pool's selector does not parse, its nodes are not known.
-    let pools = snapshot.pools.iter().map(|p| &p.value);
-    let mut pools: Vec<&Pool> = pools.filter(|p| p.selected_nodes().is_ok()).collect();
+    let mut pools: Vec<&Pool> = snapshot.pools.iter().map(|stored| &stored.value).collect();
+    pools.retain(|pool| pool.selected_nodes().is_ok());
     pools.sort_by_key(|pool| &pool.name);
 
     let mut blocks_of_nodes: FastMap<&str, Vec<IpNet>> = FastMap::default();

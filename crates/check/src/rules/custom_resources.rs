@@ -92,8 +92,11 @@ fn labels(affinity: &Versioned<Affinity>) -> Option<&BTreeMap<String, String>> {
 }
 
 fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
+    let Some(labels) = labels(affinity) else {
+        return false;
+    };
     let expected = affinity.value.key.labels();
-    labels(affinity).is_some_and(|found| expected.iter().any(|(name, _)| found.contains_key(*name)))
+    expected.iter().any(|(name, _)| labels.contains_key(*name))
 }
 
 /// Reports an affinity whose labels are not those that Calico selects it by; `None` if they are right.

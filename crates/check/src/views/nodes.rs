@@ -267,7 +267,8 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
         }
         if let Some(refused) = &of_cluster {
             for family in asked {
-                view.family(family).refuse(&refused.reason, false);
+                let may_be_intended = false;
+                view.family(family).refuse(&refused.reason, may_be_intended);
             }
         }
     }

@@ -35,7 +35,10 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         repair::print(&repaired.plan, run.is_some(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());
-        let outcome = repair::ended(repaired, !args.apply, true, console)?;
+        // Files are refused before.
+        let is_live = true;
+        let is_dry_run = !args.apply;
+        let outcome = repair::ended(repaired, is_dry_run, is_live, console)?;
         Ok(next(&surveyed, args.apply, is_complete, outcome, console))
     })
 }

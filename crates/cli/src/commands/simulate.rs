@@ -15,8 +15,9 @@ use crate::render::simulate::Answers;
 use crate::render::text::count;
 use crate::{connect, rerun};
 
-// The default numbers of runs for each block size with `--advise`, and for each cause with `--clashes`.
+/// The default number of runs for each block size with `--advise`.
 const ADVISE_RUNS: u64 = 5;
+/// The default number of runs for each cause with `--clashes`. Clashes are rare, so they need more runs.
 const CLASH_RUNS: u64 = 20;
 
 /// Simulates the scenario of the options, and prints the answers.

@@ -91,6 +91,7 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
             continue;
         }
         for user in users(index, pool.cidr) {
+            // Users on nodes that do not exist need no other address.
             let is_of_gone_node = !user.node.is_empty() && !index.node_exists(&user.node);
             if !is_of_gone_node && !is_in_enabled_pool(user.address, after) {
                 leaving.push(user);

@@ -106,8 +106,8 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             // An affinity that is marked deleted can be removed even if its holder owns the block.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
-            let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let action = Action::new(reason(), vec![delete()], vec![what]);
+            let deletion = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
+            let action = Action::new(reason(), vec![delete()], vec![deletion]);
             plan_deletion(
                 planner,
                 key.cidr,
@@ -124,14 +124,18 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 delete(),
             ];
             let why = "its node was about to release it, and the block is empty";
-            let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let block = Change::new(
+            let deletion = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
+            let block_deletion = Change::new(
                 Verb::DeleteBlock,
                 Subject::Block(key.cidr),
                 "this finishes its release",
                 &[],
             );
-            plan_deletion(planner, key.cidr, Action::new(reason(), edits, vec![what, block]));
+            plan_deletion(
+                planner,
+                key.cidr,
+                Action::new(reason(), edits, vec![deletion, block_deletion]),
+            );
             true
         }
         Decision::Confirm => {
@@ -141,7 +145,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             false
         }
         Decision::Label => {
-            let what = Change::new(
+            let labeling = Change::new(
                 Verb::LabelAffinity,
                 subject,
                 "with the labels by which Calico finds it",
@@ -150,7 +154,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let edits = vec![set(affinity.value.state.clone())];
             planner
                 .before_blocks
-                .push(Action::new(reason(), edits, vec![what]));
+                .push(Action::new(reason(), edits, vec![labeling]));
             false
         }
     }

@@ -120,8 +120,11 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
     };
 
     let pod = first.pod.to_string();
-    if workloads.iter().any(|w| w.machine.is_some_and(|m| !m.is_empty())) || pod.starts_with("virt-launcher-")
-    {
+    let names_machine = workloads
+        .iter()
+        .any(|workload| workload.machine.is_some_and(|machine| !machine.is_empty()));
+    let is_launcher = pod.starts_with("virt-launcher-");
+    if names_machine || is_launcher {
         let detail = "a virtual machine uses it, and its record needs UIDs that calipam does not read; \
                       migrate or restart the machine, so that Calico records an address for it";
         return Err(Refusal::new(SkipReason::NeedsDecision, detail));

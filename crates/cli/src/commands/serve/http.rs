@@ -43,11 +43,12 @@ const PROBES: usize = 512;
 /// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(10);
 /// The longest time without progress while a client reads an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(120);
 /// The maximum size of the head of a request, in bytes.
 const LARGEST_HEAD: usize = 16 << 10;
+/// The maximum number of headers of a request.
 const MOST_HEADERS: usize = 64;
 /// The time limit of a connection for probes and metrics only.
 const PROBE: Duration = Duration::from_secs(3);
@@ -187,7 +188,7 @@ async fn connection(
         async move { Ok::<_, Infallible>(respond(&request, answers, state, asking, end).await) }
     });
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(PATIENCE));
+    stream.set_write_timeout(Some(WRITE_LIMIT));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

@@ -21,8 +21,9 @@ use crate::etcd::client::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::retries::{Retries, WHOLE_READS, always_compacted};
 use crate::secret::redact_url;
 
-/// Maximum number of keys to read from each range in the first request. The range of nodes has a lower maximum.
+/// Maximum number of keys to read from each range in the first request.
 const FIRST_LIMIT: i64 = 20_000;
+/// Maximum number of nodes to read in the first request, since the values of nodes are large.
 const FIRST_NODES: i64 = 1_000;
 
 /// The result of a whole read.
