@@ -61,22 +61,22 @@ impl Document for DifferenceDocument<'_> {
     const KIND: &'static str = "Difference";
 
     /// Writes the two states, the numbers of addresses if any changed, the differences, and what was not compared.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let [old_has_time, new_has_time] = self.has_known_time;
-        text.about(STATE_INDENT, format!("OLD  {}", state(&self.old, old_has_time)));
-        text.about(STATE_INDENT, format!("NEW  {}", state(&self.new, new_has_time)));
-        text.blank();
+        out.about(STATE_INDENT, format!("OLD  {}", state(&self.old, old_has_time)));
+        out.about(STATE_INDENT, format!("NEW  {}", state(&self.new, new_has_time)));
+        out.blank();
 
-        let is_wide = text.page.wide;
+        let is_wide = out.page.wide;
         let difference = self.difference;
         if changed(&difference.sums.total) > 0 {
-            text.section(numbers_of_addresses(difference, is_wide));
+            out.section(numbers_of_addresses(difference, is_wide));
         }
         let rows = rows_of(difference);
-        text.section(table(&rows, is_wide));
+        out.section(table(&rows, is_wide));
 
-        text.lines(difference.not_compared.iter().map(not_compared));
-        text.line(difference_count(rows.len(), difference.same));
+        out.lines(difference.not_compared.iter().map(not_compared));
+        out.line(difference_count(rows.len(), difference.same));
     }
 }
 

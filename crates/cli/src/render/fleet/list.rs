@@ -61,8 +61,8 @@ impl Document for FleetList {
     const KIND: &'static str = "FleetList";
 
     /// Writes the documents of the clusters, and then the notes about all of them.
-    fn text(&self, text: &mut Text) {
-        let wide = text.page.wide;
+    fn text(&self, out: &mut Text) {
+        let wide = out.page.wide;
         let mut documents = Vec::new();
         for shown in &self.clusters {
             let is_omitted = !wide && self.omits == Some(shown.outcome);
@@ -72,9 +72,9 @@ impl Document for FleetList {
                 documents.push((shown.cluster.as_str(), document.clone()));
             }
         }
-        text.clusters(documents);
+        out.clusters(documents);
         if self.clusters.is_empty() && self.omits.is_none() {
-            text.line("No cluster has the named objects");
+            out.line("No cluster has the named objects");
         }
 
         let mut notes: Vec<String> = Vec::new();
@@ -90,7 +90,7 @@ impl Document for FleetList {
             None => {}
         }
         notes.extend(self.notes.iter().cloned());
-        text.notes(&notes);
+        out.notes(&notes);
     }
 
     /// Writes a line `CLUSTER/NAME` for each object, as `-o name` requests.

@@ -55,30 +55,30 @@ impl Document for SurveyDocument<'_> {
     const KIND: &'static str = KIND;
 
     /// Writes the survey of a migration.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let Surveyed { survey, moving } = self.surveyed;
-        let wide = text.page.wide;
-        text.line(heading(survey));
-        text.blank();
+        let wide = out.page.wide;
+        out.line(heading(survey));
+        out.blank();
         if let Some(detour) = survey.migration.detour() {
-            text.line(there_and_back(detour));
-            text.blank();
+            out.line(there_and_back(detour));
+            out.blank();
         }
-        text.section(phases(survey));
-        text.section(differences(&survey.differences));
-        text.section(capacity(&survey.capacity, wide));
+        out.section(phases(survey));
+        out.section(differences(&survey.differences));
+        out.section(capacity(&survey.capacity, wide));
         if let Some(Detour { successor, .. }) = survey.migration.detour()
             && !survey.capacity_back.is_empty()
         {
-            text.line(format!(
+            out.line(format!(
                 "After the move back to {}, with blocks of /{}:",
                 successor.cidr, successor.block_size
             ));
-            text.blank();
-            text.section(capacity(&survey.capacity_back, wide));
+            out.blank();
+            out.section(capacity(&survey.capacity_back, wide));
         }
         if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
-            text.section(workloads(moving, wide));
+            out.section(workloads(moving, wide));
             let evicted = match &moving.estimate {
                 Some(estimate) => Some(how_long(estimate)),
                 None if moving.evictable > 0 => Some(format!(
@@ -88,15 +88,15 @@ impl Document for SurveyDocument<'_> {
                 None => None,
             };
             if let Some(evicted) = evicted {
-                text.line(evicted);
-                text.blank();
+                out.line(evicted);
+                out.blank();
             }
         } else if survey.phase == Phase::Move {
-            text.grid(users(&survey.users, wide));
-            text.blank();
+            out.grid(users(&survey.users, wide));
+            out.blank();
         }
-        text.section(pins(self.pins));
-        text.lines(&self.unread);
+        out.section(pins(self.pins));
+        out.lines(&self.unread);
     }
 }
 
@@ -104,23 +104,23 @@ impl Document for MigrationDocument<'_> {
     const KIND: &'static str = KIND;
 
     /// Writes the survey and the plan, except for what was shown before.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let Self {
             survey,
             plan,
             was_shown,
         } = self;
         if plan.execution.is_some() {
-            return plan.text(text);
+            return plan.text(out);
         }
         if *was_shown {
-            return text.section(phases(&survey.surveyed.survey));
+            return out.section(phases(&survey.surveyed.survey));
         }
-        text.line(header::cluster(plan.cluster));
-        text.blank();
-        survey.text(text);
+        out.line(header::cluster(plan.cluster));
+        out.blank();
+        survey.text(out);
         if survey.phase != Phase::Move {
-            plan.body(text);
+            plan.body(out);
         }
     }
 }
