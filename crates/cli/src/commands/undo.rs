@@ -20,7 +20,7 @@ use crate::{connect, hints};
 /// Undoes the run of a journal, or the newest run. With `--list`, lists the runs.
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
     if args.list {
-        return journals::run_list(&existing_folder()?, console);
+        return journals::run_list(&required_folder()?, console);
     }
     if args.run.is_none() && !args.last {
         return Err(Failure::usage("no run was specified").hint(format!(
@@ -35,14 +35,14 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             // The newest run on the cluster of the connection options.
             let datastore = connect::open(global, console).await?;
             let guid = calipam_workflow::guid(&datastore).await?;
-            let path = journals::last(&existing_folder()?, Some(&guid), console)?;
+            let path = journals::last(&required_folder()?, Some(&guid), console)?;
             let recorded = Recorded::read(&path)?;
             return undo(args, &path, recorded, &datastore, console).await;
         }
 
         let path = match &args.run {
             Some(path) => path.clone(),
-            None => journals::last(&existing_folder()?, None, console)?,
+            None => journals::last(&required_folder()?, None, console)?,
         };
         let recorded = Recorded::read(&path)?;
         let datastore = connect::open(&at_journal(global, &recorded.header, console), console).await?;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
 ///
 /// # Errors
 /// If the environment names no folder for the state of programs.
-fn existing_folder() -> Result<PathBuf> {
+fn required_folder() -> Result<PathBuf> {
     journals_folder().ok_or_else(|| {
         let undo_of_journal = Call::to(["undo", "JOURNAL"]);
         let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
