@@ -71,8 +71,8 @@ impl<S: Store> Allocator<S> {
     pub async fn assignment_attributes(&self, address: IpAddr) -> Result<Attribute> {
         let (config, pool) = self.config_and_pool(address).await?;
         let pool = pool.ok_or(Error::NoPoolOf(address))?;
-        let block = self.block_of(address, &pool).await?;
-        let block = block.value.without_cooled(self.now(), config.cooldown());
+        let stored = self.block_of(address, &pool).await?;
+        let block = stored.value.without_cooled(self.now(), config.cooldown());
         let held = block.allocation_of(address).ok_or(Error::NotAssigned(address))?;
         if held.attribute.is_cooling() {
             return Err(Error::InCooldown(address));

@@ -91,13 +91,17 @@ impl<'s> Claim<'s> {
 
     /// Returns the service or tunnel that the attribute `type` names.
     fn of_type(owner: &OwnerMap<'s>, handle: &str) -> Option<Self> {
-        let kind = owner.get("type")?.to_string();
-        if kind == "LoadBalancer" {
+        let type_name = owner.get("type")?.to_string();
+        if type_name == "LoadBalancer" {
             return Some(Self::Service);
         }
-        let kind = TunnelKind::ALL.into_iter().find(|k| k.attribute() == kind)?;
-        let node = owner.get("node").map(|n| n.to_string());
-        let node = node.or_else(|| handle.strip_prefix(kind.handle_prefix()).map(str::to_owned))?;
+        let kind = TunnelKind::ALL
+            .into_iter()
+            .find(|kind| kind.attribute() == type_name)?;
+        let node = match owner.get("node") {
+            Some(node) => node.to_string(),
+            None => handle.strip_prefix(kind.handle_prefix())?.to_owned(),
+        };
         Some(Self::Tunnel { kind, node })
     }
 

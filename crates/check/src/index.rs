@@ -403,12 +403,17 @@ impl<'s> Index<'s> {
 
     /// Returns true if the endpoint or pod uses any address.
     pub fn is_user(&self, owner: Owner) -> bool {
-        let uses = |address| self.uses_of(address).iter().any(|used| used.owner == owner);
-        match owner {
-            Owner::Endpoint(position) => self.endpoint(position).addresses().any(uses),
-            Owner::Pod(position) => self.snapshot.pods[position as usize].value.addresses().any(uses),
-            Owner::Tunnel(..) | Owner::Service(_) => false,
+        let addresses: Vec<IpAddr> = match owner {
+            Owner::Endpoint(position) => self.endpoint(position).addresses().collect(),
+            Owner::Pod(position) => self.snapshot.pods[position as usize].value.addresses().collect(),
+            Owner::Tunnel(..) | Owner::Service(_) => return false,
+        };
+        for address in addresses {
+            if self.uses_of(address).iter().any(|used| used.owner == owner) {
+                return true;
+            }
         }
+        false
     }
 
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {

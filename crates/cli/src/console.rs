@@ -245,12 +245,15 @@ impl Console {
 
 /// True if the locale uses UTF-8, by the rules of the C library.
 fn locale_has_unicode() -> bool {
-    let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .filter_map(std::env::var_os);
-    let locale = locale.find(|value| !value.is_empty()).unwrap_or_default();
-    let locale = locale.to_string_lossy().to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
+    for variable in ["LC_ALL", "LC_CTYPE", "LANG"] {
+        // The first variable that is set counts.
+        let value = std::env::var_os(variable).unwrap_or_default();
+        if !value.is_empty() {
+            let locale = value.to_string_lossy().to_ascii_lowercase();
+            return locale.contains("utf-8") || locale.contains("utf8");
+        }
+    }
+    false
 }
 
 /// Returns the width of the terminal on stdout; `None` if stdout is not a terminal, or if the terminal is narrower than

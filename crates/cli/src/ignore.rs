@@ -1,6 +1,6 @@
 //! Files for `--ignore`: accepted findings, one per line, each forever or until a date.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 
@@ -55,37 +55,43 @@ impl Ignored {
     /// match no finding. Each report comes with the name of its cluster, which is empty if there is only one cluster.
     /// Call this before other filters, which can remove findings that entries match.
     pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
-        let mut matches = vec![false; self.entries.len()];
+        // The positions of the entries that match a finding.
+        let mut matching = BTreeSet::new();
         let mut newest = Timestamp::UNIX_EPOCH;
         let mut is_fleet = true;
         for (cluster, report) in reports {
             newest = newest.max(report.cluster.taken_at);
             is_fleet = !cluster.is_empty();
-            self.take(report, cluster, day(report.cluster.taken_at), &mut matches);
+            matching.extend(self.remove_accepted(report, cluster));
         }
 
         let mut notes = Vec::new();
-        for (entry, matches) in self.entries.iter().zip(matches) {
+        for (position, entry) in self.entries.iter().enumerate() {
             if is_fleet || entry.cluster.is_none() {
-                notes.extend(self.note(entry, matches, day(newest)));
+                notes.extend(self.note(entry, matching.contains(&position), day(newest)));
             }
         }
         notes
     }
 
-    /// Removes accepted findings, and marks the entries that match a finding.
-    fn take(&self, report: &mut Report, cluster: &str, today: Date, matches: &mut [bool]) {
+    /// Removes the findings of a cluster that an entry accepts and that has not expired. Returns the positions of all
+    /// entries that match a finding, even of those that have expired.
+    fn remove_accepted(&self, report: &mut Report, cluster: &str) -> BTreeSet<usize> {
+        let mut matching = BTreeSet::new();
         let entries = self.entries_for(cluster);
         if entries.is_empty() {
-            return;
+            return matching;
         }
-        report.retain(|finding| match accepting_entry(&entries, finding) {
-            Some(index) => {
-                matches[index] = true;
-                self.entries[index].has_ended(today)
-            }
-            None => true,
+        let today = day(report.cluster.taken_at);
+        report.retain(|finding| {
+            let Some(position) = accepting_entry(&entries, finding) else {
+                return true;
+            };
+            matching.insert(position);
+            let is_accepted = !self.entries[position].has_ended(today);
+            !is_accepted
         });
+        matching
     }
 
     /// Returns the positions of a cluster's entries, by the rule and the subject that they accept.
@@ -100,13 +106,17 @@ impl Ignored {
     }
 
     /// Returns the note about an entry that has expired or matches no finding; `None` for any other entry.
-    fn note(&self, entry: &Entry, matches: bool, today: Date) -> Option<String> {
+    fn note(&self, entry: &Entry, is_matching: bool, today: Date) -> Option<String> {
         let place = format!("{}:{}", self.file, entry.line);
-        if !matches {
+        if !is_matching {
             return Some(format!("{place}: {entry} matches no finding"));
         }
-        let until = entry.until.filter(|_| entry.has_ended(today))?;
-        Some(format!("{place}: {entry} was accepted until {until}"))
+        match entry.until {
+            Some(until) if entry.has_ended(today) => {
+                Some(format!("{place}: {entry} was accepted until {until}"))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod past;
 mod preview;
 mod progress;
 mod render;
+mod rerun;
 mod watch;
 mod watched;
 

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::console::Console;
 use crate::render::text::{count, escape, quoted};
-use crate::{hints, preview, progress};
+use crate::{hints, preview, progress, rerun};
 
 /// The name of a report in suggested commands.
 const REPORT: &str = "report.json";
@@ -91,7 +91,7 @@ impl Person<'_> {
             return;
         }
         let release = match kind {
-            PlanKind::Release => hints::again(&["--from-report", REPORT], &[]),
+            PlanKind::Release => rerun::adding(&["--from-report", REPORT]),
             PlanKind::Rebuild => {
                 let command = ["release", "--leaked", "--from-report", REPORT];
                 hints::command_with(&command, &hints::remedy::PART)
@@ -150,7 +150,7 @@ impl Operator for Person<'_> {
                 console.warn("the datastore stays locked: `--yes` does not remove a lock");
                 console.hint(&format!(
                     "to remove it, run {} on a terminal and confirm",
-                    hints::again(&[], &["yes"])
+                    rerun::without("yes")
                 ));
             }
         }

@@ -26,7 +26,10 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
             show(&PlanDocument::new(plan, None), plan::fits(plan), asked, console)
         }
         // A migration's plan is a separate proposal.
-        Proposal::Migration(surveyed) => show(&SurveyDocument::new(surveyed), true, asked, console),
+        Proposal::Migration(surveyed) => {
+            let fits = true;
+            show(&SurveyDocument::new(surveyed), fits, asked, console)
+        }
         Proposal::Undo(header, plan) => {
             let document = UndoDocument::new(header, plan, None);
             show(&document, document.fits(), asked, console)

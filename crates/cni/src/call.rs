@@ -86,8 +86,7 @@ impl Call {
         })
     }
 
-    /// Connects to the datastore once in a call. Affinities are selected by labels if a marker says that they have
-    /// them.
+    /// Connects to the datastore once in a call. Selects affinities by labels if a file says that they have labels.
     pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
         let selecting = if self.is_labelled() {
             Selecting::ByLabels
@@ -158,7 +157,7 @@ impl Call {
         }
     }
 
-    /// True if a marker says that the node's affinities have labels.
+    /// True if a file says that the node's affinities have labels.
     pub(crate) fn is_labelled(&self) -> bool {
         if self.labelled_marker().exists() {
             return true;

@@ -14,7 +14,9 @@ use calipam_model::digest::sha256_hex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// The kind and version of a file with the node's full blocks, as in its first line.
 const FULL_BLOCKS: &str = "calipam full blocks 2";
+/// The kind and version of a file with the state of the datastore that this node has seen, as in its first line.
 const KNOWN_STATE: &str = "calipam known state 1";
 /// The line that is appended after addresses were released.
 const RELEASED: &str = "released\n";

@@ -12,10 +12,11 @@ use crate::failure;
 use crate::machine::{Machine, Owner};
 use crate::protocol::CniError;
 
-/// The prefix of the names of virtual machines' pods. Nothing is looked up for other pods.
-const LAUNCHER: &str = "virt-launcher-";
+/// The prefix of the names of virtual machines' pods, which KubeVirt calls launchers. Nothing is looked up for other
+/// pods.
+const LAUNCHER_PREFIX: &str = "virt-launcher-";
 /// The time limit for reading the setting that lets virtual machines keep their addresses.
-const SETTING: Duration = Duration::from_secs(10);
+const SETTING_LIMIT: Duration = Duration::from_secs(10);
 
 /// The error from client-go if access to Kubernetes is not configured.
 const NO_CLUSTER: &str = "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER \
@@ -35,53 +36,62 @@ impl From<Owner> for Ownership {
     }
 }
 
-/// Finds the owner of the addresses of the call's pod.
+/// Finds the owner of the addresses of the call's pod: its virtual machine if it has one that keeps its addresses,
+/// otherwise its container.
 pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
-    let pod = call
-        .identity
-        .pod
-        .as_ref()
-        .filter(|(_, name)| name.starts_with(LAUNCHER));
-    let Some((namespace, name)) = pod else {
+    let Some((namespace, pod_name)) = &call.identity.pod else {
         return Ok(Owner::Container.into());
     };
-    let failed = |error: calipam_datastore::Error| {
-        let CniError { code, msg, .. } = failure::from_datastore(&error);
-        let msg = match error {
-            // The message from Calico's plugin.
-            calipam_datastore::Error::NoCluster(_) => NO_CLUSTER.to_owned(),
-            _ => msg,
-        };
-        CniError::new(code, format!("failed to get VMI info: {msg}"))
-    };
-    let client = call.lookup(allocator).await.map_err(failed)?;
-    let pod = match client.launcher(namespace, name).await.map_err(failed)? {
+    if !pod_name.starts_with(LAUNCHER_PREFIX) {
+        return Ok(Owner::Container.into());
+    }
+
+    let client = call.lookup(allocator).await.map_err(lookup_failed)?;
+    let lookup = client.launcher(namespace, pod_name).await;
+    let launcher = match lookup.map_err(lookup_failed)? {
+        LauncherLookup::Launcher(launcher) => launcher,
+        LauncherLookup::OtherPod => return Ok(Owner::Container.into()),
         LauncherLookup::NoPod => {
             return Ok(Ownership {
                 owner: Owner::PodIsGone,
                 refusal: Some(no_machine("pod not found")),
             });
         }
-        LauncherLookup::OtherPod => return Ok(Owner::Container.into()),
-        LauncherLookup::Launcher(pod) => pod,
     };
-    let (machine, refusal) = machine(&client, namespace, &pod).await.map_err(failed)?;
+
+    let found = find_machine(&client, namespace, &launcher).await;
+    let (machine, refusal) = found.map_err(lookup_failed)?;
     if keeps_addresses(allocator).await {
         return Ok(Ownership {
             owner: Owner::Machine(machine),
             refusal,
         });
     }
-    let target_refusal = || {
-        let text = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
-        machine.migration.as_ref().map(|_| CniError::internal(text))
+    let is_migration_target = machine.migration.is_some();
+    let refusal = if refusal.is_none() && is_migration_target {
+        let message =
+            "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
+        Some(CniError::internal(message))
+    } else {
+        refusal
     };
     Ok(Ownership {
         owner: Owner::Container,
-        refusal: refusal.or_else(target_refusal),
+        refusal,
     })
 }
 
+/// Converts an error of a lookup in Kubernetes to the message of Calico's plugin.
+fn lookup_failed(error: calipam_datastore::Error) -> CniError {
+    let CniError { code, msg, .. } = failure::from_datastore(&error);
+    let reason = match error {
+        calipam_datastore::Error::NoCluster(_) => NO_CLUSTER,
+        _ => &msg,
+    };
+    CniError::new(code, format!("failed to get VMI info: {reason}"))
+}
+
+/// The error for a pod whose virtual machine was not found.
 fn no_machine(reason: &str) -> CniError {
     CniError::internal(format!("failed to get VMI info: {reason}"))
 }
@@ -89,7 +99,7 @@ fn no_machine(reason: &str) -> CniError {
 /// Returns the virtual machine of a launcher pod and, if the pod may not use the machine's addresses, the reason. The
 /// addresses of a deleted instance stay allocated if a machine with its name could start it again. A pod whose instance
 /// was deleted or replaced must not share the addresses with the next instance's pod.
-async fn machine(
+async fn find_machine(
     client: &KubeClient,
     namespace: &str,
     pod: &LauncherPod,
@@ -134,7 +144,7 @@ async fn machine(
 
 /// True if the setting lets virtual machines keep their addresses, or if it cannot be read.
 async fn keeps_addresses(allocator: &CallAllocator) -> bool {
-    match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
+    match timeout(SETTING_LIMIT, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,
         Ok(Err(error)) => {
             tracing::warn!("cannot read whether virtual machines keep their addresses: {error}");

@@ -72,13 +72,13 @@ pub fn run(
         }
     }
     // A panic becomes an error like any other, since runtimes do not read stack traces.
-    let called = catch_unwind(AssertUnwindSafe(|| call(variables, stdin)));
-    let called = called.unwrap_or_else(|_| {
-        Err(CniError::internal(
+    let result = match catch_unwind(AssertUnwindSafe(|| call(variables, stdin))) {
+        Ok(result) => result,
+        Err(_) => Err(CniError::internal(
             "the plugin failed unexpectedly; stderr has the details",
-        ))
-    });
-    let (text, code) = match called {
+        )),
+    };
+    let (text, code) = match result {
         Ok(text) => (text, SUCCESS),
         Err(error) => {
             tracing::error!("{error}");
@@ -154,8 +154,10 @@ fn perform(
     };
     let call = Call::new(configuration, environment, variables, command).map_err(failed)?;
     let limit = limit(command);
-    let outcome = runtime.block_on(async { timeout(limit, answer(&call)).await });
-    let outcome = outcome.unwrap_or_else(|_| Err(failed(failure::too_slow(limit))));
+    let outcome = match runtime.block_on(async { timeout(limit, answer(&call)).await }) {
+        Ok(outcome) => outcome,
+        Err(_) => Err(failed(failure::too_slow(limit))),
+    };
     call.log_end(outcome.is_ok());
     // Ends credential plugins.
     drop(call);

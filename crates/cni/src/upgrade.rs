@@ -117,16 +117,16 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     if list(&files.addresses)?.is_empty() {
         return remove_folder(&files.addresses);
     }
-    let done = match set_ready(&client, false).await {
+    let taken_over = match set_ready(&client, LOCKED).await {
         Ok(()) => take_over(&allocator, &client, node, files).await,
         Err(reason) => Err(reason),
     };
     // Restores the field even after an error: while it is false, no node of the cluster can start a pod.
-    let ready = set_ready(&client, true).await;
-    if let Err(reason) = &ready {
+    let unlocked = set_ready(&client, UNLOCKED).await;
+    if let Err(reason) = &unlocked {
         tracing::error!("cannot restore datastoreReady in the cluster information: {reason}");
     }
-    done.and(ready)?;
+    taken_over.and(unlocked)?;
     remove_folder(&files.addresses)
 }
 
@@ -301,6 +301,11 @@ async fn assign(
         Err(error) => Err(format!("cannot assign {address}: {error}").into()),
     }
 }
+
+/// The value of `datastoreReady` with which no pod can start or stop.
+const LOCKED: bool = false;
+/// The usual value of `datastoreReady`.
+const UNLOCKED: bool = true;
 
 /// Writes `datastoreReady`, with retries after any failure.
 async fn set_ready(client: &KubeClient, ready: bool) -> Result<()> {

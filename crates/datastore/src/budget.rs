@@ -33,19 +33,21 @@ pub enum Phase {
 
 /// The budget of one server, shared by all connections to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Shared>);
+pub(crate) struct Budget {
+    shared: Arc<Shared>,
+}
 
 #[derive(Debug)]
 struct Shared {
     /// The budget before the first write.
     time: Duration,
     phase: watch::Sender<Phase>,
-    silence: Mutex<Silence>,
+    unanswered: Mutex<Unanswered>,
 }
 
 /// The time since the last answer, as far as requests have waited for one.
 #[derive(Debug)]
-struct Silence {
+struct Unanswered {
     /// The number of requests that wait now.
     waiting: usize,
     /// The start of the wait, if there is one now.
@@ -57,9 +59,9 @@ struct Silence {
     is_connecting: bool,
 }
 
-impl Silence {
-    /// Returns the length of the silence up to `now`: the time in which requests waited and no answer came.
-    fn length(&self, now: Instant) -> Duration {
+impl Unanswered {
+    /// Returns the time up to `now` in which requests waited and no answer came.
+    fn time(&self, now: Instant) -> Duration {
         let current = if self.waiting > 0 {
             now.duration_since(self.since)
         } else {
@@ -70,9 +72,9 @@ impl Silence {
 }
 
 impl Budget {
-    /// Creates a budget of the given time without a server. The silence begins with the first request that waits.
+    /// Creates a budget of the given time without an answer. The time begins with the first request that waits.
     pub(crate) fn new(time: Duration) -> Self {
-        let silence = Silence {
+        let unanswered = Unanswered {
             waiting: 0,
             since: Instant::now(),
             earlier: Duration::ZERO,
@@ -80,30 +82,33 @@ impl Budget {
             is_connecting: false,
         };
         let phase = watch::Sender::new(Phase::Reading);
-        Self(Arc::new(Shared {
+        let shared = Shared {
             time,
             phase,
-            silence: Mutex::new(silence),
-        }))
+            unanswered: Mutex::new(unanswered),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
-        self.0.phase.send_replace(phase);
+        self.shared.phase.send_replace(phase);
     }
 
     /// Like [`Self::new`]; nobody is told before the budget is [connected](Self::connected).
     pub(crate) fn connecting(time: Duration) -> Self {
         let budget = Self::new(time);
-        lock(&budget.0.silence).is_connecting = true;
+        lock(&budget.shared.unanswered).is_connecting = true;
         budget
     }
 
     pub(crate) fn connected(&self) {
-        lock(&self.0.silence).is_connecting = false;
+        lock(&self.shared.unanswered).is_connecting = false;
     }
 
-    /// Waits for an answer, until `limit` or the budget ends. Tells a person if `server` does not answer for a while.
-    /// Whether `answer` is one, the caller [says](Self::answered).
+    /// Waits for `answer`, until `limit` or the budget ends. Tells a person if `server` does not answer for a while. Does
+    /// not renew the budget: the caller calls [`Self::answered`] if the server really answered.
     pub(crate) async fn wait<T>(
         &self,
         server: &str,
@@ -111,8 +116,8 @@ impl Budget {
         answer: impl Future<Output = T>,
     ) -> Result<T, Cause> {
         let begun = Instant::now();
-        let _waiting = Waiting::begin(self, begun);
-        let mut phase = self.0.phase.subscribe();
+        let _waiting = Waiting::count(self, begun);
+        let mut phase = self.shared.phase.subscribe();
         let mut answer = std::pin::pin!(answer);
         loop {
             let next = self.next_check(server, begun, limit)?;
@@ -127,13 +132,13 @@ impl Budget {
     }
 
     /// Returns the time of the next check of a wait that has begun at `begun`, or the reason to end the wait now. Warns
-    /// once of a long silence.
+    /// once of a server that does not answer for a long time.
     fn next_check(&self, server: &str, begun: Instant, limit: Duration) -> Result<Instant, Cause> {
-        let phase = *self.0.phase.borrow();
+        let phase = *self.shared.phase.borrow();
         let budget = self.whole(phase);
-        let mut silence = lock(&self.0.silence);
+        let mut unanswered = lock(&self.shared.unanswered);
         let now = Instant::now();
-        let silent_for = silence.length(now);
+        let silent_for = unanswered.time(now);
 
         let least = if phase == Phase::Interrupted {
             Duration::ZERO
@@ -151,13 +156,13 @@ impl Budget {
         }
 
         let end = end_of_budget.min(end_of_request);
-        if silence.is_told || silence.is_connecting {
+        if unanswered.is_told || unanswered.is_connecting {
             return Ok(end);
         }
         if silent_for < TOLD_AFTER {
             return Ok(end.min(now + (TOLD_AFTER - silent_for)));
         }
-        silence.is_told = true;
+        unanswered.is_told = true;
         let silent_seconds = silent_for.as_secs();
         let seconds = budget.as_secs();
         tracing::warn!(target: SILENCE, "no answer from {server} for {silent_seconds} s; waiting for {seconds} s in all");
@@ -166,28 +171,30 @@ impl Budget {
 
     /// Renews the budget after an answer.
     pub(crate) fn answered(&self, server: &str) {
-        let mut silence = lock(&self.0.silence);
-        silence.since = Instant::now();
-        silence.earlier = Duration::ZERO;
-        if std::mem::take(&mut silence.is_told) {
+        let mut unanswered = lock(&self.shared.unanswered);
+        unanswered.since = Instant::now();
+        unanswered.earlier = Duration::ZERO;
+        let was_told = unanswered.is_told;
+        unanswered.is_told = false;
+        if was_told {
             tracing::warn!(target: SILENCE, "{server} answers again");
         }
     }
 
     /// True if no request is worth a new connection.
     pub(crate) fn is_used_up(&self) -> bool {
-        let whole = self.whole(*self.0.phase.borrow());
-        lock(&self.0.silence).length(Instant::now()) >= whole
+        let whole = self.whole(*self.shared.phase.borrow());
+        lock(&self.shared.unanswered).time(Instant::now()) >= whole
     }
 
     /// The failure once the budget is used up.
     pub(crate) fn used_up(&self) -> Cause {
-        Cause::GivenUp(self.whole(*self.0.phase.borrow()).as_secs().max(1))
+        Cause::GivenUp(self.whole(*self.shared.phase.borrow()).as_secs().max(1))
     }
 
     /// Pauses before a retry. An interrupt ends the pause; returns false in that case.
     pub(crate) async fn pause(&self, time: Duration) -> bool {
-        let mut phase = self.0.phase.subscribe();
+        let mut phase = self.shared.phase.subscribe();
         tokio::select! {
             () = sleep(time) => true,
             _ = phase.wait_for(|phase| *phase == Phase::Interrupted) => false,
@@ -196,35 +203,37 @@ impl Budget {
 
     fn whole(&self, phase: Phase) -> Duration {
         match phase {
-            Phase::Reading => self.0.time,
-            Phase::Writing => self.0.time * 2,
+            Phase::Reading => self.shared.time,
+            Phase::Writing => self.shared.time * 2,
             Phase::Interrupted => INTERRUPTED,
         }
     }
 }
 
-/// A request that waits.
-struct Waiting<'b>(&'b Budget);
+/// A request that waits for an answer. It is counted until this is dropped.
+struct Waiting<'b> {
+    budget: &'b Budget,
+}
 
 impl<'b> Waiting<'b> {
-    /// Counts a request that waits for an answer. The first one begins the silence.
-    fn begin(budget: &'b Budget, now: Instant) -> Self {
-        let mut silence = lock(&budget.0.silence);
-        if silence.waiting == 0 {
-            silence.since = now;
+    /// Counts a request that waits from `now` on. If no other request waits, the time without an answer begins now.
+    fn count(budget: &'b Budget, now: Instant) -> Self {
+        let mut unanswered = lock(&budget.shared.unanswered);
+        if unanswered.waiting == 0 {
+            unanswered.since = now;
         }
-        silence.waiting += 1;
-        Self(budget)
+        unanswered.waiting += 1;
+        Self { budget }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut silence = lock(&self.0.0.silence);
-        if silence.waiting == 1 {
-            silence.earlier = silence.length(Instant::now());
+        let mut unanswered = lock(&self.budget.shared.unanswered);
+        if unanswered.waiting == 1 {
+            unanswered.earlier = unanswered.time(Instant::now());
         }
-        silence.waiting -= 1;
+        unanswered.waiting -= 1;
     }
 }
 

@@ -32,12 +32,12 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Lists the exports in a folder, and the errors for those whose header cannot be read. Ignores files whose names do
-    /// not have the form that [`Adding::finish`] gives them.
+    /// Opens the archive in a folder: the exports in it whose header can be read. Also returns an error for each other
+    /// export. Ignores files whose names do not have the form `calipam-TIME.jsonl.zst`.
     ///
     /// # Errors
     /// If the folder cannot be read, or the exports are from several clusters.
-    pub fn open_undamaged(folder: &Path) -> Result<(Self, Vec<Error>)> {
+    pub fn open_with_damage(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::new(folder, error);
         let mut exports = Vec::new();
         let mut damaged = Vec::new();
@@ -60,11 +60,8 @@ impl Archive {
             folder: folder.to_owned(),
             exports,
         };
-        let mut guids = archive.exports.iter().map(|export| &export.guid);
-        if let Some(first) = guids.next()
-            && let Some(other) = guids.find(|guid| *guid != first)
-        {
-            return Err(archive.other_cluster(other));
+        for export in &archive.exports {
+            archive.require_cluster(&export.guid)?;
         }
         Ok((archive, damaged))
     }
@@ -83,20 +80,21 @@ impl Archive {
     pub fn pairs_with_falling_revisions(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
-        pairs.filter(move |[first, second]| revision(second).is_some_and(|own| revision(first) > Some(own)))
+        pairs.filter(move |[first, second]| match (revision(first), revision(second)) {
+            (Some(before), Some(after)) => before > after,
+            _ => false,
+        })
     }
 
-    /// Returns an error if `guid` belongs to another cluster.
-    pub(crate) fn require(&self, guid: &str) -> Result<()> {
+    /// Returns an error if the archive is of another cluster than the one with this GUID.
+    pub(crate) fn require_cluster(&self, guid: &str) -> Result<()> {
         match self.guid() {
-            Some(own) if own != guid => Err(self.other_cluster(guid)),
+            Some(own) if own != guid => {
+                let guids = [own.to_owned(), guid.to_owned()];
+                Err(Error::new(&self.folder, FileError::OtherCluster { guids }))
+            }
             _ => Ok(()),
         }
-    }
-
-    fn other_cluster(&self, found: &str) -> Error {
-        let guids = [self.guid().unwrap_or_default().to_owned(), found.to_owned()];
-        Error::new(&self.folder, FileError::OtherCluster { guids })
     }
 }
 
@@ -168,7 +166,7 @@ impl Adding {
     pub(crate) fn with(folder: &Path, lock: Arc<Lock>) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         // A damaged export does not prevent new ones.
-        let (archive, _) = Archive::open_undamaged(folder)?;
+        let (archive, _) = Archive::open_with_damage(folder)?;
 
         let writing = folder.join(WRITING);
         if writing.exists() {
@@ -215,7 +213,7 @@ impl Adding {
     /// If the export cannot be read, is from another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
         let mut export = Archived::open(self.path())?;
-        self.archive.require(&export.guid)?;
+        self.archive.require_cluster(&export.guid)?;
         let exports = &self.archive.exports;
         let newest = exports.last().map(|newest| newest.taken_at);
         let later = newest.filter(|newest| *newest > export.taken_at);

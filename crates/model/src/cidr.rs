@@ -23,17 +23,21 @@ fn parse_any(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Some(text.parse::<IpAddr>().ok()?.into());
     };
-    let prefix = Some(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    // Rust's parser would accept a plus sign.
+    let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return None;
+    }
     IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
 }
 
 /// Reads a pool's CIDR as Go's `net.ParseCIDR` does: it needs a prefix length. Like Calico, reads IPv4-mapped IPv6
 /// (`::ffff:192.0.2.0/120`) as IPv4.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
-    Some(text)
-        .filter(|text| text.contains('/'))
-        .and_then(parse_cidr)
-        .map(to_canonical)
+    if !text.contains('/') {
+        return None;
+    }
+    parse_cidr(text).map(to_canonical)
 }
 
 /// Reads an entry in a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6 as IPv4.

@@ -270,7 +270,7 @@ fn persistence(keeps: bool) -> &'static str {
 const LABELS_SINCE: (u32, u32) = (3, 31);
 /// The newest Calico version whose data and allocator this program supports (facts 9).
 const NEWEST_KNOWN: (u32, u32) = (3, 33);
-
+/// The oldest Calico version whose data this program supports.
 const OLDEST_KNOWN: (u32, u32) = (2, 0);
 
 /// The newest Calico version that this program supports, such as `v3.33`.

@@ -17,22 +17,23 @@ pub fn clean_id(id: &str) -> &str {
     id.split_once('\r').map_or(id, |(id, _)| id)
 }
 
-/// Maximum length of an object name in Kubernetes.
-const MAX_NAME: usize = 253;
+/// Maximum length of an object name in Kubernetes, as for every DNS name.
+const MAX_OBJECT_NAME: usize = 253;
 
 /// True if the datastore can store a handle with this ID. In etcd, a slash would give a key that cannot be read back;
 /// in Kubernetes, the lowercase ID must be a valid object name, which is a DNS subdomain.
 pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
-    let is_label = |label: &str| {
-        let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let bytes = label.as_bytes();
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-        ends_well(bytes.first()) && ends_well(bytes.last()) && bytes.iter().all(is_part)
-    };
     match datastore {
         DatastoreKind::Etcd | DatastoreKind::EtcdV2 => !id.is_empty() && !id.contains('/'),
-        DatastoreKind::Kubernetes => id.len() <= MAX_NAME && id.split('.').all(is_label),
+        DatastoreKind::Kubernetes => id.len() <= MAX_OBJECT_NAME && id.split('.').all(is_dns_label),
     }
+}
+
+/// True for a part of a DNS name: letters, digits and dashes, without a dash at either end.
+fn is_dns_label(label: &str) -> bool {
+    let has_dash_at_end = label.starts_with('-') || label.ends_with('-');
+    let mut characters = label.chars();
+    !label.is_empty() && !has_dash_at_end && characters.all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
 #[derive(Clone, Debug, PartialEq)]

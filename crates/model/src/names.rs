@@ -4,8 +4,10 @@
 /// Splits `NAMESPACE/NAME`; `None` for a text of another form.
 pub fn namespaced(text: &str) -> Option<(&str, &str)> {
     let (namespace, name) = text.split_once('/')?;
-    let is_whole = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
-    is_whole.then_some((namespace, name))
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return None;
+    }
+    Some((namespace, name))
 }
 
 /// The parts of a workload endpoint's name.
@@ -23,15 +25,17 @@ pub struct EndpointName {
 impl EndpointName {
     /// Splits a name into its parts; `None` unless there are exactly four, none of them empty.
     pub fn parse(name: &str) -> Option<Self> {
-        let mut parts = split(name).into_iter();
-        let mut next = || parts.next().filter(|p| !p.is_empty());
-        let parsed = Self {
-            node: next()?,
-            orchestrator: next()?,
-            workload: next()?,
-            endpoint: next()?,
-        };
-        parts.next().is_none().then_some(parsed)
+        let parts = split(name);
+        if parts.iter().any(|part| part.is_empty()) {
+            return None;
+        }
+        let [node, orchestrator, workload, endpoint] = parts.try_into().ok()?;
+        Some(Self {
+            node,
+            orchestrator,
+            workload,
+            endpoint,
+        })
     }
 }
 

@@ -17,18 +17,20 @@ pub fn cores() -> NonZeroUsize {
     *CORES.get_or_init(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
 }
 
-/// Runs `work` for each number below `count`, and returns the results in order.
+/// Runs `work` for each number below `count` on at most this many threads, and returns the results in the order of the
+/// numbers.
 pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = threads.get().min(count);
     if threads <= 1 {
         return (0..count).map(work).collect();
     }
     let mut results = Vec::with_capacity(count);
-    // No result ends the work early.
-    let _: ControlFlow<()> = in_order_on(threads, 0..count, work, |result| {
+    let push = |result| {
         results.push(result);
-        ControlFlow::Continue(())
-    });
+        ControlFlow::<()>::Continue(())
+    };
+    // The returned value would say that `push` has ended the work early, which it never does.
+    let _ = in_order_on(threads, 0..count, work, push);
     results
 }
 

@@ -16,6 +16,9 @@ use crate::text::{TextRef, boxed_texts, text_at};
 
 /// Bits for the sources in a pod that name its addresses. Several sources can name the same address.
 pub mod evidence {
+    /// A sum of these bits.
+    pub type Bits = u8;
+
     /// `status.podIPs` or `status.podIP`.
     pub const STATUS: u8 = 1;
     /// The annotations `cni.projectcalico.org/podIPs` and `…/podIP`, which the CNI plugin writes.
@@ -144,7 +147,7 @@ impl Pod {
         let is_in_status = named
             .addresses
             .iter()
-            .any(|(_, evidence)| evidence & evidence::STATUS != 0);
+            .any(|(_, sources)| sources & evidence::STATUS != 0);
         let may_be_leaving = finished && !has_ended && parts.ended_at.is_none() && is_in_status;
 
         let created = parts.created.and_then(|at| u32::try_from(at.as_second()).ok());
@@ -232,7 +235,7 @@ impl Pod {
     }
 
     /// Addresses with the sources that name them: a sum of [`evidence`] bits.
-    pub fn evidence(&self) -> &[(IpAddr, u8)] {
+    pub fn evidence(&self) -> &[(IpAddr, evidence::Bits)] {
         &self.addresses
     }
 
@@ -241,17 +244,21 @@ impl Pod {
     /// bypass IPAM are omitted.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let owns = !self.finished && !self.host_network;
-        let decisive = if self.has_cni_annotation {
+        let first_source = if self.has_cni_annotation {
             evidence::CNI
         } else if self.named_by(evidence::STATUS).next().is_some() {
             evidence::STATUS
         } else {
             evidence::AWS
         };
-        let counts = move |by: u8| owns && by & decisive != 0 && by & evidence::NO_IPAM == 0;
+        let is_own = move |sources: evidence::Bits| {
+            let is_named = sources & first_source != 0;
+            let bypasses_ipam = sources & evidence::NO_IPAM != 0;
+            owns && is_named && !bypasses_ipam
+        };
         self.addresses
             .iter()
-            .filter(move |(_, by)| counts(*by))
+            .filter(move |(_, sources)| is_own(*sources))
             .map(|(address, _)| *address)
     }
 
@@ -267,11 +274,14 @@ impl Pod {
 
     /// The annotation with which the pod has an address without IPAM, by its short name; `None` for any other address.
     pub fn annotation_of(&self, address: IpAddr) -> Option<&'static str> {
-        let (_, by) = self.addresses.iter().find(|(named, _)| *named == address)?;
-        if by & evidence::NO_IPAM != 0 {
-            return Some("ipAddrsNoIpam");
+        let (_, sources) = self.addresses.iter().find(|(named, _)| *named == address)?;
+        if sources & evidence::NO_IPAM != 0 {
+            Some("ipAddrsNoIpam")
+        } else if *sources == evidence::FLOATING {
+            Some("floatingIPs")
+        } else {
+            None
         }
-        (*by == evidence::FLOATING).then_some("floatingIPs")
     }
 
     /// True if both pods have the same names, node, sandbox and addresses, and the same state: running, finished or

@@ -63,16 +63,19 @@ impl Service {
 
     /// True if Calico's controller serves the service. Does not check that a pool has addresses for it.
     pub fn is_managed(&self, controller: LoadBalancerController) -> bool {
-        let is_asked = match controller.assign {
+        if self.is_internal {
+            return false;
+        }
+        // Newer controllers decide by the class alone, if the service has one.
+        if controller.knows_classes
+            && let Some(class) = &self.request.class
+        {
+            return class == request::CALICO_CLASS;
+        }
+        match controller.assign {
             AssignIps::AllServices => true,
             AssignIps::RequestedServicesOnly => self.request.asks_for_addresses(controller),
-        };
-        let serves_class = match self.request.class.as_deref() {
-            _ if !controller.knows_classes => is_asked,
-            None => is_asked,
-            Some(class) => class == request::CLASS,
-        };
-        !self.is_internal && serves_class
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use crate::refusal::{Refused, Result};
 const LONGEST_COOLDOWN: i64 = 1200;
 /// The highest block limit that all of Calico's schemas accept.
 const MOST_BLOCKS: i64 = 1_000_000;
+/// The number of subjects that the description of a consequence names, so that it stays one sentence.
+const SUBJECTS_SHOWN: usize = 3;
 
 /// The reason why a plan without settings is refused, in calicoctl's words.
 pub const NO_SETTING: &str = "at least one configuration option must be specified";
@@ -86,28 +88,30 @@ pub(crate) fn configured(before: IpamConfig, settings: &[IpamSetting]) -> Result
     Ok(after)
 }
 
-/// Refuses combinations of settings that Calico refuses, in calicoctl's words.
+/// Refuses combinations of settings that Calico refuses, with the error messages of calicoctl. Hints name the same
+/// command with one of its options replaced.
 fn accept(before: &IpamConfig, after: &IpamConfig) -> Result<()> {
     if before == after || after.strict_affinity {
         return Ok(());
     }
     if !after.auto_allocate_blocks {
         let message = "Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time";
-        let hint = Hint::new(
-            "also let nodes claim blocks: {}",
-            [Call::again_with(["--auto-allocate-blocks", "true"]).without(&["auto_allocate_blocks"])],
-        );
+        let with_blocks =
+            Call::again_with(["--auto-allocate-blocks", "true"]).without(&["auto_allocate_blocks"]);
+        let hint = Hint::new("also let nodes claim blocks: {}", [with_blocks]);
         return Err(Refused::new(message).hint(hint));
     }
     if after.max_blocks_per_host > 0 {
+        let message = "MaxBlocksPerHost requires StrictAffinity to be enabled";
+        let with_strict_affinity =
+            Call::again_with(["--strict-affinity", "true"]).without(&["strict_affinity"]);
+        let without_limit =
+            Call::again_with(["--max-blocks-per-host", "0"]).without(&["max_blocks_per_host"]);
         let hint = Hint::new(
             "also set strict affinity: {}; or set no limit: {}",
-            [
-                Call::again_with(["--strict-affinity", "true"]).without(&["strict_affinity"]),
-                Call::again_with(["--max-blocks-per-host", "0"]).without(&["max_blocks_per_host"]),
-            ],
+            [with_strict_affinity, without_limit],
         );
-        return Err(Refused::new("MaxBlocksPerHost requires StrictAffinity to be enabled").hint(hint));
+        return Err(Refused::new(message).hint(hint));
     }
     Ok(())
 }
@@ -129,7 +133,7 @@ fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
         let new = then.difference(&now).filter(|(found, _)| *found == code);
         let subjects: Vec<Subject> = new.map(|(_, subject)| subject.clone()).collect();
         if !subjects.is_empty() {
-            consequences.push(follows(code, &subjects));
+            consequences.push(consequence_of(code, &subjects));
         }
     }
     consequences
@@ -154,12 +158,14 @@ fn findings_of(codes: &[Code], snapshot: &Snapshot) -> BTreeSet<(Code, Subject)>
 }
 
 /// Describes a consequence of the new settings: the findings with a code that appear, about these subjects.
-fn follows(code: Code, subjects: &[Subject]) -> String {
-    const SHOWN: usize = 3;
+fn consequence_of(code: Code, subjects: &[Subject]) -> String {
     let number = subjects.len();
-    let shown: Vec<String> = subjects.iter().take(SHOWN).map(ToString::to_string).collect();
-    let further = if number > SHOWN {
-        format!(" and {} more", number - SHOWN)
+    let mut shown = Vec::new();
+    for subject in subjects.iter().take(SUBJECTS_SHOWN) {
+        shown.push(subject.to_string());
+    }
+    let further = if number > SUBJECTS_SHOWN {
+        format!(" and {} more", number - SUBJECTS_SHOWN)
     } else {
         String::new()
     };
@@ -185,19 +191,22 @@ fn other_resource(snapshot: &Snapshot, settings: &[IpamSetting]) -> Option<Hint>
     if snapshot.datastore != DatastoreKind::Etcd {
         return None;
     }
-    let shown = snapshot.ipam_configuration?;
-    let different = settings.iter().filter(|setting| !setting.is_set(&shown));
-    let spec: serde_json::Map<_, _> = different
-        .map(|setting| (setting.resource_field().to_owned(), setting.field().1))
-        .collect();
+    let resource = snapshot.ipam_configuration?;
+    let mut spec = serde_json::Map::new();
+    for setting in settings {
+        if !setting.is_set(&resource) {
+            let (_, value) = setting.field();
+            spec.insert(setting.resource_field().to_owned(), value);
+        }
+    }
     if spec.is_empty() {
         return None;
     }
-    let patch = serde_json::json!({ "spec": spec });
+    let patch = serde_json::json!({ "spec": spec }).to_string();
+    let command = Call::calicoctl(["patch", "ipamconfiguration", "default", "-p", &patch]);
     let text = "the IPAMConfiguration resource `default` differs, and a check will report configuration-mismatch: with \
                 etcd, Calico's allocator reads only what is set here; to set the resource as well: {}";
-    let patch = ["patch", "ipamconfiguration", "default", "-p", &patch.to_string()];
-    Some(Hint::new(text, [Call::calicoctl(patch)]))
+    Some(Hint::new(text, [command]))
 }
 
 /// Refuses a number that is negative or larger than Calico accepts for the setting.

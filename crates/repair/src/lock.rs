@@ -247,8 +247,7 @@ fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Resul
         .ok_or_else(|| not_object("ClusterInformation"))?;
     let spec = object
         .entry("spec")
-        .or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let spec = spec
+        .or_insert_with(|| Value::Object(serde_json::Map::new()))
         .as_object_mut()
         .ok_or_else(|| not_object("ClusterInformation's `spec`"))?;
     match ready {
@@ -260,9 +259,11 @@ fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Resul
             .entry("metadata")
             .or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
-    let mut value = Document::from_fields(std::mem::take(object));
-    value.annotate(LOCKED_BY, locked_by.map(str::to_owned));
-    serde_json::to_vec(&value).map(Bytes::from).map_err(undecodable)
+    let mut document = Document::from_fields(std::mem::take(object));
+    document.annotate(LOCKED_BY, locked_by.map(str::to_owned));
+    serde_json::to_vec(&document)
+        .map(Bytes::from)
+        .map_err(undecodable)
 }
 
 #[cfg(test)]

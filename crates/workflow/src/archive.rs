@@ -60,7 +60,7 @@ pub async fn archive(access: Access<'_>, folder: &Path, keep: Option<&Keep>) -> 
         warn_of_unknown(access.operator);
     }
 
-    let (archive, damaged) = Archive::open_undamaged(folder)?;
+    let (archive, damaged) = Archive::open_with_damage(folder)?;
     for error in damaged {
         access.operator.warn(format!(
             "{error}: this export in the archive is damaged, and is left unchanged"
@@ -317,7 +317,7 @@ pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive> {
 
 /// Opens an archive; `None` if it has no exports. Warns of exports that are out of order.
 pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Result<Option<Archive>> {
-    let (archive, damaged) = Archive::open_undamaged(folder)?;
+    let (archive, damaged) = Archive::open_with_damage(folder)?;
     for error in damaged {
         // A damaged export had data, without which the result would be wrong. Anything else never was an export.
         if !error.is_irregular_file() || archive.exports().is_empty() {
@@ -356,46 +356,53 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     }
 
     let checked_at = report.cluster.taken_at;
-    let mut waiting: BTreeMap<IpAddr, &mut Finding> = BTreeMap::new();
+    let mut leaked: BTreeMap<IpAddr, &mut Finding> = BTreeMap::new();
     for finding in &mut report.findings {
         if finding.code == Code::LeakedAddress
             && let Subject::Address(address) = finding.subject
         {
-            waiting.insert(address, finding);
+            leaked.insert(address, finding);
         }
     }
 
-    // From the newest export to the oldest. At `not_at`, nothing used the addresses that are still waiting.
-    let mut not_at = checked_at;
+    // Exports are read from the newest to the oldest, until each leaked address was seen in use. `unused_at` is the time
+    // of the last read data, in which no address that is still in `leaked` has a user.
+    let mut unused_at = checked_at;
     let meter = operator.start(Activity::Reading);
-    let exports = archive.exports().iter().rev();
-    for export in exports.filter(|export| export.taken_at < checked_at) {
-        if waiting.is_empty() {
+    for export in archive.exports().iter().rev() {
+        if leaked.is_empty() {
             break;
+        }
+        if export.taken_at >= checked_at {
+            continue;
         }
         let Some(snapshot) = export.read(Part::Whole, &progress(&meter))? else {
             continue;
         };
-        if !snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Pods) {
+        let shows_users = snapshot.has_read(Source::Endpoints) || snapshot.has_read(Source::Pods);
+        if !shows_users {
             continue;
         }
 
         let context = Context::new(&snapshot, &Options::default());
-        waiting.retain(|address, finding| {
-            let Some(by) = user_of(&context, *address) else {
-                return true;
-            };
-            finding.note_last_use(LastInUse {
-                at: export.taken_at,
-                by,
-                not_at,
-            });
-            false
-        });
+        let mut used = Vec::new();
+        for (address, finding) in &mut leaked {
+            if let Some(user) = user_of(&context, *address) {
+                finding.note_last_use(LastInUse {
+                    at: export.taken_at,
+                    by: user,
+                    not_at: unused_at,
+                });
+                used.push(*address);
+            }
+        }
+        for address in used {
+            leaked.remove(&address);
+        }
 
         // An object that cannot be decoded may use the address.
         if context.index.broken_workloads.is_empty() {
-            not_at = export.taken_at;
+            unused_at = export.taken_at;
         }
     }
 
@@ -409,6 +416,9 @@ fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     if !owners.is_empty() {
         return Some(names_of_owners(&owners));
     }
-    let is_mentioned = context.index.is_mentioned(address);
-    is_mentioned.then(|| names_of_mentions(&context.index.mentions(address)))
+    if context.index.is_mentioned(address) {
+        Some(names_of_mentions(&context.index.mentions(address)))
+    } else {
+        None
+    }
 }

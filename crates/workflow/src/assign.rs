@@ -30,20 +30,21 @@ pub struct AssignRequest {
 pub async fn assign(access: Access<'_>, request: &AssignRequest) -> Result<Repaired> {
     let run = Run::new(access, &request.intent);
     let seen = read_and_check(access, &request.criteria).await?;
-    let plan = plan(&seen, request)?;
-    let plan = seen.try_plan(plan, &request.criteria)?;
-    let planned = plan.clone();
+    let first_plan = plan(&seen, request)?;
+    let tried_plan = seen.try_plan(first_plan, &request.criteria)?;
+    let shown_plan = tried_plan.clone();
+    // An address may have been taken while the operator was thinking.
     let holds = async |was_asked: bool| {
         if !was_asked {
             return Ok(Vec::new());
         }
         let now = read_and_check(access, &request.criteria).await?;
-        match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
+        match assign::taken_since(&now.basis(&request.criteria), &shown_plan).pop() {
             Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
             None => Ok(Vec::new()),
         }
     };
-    run.write_if(plan, None, holds).await
+    run.write_if(tried_plan, None, holds).await
 }
 
 /// Finds the node that the request names.

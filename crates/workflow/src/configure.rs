@@ -29,8 +29,8 @@ pub struct ConfigureRequest {
 /// # Errors
 /// If an object cannot be read or written, Calico does not accept the settings, or the operator does not agree.
 pub async fn configure(access: Access<'_>, request: &ConfigureRequest) -> Result<Repaired> {
-    let what = ["change the settings of the allocator", "to configure it"];
-    let run = Run::on_live(access, &request.intent, what)?;
+    let purpose = ["change the settings of the allocator", "to configure it"];
+    let run = Run::on_live(access, &request.intent, purpose)?;
     let keys = [
         Key::ClusterInformation("default".into()),
         Key::IpamConfiguration("default".into()),

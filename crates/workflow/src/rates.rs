@@ -7,7 +7,7 @@ use calipam_datastore::read::PastSubject;
 use calipam_files::archive::{Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::raw::RawEntry;
-use calipam_files::recording::{Known, Reached, Version, each_version};
+use calipam_files::recording::{Change, Known, Reached, Version, each_version};
 use calipam_history::past::{Follows, Past, PastReader};
 use calipam_history::rates::Rates;
 use calipam_history::trend::{KEPT, Trends};
@@ -37,37 +37,42 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates> {
 pub async fn rates_of_etcd(datastore: &Datastore) -> Result<Rates> {
     let past = datastore.past(&PastSubject::Blocks).await?;
     let mut reader = PastReader::new(Rates::default());
-    let mut at = None;
+
+    // The time of the newest allocation in the versions so far.
+    let mut newest: Option<Timestamp> = None;
     for entry in &past.base {
         let block = of_entry(&entry.as_entry());
-        at = at.max(newest_allocation(&block));
+        newest = newest.max(newest_allocation(&block));
         reader.add(&entry.key, &block);
     }
 
-    let begin = at;
+    let newest_at_begin = newest;
     let mut has_begun = false;
     for change in &past.changes {
-        let key = change.key.as_slice();
-        let entry = |value| {
-            of_entry(&RawEntry {
-                key,
-                value,
-                ..RawEntry::default()
-            })
-        };
-        let block = change.value.as_deref().map(entry);
-        at = at.max(block.as_ref().and_then(newest_allocation));
-        let Some(at) = at.map(|at| at.min(past.read_at)) else {
-            continue;
-        };
+        let block = block_after(change);
+        newest = newest.max(block.as_ref().and_then(newest_allocation));
+        let Some(allocated_at) = newest else { continue };
+        // The clock of a node can be ahead of the time at which etcd was read.
+        let changed_at = allocated_at.min(past.read_at);
         if !has_begun {
-            reader.begin(begin.unwrap_or(at).min(at), Follows::Nothing);
+            let begin = newest_at_begin.unwrap_or(changed_at).min(changed_at);
+            reader.begin(begin, Follows::Nothing);
             has_begun = true;
         }
-        reader.change(at, key, block.as_ref());
+        reader.change(changed_at, &change.key, block.as_ref());
     }
     reader.reach(past.read_at);
     observed(reader.finish(), Path::new(&past.location))
+}
+
+/// The block that a change has written, alone in a snapshot; `None` if the change has deleted the block.
+fn block_after(change: &Change) -> Option<Snapshot> {
+    let value = change.value.as_deref()?;
+    Some(of_entry(&RawEntry {
+        key: &change.key,
+        value,
+        ..RawEntry::default()
+    }))
 }
 
 /// Returns the rates; fails if they cover no time.

@@ -161,8 +161,8 @@ pub async fn read_around_handle(access: Access<'_>, begin: &str) -> Result<(Snap
     if is_whole {
         return Ok((snapshot, id));
     }
-    let snapshot = read_around(access, &Lookup::Handle(id.clone())).await?;
-    Ok((snapshot, id))
+    let around_id = read_around(access, &Lookup::Handle(id.clone())).await?;
+    Ok((around_id, id))
 }
 
 /// Marks sources that were not read for lack of a kubeconfig as skipped, so that a report names them.

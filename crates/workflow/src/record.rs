@@ -19,9 +19,9 @@ use crate::operator::{Access, Activity};
 use crate::read::guid;
 use crate::read::watched;
 
-/// The age of a journal and its length in bytes at which a new journal with a full state begins. They limit the time to
-/// read a past state.
+/// The age of a journal at which a new journal with a full state begins. This limits the time to read a past state.
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// The length of a journal, in bytes, at which a new journal with a full state begins, for the same reason.
 const MAX_LENGTH: u64 = 64 << 20;
 
 /// Records every change of a datastore in a folder until an error. A later call continues the recording. `has_begun` is
@@ -142,7 +142,7 @@ impl Recording<'_> {
 
     fn thin_out(&self, journal: &Journal) -> Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
-        let (archive, _) = Archive::open_undamaged(self.recorder.folder())?;
+        let (archive, _) = Archive::open_with_damage(self.recorder.folder())?;
         thin_out(&archive, keep, journal.export().taken_at).map(drop)
     }
 }

@@ -35,6 +35,16 @@ pub struct Undone {
     pub stays_locked: bool,
 }
 
+impl Undone {
+    /// True if something is not restored even after all planned steps: the journal of the run is incomplete, the plan has
+    /// too many changes or skips objects, or the lock of a killed run is still in place.
+    pub fn leaves_something(&self) -> bool {
+        let is_limited = self.exceeds.is_some();
+        let skips_objects = !self.plan.skipped().is_empty();
+        !self.ended || is_limited || skips_objects || self.stays_locked
+    }
+}
+
 /// The kinds of objects that an undo writes.
 fn sources(plan: &UndoPlan) -> Vec<Source> {
     let keys = || plan.written().map(|object| &object.key);

@@ -184,18 +184,17 @@ impl Survey {
 impl<S: Store> Search<'_, S> {
     /// Reads the next batch, and sorts its blocks into the survey. Returns those that the host can claim.
     pub(super) async fn read_batch(&self, survey: &mut Survey) -> Result<Batch> {
-        let places = survey.next();
-        if places.is_empty() {
+        let next_places = survey.next();
+        if next_places.is_empty() {
             return Ok(Batch::default());
         }
         survey.batches += 1;
-        let mut read = Vec::with_capacity(places.len());
-        for place in places {
+        let mut places = Vec::with_capacity(next_places.len());
+        for place in next_places {
             if !self.is_passed_over(place.cidr).await? {
-                read.push(place);
+                places.push(place);
             }
         }
-        let places = read;
         let queries: Vec<Query> = places
             .iter()
             .map(|place| Query::Get(Key::Block(place.cidr)))

@@ -6,7 +6,7 @@ pub(crate) const LENGTH: usize = 607;
 pub(crate) const TAP: usize = 273;
 /// The small generator's modulus, a prime.
 pub(crate) const MODULUS: u64 = (1 << 31) - 1;
-
+/// The small generator's factor, by which each number is multiplied to get the next one.
 const FACTOR: u64 = 48_271;
 /// The number of steps before the first number is used.
 const SKIPPED: u64 = 20;

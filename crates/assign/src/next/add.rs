@@ -147,19 +147,18 @@ impl<'s> Outlook<'s> {
                 }
             })?,
         };
-        let machine = match machine {
-            Some(MachineAddresses { addresses, .. }) if !addresses.is_empty() => {
-                return already_of_machine(pod, &asked, addresses);
-            }
-            machine => machine.map(|machine| machine.handle),
+        let machine_handle = match machine {
+            Some(MachineAddresses { handle, addresses }) if addresses.is_empty() => Some(handle),
+            Some(MachineAddresses { addresses, .. }) => return already_of_machine(pod, &asked, addresses),
+            None => None,
         };
         Ok(match self.wanted_of(asked, pod.configuration)? {
             Wanted::Own(addresses) => Step::Already(addresses),
-            Wanted::Addresses(addresses) => Step::Addresses(addresses, machine),
+            Wanted::Addresses(addresses) => Step::Addresses(addresses, machine_handle),
             Wanted::Any { families, pools } => Step::Any {
                 families,
                 pools,
-                machine,
+                machine: machine_handle,
             },
         })
     }
@@ -293,10 +292,10 @@ pub fn cluster_refusal(snapshot: &Snapshot) -> Option<Refused> {
             }
             _ => "<nil>",
         };
-        let calico = format!(
+        let calico_message = format!(
             "error getting ClusterInformation: resource does not exist: ClusterInformation(default) with error: {detail}"
         );
-        return Some(Refused::new(Reason::NoClusterInformation, calico));
+        return Some(Refused::new(Reason::NoClusterInformation, calico_message));
     };
     match cluster.datastore_ready {
         Some(true) => None,
@@ -334,8 +333,8 @@ fn already_of_machine(pod: &PodAdd<'_>, asked: &Asked, mut addresses: Vec<IpAddr
 /// whole interface, of which nothing is known.
 fn one_for_each(pod: &PodAdd<'_>, address: IpAddr) -> Refused {
     let twice = || {
-        let calico = "failed to add IP addr to …: file exists";
-        Refused::new(Reason::OneForEach(address), calico)
+        let calico_message = "failed to add IP addr to …: file exists";
+        Refused::new(Reason::OneForEach(address), calico_message)
     };
     check_mac(pod).err().unwrap_or_else(twice)
 }

@@ -70,10 +70,10 @@ pub struct Refused {
 
 impl Refused {
     /// A refusal with Calico's message, which does not depend on pools.
-    pub(super) fn new(reason: Reason, calico: impl Into<String>) -> Self {
+    pub(super) fn new(reason: Reason, calico_message: impl Into<String>) -> Self {
         Self {
             reason,
-            calico: calico.into(),
+            calico: calico_message.into(),
             pools: Vec::new(),
             serving: Vec::new(),
         }
@@ -198,16 +198,16 @@ fn refused_by_shortage(
     let Some(assigned) = done.v4.or(done.v6) else {
         return refused(reason_of_shortage(outlook, &[], events), String::new(), events);
     };
-    let calico = match assigned.shortage() {
+    let calico_message = match assigned.shortage() {
         Some(shortage) => format!("failed to request {family} addresses: {shortage}"),
         None => String::new(),
     };
     let reason = reason_of_shortage(outlook, &assigned.messages, events);
-    refused(reason, calico, events)
+    refused(reason, calico_message, events)
 }
 
 /// Creates a refusal, with the pools that the events name.
-fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
+fn refused(reason: Reason, calico_message: String, events: &[Event]) -> Refused {
     let mut pools = Vec::new();
     let mut serving = Vec::new();
     for event in events {
@@ -223,7 +223,7 @@ fn refused(reason: Reason, calico: String, events: &[Event]) -> Refused {
     }
     Refused {
         reason,
-        calico,
+        calico: calico_message,
         pools,
         serving,
     }

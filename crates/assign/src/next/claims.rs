@@ -39,7 +39,7 @@ impl<'s> Holder<'s> {
 }
 
 /// The type and name of the holder that owns a block; `None` if the owner is neither a node nor virtual.
-pub(super) fn key_of(owner: &BlockOwner) -> Option<(&'static AffinityType, &str)> {
+pub(super) fn key_of_owner(owner: &BlockOwner) -> Option<(&'static AffinityType, &str)> {
     match owner {
         BlockOwner::Host(name) => Some((&HOST, name)),
         BlockOwner::Virtual(name) => Some((&VIRTUAL, name)),
@@ -75,8 +75,10 @@ impl<'s> Outlook<'s> {
         if self.held(holder).any(is_of_family) {
             return true;
         }
-        let without_affinity = self.without_affinity.get(&holder.key());
-        without_affinity.is_some_and(|cidrs| cidrs.iter().any(|cidr| is_of_family(*cidr)))
+        match self.without_affinity.get(&holder.key()) {
+            Some(cidrs) => cidrs.iter().any(|cidr| is_of_family(*cidr)),
+            None => false,
+        }
     }
 
     /// True if the owner of a block has no affinity for it.
@@ -86,20 +88,23 @@ impl<'s> Outlook<'s> {
             .is_some_and(|blocks| blocks.binary_search(&block).is_ok())
     }
 
-    /// True for a node that uses a single block per family (`windows_use_single_network`). Unless the setting is known, it
-    /// counts as on for Windows nodes, as is usual, but not for one that holds several blocks.
+    /// True for a node that uses a single block per family (`windows_use_single_network`). If the setting is not known,
+    /// assumes that Windows nodes use a single block, as is usual, except for one that already holds several blocks.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
-        if let Some(known) = self.single_block {
-            return known;
+        if let Some(setting) = self.single_block {
+            return setting;
         }
         if !node.is_windows() {
             return false;
         }
-        let affinities = self.indexed.affinities_of(&AffinityType::Host, &node.name);
-        let of_family = affinities
-            .map(|stored| &stored.value)
-            .filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
-        of_family.take(2).count() < 2
+        let mut held_blocks = 0;
+        for stored in self.indexed.affinities_of(&AffinityType::Host, &node.name) {
+            let affinity = &stored.value;
+            if !affinity.deleted && Family::of(affinity.key.cidr) == family {
+                held_blocks += 1;
+            }
+        }
+        held_blocks <= 1
     }
 
     /// The number of blocks of a family that a node may hold; `u32::MAX` for no limit.

@@ -12,7 +12,7 @@ use super::reason::Reason;
 use super::request::PodAdd;
 use crate::error::Error;
 use crate::on_snapshot::without_waiting;
-use crate::owners::{NewOwner, OwnerConditions, OwnerUpdates};
+use crate::owners::{NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates};
 
 /// The network of Calico's usual CNI configuration.
 const NETWORK: &str = "k8s-pod-network";
@@ -44,48 +44,51 @@ impl Outlook<'_> {
         let name = reference.name.as_str();
         let full_name = format!("{namespace}/{name}");
         let missing = |plural: &str| {
-            let calico = format!(
+            let calico_message = format!(
                 "failed to get VMI info: failed to query VMI resource {full_name}: {plural}.kubevirt.io \"{name}\" not found"
             );
-            Refused::new(Reason::NoMachine(full_name.clone()), calico)
+            Refused::new(Reason::NoMachine(full_name.clone()), calico_message)
         };
-        let instance = self
-            .machine_object(namespace, name, true)
-            .ok_or_else(|| missing("virtualmachineinstances"))?;
-        if instance.is_owned && self.machine_object(namespace, name, false).is_none() {
+        let objects = self.machine_objects(namespace, name);
+        let Some(instance) = objects.iter().find(|object| object.is_instance) else {
+            return Err(missing("virtualmachineinstances"));
+        };
+        let has_machine = objects.iter().any(|object| !object.is_instance);
+        if instance.is_owned && !has_machine {
             return Err(missing("virtualmachines"));
         }
         if instance.uid != reference.uid {
-            let calico = format!(
+            let calico_message = format!(
                 "failed to get VMI info: VMI UID mismatch: pod ownerReference has {} but VMI resource has {}",
                 reference.uid, instance.uid
             );
-            return Err(Refused::new(Reason::MachineReplaced(full_name), calico));
+            return Err(Refused::new(Reason::MachineReplaced(full_name), calico_message));
         }
 
         let is_target = pod.request.is_some_and(|request| !request.migration.is_empty());
         if !self.keeps_machine_addresses() {
             if is_target {
-                let calico =
+                let calico_message =
                     "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
-                return Err(Refused::new(Reason::MigrationOff, calico));
+                return Err(Refused::new(Reason::MigrationOff, calico_message));
             }
             return Ok(None);
         }
         let handle = self.machine_handle(namespace, name);
         let addresses = self.machine_addresses(self.plugin_on(pod.node), &handle)?;
         if addresses.is_empty() && is_target {
-            let calico = format!("migration target pod but no IP allocated to VM handle {handle}");
-            return Err(Refused::new(Reason::NothingToMigrate, calico));
+            let calico_message = format!("migration target pod but no IP allocated to VM handle {handle}");
+            return Err(Refused::new(Reason::NothingToMigrate, calico_message));
         }
         Ok(Some(MachineAddresses { handle, addresses }))
     }
 
-    fn machine_object(&self, namespace: &str, name: &str, is_instance: bool) -> Option<&Machine> {
-        let mut machines = self.indexed.snapshot.machines.iter().map(|stored| &stored.value);
-        machines.find(|machine| {
-            machine.is_instance == is_instance && machine.namespace == namespace && machine.name == name
-        })
+    /// The VirtualMachineInstance and the VirtualMachine with this name, as far as they exist.
+    fn machine_objects(&self, namespace: &str, name: &str) -> Vec<&Machine> {
+        let machines = self.indexed.snapshot.machines.iter().map(|stored| &stored.value);
+        machines
+            .filter(|machine| machine.namespace == namespace && machine.name == name)
+            .collect()
     }
 
     /// True unless the resource IPAMConfiguration says that virtual machines lose their addresses. On Kubernetes, it is
@@ -111,32 +114,38 @@ impl Outlook<'_> {
         format!("{NETWORK}{suffix}")
     }
 
-    /// Makes the pod an owner of the virtual machine's addresses, and returns them.
+    /// Makes the pod an owner of all addresses that the virtual machine has already, and returns these addresses.
+    ///
+    /// # Errors
+    /// If Calico's plugin could not read the addresses, or not make the pod an owner of one.
     fn machine_addresses(&self, plugin: Plugin, handle: &str) -> Result<Vec<IpAddr>, Refused> {
-        self.on_store(plugin, |allocator| {
-            let addresses = match without_waiting(allocator.ips_by_handle(handle)) {
-                Ok(addresses) => addresses,
-                Err(Error::NoHandle(_)) => Vec::new(),
-                Err(error) => {
-                    let calico = format!("failed to get existing IPs for VM handle {handle}: {error}");
-                    return Err(Refused::new(Reason::Other, calico));
-                }
-            };
-            let updates = OwnerUpdates {
-                active: NewOwner::Set(Default::default()),
-                ..Default::default()
-            };
-            for address in &addresses {
-                let conditions = OwnerConditions::default();
-                let owned = allocator.set_owner_attributes(*address, handle, &updates, &conditions);
-                if let Err(error) = without_waiting(owned) {
-                    let text = self.calico_text(&error);
-                    let calico = format!("failed to set owner attributes for IP {address}: {text}");
-                    return Err(Refused::new(self.reason_of_address(*address, &error), calico));
-                }
+        let store = self.store(plugin);
+        let allocator = self.allocator(plugin, &store);
+        let addresses = match without_waiting(allocator.ips_by_handle(handle)) {
+            Ok(addresses) => addresses,
+            Err(Error::NoHandle(_)) => Vec::new(),
+            Err(error) => {
+                let calico_message = format!("failed to get existing IPs for VM handle {handle}: {error}");
+                return Err(Refused::new(Reason::Other, calico_message));
             }
-            Ok(addresses)
-        })
+        };
+
+        // The pod's attributes do not matter for the answer, so they stay empty.
+        let pod_as_owner = OwnerUpdates {
+            active: NewOwner::Set(OwnerAttributes::new()),
+            ..OwnerUpdates::default()
+        };
+        for address in &addresses {
+            let no_conditions = OwnerConditions::default();
+            let written = allocator.set_owner_attributes(*address, handle, &pod_as_owner, &no_conditions);
+            if let Err(error) = without_waiting(written) {
+                let cause = self.calico_text(&error);
+                let calico_message = format!("failed to set owner attributes for IP {address}: {cause}");
+                let reason = self.reason_of_address(*address, &error);
+                return Err(Refused::new(reason, calico_message));
+            }
+        }
+        Ok(addresses)
     }
 
     /// The answer for an address that a virtual machine has already, or that bypasses IPAM.

@@ -286,8 +286,9 @@ impl<'s> Outlook<'s> {
             if !held.is_empty()
                 && let Err(partly) = without_waiting(allocator.release_ips(&held))
             {
-                let calico = format!("failed to release ipAddrs: {}", self.calico_text(&partly.error));
-                return Answer::refused(Refused::new(Reason::Other, calico));
+                let calico_message =
+                    format!("failed to release ipAddrs: {}", self.calico_text(&partly.error));
+                return Answer::refused(Refused::new(Reason::Other, calico_message));
             }
             in_two_attempts(allocator, || {
                 let result = without_waiting(allocator.assign_ip(&request));
@@ -315,12 +316,6 @@ impl<'s> Outlook<'s> {
         let emit = move |event| lock(&log).push(event);
         let allocator = self.allocator(plugin, &store).observed_by(Arc::new(emit));
         ask(&allocator, &|| std::mem::take(&mut *lock(&events)))
-    }
-
-    /// Runs operations of a plugin on a store of their own.
-    fn on_store<T>(&self, plugin: Plugin, work: impl FnOnce(&Allocator<&SnapshotStore<'_>>) -> T) -> T {
-        let store = self.store(plugin);
-        work(&self.allocator(plugin, &store))
     }
 
     /// The datastore as a plugin sees it.
@@ -427,15 +422,17 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.pools.iter().map(|stored| &stored.value)
     }
 
-    /// The addresses in `pools` that would be free if they were not in cooldown.
+    /// The addresses in `pools` that are in cooldown: they were released, but are not free yet. `None` if there are none.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
-        let is_in_pools = |cidr: IpNet| pool_of(pools, cidr.addr()).is_some();
-        let stored = snapshot.blocks.iter().map(|stored| &stored.value);
-        let blocks = stored
-            .filter(|block| is_in_pools(block.key))
-            .filter_map(|block| block.content.usable());
-        Cooling::of(blocks, snapshot.taken_at, self.config.cooldown())
+        let mut blocks_in_pools = Vec::new();
+        for stored in &snapshot.blocks {
+            let StoredBlock { key: cidr, content } = &stored.value;
+            if pool_of(pools, cidr.addr()).is_some() {
+                blocks_in_pools.extend(content.usable());
+            }
+        }
+        Cooling::of(blocks_in_pools, snapshot.taken_at, self.config.cooldown())
     }
 }
 
@@ -456,22 +453,29 @@ fn blocks_without_affinity<'s>(
     snapshot: &'s Snapshot,
     undecodable: &ByHolder<'s, &'s AffinityKey>,
 ) -> ByHolder<'s, IpNet> {
-    let decoded = snapshot.affinities.iter().map(|stored| &stored.value);
-    let decoded = decoded
-        .filter(|affinity| !affinity.deleted)
-        .map(|affinity| &affinity.key);
-    let claimed: HashSet<(&AffinityType, &str, IpNet)> = decoded
-        .chain(undecodable.values().flatten().copied())
-        .map(|key| (&key.kind, key.node.as_str(), key.cidr))
-        .collect();
+    // The type, holder and block of each affinity.
+    let mut affinities: HashSet<(&AffinityType, &str, IpNet)> = HashSet::new();
+    for stored in &snapshot.affinities {
+        let Affinity { key, deleted, .. } = &stored.value;
+        if !deleted {
+            affinities.insert((&key.kind, &key.node, key.cidr));
+        }
+    }
+    for key in undecodable.values().flatten() {
+        affinities.insert((&key.kind, &key.node, key.cidr));
+    }
 
     let mut blocks = ByHolder::<IpNet>::new();
     for stored in &snapshot.blocks {
         let StoredBlock { key: cidr, content } = &stored.value;
-        let Some((kind, name)) = content.owner().and_then(claims::key_of) else {
+        if content.is_deleted() {
+            continue;
+        }
+        // Other owners than nodes and the virtual owner hold no blocks.
+        let Some((kind, name)) = content.owner().and_then(claims::key_of_owner) else {
             continue;
         };
-        if !content.is_deleted() && !claimed.contains(&(kind, name, *cidr)) {
+        if !affinities.contains(&(kind, name, *cidr)) {
             blocks.entry((kind, name)).or_default().push(*cidr);
         }
     }

@@ -8,7 +8,7 @@ use calipam_model::cidr_set::{CidrSet, around, inside};
 use calipam_model::pool::Pool;
 use calipam_model::{IpNet, cidr};
 
-use super::claims::{Holder, key_of};
+use super::claims::{Holder, key_of_owner};
 use super::{Outlook, reclaims_empty_blocks};
 use crate::auto::assignable;
 
@@ -93,8 +93,8 @@ impl Outlook<'_> {
         }
 
         // A block that overlaps one of another size is never claimed.
-        let other_sizes = CidrSet::new(other_sizes);
-        room.existing.retain(|(_, cidr)| !other_sizes.touches(*cidr));
+        let in_the_way = CidrSet::new(other_sizes);
+        room.existing.retain(|(_, cidr)| !in_the_way.touches(*cidr));
         room.existing.sort_unstable_by(|a, b| b.cmp(a));
 
         self.add_places(&mut room, pool, taken);
@@ -138,7 +138,7 @@ impl Outlook<'_> {
 
     /// True if a user can claim an existing block for which it has no affinity.
     fn can_be_claimed(&self, cidr: IpNet, block: &Block, users: &UsersOfPool<'_>) -> bool {
-        let Some(owner) = block.owner().and_then(key_of) else {
+        let Some(owner) = block.owner().and_then(key_of_owner) else {
             return false;
         };
         if self.lacks_affinity(owner, cidr) {

@@ -99,14 +99,19 @@ impl<'s> Outlook<'s> {
 
         let single_block = self.has_single_block(node, family);
         let plugin = self.plugin_on(&node.name);
-        let held = match self.own_blocks(node, plugin, family, &pools) {
+        let full_blocks = match self.own_blocks(node, plugin, family, &pools) {
             OwnBlocks::Free if !node.is_windows() => return Ok(None),
             OwnBlocks::Unknown => return Err(NotKnown),
             OwnBlocks::Free | OwnBlocks::Odd => return Ok(ask()),
             OwnBlocks::Full(_) if pools.is_empty() => return Ok(ask()),
-            OwnBlocks::Full(held) => held,
+            OwnBlocks::Full(full_blocks) => full_blocks,
         };
-        let held = (held >= self.limit(single_block)).then_some(held);
+        // Below the limit, the answer does not depend on the number of blocks.
+        let held = if full_blocks >= self.limit(single_block) {
+            Some(full_blocks)
+        } else {
+            None
+        };
         let key = RefusalKey {
             family,
             named: named.to_vec(),

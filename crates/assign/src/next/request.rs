@@ -176,31 +176,34 @@ fn families(outlook: &Outlook<'_>, text: &str, is_named: bool) -> Result<Option<
 /// Reads an annotation with at most one address of each family.
 fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refused> {
     let listed = string_list(text).map_err(|error| {
-        let calico = format!(
+        let calico_message = format!(
             "failed to parse IPs {text} for annotation \"{annotation}\": failed to parse '{text}' as JSON: {error}"
         );
-        Refused::new(Reason::NotJson(annotation), calico)
+        Refused::new(Reason::NotJson(annotation), calico_message)
     })?;
     if listed.is_empty() {
-        let calico = format!("annotation \"{annotation}\" specified but empty");
-        return Err(Refused::new(Reason::NamesNothing(annotation), calico));
+        let calico_message = format!("annotation \"{annotation}\" specified but empty");
+        return Err(Refused::new(Reason::NamesNothing(annotation), calico_message));
     }
 
     let mut addresses: Vec<IpAddr> = Vec::new();
     for text in listed {
-        let Some(address) = go_address(&text) else {
-            let calico = format!("invalid IP format: {text}");
+        let Some(address) = parse_go_address(&text) else {
+            let calico_message = format!("invalid IP format: {text}");
             let reason = Reason::BadEntry {
                 annotation,
                 entry: text,
             };
-            return Err(Refused::new(reason, calico));
+            return Err(Refused::new(reason, calico_message));
         };
         let family = Family::of_address(address);
         if addresses.iter().any(|other| Family::of_address(*other) == family) {
-            let calico =
+            let calico_message =
                 format!("cannot have more than one {family} address for \"{annotation}\" annotation");
-            return Err(Refused::new(Reason::TwoOfAFamily { annotation, family }, calico));
+            return Err(Refused::new(
+                Reason::TwoOfAFamily { annotation, family },
+                calico_message,
+            ));
         }
         addresses.push(address);
     }
@@ -209,7 +212,7 @@ fn addresses(annotation: &'static str, text: &str) -> Result<Vec<IpAddr>, Refuse
 
 /// Reads an address as Go's `net.ParseIP` does: without zone, blanks or prefix length. An IPv4-mapped IPv6 address is
 /// an IPv4 address.
-fn go_address(text: &str) -> Option<IpAddr> {
+fn parse_go_address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
@@ -255,26 +258,26 @@ impl Outlook<'_> {
         };
         let Some(cidr) = cidr::parse_pool(name).or_else(by_name) else {
             if let Some(cidr) = self.broken_cidr(name) {
-                let calico = format!("failed to parse IP pool cidr: invalid CIDR address: {cidr}");
+                let calico_message = format!("failed to parse IP pool cidr: invalid CIDR address: {cidr}");
                 return Err(Refused::new(
                     Reason::BrokenPool {
                         pool: name.to_owned(),
                         cidr,
                     },
-                    calico,
+                    calico_message,
                 ));
             }
-            let calico = format!("error parsing pool {name:?}: invalid CIDR address: {name}");
-            return Err(Refused::new(Reason::UnknownPool(name.to_owned()), calico));
+            let calico_message = format!("error parsing pool {name:?}: invalid CIDR address: {name}");
+            return Err(Refused::new(Reason::UnknownPool(name.to_owned()), calico_message));
         };
         if Family::of(cidr) != family {
-            let calico = format!("\"{}\" isn't a {family} address", cidr.network());
+            let calico_message = format!("\"{}\" isn't a {family} address", cidr.network());
             return Err(Refused::new(
                 Reason::OtherFamily {
                     pool: name.to_owned(),
                     family,
                 },
-                calico,
+                calico_message,
             ));
         }
         Ok(cidr)
@@ -384,13 +387,13 @@ pub(super) fn check_mac(add: &PodAdd<'_>) -> Result<(), Refused> {
     if text.is_empty() || is_mac(text) {
         return Ok(());
     }
-    let calico =
+    let calico_message =
         format!("failed to parse MAC address {text} provided via {MAC}: address {text}: invalid MAC address");
     let reason = Reason::BadEntry {
         annotation: MAC,
         entry: text.to_owned(),
     };
-    Err(Refused::new(reason, calico))
+    Err(Refused::new(reason, calico_message))
 }
 
 fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
@@ -400,20 +403,27 @@ fn not_json(annotation: &'static str, text: &str, error: &str) -> Refused {
     )
 }
 
-/// Checks the annotation `allowedSourcePrefixes`. The main plugin reads it first, since it makes an endpoint of the pod.
+/// Checks the annotation `allowedSourcePrefixes`, a JSON list of addresses and CIDRs. Calico's main plugin reads it
+/// before all other annotations, while it makes an endpoint of the pod.
+///
+/// # Errors
+/// If the annotation is no such list.
 pub(super) fn check_source_prefixes(pod: &Annotations) -> Result<(), Refused> {
-    let text = &pod.source_prefixes;
-    if text.is_empty() {
+    let annotation = &pod.source_prefixes;
+    if annotation.is_empty() {
         return Ok(());
     }
-    for prefix in string_list(text).map_err(|error| not_json(SOURCE_PREFIXES, text, &error))? {
-        if go_address(&prefix).is_none() && cidr::parse_pool(&prefix).is_none() {
-            let calico = format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
+    let prefixes = string_list(annotation).map_err(|error| not_json(SOURCE_PREFIXES, annotation, &error))?;
+    for prefix in prefixes {
+        let is_valid = parse_go_address(&prefix).is_some() || cidr::parse_pool(&prefix).is_some();
+        if !is_valid {
+            let calico_message =
+                format!("failed to parse '{prefix}' as a CIDR: invalid CIDR address: {prefix}");
             let reason = Reason::BadEntry {
                 annotation: SOURCE_PREFIXES,
                 entry: prefix,
             };
-            return Err(Refused::new(reason, calico));
+            return Err(Refused::new(reason, calico_message));
         }
     }
     Ok(())

@@ -246,9 +246,9 @@ impl Outlook<'_> {
         if !self.pools().any(|pool| pool.cidr.contains(&address)) {
             return Some(TunnelLack::NotRecorded);
         }
-        let block = self.indexed.block_around(address);
-        let block = block.and_then(|cidr| self.indexed.block(cidr));
-        let block = block.and_then(|stored| stored.value.content.as_calico_takes());
+        let cidr = self.indexed.block_around(address);
+        let stored = cidr.and_then(|cidr| self.indexed.block(cidr));
+        let block = stored.and_then(|stored| stored.value.content.as_calico_takes());
         let Some(allocation) = block.as_ref().and_then(|block| block.allocation_of(address)) else {
             return Some(TunnelLack::NotRecorded);
         };

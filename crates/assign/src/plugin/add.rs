@@ -143,7 +143,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         .await?
     }
 
-    /// Assigns the requested address.
+    /// Assigns the requested address, with the node's lock held.
     async fn assign(&self, add: &Add, address: IpAddr) -> Result<Added, Failure<H::Error>> {
         let request = AssignIp {
             handle: Some(add.handle().to_owned()),
@@ -152,12 +152,13 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             max_per_handle: add.max_per_handle(),
             ..AssignIp::new(&add.container.node, address)
         };
-        let _held = self.host.lock().await;
-        self.within(OPERATION, async {
+        let _node_lock = self.host.lock().await;
+        let assigning = async {
+            // On Kubernetes, the allocator may find affinities only by their labels.
             self.host.label_affinities().await;
             self.allocator.assign_ip(&request).await
-        })
-        .await??;
+        };
+        self.within(OPERATION, assigning).await??;
         tracing::info!(handle = add.handle(), "assigned {address}");
         Ok(Added::routed(vec![address.into()]))
     }
@@ -180,7 +181,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         request.namespace_labels = namespace_labels;
         let inputs = inputs??;
         let assigned = {
-            let _held = self.host.lock().await;
+            let _node_lock = self.host.lock().await;
             self.within(OPERATION, async {
                 self.host.label_affinities().await;
                 self.allocator.auto_assign_after(inputs, &request).await

@@ -121,21 +121,24 @@ fn finding(
             "recorded as leaked for"
         }
     };
-    let others = evidence.list(|other| {
+    let users_elsewhere = evidence.list(|other| {
         if are_live {
             format!("{} in {}", other.name, other.cluster)
         } else {
-            format!(
-                "{} {} in {}",
-                has(other.kind == ElsewhereKind::User),
-                other.name,
-                other.cluster
-            )
+            let is_live = other.kind == ElsewhereKind::User;
+            format!("{} {} in {}", has(is_live), other.name, other.cluster)
         }
     });
     let and = if are_live { "and by" } else { "and" };
-    let says = format!("is {} {}, {and} {others}", has(is_live(here)), short(user));
-    let subject = Subject::Address(address);
-    let evidence = Evidence::Elsewhere(Box::new(evidence));
-    Finding::new(Code::AddressInSeveralClusters, subject, says, evidence)
+    let message = format!(
+        "is {} {}, {and} {users_elsewhere}",
+        has(is_live(here)),
+        short(user)
+    );
+    Finding::new(
+        Code::AddressInSeveralClusters,
+        Subject::Address(address),
+        message,
+        Evidence::Elsewhere(Box::new(evidence)),
+    )
 }

@@ -102,9 +102,9 @@ impl Cluster {
     /// Makes a cluster that cannot be read. Its only finding reports this.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let subject = Subject::Cluster(name.into());
-        let says = format!("cannot be read: {}", short(&reason));
+        let message = format!("cannot be read: {}", short(&reason));
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
-        let finding = Finding::new(Code::ClusterUnreadable, subject, says, evidence);
+        let finding = Finding::new(Code::ClusterUnreadable, subject, message, evidence);
 
         let mut report = Report {
             cluster: ClusterIdentity {

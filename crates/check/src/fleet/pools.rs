@@ -31,10 +31,10 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) -> Vec<(usi
     let mut own = Vec::new();
     for (cluster, member) in group.iter().enumerate() {
         let pools = &member.pools.pools;
-        let enabled = pools.iter().filter(|pool| pool.enabled);
-        let enabled = CidrSet::new(enabled.map(|pool| pool.cidr));
+        let enabled_pools = pools.iter().filter(|pool| pool.enabled);
+        let enabled_cidrs = CidrSet::new(enabled_pools.map(|pool| pool.cidr));
         for pool in pools {
-            if !pool.enabled && is_unused(pool, &enabled, member) {
+            if !pool.enabled && is_unused(pool, &enabled_cidrs, member) {
                 announced.push(ClusterPool { pool, cluster });
             } else {
                 own.push(ClusterPool { pool, cluster });
@@ -80,13 +80,16 @@ fn check_overlaps(
         let clusters = others.iter().map(|other| other.cluster).collect();
         let further = others.len().saturating_sub(LISTED);
         others.truncate(LISTED);
-        let others = others.into_iter().map(|other| overlap(group, first, other));
-        let says = |evidence: &ElsewhereEvidence| {
+        let mut overlaps = Vec::new();
+        for other in others {
+            overlaps.push(overlap(group, first, other));
+        }
+        let describe = |evidence: &ElsewhereEvidence| {
             let pools = evidence.list(pool_words);
             format!("overlaps {pools}{}", in_use(&evidence.others))
         };
         let code = Code::OverlappingClusterPools;
-        let finding = finding(code, first.pool, others.collect(), further, says);
+        let finding = finding(code, first.pool, overlaps, further, describe);
         found.push(NewFinding {
             cluster: first.cluster,
             others: clusters,
@@ -99,13 +102,12 @@ fn check_overlaps(
 
 /// Describes a pool of another cluster that overlaps `here`, with the addresses that both clusters use in it.
 fn overlap(group: &[&Cluster], here: &ClusterPool<'_>, there: &ClusterPool<'_>) -> Elsewhere {
-    let in_use = |cluster: usize| group[cluster].ranges.used.count_within(there.cidr());
-    let in_use = SharedUse {
-        here: in_use(here.cluster),
-        there: in_use(there.cluster),
-    };
+    let used_by = |cluster: usize| group[cluster].ranges.used.count_within(there.cidr());
     Elsewhere {
-        in_use: Some(in_use),
+        in_use: Some(SharedUse {
+            here: used_by(here.cluster),
+            there: used_by(there.cluster),
+        }),
         ..elsewhere(group, there)
     }
 }
@@ -144,13 +146,19 @@ fn check_announced(
             continue;
         }
 
-        let says = |evidence: &ElsewhereEvidence| {
+        let describe = |evidence: &ElsewhereEvidence| {
             format!(
                 "is disabled, but covers only part of {}",
                 evidence.list(pool_words)
             )
         };
-        let finding = finding(Code::DisabledPoolMismatch, disabled.pool, others, further, says);
+        let finding = finding(
+            Code::DisabledPoolMismatch,
+            disabled.pool,
+            others,
+            further,
+            describe,
+        );
         found.push(NewFinding {
             cluster: disabled.cluster,
             others: clusters,
@@ -224,8 +232,8 @@ fn check_places(group: &[&Cluster], own: &[ClusterPool<'_>], found: &mut Vec<New
             .map(|place| Elsewhere::new(&group[place.cluster].name, place.kind, place.name, place.cidr))
             .collect();
         let further = number - others.len();
-        let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place_words));
-        let finding = finding(Code::PoolCoversOtherCluster, pool, others, further, says);
+        let describe = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place_words));
+        let finding = finding(Code::PoolCoversOtherCluster, pool, others, further, describe);
         found.push(NewFinding {
             cluster: *cluster,
             others: clusters,
@@ -280,24 +288,25 @@ fn elsewhere(group: &[&Cluster], ClusterPool { pool, cluster }: &ClusterPool<'_>
     Elsewhere::new(&group[*cluster].name, ElsewhereKind::Pool, &pool.name, pool.cidr)
 }
 
-/// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `says`.
+/// Makes a finding. Its message begins with the pool's name and CIDR, and continues with the result of `describe`.
 fn finding(
     code: Code,
     pool: &PoolView,
     others: Vec<Elsewhere>,
     further: usize,
-    says: impl FnOnce(&ElsewhereEvidence) -> String,
+    describe: impl FnOnce(&ElsewhereEvidence) -> String,
 ) -> Finding {
     let evidence = ElsewhereEvidence {
         here: pool.name.clone(),
         others,
         further,
     };
-    let says = format!("{} ({}) {}", short(&pool.name), pool.cidr, says(&evidence));
+    let problem = describe(&evidence);
+    let message = format!("{} ({}) {problem}", short(&pool.name), pool.cidr);
     Finding::new(
         code,
         Subject::Pool(pool.cidr),
-        says,
+        message,
         Evidence::Elsewhere(Box::new(evidence)),
     )
 }

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_model::cidr;
 use calipam_model::words::{count, join, joined};
+use calipam_model::{IpNet, cidr};
 
 use super::{Cluster, NewFinding};
 use crate::code::Code;
@@ -17,8 +17,10 @@ const SETTINGS: [Setting; 3] = [
     ("strictAffinity", |cluster| {
         cluster.ranges.strict_affinity.map(|value| value.to_string())
     }),
-    ("blockSize of IPv4", |cluster| block_sizes(cluster, true)),
-    ("blockSize of IPv6", |cluster| block_sizes(cluster, false)),
+    ("blockSize of IPv4", |cluster| block_sizes(cluster, cidr::is_v4)),
+    ("blockSize of IPv6", |cluster| {
+        block_sizes(cluster, |cidr| !cidr::is_v4(cidr))
+    }),
 ];
 
 /// The keys under which the evidence has the values of the finding's cluster and of its group.
@@ -35,10 +37,11 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
     for (name, value) in SETTINGS {
         let values: Vec<Option<String>> = group.iter().map(|cluster| value(cluster)).collect();
         let numbers = numbers(&values);
-        let in_group = numbers
-            .iter()
-            .map(|(value, number)| format!("{value} in {}", count(*number, "cluster", "clusters")));
-        let in_group = joined(in_group, "; ");
+        let mut values_in_group = Vec::new();
+        for (value, number) in &numbers {
+            values_in_group.push(format!("{value} in {}", count(*number, "cluster", "clusters")));
+        }
+        let in_group = values_in_group.join("; ");
 
         let usual = usual(&numbers);
         let reporting = reporting(&values, usual);
@@ -67,9 +70,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<NewFinding>) {
             let in_group = &values[GROUP];
             format!("{name} is {here} here (in its group: {in_group})")
         });
-        let says = joined(differences, "; ");
+        let message = joined(differences, "; ");
         let evidence = Evidence::Configuration(settings);
-        let finding = Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence);
+        let finding = Finding::new(Code::ClusterSettingsDiffer, subject, message, evidence);
         found.push(NewFinding {
             cluster: position,
             others: others.remove(&position).unwrap_or_default(),
@@ -111,12 +114,13 @@ fn reporting<'v>(values: &'v [Option<String>], usual: Option<&str>) -> Vec<(usiz
     reporting
 }
 
-/// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26 and /28`; `None` if there is none.
-fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
+/// Returns the block sizes of the cluster's enabled pools for workloads in one family, such as `/26 and /28`; `None` if
+/// there is no such pool.
+fn block_sizes(cluster: &Cluster, is_of_family: fn(IpNet) -> bool) -> Option<String> {
     let mut sizes = BTreeSet::new();
     for pool in &cluster.pools.pools {
         let serves_workloads = pool.enabled && pool.allowed_uses.contains(&"Workload");
-        if serves_workloads && cidr::is_v4(pool.cidr) == v4 {
+        if serves_workloads && is_of_family(pool.cidr) {
             sizes.insert(pool.block_size);
         }
     }

@@ -153,10 +153,13 @@ impl Usage {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
             let endpoint = &endpoint.value;
-            let named = || pods.get(&(endpoint.namespace().packed(), endpoint.pod().packed()));
-            let pod = if pods.is_empty() { None } else { named() };
-            self.with_endpoint.extend(pod);
-            let pod = pod.map(|position| &snapshot.pods[*position as usize].value);
+            let pod_position = if pods.is_empty() {
+                None
+            } else {
+                pods.get(&(endpoint.namespace().packed(), endpoint.pod().packed()))
+            };
+            self.with_endpoint.extend(pod_position);
+            let pod = pod_position.map(|position| &snapshot.pods[*position as usize].value);
             if !is_live(endpoint, pod, pods_read) || endpoint.is_of_openstack() {
                 self.mentioned.extend(endpoint.addresses());
                 continue;

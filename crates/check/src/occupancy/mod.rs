@@ -89,8 +89,8 @@ impl<'c, 's> Occupancy<'c, 's> {
         let reserved = CidrSet::new(context.snapshot.reserved_cidrs());
         let unknown = stored
             .iter()
-            .filter(|s| s.block.is_none_or(|b| b.sound.is_none()))
-            .map(|s| s.key);
+            .filter(|block| !is_sound(block))
+            .map(|block| block.key);
         Self {
             unknown: CidrSet::new(unknown),
             reserved,
@@ -129,12 +129,12 @@ impl<'c, 's> Occupancy<'c, 's> {
             let outside_unknown = cidr::size(reserved).saturating_sub(unknown);
             reserved_outside_unknown = reserved_outside_unknown.saturating_add(outside_unknown);
         }
-        sum.tally(
-            region,
-            self.unknown.size_within(region),
+        sum.tally(&RegionSize {
+            total: cidr::size(region),
+            unknown: self.unknown.size_within(region),
+            reserved: self.reserved.size_within(region),
             reserved_outside_unknown,
-            self.reserved.size_within(region),
-        )
+        })
     }
 
     /// Returns the blocks that are entirely in the pool.
@@ -152,7 +152,7 @@ impl<'c, 's> Occupancy<'c, 's> {
 
     /// Counts the addresses in one block, as if nothing overlapped it.
     pub(crate) fn block(&self, stored: &Stored<'_, '_>) -> Tally {
-        if stored.block.is_none_or(|b| b.sound.is_none()) {
+        if !is_sound(stored) {
             let size = cidr::size(stored.key);
             return Tally {
                 total: size,
@@ -163,7 +163,12 @@ impl<'c, 's> Occupancy<'c, 's> {
         let mut sum = Sum::default();
         self.add_run(&mut sum, &[stored], stored.key);
         let reserved = self.reserved.size_within(stored.key);
-        sum.tally(stored.key, 0, reserved, reserved)
+        sum.tally(&RegionSize {
+            total: cidr::size(stored.key),
+            unknown: 0,
+            reserved,
+            reserved_outside_unknown: reserved,
+        })
     }
 
     /// Adds the taken addresses of a region that are in a run of overlapping blocks.
@@ -194,14 +199,28 @@ impl<'c, 's> Occupancy<'c, 's> {
         for (address, state) in taken {
             let is_reserved = self.reserved.contains(address);
             sum.add(state);
-            sum.reserved += u128::from(is_reserved);
+            sum.taken_in_reserved += u128::from(is_reserved);
             if run.len() > 1 && self.unknown.contains(address) {
-                sum.of_unknown += 1;
+                sum.taken_in_unknown += 1;
             } else if is_reserved {
-                sum.of_reserved += 1;
+                sum.taken_in_reserved_only += 1;
             }
         }
     }
+}
+
+/// True if a block can be decoded and is not corrupt.
+fn is_sound(stored: &Stored<'_, '_>) -> bool {
+    stored.block.is_some_and(|block| block.sound.is_some())
+}
+
+/// Numbers of addresses in a region, whether they are taken or not. Addresses in corrupt and undecodable blocks are
+/// `unknown`, those in IP reservations `reserved`.
+struct RegionSize {
+    total: u128,
+    unknown: u128,
+    reserved: u128,
+    reserved_outside_unknown: u128,
 }
 
 /// Sums of taken addresses.
@@ -212,11 +231,11 @@ struct Sum {
     cooling: u128,
     windows_reserved: u128,
     /// The number of taken addresses in reservations.
-    reserved: u128,
+    taken_in_reserved: u128,
     /// The number of taken addresses that are also in corrupt or undecodable blocks.
-    of_unknown: u128,
+    taken_in_unknown: u128,
     /// The number of taken addresses in reservations, outside of corrupt and undecodable blocks.
-    of_reserved: u128,
+    taken_in_reserved_only: u128,
 }
 
 impl Sum {
@@ -241,29 +260,30 @@ impl Sum {
         }
     }
 
-    /// Returns the address counts of a region. `unknown` is the number of its addresses in corrupt or undecodable
-    /// blocks, `reserved` the number in reservations, and `known_reserved` the number in reservations outside of such
-    /// blocks. All three include taken addresses.
-    fn tally(self, region: IpNet, unknown: u128, known_reserved: u128, reserved: u128) -> Tally {
-        let total = cidr::size(region);
+    /// Returns the address counts of the region whose taken addresses were added: each address counts as taken, else as
+    /// unknown, else as reserved, else as free.
+    fn tally(self, size: &RegionSize) -> Tally {
         let taken = self.in_use + self.cooling + self.windows_reserved;
-        let unknown = unknown.saturating_sub(self.of_unknown);
-        let untaken_reserved = known_reserved.saturating_sub(self.of_reserved);
+        let untaken_unknown = size.unknown.saturating_sub(self.taken_in_unknown);
+        let untaken_reserved = size
+            .reserved_outside_unknown
+            .saturating_sub(self.taken_in_reserved_only);
         // Damaged records can claim more addresses than there are.
-        let free = total
+        let free = size
+            .total
             .saturating_sub(taken)
-            .saturating_sub(unknown)
+            .saturating_sub(untaken_unknown)
             .saturating_sub(untaken_reserved);
         Tally {
-            total,
+            total: size.total,
             in_use: self.in_use,
             cooling: self.cooling,
             windows_reserved: self.windows_reserved,
             reserved: untaken_reserved,
-            unknown,
+            unknown: untaken_unknown,
             free,
-            usable: total.saturating_sub(reserved),
-            usable_taken: taken - self.reserved,
+            usable: size.total.saturating_sub(size.reserved),
+            usable_taken: taken - self.taken_in_reserved,
         }
     }
 }

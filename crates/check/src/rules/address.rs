@@ -54,20 +54,20 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
     }
 }
 
-/// Makes a finding about an address. `says` makes its message from the evidence.
+/// Makes a finding about an address. `describe` makes its message from the evidence.
 pub(crate) fn finding(
     context: &Context<'_>,
     code: Code,
     address: &Address<'_, '_, '_>,
-    says: impl FnOnce(&AddressEvidence) -> String,
+    describe: impl FnOnce(&AddressEvidence) -> String,
 ) -> Finding {
     let evidence = address.evidence(context);
-    let says = says(&evidence);
+    let message = describe(&evidence);
     let nodes = evidence.nodes();
     Finding::new(
         code,
         Subject::Address(address.address),
-        says,
+        message,
         Evidence::Address(Box::new(evidence)),
     )
     .on_nodes(nodes)

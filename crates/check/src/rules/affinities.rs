@@ -38,60 +38,60 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
     let value = &affinity.value;
     let node = &value.key.node;
-    let finding = |code, says: &str| finding(context, affinity, code, says);
+    let new_finding = |code, problem: &str| finding(context, affinity, code, problem);
     let dependencies = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
     if matches!(value.key.kind, AffinityType::Other(_)) {
         let kind = short(&value.key.kind.to_string());
-        let says = format!("is of the type {kind:?}, which Calico never writes");
-        out.push(finding(Code::UnexpectedAffinityType, &says));
+        let problem = format!("is of the type {kind:?}, which Calico never writes");
+        out.push(new_finding(Code::UnexpectedAffinityType, &problem));
         return;
     }
 
     let is_confirmed = value.state == AffinityState::Confirmed;
     let is_in_state = format!("is {}", short(&value.state.to_string()));
     if !is_confirmed {
-        out.push(finding(Code::UnsettledAffinity, &is_in_state).depending_on(dependencies()));
+        out.push(new_finding(Code::UnsettledAffinity, &is_in_state).depending_on(dependencies()));
     }
 
     let is_of_node = value.key.kind == AffinityType::Host;
     if is_of_node && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(node) {
         let mut keys = dependencies().to_vec();
         keys.push(Key::Node(node.clone()));
-        let says = format!("names a node that {}", is_missing(context, node));
-        out.push(finding(Code::AffinityOfMissingNode, &says).depending_on(keys));
+        let problem = format!("names a node that {}", is_missing(context, node));
+        out.push(new_finding(Code::AffinityOfMissingNode, &problem).depending_on(keys));
     }
 
     let Some(block) = context.index.block(value.key.cidr) else {
         if is_confirmed && context.snapshot.has_read(Source::Blocks) {
-            let says = "is confirmed, but its block does not exist";
-            out.push(finding(Code::AffinityWithoutBlock, says).depending_on(dependencies()));
+            let problem = "is confirmed, but its block does not exist";
+            out.push(new_finding(Code::AffinityWithoutBlock, problem).depending_on(dependencies()));
         }
         return;
     };
     if !value.key.is_of(block.owner) {
         let name = |owner: &BlockOwner| short(owner.host().unwrap_or(&owner.to_string()));
         let owner = block.owner.map_or("no one".to_owned(), name);
-        let says = format!("{is_in_state}, but the block belongs to {owner}");
-        let mismatch = finding(Code::AffinityBlockMismatch, &says);
+        let problem = format!("{is_in_state}, but the block belongs to {owner}");
+        let mismatch = new_finding(Code::AffinityBlockMismatch, &problem);
         out.push(mismatch.depending_on(dependencies()).on_nodes(block.host()));
     }
 }
 
-fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, says: &str) -> Finding {
+fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, problem: &str) -> Finding {
     let key = &affinity.value.key;
-    about_affinity(context, affinity, code, says)
+    about_affinity(context, affinity, code, problem)
         .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
 }
 
-/// Makes a finding. Its message begins with the affinity, and continues with `says`.
+/// Makes a finding. Its message begins with the affinity, and continues with `problem`.
 pub(super) fn about_affinity(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,
     code: Code,
-    says: &str,
+    problem: &str,
 ) -> Finding {
     let subject = Subject::affinity(&affinity.value.key);
-    let says = format!("{} {says}", short(&subject.to_string()));
+    let message = format!("{} {problem}", short(&subject.to_string()));
     let block = context.index.block(affinity.value.key.cidr);
     let evidence = AffinityEvidence {
         kind: affinity.value.key.kind.clone(),
@@ -100,7 +100,7 @@ pub(super) fn about_affinity(
         block_owner: block.and_then(|b| b.owner).cloned(),
         revision: affinity.revision.to_string(),
     };
-    Finding::new(code, subject, says, Evidence::Affinity(Box::new(evidence)))
+    Finding::new(code, subject, message, Evidence::Affinity(Box::new(evidence)))
 }
 
 /// Checks whether several nodes hold an affinity for one block. A pending affinity of a node that did not get the block

@@ -76,8 +76,9 @@ fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Find
 
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);
-    let mut blocks = context.index.blocks.iter().filter_map(|block| block.usable);
-    if leaving.is_empty() && !blocks.any(|block| block.attributes().any(|record| has_aged(&record))) {
+    let blocks = context.index.blocks.iter().filter_map(|block| block.usable);
+    let mut records = blocks.flat_map(|block| block.attributes());
+    if leaving.is_empty() && !records.any(|record| has_aged(&record)) {
         return;
     }
 

@@ -25,8 +25,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 
     // If a pool's selector does not parse, its nodes are not known.
-    let pools = snapshot.pools.iter().map(|p| &p.value);
-    let mut pools: Vec<&Pool> = pools.filter(|p| p.selected_nodes().is_ok()).collect();
+    let mut pools: Vec<&Pool> = snapshot.pools.iter().map(|stored| &stored.value).collect();
+    pools.retain(|pool| pool.selected_nodes().is_ok());
     pools.sort_by_key(|pool| &pool.name);
 
     let mut blocks_of_nodes: FastMap<&str, Vec<IpNet>> = FastMap::default();
@@ -62,7 +62,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 /// Reports a node that has more blocks in some pools than the limit. The message is about the first of these pools.
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let says = match pools.first() {
+    let message = match pools.first() {
         Some(first) => format!(
             "{} has {} blocks in {}, more than the limit of {}",
             short(node),
@@ -74,5 +74,5 @@ fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
     };
     let subject = Subject::Node(node.to_owned());
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(Code::NodeOverBlockLimit, subject, says, evidence).on_nodes([node])
+    Finding::new(Code::NodeOverBlockLimit, subject, message, evidence).on_nodes([node])
 }

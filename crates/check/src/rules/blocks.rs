@@ -53,18 +53,18 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// The existing affinities, including undecodable ones, but not those that are marked deleted.
 type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
-/// Makes a finding. Its message begins with the block, and continues with `says`.
+/// Makes a finding. Its message begins with the block, and continues with `problem`.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,
-    says: impl Display,
+    problem: impl Display,
     fill: impl FnOnce(&mut BlockEvidence),
 ) -> Finding {
     let mut evidence = evidence(block.block);
     fill(&mut evidence);
     let subject = Subject::Block(block.key);
-    let says = format!("{} {says}", block.key);
-    Finding::new(code, subject, says, Evidence::Block(Box::new(evidence)))
+    let message = format!("{} {problem}", block.key);
+    Finding::new(code, subject, message, Evidence::Block(Box::new(evidence)))
         .on_nodes(block.block.and_then(IndexedBlock::host))
 }
 
@@ -83,8 +83,8 @@ fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
         None => String::new(),
     };
     let further = and_more(problems.len(), "problem", "problems");
-    let says = format!("is corrupt: {first}{further}");
-    finding(Code::CorruptBlock, block, says, |evidence| {
+    let problem = format!("is corrupt: {first}{further}");
+    finding(Code::CorruptBlock, block, problem, |evidence| {
         evidence.problems = problems.to_vec()
     })
 }
@@ -99,8 +99,8 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         let overlapping = || positions.iter().map(|position| &stored[*position]);
         let cidrs: Vec<IpNet> = overlapping().map(|other| other.key).collect();
         let owners = overlapping().filter_map(|other| other.block?.host());
-        let says = format!("overlaps {}", list(&cidrs));
-        let finding = finding(Code::OverlappingBlocks, block, says, |evidence| {
+        let problem = format!("overlaps {}", list(&cidrs));
+        let finding = finding(Code::OverlappingBlocks, block, problem, |evidence| {
             evidence.others = cidrs.iter().map(IpNet::to_string).collect()
         });
         out.push(finding.on_nodes(owners));
@@ -121,12 +121,12 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
     }
     if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
         let first = pools[0];
-        let says = format!(
+        let problem = format!(
             "is in the pool {}, whose blocks are /{}",
             short(&first.name),
             first.block_size
         );
-        out.push(finding(Code::BlockSizeMismatch, block, says, |evidence| {
+        out.push(finding(Code::BlockSizeMismatch, block, problem, |evidence| {
             let size = |pool: &&Pool| format!("{} /{}", pool.name, pool.block_size);
             evidence.pools = pools.iter().map(size).collect();
         }));
@@ -142,32 +142,32 @@ fn check_owner(
     out: &mut Vec<Finding>,
 ) {
     let snapshot = context.snapshot;
-    let finding = |code, says: String| finding(code, block, says, |_| {});
+    let finding = |code, problem: String| finding(code, block, problem, |_| {});
     let Some(owner) = indexed.owner else {
         if indexed.sound.is_some_and(|b| b.is_empty()) {
-            let says = "has no owner and no allocated address".to_owned();
-            out.push(finding(Code::EmptyUnownedBlock, says));
+            let problem = "has no owner and no allocated address".to_owned();
+            out.push(finding(Code::EmptyUnownedBlock, problem));
         }
         return;
     };
     let Some(key) = AffinityKey::of_owner(owner, block.key) else {
-        let says = format!(
+        let problem = format!(
             "belongs to {:?}, which is neither host:<node> nor virtual:<name>",
             short(&owner.to_string())
         );
-        out.push(finding(Code::UnexpectedBlockOwner, says));
+        out.push(finding(Code::UnexpectedBlockOwner, problem));
         return;
     };
     let name = &key.node;
     let missing = key.kind == AffinityType::Host && !context.index.node_exists(name);
     if missing && snapshot.has_read(Source::Nodes) {
-        let says = format!("belongs to {}, which {}", short(name), is_missing(context, name));
-        out.push(finding(Code::BlockOfMissingNode, says));
+        let problem = format!("belongs to {}, which {}", short(name), is_missing(context, name));
+        out.push(finding(Code::BlockOfMissingNode, problem));
     }
     if snapshot.has_read(Source::Affinities) && !affinities.contains(&key) {
-        let says = format!("belongs to {}, which has no affinity for it", short(name));
+        let problem = format!("belongs to {}, which has no affinity for it", short(name));
         let dependencies = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(finding(Code::BlockWithoutAffinity, says).depending_on(dependencies));
+        out.push(finding(Code::BlockWithoutAffinity, problem).depending_on(dependencies));
     }
 }
 

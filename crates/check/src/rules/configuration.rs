@@ -25,37 +25,37 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         && cluster.datastore_ready == Some(false)
     {
         let mut settings = one("datastoreReady", cluster_information(), "false");
-        let mut says = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
+        let mut message = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
         if let Some(run) = &cluster.locked_by {
-            says.push_str(&format!("; the lock names the calipam run {run}"));
+            message.push_str(&format!("; the lock names the calipam run {run}"));
             settings.append(&mut one(LOCKED_BY, cluster_information(), run));
         }
-        out.push(finding(Code::DatastoreLocked, says, settings));
+        out.push(finding(Code::DatastoreLocked, message, settings));
     }
 
     if let Some(refused) = calipam_assign::cluster_refusal(snapshot)
         && refused.reason != Reason::NotReady
     {
         let settings = one("datastoreReady", cluster_information(), "missing");
-        let says = format!("no pod can start or stop: {}", refused.reason);
-        out.push(finding(Code::NoClusterInformation, says, settings));
+        let message = format!("no pod can start or stop: {}", refused.reason);
+        out.push(finding(Code::NoClusterInformation, message, settings));
     }
 
     let config = snapshot.effective_ipam_config();
     if config.is_some_and(|config| !config.auto_allocate_blocks) {
         let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
-        let says = "automatic block allocation is off: nodes cannot claim blocks";
-        out.push(finding(Code::AutoAllocationOff, says, settings));
+        let message = "automatic block allocation is off: nodes cannot claim blocks";
+        out.push(finding(Code::AutoAllocationOff, message, settings));
     }
     check_mismatch(context, out);
 }
 
 /// Makes a finding about the cluster's configuration, with the settings and their values as evidence.
-fn finding(code: Code, says: impl Into<Box<str>>, settings: Settings) -> Finding {
+fn finding(code: Code, message: impl Into<Box<str>>, settings: Settings) -> Finding {
     Finding::new(
         code,
         Subject::Configuration("default".into()),
-        says,
+        message,
         Evidence::Configuration(settings),
     )
 }
@@ -89,10 +89,10 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 
     if !settings.is_empty() {
-        let says = format!(
+        let message = format!(
             "the IPAM settings that Calico uses differ from the IPAMConfiguration resource in {}",
             list(settings.keys())
         );
-        out.push(finding(Code::ConfigurationMismatch, says, settings));
+        out.push(finding(Code::ConfigurationMismatch, message, settings));
     }
 }

@@ -27,8 +27,8 @@ const HALF_DELETED: &str = "is marked deleted, but still exists";
 fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let finding = |subject: Subject, key: Key, evidence: Evidence| {
-        let says = format!("{} {HALF_DELETED}", short(&subject.to_string()));
-        Finding::new(Code::HalfDeleted, subject, says, evidence).depending_on([key])
+        let message = format!("{} {HALF_DELETED}", short(&subject.to_string()));
+        Finding::new(Code::HalfDeleted, subject, message, evidence).depending_on([key])
     };
     for block in snapshot.blocks.iter().filter(|b| b.value.content.is_deleted()) {
         let owner = block.value.content.owner().cloned();
@@ -99,19 +99,19 @@ fn wrong_labels(
     affinity: &Versioned<Affinity>,
     severity: Severity,
 ) -> Option<Finding> {
+    let key = &affinity.value.key;
     let wrong = affinity.wrong_labels();
     if wrong.is_empty() {
         return None;
     }
-    let key = &affinity.value.key;
-    let says = match severity {
+    let problem = match severity {
         Severity::Info => {
             let holder = short(&key.node);
             format!("has no labels yet, like all affinities of {holder}, which has not been upgraded yet")
         }
         _ => format!("lacks the right labels: {}", list(wrong)),
     };
-    let finding = about_affinity(context, affinity, Code::AffinityLabels, &says).with_severity(severity);
+    let finding = about_affinity(context, affinity, Code::AffinityLabels, &problem).with_severity(severity);
     Some(
         finding
             .on_nodes([key.node.clone()])
@@ -149,7 +149,7 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         if forms.len() < 2 {
             continue;
         }
-        let says = format!("{} share one handle object", list(&forms));
+        let message = format!("{} share one handle object", list(&forms));
         let evidence = HandleEvidence {
             recorded_as: forms.into_iter().collect(),
             ..HandleEvidence::default()
@@ -157,7 +157,7 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         out.push(Finding::new(
             Code::HandleCaseCollision,
             Subject::Handle(lowercase_id),
-            says,
+            message,
             Evidence::Handle(Box::new(evidence)),
         ));
     }

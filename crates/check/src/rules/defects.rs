@@ -21,44 +21,53 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     out.extend(by_path.into_iter().map(|(path, defects)| finding(path, &defects)));
 }
 
-/// Reports an object that cannot be decoded, with the reasons of all its defects. The message names the first one.
+/// Reports an object that cannot be decoded, with the reasons of all its defects.
 fn finding(path: &str, defects: &[&Defect]) -> Finding {
     let mut evidence = UndecodableEvidence::default();
-    let mut clause = "does not parse";
     for defect in defects {
         match &defect.kind {
-            DefectKind::Key(reason) => {
-                let has_known_key = defects.iter().any(|defect| defect.key.is_some());
-                clause = if has_known_key {
-                    "is not the key that Calico looks up"
-                } else {
-                    "is not a Calico key"
-                };
-                evidence.reasons.push(reason.clone());
-            }
-            DefectKind::Value(reason) => evidence.reasons.push(reason.clone()),
+            DefectKind::Key(reason) | DefectKind::Value(reason) => evidence.reasons.push(reason.clone()),
             DefectKind::Fields(fields) => evidence.fields.extend(fields.iter().cloned()),
         }
     }
 
-    let says = if let Some(reason) = evidence.reasons.first() {
-        format!("{clause}: {}", short(reason))
-    } else if let Some(FieldDefect { field, reason }) = evidence.fields.first() {
-        let further = match evidence.fields.len() {
-            1 => String::new(),
-            count => format!(", and {} more", count - 1),
-        };
-        format!("has a bad field {field}: {}{further}", short(reason))
-    } else {
-        clause.to_owned()
-    };
     Finding::new(
         Code::UndecodableObject,
         Subject::Object(path.to_owned()),
-        format!("{} {says}", short(path)),
+        format!("{} {}", short(path), description(defects, &evidence)),
         Evidence::Undecodable(Box::new(evidence)),
     )
     .on_nodes(defects.iter().find_map(|defect| node(defect)))
+}
+
+/// Describes the first defect of an object, such as `does not parse: expected a number`.
+fn description(defects: &[&Defect], evidence: &UndecodableEvidence) -> String {
+    if let Some(reason) = evidence.reasons.first() {
+        return format!("{}: {}", problem(defects), short(reason));
+    }
+    let Some(FieldDefect { field, reason }) = evidence.fields.first() else {
+        return problem(defects).to_owned();
+    };
+    let first = format!("has a bad field {field}: {}", short(reason));
+    match evidence.fields.len() {
+        1 => first,
+        number => format!("{first}, and {} more", number - 1),
+    }
+}
+
+/// Describes the problem with a key or value, without the reason.
+fn problem(defects: &[&Defect]) -> &'static str {
+    let is_key_bad = defects
+        .iter()
+        .any(|defect| matches!(defect.kind, DefectKind::Key(_)));
+    let names_object = defects.iter().any(|defect| defect.key.is_some());
+    if is_key_bad && names_object {
+        "is not the key that Calico looks up"
+    } else if is_key_bad {
+        "is not a Calico key"
+    } else {
+        "does not parse"
+    }
 }
 
 /// Returns the node that the key names.

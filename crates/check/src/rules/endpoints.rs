@@ -75,11 +75,14 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 
     for node in holders.into_iter().filter(|node| index.lacks_object(node)) {
-        let clause = "is a Kubernetes node and holds blocks, but Calico has no node object for it";
+        let message = format!(
+            "{} is a Kubernetes node and holds blocks, but Calico has no node object for it",
+            short(node)
+        );
         let finding = Finding::new(
             Code::NodeObjectMissing,
             Subject::Node(node.to_owned()),
-            format!("{} {clause}", short(node)),
+            message,
             Evidence::Node(Box::default()),
         );
         let dependencies = [Key::Node(node.to_owned())];
@@ -90,20 +93,20 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Reports an endpoint or a pod on a node that does not exist.
 fn finding(owner: OwnerEvidence) -> Finding {
     let name = short(&owner.name);
-    let on = short(&owner.node);
+    let node = short(&owner.node);
     let is_pending_pod = owner.kind == OwnerKind::Pod && owner.fields.is_empty();
-    let says = if is_pending_pod {
-        format!("{name} is Pending on {on}, which does not exist, and can block the cleanup of {on}")
+    let message = if is_pending_pod {
+        format!("{name} is Pending on {node}, which does not exist, and can block the cleanup of {node}")
     } else {
-        format!("{name} is on {on}, which does not exist")
+        format!("{name} is on {node}, which does not exist")
     };
     let subject = Subject::Endpoint(owner.name.clone());
-    let node = owner.node.clone();
+    let nodes = [owner.node.clone()];
     Finding::new(
         Code::EndpointOfMissingNode,
         subject,
-        says,
+        message,
         Evidence::Endpoint(Box::new(owner)),
     )
-    .on_nodes([node])
+    .on_nodes(nodes)
 }

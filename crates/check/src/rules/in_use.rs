@@ -23,11 +23,11 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
-            let mut says = format!("is used by {}", evidence.users());
+            let mut problem = format!("is used by {}", evidence.users());
             for record in evidence.holding() {
-                says.push_str(&format!(", and recorded for {}", record.holder()));
+                problem.push_str(&format!(", and recorded for {}", record.holder()));
             }
-            says
+            problem
         }));
     }
 
@@ -35,9 +35,9 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     let is_in_pool = pools.next().is_some();
     if !is_in_pool {
         if is_known(context, Source::Pools) && !context.index.pools_incomplete {
-            let says =
+            let problem =
                 |evidence: &AddressEvidence| format!("is used by {}, but in no pool", evidence.users());
-            out.push(finding(context, Code::InUseOutsidePools, address, says));
+            out.push(finding(context, Code::InUseOutsidePools, address, problem));
         }
         return;
     }

@@ -92,7 +92,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
     let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
-    let says = format!(
+    let message = format!(
         "is allocated to {}, whose status.loadBalancer does not list it",
         name_of_claim(&record.allocation.attribute)
     );
@@ -101,7 +101,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     Finding::new(
         Code::ServiceAddressExtra,
         Subject::Address(address),
-        says,
+        message,
         evidence,
     )
     .depending_on([Key::Block(record.block.key)])
@@ -117,7 +117,7 @@ fn leak(
 ) -> Finding {
     let address = record.allocation.address;
     let attribute = &record.allocation.attribute;
-    let says = format!(
+    let message = format!(
         "is allocated to {}, {}",
         name_of_claim(attribute),
         why(reasons.first().copied(), attribute)
@@ -137,7 +137,7 @@ fn leak(
         Severity::Error
     };
     let evidence = Evidence::Address(Box::new(evidence));
-    let finding = Finding::new(Code::LeakedAddress, Subject::Address(address), says, evidence);
+    let finding = Finding::new(Code::LeakedAddress, Subject::Address(address), message, evidence);
     finding
         .with_severity(severity)
         .on_nodes(nodes)

@@ -40,12 +40,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         0 => String::new(),
         count => format!(", but blocks still record {} for pods", addresses(count)),
     };
-    let says = format!("{who} from host-local, not from Calico IPAM{left_over}");
+    let message = format!("{who} from host-local, not from Calico IPAM{left_over}");
     let subject = Subject::Configuration("default".into());
     let finding = Finding::new(
         Code::PodsWithoutCalicoIpam,
         subject,
-        says,
+        message,
         Evidence::OtherIpam(evidence),
     );
     out.push(finding.with_severity(severity));

@@ -100,7 +100,7 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
     if context.strict_affinity
         && let Some(Borrowing { record, node, host }) = borrowing(context, address)
     {
-        let says = format!(
+        let problem = format!(
             "is allocated on {} from {}, which belongs to {}",
             short(&node),
             record.block.key,
@@ -110,7 +110,7 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
             context,
             Code::BorrowedUnderStrictAffinity,
             address,
-            |_| says,
+            |_| problem,
         ));
     }
 }
@@ -152,13 +152,13 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
             continue;
         }
 
-        let says = format!(
+        let problem = format!(
             "is a tunnel address of {} ({}), but in {}'s block",
             short(node),
             kind.field(),
             short(host)
         );
-        let finding = finding(context, Code::BorrowedTunnelAddress, address, |_| says);
+        let finding = finding(context, Code::BorrowedTunnelAddress, address, |_| problem);
         out.push(finding.on_nodes([host]));
         return;
     }

@@ -35,18 +35,18 @@ fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> 
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
-/// Makes a finding. Its message begins with the pool's name and CIDR, and continues with `says`.
-fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
+/// Makes a finding. Its message begins with the pool's name and CIDR, and continues with `problem`.
+fn finding(code: Code, pool: &Pool, problem: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence {
         name: pool.name.clone(),
         ..PoolEvidence::default()
     };
     fill(&mut evidence);
-    let says = format!("{} ({}) {says}", short(&pool.name), pool.cidr);
+    let message = format!("{} ({}) {problem}", short(&pool.name), pool.cidr);
     Finding::new(
         code,
         Subject::Pool(pool.cidr),
-        says,
+        message,
         Evidence::Pool(Box::new(evidence)),
     )
 }
@@ -61,11 +61,11 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
             .iter()
             .find(|pool| pool.is_enabled() && pool.is_smaller_than_block())
         {
-            let says = format!(
+            let problem = format!(
                 "is smaller than one of its blocks, which are /{}",
                 pool.block_size
             );
-            out.push(finding(Code::PoolSmallerThanBlock, pool, &says, |_| {}));
+            out.push(finding(Code::PoolSmallerThanBlock, pool, &problem, |_| {}));
         }
         let broken = pools
             .iter()
@@ -76,8 +76,8 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
                 selector: text,
                 reason,
             } = &selector;
-            let says = format!("has the {field} {text:?}, which does not parse: {reason}");
-            out.push(finding(Code::InvalidPoolSelector, pool, &says, |evidence| {
+            let problem = format!("has the {field} {text:?}, which does not parse: {reason}");
+            out.push(finding(Code::InvalidPoolSelector, pool, &problem, |evidence| {
                 evidence.invalid_selector = Some(selector);
             }));
         }
@@ -109,8 +109,8 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
             if covered.is_empty() {
                 continue;
             }
-            let says = format!("covers {}", list(covered));
-            out.push(finding(code, pool, &says, |evidence| {
+            let problem = format!("covers {}", list(covered));
+            out.push(finding(code, pool, &problem, |evidence| {
                 evidence.covers = covered.to_vec()
             }));
         }
@@ -163,8 +163,8 @@ fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
             .iter()
             .map(|pool| format!("{} {}", pool.name, pool.cidr))
             .collect();
-        let says = format!("overlaps {}", list(&names));
-        out.push(finding(Code::OverlappingPools, twins[0], &says, |evidence| {
+        let problem = format!("overlaps {}", list(&names));
+        out.push(finding(Code::OverlappingPools, twins[0], &problem, |evidence| {
             evidence.others = names
         }));
     }
@@ -194,11 +194,11 @@ fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool,
     let usable = tally.usable;
     let cooling = tally.cooling;
     let in_use = tally.usable_taken.saturating_sub(cooling);
-    let mut says = format!("is {percent} % full: {in_use} of {usable} in use");
+    let mut problem = format!("is {percent} % full: {in_use} of {usable} in use");
     if cooling > 0 {
-        says.push_str(&format!(", {cooling} cooling down"));
+        problem.push_str(&format!(", {cooling} cooling down"));
     }
-    let finding = finding(Code::PoolNearlyFull, pool, &says, |evidence| {
+    let finding = finding(Code::PoolNearlyFull, pool, &problem, |evidence| {
         evidence.in_use = Some(tally.usable_taken);
         evidence.cooling = Some(cooling).filter(|cooling| *cooling > 0);
         evidence.usable = Some(usable);

@@ -96,7 +96,7 @@ fn without_address(
     };
 
     let name = service.full_name();
-    let says = format!("{} is a LoadBalancer service without {lacked}{why}", short(&name));
+    let message = format!("{} is a LoadBalancer service without {lacked}{why}", short(&name));
     let refusals = missing.iter().filter_map(|family| refusal(family)).collect();
     let evidence = OwnerEvidence {
         cause,
@@ -107,7 +107,7 @@ fn without_address(
     let finding = Finding::new(
         Code::ServiceWithoutAddress,
         Subject::Service(name),
-        says,
+        message,
         evidence,
     );
     Some(finding.depending_on([service.key()]))

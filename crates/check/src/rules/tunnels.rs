@@ -78,13 +78,13 @@ fn refusal(tunnels: &[TunnelAnswer], lacking: &[TunnelKind]) -> Option<String> {
 fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Finding {
     let name = node.name.clone();
     let fields: Vec<OwnerField> = lacking.iter().map(|kind| OwnerField::Tunnel(*kind)).collect();
-    let mut says = format!(
+    let mut message = format!(
         "{} lacks a tunnel address of a kind that other nodes have: {}",
         short(&name),
         list(&fields)
     );
     if let Some(refusal) = refusal {
-        says.push_str(&format!("; calico-node cannot assign it: {refusal}"));
+        message.push_str(&format!("; calico-node cannot assign it: {refusal}"));
     }
     let evidence = OwnerEvidence {
         node: name.clone(),
@@ -94,7 +94,7 @@ fn finding(node: &Node, lacking: &[TunnelKind], refusal: Option<String>) -> Find
     let subject = Subject::Node(name.clone());
     let evidence = Evidence::Endpoint(Box::new(evidence));
     // Calico assigns the address before the node object names it.
-    Finding::new(Code::TunnelAddressMissing, subject, says, evidence)
+    Finding::new(Code::TunnelAddressMissing, subject, message, evidence)
         .on_nodes([name.clone()])
         .depending_on([Key::Node(name)])
 }

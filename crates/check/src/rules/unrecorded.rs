@@ -207,7 +207,7 @@ fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) ->
         uses: &[Use { address, owner }],
         blocks,
     };
-    let says = |evidence: &AddressEvidence| {
+    let describe = |evidence: &AddressEvidence| {
         let users = evidence.users();
         match how {
             How::Floating => {
@@ -216,5 +216,5 @@ fn unrecorded(context: &Context<'_>, owner: Owner, address: IpAddr, how: How) ->
             _ => format!("is used by {users}, but not assigned by Calico and {place}"),
         }
     };
-    Some(finding(context, Code::UnrecordedAddress, &address, says))
+    Some(finding(context, Code::UnrecordedAddress, &address, describe))
 }

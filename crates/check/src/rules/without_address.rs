@@ -142,12 +142,12 @@ fn finding(judge: &Judge<'_, '_>, subject: Subject, refusals: &[NodeRefusal<'_>]
     } else {
         ""
     };
-    let says = format!(
+    let message = format!(
         "{who} no further {}{again}{waiting}{intent}",
         evidence.says("; no further ")
     );
     let evidence = Evidence::NoAddress(Box::new(evidence));
-    Finding::new(Code::NodeWithoutAddresses, subject, says, evidence)
+    Finding::new(Code::NodeWithoutAddresses, subject, message, evidence)
         .with_severity(severity)
         .on_nodes(nodes)
 }
@@ -180,7 +180,7 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
             ..NoAddressEvidence::default()
         };
         let name = name_of_pod(pod);
-        let says = format!(
+        let message = format!(
             "{} gets no {} (on {})",
             short(&name),
             evidence.says("; no "),
@@ -189,7 +189,7 @@ fn report_pods(judge: &Judge<'_, '_>, served: [bool; 2], out: &mut Vec<Finding>)
 
         let subject = Subject::Endpoint(name);
         let evidence = Evidence::NoAddress(Box::new(evidence));
-        let finding = Finding::new(Code::PodWithoutAddress, subject, says, evidence)
+        let finding = Finding::new(Code::PodWithoutAddress, subject, message, evidence)
             .with_severity(severity)
             .on_nodes([node.as_str()])
             .depending_on([pod.key()]);

@@ -66,12 +66,12 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Makes a finding. Its message begins with the owner's name, and continues with `says`.
-fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
+/// Makes a finding. Its message begins with the owner's name, and continues with `problem`.
+fn finding(code: Code, owner: OwnerEvidence, key: Key, problem: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
-    let says = format!("{}{says}", short(&owner.name));
-    let finding = Finding::new(code, subject, says, Evidence::Endpoint(Box::new(owner)));
+    let message = format!("{}{problem}", short(&owner.name));
+    let finding = Finding::new(code, subject, message, Evidence::Endpoint(Box::new(owner)));
     finding.on_nodes([node]).depending_on([key])
 }
 
@@ -97,12 +97,12 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         PodState::Finished => "has finished",
         PodState::Gone => "does not exist",
     };
-    let says = format!(" is the endpoint of pod {}, which {clause}", short(&owner.pod));
+    let problem = format!(" is the endpoint of pod {}, which {clause}", short(&owner.pod));
     finding(
         Code::EndpointWithoutPod,
         owner,
         context.index.endpoint(position).key(),
-        &says,
+        &problem,
     )
     .depending_on([Key::Pod { namespace, name }])
 }
@@ -116,8 +116,8 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
         return None;
     }
     let owner = context.index.describe_fully(Owner::Pod(position));
-    let says = format!(" is running on {}, but has no endpoint", short(&owner.node));
-    Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &says).depending_on(endpoints))
+    let problem = format!(" is running on {}, but has no endpoint", short(&owner.node));
+    Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &problem).depending_on(endpoints))
 }
 
 /// Returns the possible keys of the pod's endpoint. The node can have different names in Calico and Kubernetes.
@@ -159,12 +159,12 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     }
     let owner = context.index.describe_fully(Owner::Endpoint(position));
     let node = pod.node().to_string();
-    let says = format!(" is on {}, but its pod is on {node}", short(&owner.node));
+    let problem = format!(" is on {}, but its pod is on {node}", short(&owner.node));
     let found = finding(
         Code::EndpointNodeMismatch,
         owner,
         context.index.endpoint(position).key(),
-        &says,
+        &problem,
     );
     Some(found.on_nodes([node]).depending_on([pod.key()]))
 }
@@ -235,9 +235,9 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
             statements.push(format!("{source} names {}", list(addresses)));
         }
     }
-    let says = format!(": {}", statements.join(", "));
+    let problem = format!(": {}", statements.join(", "));
     let owner = context.index.describe_fully(Owner::Pod(position));
-    let finding = finding(Code::PodAddressDisagreement, owner, pod.key(), &says);
+    let finding = finding(Code::PodAddressDisagreement, owner, pod.key(), &problem);
     let endpoint_keys = endpoints
         .iter()
         .map(|position| context.index.endpoint(*position).key());

@@ -182,9 +182,14 @@ impl<'c, 's> Services<'c, 's> {
     pub(crate) fn explain(&self, service: &'s Service) -> ServiceExplanation {
         let none = BTreeSet::new();
         let recorded = self.recorded_for(service).unwrap_or(&none);
-        let controller = self.controller.and_then(Result::ok);
-        let is_unread = controller.is_some_and(|controller| !controller.reads_spec_address);
-        let wish = Some(&service.request.spec_address).filter(|wish| is_unread && !wish.is_empty());
+        let known_controller = self.controller.and_then(Result::ok);
+        let is_spec_unread = known_controller.is_some_and(|controller| !controller.reads_spec_address);
+        let wish = &service.request.spec_address;
+        let unread_wish = if is_spec_unread && !wish.is_empty() {
+            Some(wish.clone())
+        } else {
+            None
+        };
         let mut explained = ServiceExplanation {
             service: service.full_name(),
             state: ServiceState::NotKnown,
@@ -192,7 +197,7 @@ impl<'c, 's> Services<'c, 's> {
             ingress: service.ingress.clone(),
             families: Vec::new(),
             settles: true,
-            unread_wish: wish.cloned(),
+            unread_wish,
         };
         let controller = match self.state(service) {
             Ok(controller) => controller,
@@ -230,7 +235,7 @@ impl<'c, 's> Services<'c, 's> {
             .and_then(Result::ok)
             .is_none_or(|controller| controller.knows_classes);
         let class = service.request.class.as_deref();
-        if let Some(class) = class.filter(|class| knows_classes && *class != request::CLASS) {
+        if let Some(class) = class.filter(|class| knows_classes && *class != request::CALICO_CLASS) {
             return Err(ServiceState::OtherClass(class.to_owned()));
         }
         let controller = match self.controller {

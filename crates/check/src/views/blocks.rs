@@ -1,6 +1,6 @@
 //! Blocks, pool by pool.
 
-use calipam_model::block::BlockOwner;
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, Snapshot};
 use calipam_model::{IpNet, cidr};
@@ -53,32 +53,32 @@ fn digits_or_nothing<S: Serializer>(number: &Option<u64>, serializer: S) -> Resu
     serializer.serialize_str(&number.map(|number| number.to_string()).unwrap_or_default())
 }
 
-/// Lists all blocks, with the number of addresses in each state.
+/// Describes all blocks of a snapshot, in ascending order.
 pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
-    let stored = occupancy.stored.iter();
-    BlockList {
-        blocks: stored.map(|stored| view(&context, &occupancy, stored)).collect(),
+    let mut views = Vec::new();
+    for block in &occupancy.stored {
+        views.push(view(&context, &occupancy, block));
     }
+    BlockList { blocks: views }
 }
 
 /// Returns the reason why a block cannot be decoded.
 fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
-    snapshot
-        .defects
-        .iter()
-        .find_map(|defect| match (&defect.key, &defect.kind) {
-            (Some(Key::Block(cidr)), DefectKind::Key(reason) | DefectKind::Value(reason))
-                if *cidr == block =>
-            {
-                Some(reason.clone())
-            }
-            _ => None,
-        })
+    for defect in &snapshot.defects {
+        if defect.key != Some(Key::Block(block)) {
+            continue;
+        }
+        if let DefectKind::Key(reason) | DefectKind::Value(reason) = &defect.kind {
+            return Some(reason.clone());
+        }
+    }
+    None
 }
 
-/// Describes a block. The numbers of one that cannot be decoded stay zero.
+/// Describes a block, with the number of its addresses in each state. The numbers of one that cannot be decoded stay
+/// zero.
 fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
         cidr: stored.key,
@@ -96,20 +96,28 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     view.problems = block.problems.iter().map(ToString::to_string).collect();
     let Some(sound) = block.sound else { return view };
     let tally = occupancy.block(stored);
-    let host = block.host();
-    let is_lent = |a: &calipam_model::block::Allocation<'_>| match (host, a.attribute.get("node")) {
-        (Some(host), Some(node)) => node != *host,
-        _ => false,
-    };
     view.claimed_at = sound.claim_time().map(str::to_owned);
     view.in_use = tally.in_use as u32;
-    view.borrowed = sound.allocations().filter(is_lent).count() as u32;
+    if let Some(host) = block.host() {
+        view.borrowed = borrowed(sound, host);
+    }
     view.cooling = tally.cooling as u32;
     view.windows_reserved = tally.windows_reserved as u32;
     view.reserved = tally.reserved as u32;
     view.free = tally.free as u32;
     view.sequence_number = Some(sound.sequence());
     view
+}
+
+/// Returns the number of addresses in a block of the node `host` that are allocated to other nodes.
+fn borrowed(block: &Block, host: &str) -> u32 {
+    let mut number = 0;
+    for allocation in block.allocations() {
+        if allocation.attribute.get("node").is_some_and(|node| node != *host) {
+            number += 1;
+        }
+    }
+    number
 }
 
 /// Returns the smallest pool that contains a block or address.

@@ -107,16 +107,20 @@ pub struct LeakedHandle {
 pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let context = Context::new(snapshot, &Options::default());
     let leaked: HashSet<IpAddr> = report.leaked().collect();
-    let blocks = context.index.blocks.iter().filter_map(|indexed| {
-        let block = indexed.usable?;
-        let allocations = block.allocations();
-        let allocations = allocations.map(|a| allocation(&context, block, &a, leaked.contains(&a.address)));
-        Some(CalicoctlBlock {
+    let mut blocks = Vec::new();
+    for indexed in &context.index.blocks {
+        let Some(block) = indexed.usable else { continue };
+        let mut allocations = Vec::new();
+        for recorded in block.allocations() {
+            let is_leaked = leaked.contains(&recorded.address);
+            allocations.push(allocation(&context, block, &recorded, is_leaked));
+        }
+        blocks.push(CalicoctlBlock {
             cidr: indexed.key,
             owner: indexed.owner.cloned(),
-            allocations: allocations.collect(),
-        })
-    });
+            allocations,
+        });
+    }
 
     let used = |wanted: fn(&Owner) -> bool| -> Vec<AddressOwner> {
         let uses = context.index.uses.iter().filter(|used| wanted(&used.owner));
@@ -134,14 +138,15 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let controller = snapshot.serves_services().and_then(Result::ok);
     let services = controller.filter(|_| snapshot.has_read(Source::Services));
 
-    let orphans = report
-        .findings
-        .iter()
-        .filter(|finding| finding.code == Code::OrphanHandle);
-    let orphans: HashSet<&str> = orphans.filter_map(|finding| finding.subject.handle()).collect();
+    let mut orphans: HashSet<&str> = HashSet::new();
+    for finding in &report.findings {
+        if finding.code == Code::OrphanHandle {
+            orphans.extend(finding.subject.handle());
+        }
+    }
     let pools = snapshot.pools.iter().filter(|pool| !pool.value.disabled);
     let mut view = CalicoctlView {
-        blocks: blocks.collect(),
+        blocks,
         pools: pools.map(|pool| pool.value.cidr).collect(),
         tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
         services: services.map(|controller| {
@@ -270,19 +275,20 @@ fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
         return Some(version.uid.clone());
     }
     let digits: String = version.uid.chars().filter(|c| *c != '-').collect();
-    let byte = |at: usize| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok();
     let mut shown = String::new();
-    for at in 0..16 {
-        let byte = byte(at)?;
-        let byte = if at == 6 || at == 8 {
+    for position in 0..16 {
+        let two_digits = digits.get(2 * position..2 * position + 2)?;
+        let byte = u8::from_str_radix(two_digits, 16).ok()?;
+        let has_version_or_variant = position == 6 || position == 8;
+        let shown_byte = if has_version_or_variant {
             byte
         } else {
             byte.reverse_bits()
         };
-        if [4, 6, 8, 10].contains(&at) {
+        if [4, 6, 8, 10].contains(&position) {
             shown.push('-');
         }
-        shown.push_str(&format!("{byte:02x}"));
+        shown.push_str(&format!("{shown_byte:02x}"));
     }
     Some(shown)
 }

@@ -160,11 +160,15 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
         },
     ) in rows
     {
-        let known = outlook.zip(context.index.node(&name));
-        let limit = known.map(|(outlook, node)| outlook.block_limit(node, family));
-        let limit = limit
-            .filter(|limit| *limit != u32::MAX)
-            .or(snapshot.block_limit());
+        let mut limit = snapshot.block_limit();
+        if let Some(outlook) = outlook
+            && let Some(node) = context.index.node(&name)
+        {
+            let limit_of_node = outlook.block_limit(node, family);
+            if limit_of_node != u32::MAX {
+                limit = Some(limit_of_node);
+            }
+        }
         let node = nodes.entry(name).or_default();
         let claimable = outlook.is_some().then_some(claimable);
         node.blocks += blocks;
@@ -229,12 +233,12 @@ impl NodeView {
 fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut BTreeMap<String, NodeView>) {
     let of_cluster = judge.and_then(|judge| judge.answers.outlook.cluster_refusal());
     let refusals = judge.map(|judge| judge.nodes().refusals).unwrap_or_default();
-    let intended = refusals
-        .iter()
-        .filter(|refusal| refusal.severity == Severity::Info);
-    let intended: HashSet<(&str, Family)> = intended
-        .map(|refusal| (refusal.node.name.as_str(), refusal.family))
-        .collect();
+    let mut intended: HashSet<(&str, Family)> = HashSet::new();
+    for refusal in &refusals {
+        if refusal.severity == Severity::Info {
+            intended.insert((&refusal.node.name, refusal.family));
+        }
+    }
     let serves_pods = context.serves_pods();
 
     for (name, view) in nodes {
@@ -263,7 +267,8 @@ fn add_outlook(context: &Context<'_>, judge: Option<&Judge<'_, '_>>, nodes: &mut
         }
         if let Some(refused) = &of_cluster {
             for family in asked {
-                view.family(family).refuse(&refused.reason, false);
+                let may_be_intended = false;
+                view.family(family).refuse(&refused.reason, may_be_intended);
             }
         }
     }

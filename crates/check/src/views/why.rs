@@ -260,19 +260,17 @@ fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option
         .into_iter()
         .filter(|family| kind.families[*family as usize])
     {
-        let answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
+        let mut answer = match (kind.pools[family as usize].as_slice(), &kind.namespace) {
             ([], Some(namespace)) => answers.outlook.next_in_some(namespace, node, family),
             ([], None) => answers.outlook.next_of_any(node, family),
             (pools, _) => answers.outlook.next(&NextAddress::new(&node.name, family, pools)),
         };
-        let answer = match answers.outlook.cluster_refusal() {
-            Some(refused) => Answer {
-                outcome: Err(refused),
-                ..answer
-            },
-            None => answer,
-        };
-        explained.add(&answers, family, answer, true);
+        // If Calico refuses all pods of the cluster, that is the reason.
+        if let Some(refused) = answers.outlook.cluster_refusal() {
+            answer.outcome = Err(refused);
+        }
+        let is_needed = true;
+        explained.add(&answers, family, answer, is_needed);
     }
     explained.note_unasked(&answers, &kind.families);
     // Where another IPAM serves pods, tunnels have its addresses.
@@ -384,12 +382,14 @@ fn explain_waiting(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &st
 
     let mut explained = Explanation::new(Some(pod), on, RequestState::Asks);
     explained.waits_in_vain = pod.waits();
-    let families = [Family::V4, Family::V6].map(|family| found.iter().any(|(of, _)| *of == family));
+    let mut asked_families = [false; 2];
     for (family, answer) in found {
-        explained.add(&answers, family, answer, true);
+        asked_families[family as usize] = true;
+        let is_needed = true;
+        explained.add(&answers, family, answer, is_needed);
     }
     if answers.asks_for_any_family(pod) {
-        explained.note_unasked(&answers, &families);
+        explained.note_unasked(&answers, &asked_families);
     }
     explained
 }

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use super::check_options::CheckOptions;
 use super::printing;
 
+/// The longest interval between checks that can be set: a month. A longer one is probably a mistake.
 const LONGEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// Options of `serve`.

@@ -14,7 +14,7 @@ use crate::exit::Result;
 
 /// Splits a pool, with calicoctl's messages for refusals.
 pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
-    let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
+    let number_of_parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
         // These are Go's error messages.
         let why = match error.kind() {
@@ -25,9 +25,9 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
             "error reading number to split IP pools into. {number} is not a valid number: strconv.Atoi: parsing {number:?}: {why}"
         ))
     })?;
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let name = given(&args.name);
-    let cidr = given(&args.cidr);
+    let unless_empty = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let name = unless_empty(&args.name);
+    let cidr = unless_empty(&args.cidr);
     let not_found = || {
         let name = name.clone().unwrap_or_default();
         let cidr = cidr.clone().unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<()> {
     };
 
     // The planner refuses invalid numbers with calicoctl's message.
-    let parts = u32::try_from(parts).unwrap_or(0);
+    let parts = u32::try_from(number_of_parts).unwrap_or(0);
     let request = SplitRequest {
         pool,
         parts,

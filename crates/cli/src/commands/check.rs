@@ -32,7 +32,7 @@ use crate::past::Past;
 use crate::render::document::{self, Document};
 use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
-use crate::{connect, hints};
+use crate::{connect, hints, rerun};
 
 /// Checks a cluster, an earlier state or a fleet. Prints the report, and writes it into files.
 pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome> {
@@ -406,8 +406,8 @@ pub(crate) fn meaning(worst: &Finding, console: &Console) -> String {
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
     match console.format {
         Format::Table => {
-            let every = hints::again(&["-o", "wide"], &["output"]);
-            format!("what it means: {explain}; every finding: {every}")
+            let every_finding = rerun::in_wide_form();
+            format!("what it means: {explain}; every finding: {every_finding}")
         }
         _ => format!("what it means and what to do: {explain}"),
     }

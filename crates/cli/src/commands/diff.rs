@@ -14,7 +14,7 @@ use crate::operator::Person;
 use crate::past::shown_as;
 use crate::render::diff::DifferenceDocument;
 use crate::render::text::count;
-use crate::{connect, hints};
+use crate::{connect, hints, rerun};
 
 /// Compares two states, and prints the differences; exit code 1 if there are any.
 pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome> {
@@ -124,10 +124,7 @@ async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Si
 /// Prints hints about the next step, and about the risk of restoring the earlier state.
 fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
-        console.hint(&format!(
-            "{} lists every change",
-            hints::again(&["-o", "wide"], &["output"])
-        ));
+        console.hint(&format!("{} lists every change", rerun::in_wide_form()));
     }
     // Addresses that were reassigned to the same owner are not at risk.
     let changes = found.addresses.iter().map(|address| address.change);

@@ -14,10 +14,10 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::Fleet;
 use crate::render::text::count;
-use crate::{connect, hints};
+use crate::{connect, hints, rerun};
 
-/// The file name endings of unsupported compression formats.
-const OTHER_COMPRESSIONS: [&str; 14] = [
+/// The file name endings of compression formats that exports do not use.
+const UNSUPPORTED_COMPRESSIONS: [&str; 14] = [
     "gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd",
 ];
 
@@ -34,23 +34,30 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     if file == Path::new("-") {
         return to_stdout(global, console);
     }
+    check_file(file, args.overwrite)?;
+    to_file(file, global, console)
+}
+
+/// Refuses a file whose name asks for an unsupported compression, or that exists and is not to be overwritten.
+fn check_file(file: &Path, overwrite: bool) -> Result<()> {
     if let Some(ending) = file.extension().and_then(|ending| ending.to_str())
-        && OTHER_COMPRESSIONS.contains(&ending)
+        && UNSUPPORTED_COMPRESSIONS.contains(&ending)
     {
-        return Err(Failure::usage(format!(
-            "{}: exports are not compressed as .{ending}",
-            file.display()
-        ))
-        .hint(
-            "a name that ends in .zst compresses the export; standard output can be piped to another tool",
-        ));
+        let message = format!("{}: exports are not compressed as .{ending}", file.display());
+        let hint =
+            "a name that ends in .zst compresses the export; standard output can be piped to another tool";
+        return Err(Failure::usage(message).hint(hint));
     }
-    if file.exists() && !args.overwrite {
-        return Err(Failure::usage(format!("{} exists", file.display())).hint(format!(
-            "choose another name, or replace it: {}",
-            hints::again(&["--overwrite"], &["overwrite"])
-        )));
+    if file.exists() && !overwrite {
+        let overwriting = rerun::replacing("overwrite", &["--overwrite"]);
+        let hint = format!("choose another name, or replace it: {overwriting}");
+        return Err(Failure::usage(format!("{} exists", file.display())).hint(hint));
     }
+    Ok(())
+}
+
+/// Exports into a file, and prints the number of objects.
+fn to_file(file: &Path, global: &Global, console: &Console) -> Result<Outcome> {
     let objects = export(global, file, console)?;
     console.say(&format!(
         "wrote {} to {}",

@@ -142,9 +142,9 @@ impl Document for JournalList<'_> {
     const KIND: &'static str = "JournalList";
 
     /// Writes a table of the journals.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         if self.journals.is_empty() {
-            return text.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
+            return out.line(format!("No journals in {}", quoted(Path::new(&self.folder))));
         }
         let begun = |at: &str| at.get(..19).unwrap_or(at).replace('T', " ");
         let columns = vec![
@@ -161,7 +161,7 @@ impl Document for JournalList<'_> {
                 quoted(Path::new(&journal.journal))
             }),
         ];
-        text.table(&self.journals, columns);
+        out.table(&self.journals, columns);
     }
 }
 

@@ -32,10 +32,13 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         } = calipam_workflow::migrate(access, &request).await?;
         let run = repaired.run.as_ref();
         let document = MigrationDocument::new(&surveyed, &repaired.plan, run, was_shown);
-        repair::print(&repaired.plan, run.is_none(), &document, console)?;
+        repair::print(&repaired.plan, run.is_some(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());
-        let outcome = repair::ended(repaired, !args.apply, true, console)?;
+        // Files are refused before.
+        let is_live = true;
+        let is_dry_run = !args.apply;
+        let outcome = repair::ended(repaired, is_dry_run, is_live, console)?;
         Ok(next(&surveyed, args.apply, is_complete, outcome, console))
     })
 }

@@ -10,15 +10,16 @@ use crate::connect;
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome, Result};
 use crate::format::Format;
-use crate::hints;
 use crate::operator::Person;
 use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::table::FEW;
 use crate::render::text::{count, quoted, thousands};
+use crate::{hints, rerun};
 
-/// The number of subjects that warnings name, if there are many.
-const NAMED: usize = 3;
+/// The number of subjects that warnings name if there are more than [`FEW`], so that the warnings are not as long as the
+/// document.
+const NAMED_OF_MANY: usize = 3;
 
 /// Runs `work` and prints its result. `dry_run` is true if only the plan was requested. `on_file` is the failure to
 /// return if the datastore is a file.
@@ -47,14 +48,10 @@ pub(super) fn not_live(what: &str) -> Failure {
 /// Prints the result of a command that writes. `dry_run` is true if only the plan was requested.
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome> {
     let Repaired { plan, run, .. } = &repaired;
-    let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
-    if !nothing || console.prints_empty_results() {
-        print(
-            plan,
-            run.is_none(),
-            &PlanDocument::new(plan, run.as_ref()),
-            console,
-        )?;
+    let is_plan_empty = plan.changes.is_empty() && plan.skipped.is_empty();
+    if !is_plan_empty || console.prints_empty_results() {
+        let document = PlanDocument::new(plan, run.as_ref());
+        print(plan, run.is_some(), &document, console)?;
     }
     ended(repaired, dry_run, is_live, console)
 }
@@ -75,15 +72,15 @@ pub(super) fn ended(repaired: Repaired, dry_run: bool, is_live: bool, console: &
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints a plan's document. `is_all` is true if nothing was written. In this case, the plan's warnings have not been
-/// shown yet.
+/// Prints a plan's document. Before it, prints the plan's warnings if `was_run` is false. A run shows them itself before
+/// it writes.
 pub(super) fn print(
     plan: &PlanSummary,
-    is_all: bool,
+    was_run: bool,
     document: &impl Document,
     console: &Console,
 ) -> Result<()> {
-    if is_all && console.format.is_for_people() {
+    if !was_run && console.format.is_for_people() {
         for warning in &plan.warnings {
             console.warn(&hints::text(warning));
         }
@@ -95,10 +92,7 @@ pub(super) fn print(
 /// refused.
 fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format == Format::Table {
-        console.hint(&format!(
-            "{} lists everything",
-            hints::again(&["-o", "wide"], &["output"])
-        ));
+        console.hint(&format!("{} lists everything", rerun::in_wide_form()));
     }
     if plan.changes.is_empty() {
         return;
@@ -112,8 +106,12 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_refused: bool, is_live:
         if is_refused {
             return;
         }
-        let more: &[&str] = if applies(plan.kind) { &["--apply"] } else { &[] };
-        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
+        let writing_command = if applies(plan.kind) {
+            rerun::replacing("dry_run", &["--apply"])
+        } else {
+            rerun::without("dry_run")
+        };
+        console.hint(&format!("{writing_command} carries it out"));
     }
 }
 
@@ -138,18 +136,19 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     ));
 }
 
-/// Warns of each subject that was left as it is. Of many, names the first ones and the number of the others, which the
-/// document lists.
-pub(crate) fn warn_of_each(what: &str, subjects: impl ExactSizeIterator<Item = String>, console: &Console) {
+/// Warns of each subject that was left as it is, such as `not done: …`. If there are many, names only the first of them,
+/// and the number of the others.
+pub(crate) fn warn_of_each(problem: &str, subjects: Vec<String>, console: &Console) {
     let number = subjects.len();
-    let named = if number > FEW { NAMED } else { number };
-    for subject in subjects.take(named) {
-        console.warn(&format!("{what}: {subject}"));
+    let is_short = number <= FEW;
+    let named = if is_short { number } else { NAMED_OF_MANY };
+    for subject in &subjects[..named] {
+        console.warn(&format!("{problem}: {subject}"));
     }
-    if named < number {
+    if !is_short {
         let others = thousands(number - named);
         console.warn(&format!(
-            "{what}: {others} more, which the output of `-o json` lists"
+            "{problem}: {others} more, which the output of `-o json` lists"
         ));
     }
 }
@@ -178,10 +177,10 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
             quoted(journal)
         ));
     }
-    let not_done = execution
-        .conflicts
-        .iter()
-        .map(|conflict| format!("{}: {}", conflict.what, conflict.reason));
+    let mut not_done = Vec::new();
+    for conflict in &execution.conflicts {
+        not_done.push(format!("{}: {}", conflict.what, conflict.reason));
+    }
     warn_of_each("not done", not_done, console);
     if execution.not_started > 0 {
         console.warn(&format!(

@@ -13,10 +13,11 @@ use crate::exit::{Failure, Outcome, Result};
 use crate::operator::Person;
 use crate::render::simulate::Answers;
 use crate::render::text::count;
-use crate::{connect, hints};
+use crate::{connect, rerun};
 
-// The default numbers of runs for each block size with `--advise`, and for each cause with `--clashes`.
+/// The default number of runs for each block size with `--advise`.
 const ADVISE_RUNS: u64 = 5;
+/// The default number of runs for each cause with `--clashes`. Clashes are rare, so they need more runs.
 const CLASH_RUNS: u64 = 20;
 
 /// Simulates the scenario of the options, and prints the answers.
@@ -44,16 +45,19 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
         calipam_workflow::rates(folder, &Person::watching(console))?
     };
     let hourly = rates.arrived_per_hour().round() as u64;
-    let seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
-    let arrival = match hourly {
-        0 => Rate::per(rates.arrived, Micros::from_secs(seconds)),
-        hourly => Rate::per(hourly, Micros::from_secs(3_600)),
+    let observed_seconds = u64::try_from(rates.observed.as_secs()).unwrap_or_default();
+    let arrival = if rates.arrived == 0 {
+        None
+    } else if hourly == 0 {
+        // Less than one pod per hour arrived.
+        Some(Rate::per(rates.arrived, Micros::from_secs(observed_seconds)))
+    } else {
+        Some(Rate::per(hourly, Micros::from_secs(3_600)))
     };
-    let arrival = (rates.arrived > 0).then_some(arrival);
-    let lifetime = rates
+    let lifetime_seconds = rates
         .lifetime()
         .and_then(|lifetime| u64::try_from(lifetime.as_secs()).ok());
-    let lifetime = lifetime.map(|seconds| Micros::from_secs(seconds.max(1)));
+    let lifetime = lifetime_seconds.map(|seconds| Micros::from_secs(seconds.max(1)));
 
     let [arrived, left] = [(rates.arrived, "started"), (rates.left, "ended")]
         .map(|(number, what)| format!("{} {what}", count(number as usize, "pod", "pods")));
@@ -171,7 +175,7 @@ fn hint(answers: &Answers, console: &Console) {
         console.hint("every block size has drawbacks: a larger pool (`--pool`) can help");
     }
     if answers.scale.is_some() {
-        let sizes = hints::again(&["--block-size", "24..29"], &["block_size"]);
-        console.hint(&format!("compare block sizes: {sizes}"));
+        let comparison = rerun::replacing("block_size", &["--block-size", "24..29"]);
+        console.hint(&format!("compare block sizes: {comparison}"));
     }
 }

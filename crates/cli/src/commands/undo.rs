@@ -1,6 +1,6 @@
 //! The `undo` command.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use calipam_datastore::settings::{EtcdSettings, KubernetesSettings, LocalFiles, Target};
 use calipam_datastore::{Datastore, context_of_server};
@@ -19,13 +19,8 @@ use crate::{connect, hints};
 
 /// Undoes the run of a journal, or the newest run. With `--list`, lists the runs.
 pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome> {
-    let folder = || {
-        let named = Call::to(["undo", "JOURNAL"]);
-        let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
-        journals_folder().ok_or_else(|| Failure::no_journal_directory().hint(Hint::new(hint, [named])))
-    };
     if args.list {
-        return journals::run_list(&folder()?, console);
+        return journals::run_list(&required_folder()?, console);
     }
     if args.run.is_none() && !args.last {
         return Err(Failure::usage("no run was specified").hint(format!(
@@ -40,18 +35,30 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
             // The newest run on the cluster of the connection options.
             let datastore = connect::open(global, console).await?;
             let guid = calipam_workflow::guid(&datastore).await?;
-            let path = journals::last(&folder()?, Some(&guid), console)?;
+            let path = journals::last(&required_folder()?, Some(&guid), console)?;
             let recorded = Recorded::read(&path)?;
             return undo(args, &path, recorded, &datastore, console).await;
         }
 
         let path = match &args.run {
             Some(path) => path.clone(),
-            None => journals::last(&folder()?, None, console)?,
+            None => journals::last(&required_folder()?, None, console)?,
         };
         let recorded = Recorded::read(&path)?;
         let datastore = connect::open(&at_journal(global, &recorded.header, console), console).await?;
         undo(args, &path, recorded, &datastore, console).await
+    })
+}
+
+/// Returns the folder with the journals of all runs.
+///
+/// # Errors
+/// If the environment names no folder for the state of programs.
+fn required_folder() -> Result<PathBuf> {
+    journals_folder().ok_or_else(|| {
+        let undo_of_journal = Call::to(["undo", "JOURNAL"]);
+        let hint = "set HOME or XDG_STATE_HOME to an absolute path, or name the journal of a run: {}";
+        Failure::no_journal_directory().hint(Hint::new(hint, [undo_of_journal]))
     })
 }
 
@@ -63,19 +70,19 @@ async fn undo(
     datastore: &Datastore,
     console: &Console,
 ) -> Result<Outcome> {
-    let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
+    // Without a command to record, the undo is only planned.
+    let recorded_command = if args.dry_run {
+        None
+    } else {
+        Some(undo_command(path))
+    };
+    let intent = args.writing.intent(recorded_command);
     let person = Person::new(console, args.writing.yes);
-    let undone = calipam_workflow::undo(
-        Access::new(datastore, &person),
-        path,
-        recorded,
-        journals_folder(),
-        &intent,
-    )
-    .await?;
+    let access = Access::new(datastore, &person);
+    let undone = calipam_workflow::undo(access, path, recorded, journals_folder(), &intent).await?;
 
-    let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
-    if !nothing || console.prints_empty_results() {
+    let is_plan_empty = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
+    if !is_plan_empty || console.prints_empty_results() {
         console.print(&UndoDocument::new(
             &undone.header,
             &undone.plan,
@@ -87,17 +94,17 @@ async fn undo(
         console.info("dry run: nothing was changed");
     }
     if undone.run.is_some() {
-        let skipped = undone.plan.skipped().iter();
-        let not_undone =
-            skipped.map(|skipped| format!("{}: {}", joined(&skipped.keys, ", "), skipped.reason));
+        let mut not_undone = Vec::new();
+        for skipped in undone.plan.skipped() {
+            not_undone.push(format!("{}: {}", joined(&skipped.keys, ", "), skipped.reason));
+        }
         repair::warn_of_each("not undone", not_undone, console);
     }
-    if let Some(limit) = undone.exceeds {
-        repair::warn_of_limit(limit, console);
+    if let Some(max_changes) = undone.exceeds {
+        repair::warn_of_limit(max_changes, console);
     }
 
-    let is_partial =
-        !undone.ended || undone.exceeds.is_some() || !undone.plan.skipped().is_empty() || undone.stays_locked;
+    let is_partial = undone.leaves_something();
     repair::outcome(undone.run, is_partial, console)
 }
 

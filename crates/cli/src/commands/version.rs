@@ -105,7 +105,7 @@ impl Document for Version {
     const KIND: &'static str = "Version";
 
     /// Writes the version of the program, what it reads, and the cluster's version if there is a cluster.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let Self {
             program,
             version,
@@ -118,7 +118,7 @@ impl Document for Version {
         } else {
             format!("commit {commit}")
         };
-        text.line(format!("{program} {version} ({built})"));
+        out.line(format!("{program} {version} ({built})"));
         let mut lines = vec![
             format!("Datastores  {}", reads.datastores.join(", ")),
             format!("Files       {}", reads.files.join(", ")),
@@ -134,7 +134,7 @@ impl Document for Version {
                 .map(|cluster| format!("Cluster     {}", cluster.text())),
         );
         for line in lines.iter() {
-            text.hanging(12, line);
+            out.hanging(12, line);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::connect;
 use crate::render::text::escape;
 
 /// The time limit for suggestions, since the user waits for them.
-const PATIENCE: Duration = Duration::from_millis(900);
+const TIME_LIMIT: Duration = Duration::from_millis(900);
 
 /// The requested names: a list in the kubeconfig, or the objects of a kind in the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl Cluster {
     pub(super) fn of(applet: Applet, request: &Request) -> Self {
         Self {
             connection: connection(applet, request),
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + TIME_LIMIT,
         }
     }
 
@@ -47,15 +47,20 @@ impl Cluster {
         let Some(global) = self.connection.clone() else {
             return Vec::new();
         };
-        let (typed, (sender, receiver)) = (typed.to_owned(), mpsc::channel());
+        let typed = typed.to_owned();
+        let (sender, receiver) = mpsc::channel();
         let started = std::thread::Builder::new().spawn(move || {
             let _ = sender.send(read(&global, wanted, &typed));
         });
         if started.is_err() {
             return Vec::new();
         }
-        let patience = self.deadline.saturating_duration_since(Instant::now());
-        let mut names = receiver.recv_timeout(patience).ok().flatten().unwrap_or_default();
+        let time_left = self.deadline.saturating_duration_since(Instant::now());
+        let mut names = receiver
+            .recv_timeout(time_left)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
         // Names with control characters are not written to a terminal.
         names.retain(|name| !name.is_empty() && escape(name) == *name);
         names
@@ -92,28 +97,37 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
     Global::from_arg_matches(&matches).ok()
 }
 
-/// Reads names. `None` after any error, since an error message would garble the user's line.
+/// Reads the names that begin with `typed`. Returns `None` after any error, instead of a message that would garble the
+/// line on which the user is typing.
 fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
     // Standard input is the terminal on which the user is typing.
     if global.datastore.as_deref() == Some("-") {
         return None;
     }
-    let environment = connect::environment();
     let overrides = Overrides {
-        connect_timeout: Some(PATIENCE),
+        connect_timeout: Some(TIME_LIMIT),
         unattended: true,
         ..global.overrides()
     };
-    let kind = match wanted {
-        Wanted::OfKubeconfig(wanted) => {
-            let settings = KubernetesSettings::resolve(&overrides, &environment, &LocalFiles).ok()?;
-            let mut names = wanted(KubeconfigNames::read(&settings).ok()?);
+    match wanted {
+        Wanted::OfKubeconfig(list) => {
+            let mut names = list(read_kubeconfig(&overrides)?);
             names.retain(|name| name.starts_with(typed));
-            return Some(names);
+            Some(names)
         }
-        Wanted::OfObjects(kind) => kind,
-    };
-    let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
+        Wanted::OfObjects(kind) => read_objects(&overrides, kind, typed),
+    }
+}
+
+/// Reads the lists in the kubeconfig.
+fn read_kubeconfig(overrides: &Overrides) -> Option<KubeconfigNames> {
+    let settings = KubernetesSettings::resolve(overrides, &connect::environment(), &LocalFiles).ok()?;
+    KubeconfigNames::read(&settings).ok()
+}
+
+/// Reads the names of the objects of a kind that begin with `typed`, from the cluster.
+fn read_objects(overrides: &Overrides, kind: NameKind, typed: &str) -> Option<Vec<String>> {
+    let settings = Settings::resolve(overrides, &connect::environment(), &LocalFiles).ok()?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

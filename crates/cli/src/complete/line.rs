@@ -75,12 +75,12 @@ fn split(text: &str) -> Line {
 impl Line {
     /// Formats a suggestion for bash to insert: quoted, and without the part that bash keeps.
     pub(super) fn inserted(&self, suggestion: &str) -> String {
-        let kept = self
+        let kept_text = self
             .typed
             .strip_suffix(self.replaced.as_str())
             .unwrap_or_default();
-        let kept = split(kept).words.pop().unwrap_or_default();
-        let rest = suggestion.strip_prefix(kept.as_str()).unwrap_or(suggestion);
+        let kept_word = split(kept_text).words.pop().unwrap_or_default();
+        let rest = suggestion.strip_prefix(&*kept_word).unwrap_or(suggestion);
         match self.quote {
             Some('\'') => rest.to_owned(),
             Some(_) => escape(rest, "\"\\$`"),

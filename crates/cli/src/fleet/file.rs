@@ -56,9 +56,13 @@ enum Endpoints {
 }
 
 fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer).ok();
-    let cidrs = texts.and_then(|texts| texts.iter().map(|text| cidr::parse_cidr(text)).collect());
-    cidrs.ok_or_else(|| D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]"))
+    let wrong = || D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]");
+    let texts = Vec::<String>::deserialize(deserializer).map_err(|_| wrong())?;
+    let mut cidrs = Vec::new();
+    for text in texts {
+        cidrs.push(cidr::parse_cidr(&text).ok_or_else(wrong)?);
+    }
+    Ok(cidrs)
 }
 
 /// Reads the clusters of a fleet from a file.

@@ -15,7 +15,11 @@ use crate::console::{Console, OfFleet};
 use crate::exit::{self, Kind, Outcome, Result};
 use crate::hints;
 use crate::operator::Person;
+use crate::render::document::Printed;
 use crate::render::fleet::{FleetList, ListOfCluster, Unreadable};
+
+/// The result of reading a cluster, or the reason why it could not be read.
+pub(crate) type ReadOfCluster<T> = Result<T, String>;
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
@@ -58,8 +62,7 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Opens the datastore of a cluster, and calls `work` with a time limit. If the cluster cannot be read, returns the
-/// error message.
+/// Opens the datastore of a cluster, and calls `work` with a time limit.
 ///
 /// # Errors
 /// If ctrl-c interrupts the command.
@@ -68,19 +71,11 @@ pub(crate) fn read<T>(
     args: &FleetArgs,
     console: &Console,
     work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
-) -> Result<Result<T, String>> {
+) -> Result<ReadOfCluster<T>> {
     if connect::is_interrupted() {
         return Err(exit::interrupted());
     }
-    let read = cluster.source.settings().and_then(|settings| {
-        let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
-        let work = async {
-            let datastore = connect::open_by(&settings, console).await?;
-            work(Access::new(&datastore, &Person::watching(console))).await
-        };
-        connect::block_on(async { Ok(tokio::time::timeout(limit, work).await) })
-    });
-    match read.and_then(|within| within.map_or(Ok(None), |result| result.map(Some))) {
+    match read_in_time(cluster, args, console, work) {
         Ok(Some(result)) => Ok(Ok(result)),
         Ok(None) => Ok(Err(format!(
             "it could not be read within {:#}",
@@ -91,8 +86,29 @@ pub(crate) fn read<T>(
     }
 }
 
-/// Runs a command on each cluster, and returns the printed documents and the other results. `failed` is a phrase for
-/// the warning about a cluster that cannot be read, such as `is not compared`.
+/// Opens the datastore of a cluster, and calls `work`. Returns `None` if this takes longer than the time limit.
+fn read_in_time<T>(
+    cluster: &Named,
+    args: &FleetArgs,
+    console: &Console,
+    work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
+) -> Result<Option<T>> {
+    let settings = cluster.source.settings()?;
+    let limit = Duration::try_from(args.cluster_timeout).unwrap_or(Duration::MAX);
+    let reading = async {
+        let datastore = connect::open_by(&settings, console).await?;
+        work(Access::new(&datastore, &Person::watching(console))).await
+    };
+    connect::block_on(async {
+        match tokio::time::timeout(limit, reading).await {
+            Ok(result) => result.map(Some),
+            Err(_) => Ok(None),
+        }
+    })
+}
+
+/// Runs a command on each cluster, and returns the printed documents and the other results. Warns of each cluster that
+/// cannot be read, such as `prod is not compared: …`, where `consequence` is the phrase `is not compared`.
 ///
 /// # Errors
 /// If ctrl-c interrupts the command.
@@ -100,49 +116,52 @@ pub(crate) fn documents<T: Send>(
     fleet: &Fleet,
     args: &FleetArgs,
     console: &Console,
-    failed: &str,
-    work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>> + Sync,
+    consequence: &str,
+    work: impl Fn(&Named, &Console) -> Result<ReadOfCluster<(Outcome, T)>> + Sync,
 ) -> Result<(FleetList, Vec<T>)> {
     // Hints would be repeated for each cluster.
     let quiet = Console {
         quiet: true,
         ..console.clone()
     };
-    let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
-        Ok((
-            work(cluster, console)?,
-            console.fleet.as_ref().and_then(|of| lock(&of.printed).take()),
-        ))
+    let results = each(&fleet.clusters, args, &quiet, |cluster, console| {
+        let result = work(cluster, console)?;
+        Ok((result, take_document(console)))
     })?;
 
     let mut list = FleetList {
         notes: fleet.notes.clone(),
         ..FleetList::default()
     };
-    let mut results = Vec::new();
-    for (Named { name, group, .. }, (done, printed)) in fleet.clusters.iter().zip(done) {
-        match done {
-            Ok((outcome, result)) => {
-                let cluster = name.clone();
-                let group = group.clone();
-                let of_cluster = |printed| ListOfCluster {
-                    cluster,
-                    group,
-                    outcome,
-                    printed,
-                };
-                list.clusters.extend(printed.map(of_cluster));
-                results.push(result);
+    let mut values = Vec::new();
+    for (cluster, (result, document)) in fleet.clusters.iter().zip(results) {
+        match result {
+            Ok((outcome, value)) => {
+                if let Some(printed) = document {
+                    list.clusters.push(ListOfCluster {
+                        cluster: cluster.name.clone(),
+                        group: cluster.group.clone(),
+                        outcome,
+                        printed,
+                    });
+                }
+                values.push(value);
             }
             Err(reason) => {
-                console.warn(&format!("{name} {failed}: {reason}"));
+                console.warn(&format!("{} {consequence}: {reason}", cluster.name));
                 list.unreadable.push(Unreadable {
-                    cluster: name.clone(),
+                    cluster: cluster.name.clone(),
                     reason,
                 });
             }
         }
     }
     list.unreadable.sort();
-    Ok((list, results))
+    Ok((list, values))
+}
+
+/// Takes the document that a command has printed for the cluster of this console.
+fn take_document(console: &Console) -> Option<Printed> {
+    let of_fleet = console.fleet.as_ref()?;
+    lock(&of_fleet.printed).take()
 }

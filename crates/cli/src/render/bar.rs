@@ -15,20 +15,7 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
         return "-".to_owned();
     }
     let steps = if page.unicode { WIDTH * 8 } else { WIDTH };
-    let filled = match part.0.min(whole.0) {
-        0 => 0,
-        all if all == whole.0 => steps,
-        // In large IPv6 pools, multiplying first would overflow.
-        some => some
-            .checked_mul(steps)
-            .map_or_else(|| some / (whole.0 / steps), |many| many / whole.0),
-    };
-    let filled = if part.0 > 0 { filled.max(1) } else { 0 };
-    let filled = if part.0 < whole.0 {
-        filled.min(steps - 1)
-    } else {
-        filled
-    };
+    let filled = filled_steps(part.0, whole.0, steps);
 
     let mut text = String::new();
     let (full, empty) = if page.unicode { ('█', '░') } else { ('#', '.') };
@@ -41,6 +28,22 @@ pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
         }
     }
     text
+}
+
+/// Returns the number of `steps` that stand for `part` of `whole`: all of them only for the whole, and none only for 0.
+fn filled_steps(part: u128, whole: u128, steps: u128) -> u128 {
+    if part == 0 {
+        return 0;
+    }
+    if part >= whole {
+        return steps;
+    }
+    let rounded_down = match part.checked_mul(steps) {
+        Some(product) => product / whole,
+        // In a large IPv6 pool, the product does not fit.
+        None => part / (whole / steps),
+    };
+    rounded_down.clamp(1, steps - 1)
 }
 
 #[cfg(test)]

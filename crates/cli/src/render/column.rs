@@ -2,6 +2,9 @@
 
 use clap::builder::styling::AnsiColor;
 
+/// The argument of [`Column::hidden`] for the column that a narrow terminal hides before all others.
+pub(crate) const HIDDEN_FIRST: u8 = 1;
+
 /// A column of a list.
 pub(crate) struct Column<'a, R> {
     pub title: &'static str,

@@ -61,22 +61,22 @@ impl Document for DifferenceDocument<'_> {
     const KIND: &'static str = "Difference";
 
     /// Writes the two states, the numbers of addresses if any changed, the differences, and what was not compared.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let [old_has_time, new_has_time] = self.has_known_time;
-        text.about(STATE_INDENT, format!("OLD  {}", state(&self.old, old_has_time)));
-        text.about(STATE_INDENT, format!("NEW  {}", state(&self.new, new_has_time)));
-        text.blank();
+        out.about(STATE_INDENT, format!("OLD  {}", state(&self.old, old_has_time)));
+        out.about(STATE_INDENT, format!("NEW  {}", state(&self.new, new_has_time)));
+        out.blank();
 
-        let is_wide = text.page.wide;
+        let is_wide = out.page.wide;
         let difference = self.difference;
         if changed(&difference.sums.total) > 0 {
-            text.section(sums(difference, is_wide));
+            out.section(numbers_of_addresses(difference, is_wide));
         }
-        let rows = rows(difference);
-        text.section(table(&rows, is_wide));
+        let rows = rows_of(difference);
+        out.section(table(&rows, is_wide));
 
-        text.lines(difference.not_compared.iter().map(not_compared));
-        text.line(difference_count(rows.len(), difference.same));
+        out.lines(difference.not_compared.iter().map(not_compared));
+        out.line(difference_count(rows.len(), difference.same));
     }
 }
 
@@ -93,64 +93,74 @@ fn changed(sum: &Sum) -> usize {
     sum.assigned + sum.released + sum.moved
 }
 
-/// A row of the table of the numbers of addresses.
-struct SumRow<'a> {
+/// A row of the table of the numbers of addresses. The row that stands for the nodes that are left out has no numbers.
+#[derive(Default)]
+struct SumRow {
     name: String,
-    /// `None` for the row that stands for the nodes that are left out.
-    sum: Option<&'a Sum>,
+    in_old: String,
+    in_new: String,
+    assigned: String,
+    released: String,
+    moved: String,
 }
 
-impl<'a> SumRow<'a> {
+impl SumRow {
+    /// Formats the numbers of a sum.
+    fn new(name: String, sum: &Sum) -> Self {
+        Self {
+            name,
+            in_old: thousands(sum.before),
+            in_new: thousands(sum.after),
+            assigned: thousands(sum.assigned),
+            released: thousands(sum.released),
+            moved: thousands(sum.moved),
+        }
+    }
+
     /// Makes a row for a pool or a node; for addresses without one, if the name is empty.
-    fn of(kind: &str, named: &'a NamedSum) -> Self {
+    fn of(kind: &str, named: &NamedSum) -> Self {
         let name = if named.name.is_empty() {
             format!("no {kind}")
         } else {
             format!("{kind} {}", named.name)
         };
-        Self {
-            name,
-            sum: Some(&named.sum),
-        }
+        Self::new(name, &named.sum)
     }
 }
 
 /// Creates the table of the numbers of addresses: in total, by pool and by node. A short table has only the nodes with
 /// the most changes.
-fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
+fn numbers_of_addresses(difference: &Difference<'_>, wide: bool) -> Grid {
     let sums = &difference.sums;
-    let mut rows = vec![SumRow {
-        name: "everything".to_owned(),
-        sum: Some(&sums.total),
-    }];
-    rows.extend(sums.by_pool.iter().map(|pool| SumRow::of("pool", pool)));
+    let mut rows = vec![SumRow::new("everything".to_owned(), &sums.total)];
+    for pool in &sums.by_pool {
+        rows.push(SumRow::of("pool", pool));
+    }
 
     let mut nodes: Vec<&NamedSum> = sums.by_node.iter().collect();
-    let left_out = nodes.len().saturating_sub(NODES_SHOWN);
-    if wide || left_out == 0 {
-        rows.extend(nodes.into_iter().map(|node| SumRow::of("node", node)));
-    } else {
+    let mut left_out = 0;
+    if !wide && nodes.len() > NODES_SHOWN {
+        left_out = nodes.len() - NODES_SHOWN;
         nodes.sort_by_key(|node| Reverse(changed(&node.sum)));
-        let shown = nodes.into_iter().take(NODES_SHOWN);
-        rows.extend(shown.map(|node| SumRow::of("node", node)));
+        nodes.truncate(NODES_SHOWN);
+    }
+    for node in nodes {
+        rows.push(SumRow::of("node", node));
+    }
+    if left_out > 0 {
         rows.push(SumRow {
             name: format!("(and {})", count(left_out, "more node", "more nodes")),
-            sum: None,
+            ..SumRow::default()
         });
     }
 
-    let number = |title, number: fn(&Sum) -> usize| {
-        right(title, move |row: &SumRow<'_>| {
-            row.sum.map(|sum| thousands(number(sum))).unwrap_or_default()
-        })
-    };
     let columns = vec![
-        left("ADDRESSES OF", |row: &SumRow<'_>| &row.name),
-        number("IN OLD", |sum| sum.before),
-        number("IN NEW", |sum| sum.after),
-        number("ASSIGNED", |sum| sum.assigned),
-        number("RELEASED", |sum| sum.released),
-        number("MOVED", |sum| sum.moved),
+        left("ADDRESSES OF", |row: &SumRow| &row.name),
+        right("IN OLD", |row: &SumRow| &row.in_old),
+        right("IN NEW", |row: &SumRow| &row.in_new),
+        right("ASSIGNED", |row: &SumRow| &row.assigned),
+        right("RELEASED", |row: &SumRow| &row.released),
+        right("MOVED", |row: &SumRow| &row.moved),
     ];
     Grid::new(wide, &rows, columns)
 }
@@ -195,8 +205,18 @@ struct Row {
     states: [String; 2],
 }
 
+impl Row {
+    fn before(&self) -> &str {
+        &self.states[0]
+    }
+
+    fn after(&self) -> &str {
+        &self.states[1]
+    }
+}
+
 /// Formats all differences, one kind of object after the other.
-fn rows(difference: &Difference<'_>) -> Vec<Row> {
+fn rows_of(difference: &Difference<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend(difference.addresses.iter().map(|address| Row {
         kind: Kind::Address,
@@ -312,33 +332,30 @@ fn words_of_blocks(blocks: &[BlockState]) -> String {
     descriptions.join("; ")
 }
 
-/// Creates a table with a row for each difference. In the short form, a row stands for all changes of one kind to
-/// objects of one kind, with an example.
+/// Creates a table with a row for each difference. Unless the table is wide, a row stands for all changes of one kind to
+/// objects of one kind, and shows one of them as an example.
 fn table(rows: &[Row], wide: bool) -> Grid {
     let columns = vec![
         left("WHAT", |row: &Row| row.kind.name()).in_both_forms(),
         left("DIFFERENCE", |row: &Row| row.change).in_both_forms(),
         left("NAME", |row: &Row| &row.name),
-        left("BEFORE", |row: &Row| or_dash(&row.states[0])),
-        left("AFTER", |row: &Row| or_dash(&row.states[1])),
+        left("BEFORE", |row: &Row| or_dash(row.before())),
+        left("AFTER", |row: &Row| or_dash(row.after())),
     ];
-    let example = |row: &Row| {
-        let [before, after] = &row.states;
-        let arrow = if before.is_empty() || after.is_empty() {
-            ""
-        } else {
-            " → "
-        };
-        format!("{}: {before}{arrow}{after}", row.name)
+    let kind_of_change = |row: &Row| (row.kind, row.change);
+    Grid::short(wide, NONE_SINGLY, rows, columns, kind_of_change, example)
+}
+
+/// Formats `10.0.0.7: pod default/web-0 → free`.
+fn example(row: &Row) -> String {
+    let before = row.before();
+    let after = row.after();
+    let arrow = if before.is_empty() || after.is_empty() {
+        ""
+    } else {
+        " → "
     };
-    Grid::short(
-        wide,
-        NONE_SINGLY,
-        rows,
-        columns,
-        |row| (row.kind, row.change),
-        example,
-    )
+    format!("{}: {before}{arrow}{after}", row.name)
 }
 
 /// Warns that objects could not be compared, and names the side.

@@ -23,7 +23,7 @@ pub(crate) trait Document: Serialize {
     }
 
     /// Writes the document as text.
-    fn text(&self, text: &mut Text);
+    fn text(&self, out: &mut Text);
 
     /// Writes a format that is not in [`Format::COMMON`]. Commands without such a format ([`Format::of_command`])
     /// refuse it before they read anything.
@@ -149,8 +149,8 @@ mod tests {
     impl Document for List {
         const KIND: &'static str = "List";
 
-        fn text(&self, text: &mut Text) {
-            text.line("a  1");
+        fn text(&self, out: &mut Text) {
+            out.line("a  1");
         }
     }
 

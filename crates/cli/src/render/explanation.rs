@@ -71,25 +71,25 @@ impl Document for Rules {
     const KIND: &'static str = "RuleList";
 
     /// Writes a table of rules, or the documentation of each rule.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         if self.is_list {
             let columns = vec![
                 left("CODE", |rule: &Rule| rule.code),
                 left("SEVERITY", |rule: &Rule| rule.severity),
                 left("WHEN", |rule: &Rule| rule.summary),
             ];
-            return text.table(&self.rules, columns);
+            return out.table(&self.rules, columns);
         }
         for (number, rule) in self.rules.iter().enumerate() {
             if number > 0 {
-                text.blank();
+                out.blank();
             }
-            text.styled(
+            out.styled(
                 Style::new().bold().underline(),
                 &format!("{} ({})", rule.code, rule.severity),
             );
-            text.blank();
-            markdown::write(rule.text, text);
+            out.blank();
+            markdown::write(rule.text, out);
         }
     }
 }

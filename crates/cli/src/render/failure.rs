@@ -18,7 +18,7 @@ pub(crate) struct FailureDocument {
 impl Document for FailureDocument {
     const KIND: &'static str = "Error";
 
-    fn text(&self, text: &mut Text) {
-        text.line(&self.message);
+    fn text(&self, out: &mut Text) {
+        out.line(&self.message);
     }
 }

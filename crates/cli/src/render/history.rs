@@ -88,19 +88,19 @@ impl Document for History {
     const KIND: &'static str = "History";
 
     /// Writes the reach of the history, and a table of events.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let cluster = header::guid(&self.guid);
         let source = match &self.reach {
             Reach::Etcd { .. } => "etcd",
             Reach::Archive { .. } => "archive",
             Reach::State { .. } => "state",
         };
-        text.line(format!("{cluster} · {source} {} · {}", self.location, self.about));
-        text.about(0, reach(&self.reach));
-        text.blank();
+        out.line(format!("{cluster} · {source} {} · {}", self.location, self.about));
+        out.about(0, reach(&self.reach));
+        out.blank();
         match self.events.as_slice() {
-            [] => text.line(format!("Nothing is known about {}", self.about)),
-            events => text.table(events, event_columns(text.page.wide)),
+            [] => out.line(format!("Nothing is known about {}", self.about)),
+            events => out.table(events, event_columns(out.page.wide)),
         }
     }
 }

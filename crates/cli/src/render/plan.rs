@@ -137,13 +137,13 @@ impl Document for PlanDocument<'_> {
     }
 
     /// Writes the plan, or the result of its run.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         if let Some(run) = self.execution {
-            return text.lines(result(run));
+            return out.lines(result(run));
         }
-        text.line(header::cluster(self.cluster));
-        text.blank();
-        self.body(text);
+        out.line(header::cluster(self.cluster));
+        out.blank();
+        self.body(out);
     }
 }
 

@@ -70,6 +70,11 @@ impl Grid {
         }
     }
 
+    /// Creates a list with a row for each element and the same columns in every table, wide or not.
+    pub(crate) fn fixed<R: Copy>(rows: impl IntoIterator<Item = R>, columns: Vec<Column<'_, R>>) -> Self {
+        Self::new(false, rows, columns)
+    }
+
     /// Creates the short form of a list. If the list has more than `few` rows and is not `wide`, rows of the same kind
     /// are merged into one, with their number, and the first of them as an example. The kinds are sorted.
     pub(crate) fn short<R: Copy, K: Ord, T: ToString>(

@@ -33,7 +33,7 @@ fn columns_are_two_spaces_apart() {
         right("COUNT", |row: (&'static str, u32, &'static str)| thousands(row.1)),
         left("B", |row: (&'static str, u32, &'static str)| row.2),
     ];
-    let grid = Grid::new(false, rows, columns);
+    let grid = Grid::fixed(rows, columns);
     let expected = "A          COUNT  B\nlong text      1  x\\ty\ns          1,000\n";
     assert_eq!(text(Page::default(), grid), expected);
 }
@@ -191,7 +191,7 @@ fn numbers_of_large_pools_are_rounded_down_where_there_is_no_room() {
         (round("1,000,000,000,000"), round("unknown"), round("")),
         (None, None, None)
     );
-    let grid = Grid::new(false, [number], vec![right("N", |number: &'static str| number)]);
+    let grid = Grid::fixed([number], vec![right("N", |number: &'static str| number)]);
     assert!(text(page(200), grid).contains(number));
 }
 
@@ -234,7 +234,7 @@ fn colours_appear_only_where_they_are_wanted() {
                 color,
                 ..Page::default()
             },
-            Grid::new(false, [("x", "y")], columns),
+            Grid::fixed([("x", "y")], columns),
         );
         assert_eq!(shown.contains('\u{1b}'), color);
         assert_eq!(shown.contains("\u{1b}[31mx\u{1b}[0m  y\n"), color, "{shown:?}");

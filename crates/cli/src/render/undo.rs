@@ -54,10 +54,10 @@ struct NotRestored {
 impl Document for UndoDocument<'_> {
     const KIND: &'static str = "UndoPlan";
 
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         match self.execution {
-            Some(run) => text.lines(result(run)),
-            None => tables(self, text),
+            Some(run) => out.lines(result(run)),
+            None => tables(self, out),
         }
     }
 }

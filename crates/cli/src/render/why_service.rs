@@ -129,22 +129,22 @@ impl Document for WhyService<'_> {
     const KIND: &'static str = "ServiceExplanation";
 
     /// Writes the answer, the steps to an address, and the allocator's decisions.
-    fn text(&self, text: &mut Text) {
-        text.line(&self.answer);
+    fn text(&self, out: &mut Text) {
+        out.line(&self.answer);
         for step in &self.steps {
-            text.hanging(2, step);
+            out.hanging(2, step);
         }
         if !self.calico.is_empty() {
-            text.hanging(2, format!("Calico says: {}", self.calico));
+            out.hanging(2, format!("Calico says: {}", self.calico));
         }
-        let wide = text.page.wide;
+        let wide = out.page.wide;
         for family in self
             .families
             .iter()
             .filter(|family| wide && !family.decisions.is_empty())
         {
-            text.blank();
-            text.table(&family.decisions, decision_columns(self.cluster.datastore));
+            out.blank();
+            out.table(&family.decisions, decision_columns(self.cluster.datastore));
         }
     }
 }

@@ -13,21 +13,23 @@ use crate::protocol::{CniError, Code};
 /// If the list is missing or malformed, or the datastore fails. If a handle cannot be released, the others are still
 /// released.
 pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
-    let valid = call.configuration.valid_containers.as_ref();
-    let valid = valid.map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))?;
-    let Some(valid) = valid else {
-        let text = "cni.dev/valid-attachments is missing, so the live containers are unknown";
-        return Err(CniError::new(Code::InvalidConfiguration, text));
+    let container_ids = match &call.configuration.valid_containers {
+        Ok(Some(ids)) => ids.iter().cloned().collect(),
+        Ok(None) => {
+            let message = "cni.dev/valid-attachments is missing, so the live containers are unknown";
+            return Err(CniError::new(Code::InvalidConfiguration, message));
+        }
+        // The message from Calico's plugin for a configuration that it cannot read.
+        Err(error) => return Err(CniError::internal(format!("failed to load netconf: {error}"))),
     };
-    let gc = Gc {
+    let request = Gc {
         node: call.identity.node.clone(),
         network: call.configuration.name.clone(),
-        valid: valid.iter().cloned().collect(),
+        valid: container_ids,
     };
+
     let allocator = call.connect().await?;
-    CallHost { call, allocator }
-        .plugin()
-        .gc(&gc)
-        .await
-        .map_err(failure::from_plugin)
+    let host = CallHost { call, allocator };
+    let collected = host.plugin().gc(&request).await;
+    collected.map_err(failure::from_plugin)
 }

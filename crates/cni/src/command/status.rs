@@ -33,8 +33,8 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
         Query::Get(calipam_model::key::Key::Node(name.clone())),
         Query::Pools,
     ];
-    let answers = allocator.store().read(&queries).await;
-    let answers = answers.map_err(|error| CniError::internal(error.to_string()))?;
+    let read = allocator.store().read(&queries).await;
+    let answers = read.map_err(|error| CniError::internal(error.to_string()))?;
     let mut pools = Vec::new();
     let mut node = None;
     for entry in answers.into_iter().flatten() {

@@ -26,10 +26,10 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn read(json: &'a str) -> serde_json::Result<Self> {
-        let fields: Option<Raw<'a>> = serde_json::from_str(json)?;
+        let object: Option<RawFields<'a>> = serde_json::from_str(json)?;
         Ok(Self {
             path: String::new(),
-            fields: fields.unwrap_or_default().0,
+            fields: object.unwrap_or_default().0,
         })
     }
 
@@ -65,8 +65,8 @@ impl<'a> Fields<'a> {
         let mut fields = Vec::new();
         // If the object is there several times, the fields of the later ones come last, and so take precedence.
         for value in self.named(name) {
-            let object: Option<Raw<'a>> = self.decode(name, value, "an object")?;
-            if let Some(Raw(fields_of_object)) = object {
+            let object: Option<RawFields<'a>> = self.decode(name, value, "an object")?;
+            if let Some(RawFields(fields_of_object)) = object {
                 fields.extend(fields_of_object);
             }
         }
@@ -97,29 +97,35 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// All fields of a JSON object in the document's order, with their undecoded values. A map would have only one of
+/// several fields with the same name.
 #[derive(Default)]
-struct Raw<'a>(Vec<(String, &'a RawValue)>);
+struct RawFields<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
-    /// Reads an object with all of its fields, even those with the same name.
+impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
+    /// Reads an object without decoding the values of its fields.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Raw<'de>;
+        deserializer.deserialize_map(FieldCollector)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
+/// Collects the fields of an object for serde.
+struct FieldCollector;
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    fields.push(entry);
-                }
-                Ok(Raw(fields))
-            }
+impl<'de> Visitor<'de> for FieldCollector {
+    type Value = RawFields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    /// Adds one field after the other, as long as the object has more.
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<RawFields<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = object.next_entry()? {
+            fields.push(field);
         }
-        deserializer.deserialize_map(Entries)
+        Ok(RawFields(fields))
     }
 }
 

@@ -276,8 +276,12 @@ fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongTyp
         container: String,
     }
     let kind = "a list of attachments";
-    let valid: Option<Vec<Attachment>> = fields.find("cni.dev/valid-attachments", kind)?;
-    Ok(valid.map(|valid| valid.into_iter().map(|attachment| attachment.container).collect()))
+    let attachments: Option<Vec<Attachment>> = fields.find("cni.dev/valid-attachments", kind)?;
+    let Some(attachments) = attachments else {
+        return Ok(None);
+    };
+    let ids = attachments.into_iter().map(|attachment| attachment.container);
+    Ok(Some(ids.collect()))
 }
 
 /// Parses an entry of a pool list as a CIDR, as Go does: it must have a prefix length, and host bits are cleared.

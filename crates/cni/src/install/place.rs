@@ -225,8 +225,11 @@ impl Place {
 
     /// True if a name is a link to the backup.
     fn is_original(&self, name: &str) -> bool {
-        let file = |name| fs::metadata(self.path(name)).map(|found| (found.dev(), found.ino()));
-        file(name).is_ok_and(|found| file(ORIGINAL).is_ok_and(|original| original == found))
+        let (Ok(named), Ok(original)) = (fs::metadata(self.path(name)), fs::metadata(self.path(ORIGINAL)))
+        else {
+            return false;
+        };
+        named.dev() == original.dev() && named.ino() == original.ino()
     }
 
     /// Copies this program into the folder. The copy is on disk before it is renamed.

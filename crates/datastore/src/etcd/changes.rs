@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use calipam_files::raw::is_read;
-use calipam_files::recording::{Change, Position, Positions, sum};
+use calipam_files::recording::{Change, Position, Positions, checksum};
 use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 use tokio::time::{sleep, timeout};
 
 use crate::error::{Error, Failure, Result};
-use crate::etcd::client::{Answers, Due, EtcdClient, PROBE, Range};
+use crate::etcd::client::{Answers, EtcdClient, ExpectedChanges, PROBE, Range};
 use crate::feed::{Broken, Changes, GROUPING_INTERVAL, IDLE_INTERVAL, Reported, WholeReadReason};
 
 /// The kind to which all changes in etcd belong, since etcd has a single position for everything.
@@ -64,7 +64,7 @@ pub(crate) async fn since(
         return Ok(Vec::new());
     }
     let mut changes = match client
-        .changes(&[range()], (from, newest), &Due::new(), "the changes")
+        .changes(&[range()], from..=newest, &ExpectedChanges::new(), "the changes")
         .await
     {
         Err(Error::Request {
@@ -78,7 +78,7 @@ pub(crate) async fn since(
     if let Some((revision, own)) = last
         && !changes
             .iter()
-            .any(|change| change.revision == revision && sum(change) == own)
+            .any(|change| change.revision == revision && checksum(change) == own)
     {
         return is_another(format!("revision {revision} has other content than before"));
     }

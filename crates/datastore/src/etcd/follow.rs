@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calipam_files::raw::RawEntry;
-use calipam_files::recording::{Change, Position, sum};
+use calipam_files::recording::{Change, Position, checksum};
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
@@ -119,45 +119,57 @@ impl Point {
 struct News {
     /// The changed keys, in ascending order.
     keys: Vec<Vec<u8>>,
-    /// The current values of `keys`.
-    fresh: Snapshot,
-    followed: Point,
+    /// The current objects with these keys.
+    objects: Snapshot,
+    /// The point after these changes.
+    now: Point,
     taken_at: Timestamp,
 }
 
 impl News {
-    /// Keeps the last value of each changed object, and notes the last change.
-    fn new(before: &Point, changes: Vec<Change>, mut followed: Point, taken_at: Timestamp) -> Self {
-        let last = changes.last().map(|change| (change.revision, sum(change)));
-        followed.position.last = last.or(before.position.last);
+    /// Gathers the changes between the points `before` and `now`, in ascending order, which were read at `taken_at`. Of
+    /// each changed object, keeps only the current state.
+    fn new(before: &Point, changes: Vec<Change>, now: Point, taken_at: Timestamp) -> Self {
+        let last_change = match changes.last() {
+            Some(change) => Some((change.revision, checksum(change))),
+            None => before.position.last,
+        };
 
-        let mut values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> = BTreeMap::new();
+        let mut last_by_key: BTreeMap<Vec<u8>, Change> = BTreeMap::new();
         for change in changes {
-            values.insert(change.key, (change.revision, change.value));
+            last_by_key.insert(change.key.clone(), change);
         }
-        let mut fresh = Snapshot::default();
-        for (key, (revision, value)) in &values {
-            if let Some(value) = value {
-                fresh.add_entry(key, value, *revision);
+        let mut objects = Snapshot::default();
+        for change in last_by_key.values() {
+            // A deletion has no value.
+            if let Some(value) = &change.value {
+                objects.add_entry(&change.key, value, change.revision);
             }
         }
+
         Self {
-            keys: values.into_keys().collect(),
-            fresh,
-            followed,
+            keys: last_by_key.into_keys().collect(),
+            objects,
+            now: Point {
+                position: Position {
+                    last: last_change,
+                    ..now.position
+                },
+                ..now
+            },
             taken_at,
         }
     }
 
     /// Updates the followed snapshot to the current data.
     fn apply(self, snapshot: &mut Snapshot, followed: &mut Point) -> Changed {
-        let before = snapshot.change_entries(&self.keys, self.fresh.clone());
-        snapshot.revision = self.followed.revision().to_string();
+        let before = snapshot.change_entries(&self.keys, self.objects.clone());
+        snapshot.revision = self.now.revision().to_string();
         snapshot.taken_at = self.taken_at;
-        *followed = self.followed;
+        *followed = self.now;
         Changed {
             before,
-            now: self.fresh,
+            now: self.objects,
         }
     }
 }
@@ -201,12 +213,12 @@ pub(super) async fn start(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Re
 /// # Errors
 /// If etcd cannot be reached.
 async fn news(client: &Arc<EtcdClient>, followed: &Point) -> Result<OrWholeRead<News>> {
-    let now = client.cluster_information().await?;
+    let information = client.cluster_information().await?;
     let taken_at = crate::clock::now();
     let now = Point {
-        identity: (now.cluster_id, now.guid()),
-        raft_term: now.raft_term,
-        position: Position::at(now.revision),
+        identity: (information.cluster_id, information.guid()),
+        raft_term: information.raft_term,
+        position: Position::at(information.revision),
     };
     let changes = changes(client, followed, &now).await;
     Ok(changes.map(|changes| News::new(followed, changes, now, taken_at)))
@@ -299,14 +311,14 @@ mod tests {
             change(13, deleted, None),
             change(14, odd, Some("kept as it is")),
         ];
-        let last = sum(&changes[5]);
+        let last = checksum(&changes[5]);
         let news = News::new(&at(7), changes, at(14), Timestamp::UNIX_EPOCH);
         assert_eq!(
             news.keys,
             [odd, HANDLE, deleted].map(|key| key.as_bytes().to_vec())
         );
         assert_eq!(
-            news.followed.position,
+            news.now.position,
             Position {
                 revision: 14,
                 last: Some((14, last))
@@ -315,6 +327,6 @@ mod tests {
         let mut whole = Snapshot::default();
         whole.add_entry(odd.as_bytes(), b"kept as it is", 14);
         whole.add_entry(HANDLE.as_bytes(), block.as_bytes(), 11);
-        assert_eq!(news.fresh, whole);
+        assert_eq!(news.objects, whole);
     }
 }

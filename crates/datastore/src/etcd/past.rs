@@ -11,7 +11,7 @@ use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 
 use super::around::{MAX_OPERATIONS, endpoints_of, named_endpoints, range_of};
-use super::client::{Change, Due, EtcdClient, Range};
+use super::client::{Change, EtcdClient, ExpectedChanges, Range};
 use crate::error::{Error, Failure, Result};
 use crate::read::around::{PodOnNode, names_pod};
 use crate::read::{Lookup, Past, PastSubject};
@@ -22,25 +22,29 @@ use crate::secret::redact_url;
 /// KiB, and a third of the writes in a busy cluster are to blocks.
 const BLOCK_REVISIONS: i64 = 50_000;
 
-/// Maximum versions of a block that [`recent`] reads.
-const RECENT: usize = 16;
+/// Maximum versions of a block that [`recent`] reads. Each of them takes a request.
+const RECENT_VERSIONS: usize = 16;
 
-/// Reads every kept revision of the data related to an object: the requested keys, and the keys that any of their
-/// revisions names, but not the whole cluster. For [`PastSubject::Blocks`], reads only the latest revisions.
-pub(crate) async fn past(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
+/// Reads all versions that etcd still has of a subject's objects, and of the objects that these versions name. For all
+/// blocks, reads only the latest [`BLOCK_REVISIONS`]. Reads again, a few times, if etcd deletes the oldest versions
+/// meanwhile (a compaction).
+pub(crate) async fn past(client: &EtcdClient, subject: &PastSubject) -> Result<Past> {
     let mut retries = Retries::new(&WHOLE_READS);
     loop {
-        match past_once(client, of).await {
-            Err(Error::Request {
-                failure: Failure::Compacted,
-                endpoint,
-                ..
-            }) => {
-                if !retries.pause().await {
-                    return Err(always_compacted(&endpoint));
-                }
-            }
-            result => return result,
+        let error = match past_once(client, subject).await {
+            Ok(past) => return Ok(past),
+            Err(error) => error,
+        };
+        let Error::Request {
+            failure: Failure::Compacted,
+            endpoint,
+            ..
+        } = &error
+        else {
+            return Err(error);
+        };
+        if !retries.pause().await {
+            return Err(always_compacted(endpoint));
         }
     }
 }
@@ -73,11 +77,14 @@ impl Past {
     /// Adds the versions of a key up to the revision `newest`. If there are too many, or the oldest ones have been
     /// compacted, the past begins with the earliest version that was read.
     async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
-        let mut at = newest;
+        let mut revision = newest;
         let mut is_first = false;
-        let mut versions = Vec::new();
-        while versions.len() < RECENT && !is_first {
-            let found = match client.get(&[Range::key(key).at(at)], "past revisions").await {
+        let mut newest_first = Vec::new();
+        while newest_first.len() < RECENT_VERSIONS && !is_first {
+            let found = match client
+                .get(&[Range::key(key).at(revision)], "past revisions")
+                .await
+            {
                 Err(Error::Request {
                     failure: Failure::Compacted,
                     ..
@@ -88,28 +95,30 @@ impl Past {
                 break;
             };
             is_first = entry.version == 1;
-            at = entry.mod_revision - 1;
-            versions.push(entry.to_owned());
+            revision = entry.mod_revision - 1;
+            newest_first.push(entry.to_owned());
         }
-        versions.reverse();
-        let mut versions = versions.into_iter();
+
+        let mut versions = newest_first.into_iter().rev();
         if !is_first {
             self.base.extend(versions.next());
         }
-        self.changes.extend(versions.map(|version| Change {
-            revision: version.mod_revision,
-            key: version.key,
-            value: Some(version.value),
-        }));
+        for version in versions {
+            self.changes.push(Change {
+                revision: version.mod_revision,
+                key: version.key,
+                value: Some(version.value),
+            });
+        }
         Ok(())
     }
 }
 
 /// Reads the past versions of a subject's objects, and of the objects that they name.
-async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
+async fn past_once(client: &EtcdClient, subject: &PastSubject) -> Result<Past> {
     let now = client.cluster_information().await?;
     let mut oldest = client.oldest_kept(now.revision).await?;
-    if *of == PastSubject::Blocks {
+    if *subject == PastSubject::Blocks {
         oldest = oldest.max(now.revision - BLOCK_REVISIONS);
     }
     let past = Past {
@@ -124,30 +133,31 @@ async fn past_once(client: &EtcdClient, of: &PastSubject) -> Result<Past> {
         client,
         past,
         last: Vec::new(),
-        known: BTreeSet::new(),
+        requested: BTreeSet::new(),
     };
-    let mut ranges = reading.unknown(of.first_ranges());
+    let mut ranges = reading.not_requested(subject.first_ranges());
     let mut is_searched = false;
     while !ranges.is_empty() {
         // A watch of past revisions needs a tenth of a second to start. Objects that the oldest and newest versions
         // name are therefore watched together with the requested keys. Only objects that versions in between name need
         // another watch.
         let mut watched = Vec::new();
-        let mut due = Due::new();
+        let mut expected = ExpectedChanges::new();
         while !ranges.is_empty() {
-            reading.read_ends(&ranges, &mut due).await?;
+            reading.read_ends(&ranges, &mut expected).await?;
             watched.append(&mut ranges);
-            ranges = reading.unknown(of.named(&reading));
+            ranges = reading.not_requested(subject.named(&reading));
             // The search for a pod's blocks reads all blocks, so it is done once. The search for endpoints depends on
             // the versions read so far, so it is repeated.
-            if ranges.is_empty() && !(is_searched && matches!(of, PastSubject::Pod(_))) {
+            let is_search_done = is_searched && matches!(subject, PastSubject::Pod(_));
+            if ranges.is_empty() && !is_search_done {
                 is_searched = true;
-                let found = reading.searched(of).await?;
-                ranges = reading.unknown(found);
+                let found = reading.searched(subject).await?;
+                ranges = reading.not_requested(found);
             }
         }
-        reading.watch(&watched, &due).await?;
-        ranges = reading.unknown(of.named(&reading));
+        reading.add_changes(&watched, &expected).await?;
+        ranges = reading.not_requested(subject.named(&reading));
     }
     let mut past = reading.past;
     past.changes
@@ -163,54 +173,56 @@ struct Reading<'c> {
     /// The values at the newest revision.
     last: Vec<RawKv>,
     /// The start keys of the ranges requested so far.
-    known: BTreeSet<Vec<u8>>,
+    requested: BTreeSet<Vec<u8>>,
 }
 
 impl Reading<'_> {
-    /// Keeps the ranges that have not been requested yet, either by themselves or as part of a prefix, and marks them
+    /// Returns the ranges that have not been requested yet, either by themselves or as part of a prefix, and notes them
     /// as requested.
-    fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
-        ranges.retain(|range| {
-            let before = self.known.range(..=range.start.clone()).next_back();
-            let is_known = before.is_some_and(|start| range.start.starts_with(start));
-            !is_known && self.known.insert(range.start.clone())
-        });
-        ranges
+    fn not_requested(&mut self, ranges: Vec<Range>) -> Vec<Range> {
+        let mut new_ranges = Vec::new();
+        for range in ranges {
+            let before = self.requested.range(..=range.start.clone()).next_back();
+            let is_requested = before.is_some_and(|start| range.start.starts_with(start));
+            if !is_requested {
+                self.requested.insert(range.start.clone());
+                new_ranges.push(range);
+            }
+        }
+        new_ranges
     }
 
     /// The keys that only a search finds, at the oldest and newest revision: endpoints that have the address, or blocks
     /// with records of the pod. An object that existed only between these revisions is found if a version of another
     /// object names it.
-    async fn searched(&self, of: &PastSubject) -> Result<Vec<Range>> {
+    async fn searched(&self, subject: &PastSubject) -> Result<Vec<Range>> {
         let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
-            match of {
+            match subject {
                 PastSubject::Lookup(Lookup::Address(address)) => {
                     found.extend(self.users(*address, revision).await?)
                 }
-                PastSubject::Pod(pod) => {
-                    let blocks = Range::prefix(BLOCK_PREFIX).at(revision);
-                    let blocks = self.client.get(&[blocks], "blocks").await?;
-                    let is_wanted = |entry: &RawEntry<'_>| {
-                        snapshot_of(entry).blocks.iter().any(|block| {
-                            block
-                                .value
-                                .content
-                                .sound()
-                                .is_some_and(|block| names_pod(block, pod))
-                        })
-                    };
-                    found.extend(
-                        blocks
-                            .entries()
-                            .filter(is_wanted)
-                            .map(|entry| Range::key(entry.key)),
-                    );
-                }
+                PastSubject::Pod(pod) => found.extend(self.blocks_of_pod(pod, revision).await?),
                 _ => {}
             }
         }
         Ok(found)
+    }
+
+    /// The blocks that have records of a pod at a revision.
+    async fn blocks_of_pod(&self, pod: &(String, String), revision: i64) -> Result<Vec<Range>> {
+        let all_blocks = Range::prefix(BLOCK_PREFIX).at(revision);
+        let answers = self.client.get(&[all_blocks], "blocks").await?;
+        let mut blocks = Vec::new();
+        for entry in answers.entries() {
+            for block in snapshot_of(&entry).blocks {
+                let sound = block.value.content.sound();
+                if sound.is_some_and(|sound| names_pod(sound, pod)) {
+                    blocks.push(Range::key(entry.key));
+                }
+            }
+        }
+        Ok(blocks)
     }
 
     /// The endpoints that have an address at a revision, among those that the address's records name, and those on a
@@ -223,8 +235,7 @@ impl Reading<'_> {
         };
         let mut users = Vec::new();
         for part in named_endpoints(&named).chunks(MAX_OPERATIONS) {
-            let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
-            let answers = self.client.get(&pinned, "endpoints").await?;
+            let answers = self.client.get(&ranges_at(revision, part), "endpoints").await?;
             for entry in answers.entries() {
                 if has_address(&entry) {
                     users.push(Range::key(entry.key));
@@ -234,27 +245,21 @@ impl Reading<'_> {
         Ok(users)
     }
 
-    /// Reads the values at the oldest and newest revision, and adds to `due` the changes that a watch in between must
-    /// report.
-    async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
-        let at = |revision: i64| {
-            ranges
-                .iter()
-                .map(|range| range.clone().at(revision))
-                .collect::<Vec<_>>()
-        };
-        for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
+    /// Reads the values at the oldest and newest revision, and adds to `expected` the changes that a watch in between
+    /// must report.
+    async fn read_ends(&mut self, ranges: &[Range], expected: &mut ExpectedChanges) -> Result<()> {
+        for part in ranges_at(self.past.oldest, ranges).chunks(MAX_OPERATIONS) {
             for entry in self.client.get(part, "past revisions").await?.entries() {
-                due.insert(entry.key.to_vec(), None);
+                expected.insert(entry.key.to_vec(), None);
                 self.past.base.push(entry.to_owned());
             }
         }
-        for part in at(self.past.newest).chunks(MAX_OPERATIONS) {
+        for part in ranges_at(self.past.newest, ranges).chunks(MAX_OPERATIONS) {
             for entry in self.client.get(part, "past revisions").await?.entries() {
                 if entry.mod_revision > self.past.oldest {
-                    due.insert(entry.key.to_vec(), Some(entry.mod_revision));
+                    expected.insert(entry.key.to_vec(), Some(entry.mod_revision));
                 } else {
-                    due.remove(entry.key);
+                    expected.remove(entry.key);
                 }
                 self.last.push(entry.to_owned());
             }
@@ -262,13 +267,17 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Adds the changes between the oldest and the newest revision.
-    async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
-        if self.past.newest > self.past.oldest {
-            let span = (self.past.oldest + 1, self.past.newest);
-            self.past
-                .changes
-                .extend(self.client.changes(ranges, span, due, "past revisions").await?);
+    /// Adds the changes in these ranges after the oldest revision, up to the newest. Waits until all `expected` changes
+    /// have arrived.
+    async fn add_changes(&mut self, ranges: &[Range], expected: &ExpectedChanges) -> Result<()> {
+        let first = self.past.oldest + 1;
+        let last = self.past.newest;
+        if first <= last {
+            let changes = self
+                .client
+                .changes(ranges, first..=last, expected, "past revisions")
+                .await?;
+            self.past.changes.extend(changes);
         }
         Ok(())
     }
@@ -316,13 +325,16 @@ impl PastSubject {
             Self::Block(_) => affinities(&reading.versions()),
             Self::Pod((namespace, name)) => {
                 let all = reading.versions();
-                let own = all.endpoints.iter().map(|endpoint| &endpoint.value);
-                let own =
-                    own.filter(|endpoint| endpoint.namespace() == **namespace && endpoint.pod() == **name);
-                let blocks = own
-                    .flat_map(|endpoint| endpoint.addresses())
-                    .flat_map(|used| Lookup::Address(used).first_keys());
-                ranges(&blocks.collect::<Vec<_>>())
+                let mut blocks = Vec::new();
+                for endpoint in all.endpoints.iter().map(|endpoint| &endpoint.value) {
+                    if endpoint.namespace() != **namespace || endpoint.pod() != **name {
+                        continue;
+                    }
+                    for address in endpoint.addresses() {
+                        blocks.extend(Lookup::Address(address).first_keys());
+                    }
+                }
+                ranges(&blocks)
             }
             // The objects that blocks name are not needed, and there would be many.
             Self::Blocks => Vec::new(),
@@ -352,13 +364,18 @@ impl PastSubject {
 
 /// A snapshot of one object.
 fn snapshot_of(entry: &RawEntry<'_>) -> Snapshot {
-    let mut one = Snapshot::default();
-    one.add_entry(entry.key, entry.value, entry.mod_revision);
-    one
+    let mut snapshot = Snapshot::default();
+    snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
+    snapshot
 }
 
 fn ranges(keys: &[Key]) -> Vec<Range> {
     keys.iter().filter_map(range_of).collect()
+}
+
+/// The ranges, to be read at a revision.
+fn ranges_at(revision: i64, ranges: &[Range]) -> Vec<Range> {
+    ranges.iter().map(|range| range.clone().at(revision)).collect()
 }
 
 /// The workload endpoints of the pods in any past record of an address or handle.
@@ -373,8 +390,12 @@ fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
 
 /// The affinities of all past owners of blocks.
 fn affinities(all: &Snapshot) -> Vec<Range> {
-    let blocks = all.blocks.iter().map(|block| &block.value);
-    let owned = blocks.filter_map(|block| AffinityKey::of_owner(block.content.owner()?, block.key));
-    let keys: BTreeSet<Key> = owned.map(Key::Affinity).collect();
+    let mut keys = BTreeSet::new();
+    for block in all.blocks.iter().map(|block| &block.value) {
+        let owner = block.content.owner();
+        if let Some(key) = owner.and_then(|owner| AffinityKey::of_owner(owner, block.key)) {
+            keys.insert(Key::Affinity(key));
+        }
+    }
     ranges(&keys.into_iter().collect::<Vec<_>>())
 }

@@ -82,10 +82,9 @@ pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -
 
 /// Reads everything again at one new index, and returns the objects with these keys. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
-    let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
-    let mut snapshot = read(client)
-        .await?
-        .snapshot(|key| std::str::from_utf8(key).is_ok_and(|key| wanted.contains(key)));
+    let wanted: BTreeSet<Vec<u8>> = keys.iter().map(|key| key.to_string().into_bytes()).collect();
+    let tree = read(client).await?;
+    let mut snapshot = tree.snapshot(|key| wanted.contains(key));
     snapshot.mark_all_partial();
     Ok(snapshot)
 }

@@ -166,12 +166,13 @@ impl OwnHandles {
 
 /// Reads objects, each with its own request.
 async fn read(client: &Arc<EtcdV2Client>, own: &OwnHandles, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-    let one = |key: &Key| {
+    let mut reads = Vec::new();
+    for key in keys {
         let client = Arc::clone(client);
         let key = key.clone();
-        async move { stored(&client, &key).await }
-    };
-    let mut found = tasks::all(IN_FLIGHT, keys.iter().map(one)).await?;
+        reads.push(async move { stored(&client, &key).await });
+    }
+    let mut found = tasks::all(IN_FLIGHT, reads).await?;
     number_blocks(client, own, &mut found).await?;
     Ok(found)
 }

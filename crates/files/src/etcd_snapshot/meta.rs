@@ -6,12 +6,15 @@ use std::io::{Read, Seek, SeekFrom};
 use super::FileResult;
 use crate::error::FileError;
 
+/// The number by which bbolt recognizes a meta page of its files.
 const MAGIC: u32 = 0xED0C_DAED;
+/// The only version of bbolt's file format.
 const VERSION: u32 = 2;
 /// Length of a page header.
 pub(crate) const PAGE_HEADER: usize = 16;
 /// Length of the metadata covered by the checksum.
 const CHECKED: usize = 56;
+/// The page sizes of the operating systems on which etcd runs; bbolt takes the page size of the system.
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
 /// The fields of a meta page that are needed here.

@@ -9,7 +9,9 @@ use super::meta::{Meta, PAGE_HEADER, number};
 use crate::error::FileError;
 use crate::regular;
 
+/// The flag in the header of a page with references to other pages.
 const BRANCH: u64 = 1;
+/// The flag in the header of a page with keys and values.
 const LEAF: u64 = 2;
 /// Length of an element of a branch or leaf.
 const ELEMENT: usize = 16;

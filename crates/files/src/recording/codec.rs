@@ -13,9 +13,11 @@ use super::delta::{apply, delta};
 use super::{Change, Group, Position, Positions, kind_of};
 use crate::protobuf::Fields;
 
-/// The kind of a change, as the first byte of its encoding.
+/// The first byte of the encoding of a deletion.
 const DELETED: u8 = 0;
+/// The first byte of the encoding of a change that contains the whole new value.
 const WHOLE: u8 = 1;
+/// The first byte of the encoding of a change that contains only the difference to the earlier value.
 const DELTA: u8 = 2;
 
 /// Maximum bytes of earlier groups' text in the dictionary for the next group.

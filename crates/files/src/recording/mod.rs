@@ -44,7 +44,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub revision: i64,
-    /// The revision and [`sum`] of the last change, if it is known.
+    /// The revision and [`checksum`] of the last change, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<(i64, u32)>,
 }
@@ -59,7 +59,7 @@ impl Position {
     pub fn note(&mut self, change: &Change) {
         self.revision = self.revision.max(change.revision);
         if self.last.is_none_or(|(last, _)| last <= change.revision) {
-            self.last = Some((change.revision, sum(change)));
+            self.last = Some((change.revision, checksum(change)));
         }
     }
 }
@@ -68,7 +68,7 @@ impl Position {
 pub type Positions = BTreeMap<String, Position>;
 
 /// A checksum that distinguishes a change from another history's change with the same revision.
-pub fn sum(change: &Change) -> u32 {
+pub fn checksum(change: &Change) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&change.key);
     hasher.update(&[u8::from(change.value.is_none())]);

@@ -57,8 +57,8 @@ impl Recorder {
     /// If the recording is from another cluster, or cannot be read or truncated.
     pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
         // A damaged export does not prevent a new full state.
-        let (archive, _) = Archive::open_undamaged(&self.folder)?;
-        archive.require(guid)?;
+        let (archive, _) = Archive::open_with_damage(&self.folder)?;
+        archive.require_cluster(guid)?;
         archive.exports().last().map_or(Ok(None), Journal::resume)
     }
 }

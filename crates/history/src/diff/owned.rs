@@ -61,7 +61,8 @@ pub(crate) fn affinities(
         if !scope.has_network(key.cidr) || !scope.has_node(&key.node) || is_hidden(key) {
             continue;
         }
-        let [before, after] = affinities.map(|affinity| affinity.map(|affinity| affinity.state.to_string()));
+        let state = |affinity: Option<&Affinity>| Some(affinity?.state.to_string());
+        let [before, after] = affinities.map(state);
         if let Some(change) = Change::of(&before, &after) {
             changes.push(AffinityChange {
                 node: key.node.clone(),
@@ -103,7 +104,11 @@ fn claimed<S: Serializer>(handle: &Option<&Handle>, serializer: S) -> Result<S::
 impl HandleChange<'_> {
     /// Returns the total number of addresses that the handle claims, before and after.
     pub fn counts(&self) -> [i64; 2] {
-        [self.before, self.after].map(|handle| handle.map_or(0, |h| h.blocks().map(|(_, count)| count).sum()))
+        let claimed = |handle: Option<&Handle>| match handle {
+            Some(handle) => handle.blocks().map(|(_, count)| count).sum(),
+            None => 0,
+        };
+        [claimed(self.before), claimed(self.after)]
     }
 }
 

@@ -30,19 +30,20 @@ impl Raw {
     }
 
     /// Creates the event between two states of an address; `None` if it has no record in either state.
-    fn of_address(what: EventKind, states: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
+    fn of_address(kind: EventKind, states: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
         let [before, after] = states;
         let last = after.or(before)?;
         let record = last.record();
-        let at = match what {
+        let recorded_time = match kind {
             EventKind::Assigned => record.get("timestamp"),
             EventKind::Cooling => record.released_at(),
             _ => None,
-        };
-        let at = at.map(|at| at.to_string());
+        }
+        .map(|time| time.to_string());
 
         let holder = |state: AddressRecord<'_>| Holder::of(&state.record());
-        let mut raw = Self::new(what, Subject::Address(last.address()), detail, at.as_deref());
+        let subject = Subject::Address(last.address());
+        let mut raw = Self::new(kind, subject, detail, recorded_time.as_deref());
         raw.event.block = Some(last.block());
         raw.event.before = before.map(holder);
         raw.event.after = after.map(holder);

@@ -50,13 +50,14 @@ pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &HistorySubject)
         known: vec![end],
     };
     for version in &kept.base {
-        reader.take(version, true);
+        reader.take(version, Place::First);
     }
     for version in &kept.changes {
-        reader.take(version, false);
+        reader.take(version, Place::Later);
     }
     for (revision, raw) in forgotten(kept, written, about) {
-        reader.add(revision, raw, true);
+        let is_relevant = true;
+        reader.add(revision, raw, is_relevant);
     }
 
     let Reader {
@@ -89,9 +90,16 @@ struct Reader<'a> {
     known: Vec<Anchor>,
 }
 
+/// The place of a version among those that etcd still has of its object.
+#[derive(Clone, Copy)]
+enum Place {
+    First,
+    Later,
+}
+
 impl Reader<'_> {
     /// Adds the events between the last state of an object and this version.
-    fn take(&mut self, version: &Version, is_first: bool) {
+    fn take(&mut self, version: &Version, place: Place) {
         let key = Key::parse(&version.path)
             .ok()
             .flatten()
@@ -101,7 +109,11 @@ impl Reader<'_> {
         let (after, created) = decode(&key, &version.path, version.value.as_deref(), self.about);
         let last = self.states.remove(&key);
         let by = self.run_of(version, last.as_ref().map(|(revision, _)| *revision));
-        let before = (!is_first).then(|| last.map_or(State::Absent, |(_, state)| state));
+        let before = match place {
+            // The object may have had another state before.
+            Place::First => None,
+            Place::Later => Some(last.map_or(State::Absent, |(_, state)| state)),
+        };
 
         // Blocks are empty when Calico claims them. A new block that already contains allocations was restored, rebuilt
         // or moved from elsewhere.

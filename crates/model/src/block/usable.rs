@@ -42,12 +42,10 @@ pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<
             _ => {}
         }
     }
-    let reserved = json!({ "handle_id": WINDOWS_RESERVED_HANDLE });
-    let reserved = to_raw_value(&reserved).ok()?;
+    let reserved = to_raw_value(&json!({ "handle_id": WINDOWS_RESERVED_HANDLE })).ok()?;
     records.push(&reserved);
 
-    let records = to_raw_value(&records).ok()?;
-    fields.insert("attributes".to_owned(), records);
+    fields.insert("attributes".to_owned(), to_raw_value(&records).ok()?);
     fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
     fields.insert("unallocated".to_owned(), to_raw_value(&free).ok()?);
     serde_json::to_vec(&fields).ok()
@@ -58,7 +56,10 @@ pub(super) fn by_free_list(json: &str, problems: &[BlockProblem]) -> Option<Vec<
 fn fields(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
     let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
     let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
-    (names.len() == fields.len()).then_some(fields)
+    if names.len() < fields.len() {
+        return None;
+    }
+    Some(fields)
 }
 
 /// The block without the records that no ordinal refers to. `None` if it has any other problem, or if duplicate field
@@ -86,8 +87,7 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
         *index -= removed_before as u64;
     }
 
-    let referenced = to_raw_value(&referenced).ok()?;
-    fields.insert("attributes".to_owned(), referenced);
+    fields.insert("attributes".to_owned(), to_raw_value(&referenced).ok()?);
     fields.insert("allocations".to_owned(), to_raw_value(&allocations).ok()?);
     serde_json::to_vec(&fields).ok()
 }

@@ -147,19 +147,20 @@ impl KubeControllersConfiguration {
             running_config,
             environment_vars,
         } = status.unwrap_or_default();
-        let running = running_config.and_then(|running| running.controllers);
         // Until the controllers have started, the status names none.
-        let running = running.filter(|running| running.node.is_some() || running.load_balancer.is_some());
+        let running = running_config
+            .and_then(|running| running.controllers)
+            .filter(|running| running.node.is_some() || running.load_balancer.is_some());
 
         let mut defects = Vec::new();
         let periods = [
             ("status.runningConfig", running.as_ref()),
             ("spec", Some(&of_spec)),
         ];
-        let stated = periods.into_iter().find_map(|(place, controllers)| {
+        let first_period = periods.into_iter().find_map(|(place, controllers)| {
             Some((place, controllers?.node.as_ref()?.leak_grace_period.as_ref()?))
         });
-        let leak_grace_period = stated.and_then(|(place, text)| {
+        let leak_grace_period = first_period.and_then(|(place, text)| {
             let period = parse_go_duration(text);
             if period.is_none() {
                 let field = format!("{place}.controllers.node.leakGracePeriod");
@@ -168,23 +169,26 @@ impl KubeControllersConfiguration {
             period
         });
 
-        let named = environment_vars
+        let enabled = environment_vars
             .as_ref()
             .and_then(|variables| variables.get(ENABLED));
-        let is_named = named.map(|list| list.split(',').any(|name| name == "loadbalancer"));
+        let is_enabled = enabled.map(|list| list.split(',').any(|name| name == "loadbalancer"));
         let runs = match &running {
             Some(running) => running.load_balancer.is_some(),
-            None => is_named.unwrap_or(of_spec.load_balancer.is_some()),
+            None => is_enabled.unwrap_or(of_spec.load_balancer.is_some()),
         };
-        let running = running.and_then(|running| running.load_balancer);
         let no_section = of_spec.load_balancer.is_none();
-        let by_environment = is_named == Some(true);
-        let stated = running.and_then(|running| running.assign_ips);
-        let stated = stated.or(of_spec.load_balancer.and_then(|section| section.assign_ips));
-        let assign_ips = runs.then_some(match stated.as_deref() {
-            Some("RequestedServicesOnly") => AssignIps::RequestedServicesOnly,
-            _ => AssignIps::AllServices,
-        });
+        let by_environment = is_enabled == Some(true);
+
+        let assigned_by_running = running.and_then(|running| running.load_balancer?.assign_ips);
+        let assigned_by_spec = of_spec.load_balancer.and_then(|section| section.assign_ips);
+        let assign_ips = if !runs {
+            None
+        } else if assigned_by_running.or(assigned_by_spec).as_deref() == Some("RequestedServicesOnly") {
+            Some(AssignIps::RequestedServicesOnly)
+        } else {
+            Some(AssignIps::AllServices)
+        };
         Ok((
             Self {
                 leak_grace_period,

@@ -321,14 +321,15 @@ impl Scanner<'_> {
         Ok(Escape::Byte(byte))
     }
 
-    /// Reads the four digits of `\u`.
+    /// Reads the four hexadecimal digits after `\u`, which give a UTF-16 code unit.
     fn code_unit(&mut self) -> Scanned<u16> {
-        let mut unit = 0;
+        let mut unit: u16 = 0;
         for _ in 0..4 {
             let found = self.next()?;
-            let digit = char::from(found).to_digit(16);
-            let digit = digit.ok_or_else(|| unexpected(found, "in \\u hexadecimal character escape"))?;
-            unit = unit << 4 | digit as u16;
+            let Some(digit) = char::from(found).to_digit(16) else {
+                return Err(unexpected(found, "in \\u hexadecimal character escape"));
+            };
+            unit = 16 * unit + digit as u16;
         }
         Ok(unit)
     }

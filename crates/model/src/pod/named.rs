@@ -11,10 +11,10 @@ use crate::stored::FieldDefect;
 /// The number of addresses up to which a scan is faster than a lookup.
 const FEW: usize = 16;
 
-/// The addresses in a pod object, each with its evidence.
+/// The addresses in a pod object, each with the sources that name it.
 #[derive(Default)]
 pub(super) struct Named {
-    pub addresses: Vec<(IpAddr, u8)>,
+    pub addresses: Vec<(IpAddr, evidence::Bits)>,
     /// The position of each address, once there are many.
     positions: HashMap<IpAddr, usize>,
     pub defects: Vec<FieldDefect>,
@@ -41,8 +41,8 @@ impl Named {
             evidence::AWS,
         );
         let annotations = &parts.request.annotations;
-        self.add_strings(&annotations.no_ipam, evidence::NO_IPAM);
-        self.add_strings(&annotations.floating, evidence::FLOATING);
+        self.add_requested(&annotations.no_ipam, evidence::NO_IPAM);
+        self.add_requested(&annotations.floating, evidence::FLOATING);
         self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
         self.add_json(
             "k8s.v1.cni.cncf.io/networks-status",
@@ -51,11 +51,11 @@ impl Named {
         );
     }
 
-    /// Adds the addresses of a list with commas. `by` is the kind of the field.
-    fn add_list(&mut self, field: &str, list: &str, by: u8) {
+    /// Adds the addresses of a list with commas. Reports `field` for each part of the list that is no address.
+    fn add_list(&mut self, field: &str, list: &str, sources: evidence::Bits) {
         for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
             match cidr::parse_address(text) {
-                Some(address) => self.add(address, by),
+                Some(address) => self.add(address, sources),
                 None => self
                     .defects
                     .push(FieldDefect::new(field, format!("{text:?} is not an address"))),
@@ -68,15 +68,15 @@ impl Named {
         &mut self,
         field: &str,
         json: Option<&str>,
-        read: fn(&serde_json::Value) -> Vec<(String, u8)>,
+        read: fn(&serde_json::Value) -> Vec<(String, evidence::Bits)>,
     ) {
         let Some(json) = json.filter(|j| !j.trim().is_empty()) else {
             return;
         };
         match serde_json::from_str(json) {
             Ok(value) => {
-                for (text, by) in read(&value).iter() {
-                    self.add_list(field, text, *by);
+                for (text, sources) in read(&value).iter() {
+                    self.add_list(field, text, *sources);
                 }
             }
             Err(error) => self
@@ -85,28 +85,28 @@ impl Named {
         }
     }
 
-    /// Adds the addresses in a JSON list of a pod's request. Calico refuses the pod if the list is invalid, so only valid
-    /// addresses are in use.
-    fn add_strings(&mut self, json: &str, by: u8) {
-        let texts = if json.is_empty() {
-            Vec::new()
-        } else {
-            string_list(json).unwrap_or_default()
+    /// Adds the addresses that a pod requests with an annotation, which contains a JSON list of strings. Adds nothing if
+    /// the annotation is no such list: Calico then refuses the pod, so the pod uses none of them.
+    fn add_requested(&mut self, annotation: &str, sources: evidence::Bits) {
+        let Ok(texts) = string_list(annotation) else {
+            return;
         };
-        for address in texts.iter().filter_map(|text| cidr::parse_address(text)) {
-            self.add(address, by);
+        for text in texts {
+            if let Some(address) = cidr::parse_address(&text) {
+                self.add(address, sources);
+            }
         }
     }
 
-    /// Adds an address, or a further field that names it.
-    fn add(&mut self, address: IpAddr, by: u8) {
+    /// Adds an address, or further sources that name it.
+    fn add(&mut self, address: IpAddr, sources: evidence::Bits) {
         match self.position(address) {
-            Some(position) => self.addresses[position].1 |= by,
+            Some(position) => self.addresses[position].1 |= sources,
             None => {
                 if !self.positions.is_empty() {
                     self.positions.insert(address, self.addresses.len());
                 }
-                self.addresses.push((address, by));
+                self.addresses.push((address, sources));
             }
         }
     }
@@ -135,17 +135,17 @@ fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
 }
 
 /// The `ips` of every object in a JSON list. The default network's entry repeats the pod's addresses.
-fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
+fn ips_of(value: &serde_json::Value) -> Vec<(String, evidence::Bits)> {
     let mut ips = Vec::new();
     for network in value.as_array().into_iter().flatten() {
         let is_default = network["default"].as_bool() == Some(true);
-        let evidence = if is_default {
+        let sources = if is_default {
             evidence::NETWORK_STATUS
         } else {
             evidence::NETWORK_STATUS | evidence::SECONDARY
         };
         for text in texts(&network["ips"]) {
-            ips.push((text, evidence));
+            ips.push((text, sources));
         }
     }
     ips

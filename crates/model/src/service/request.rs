@@ -10,7 +10,7 @@ use crate::json;
 use crate::pool::{Pool, PoolUse};
 
 /// The class of services that Calico serves.
-pub const CLASS: &str = "calico";
+pub const CALICO_CLASS: &str = "calico";
 /// The annotations with which a service requests pools and addresses: JSON lists.
 pub const POOLS_V4: &str = "projectcalico.org/ipv4pools";
 pub const POOLS_V6: &str = "projectcalico.org/ipv6pools";
@@ -69,7 +69,7 @@ impl ServiceRequest {
     /// True if the class is Calico's, or an annotation asks Calico for addresses. In that case, no other controller
     /// should serve the service.
     pub fn names_calico(&self) -> bool {
-        self.is_annotated() || self.class.as_deref() == Some(CLASS)
+        self.is_annotated() || self.class.as_deref() == Some(CALICO_CLASS)
     }
 
     fn is_annotated(&self) -> bool {

@@ -104,14 +104,22 @@ pub(super) fn takes_blocks(cidr: IpNet, size: u8) -> Result<()> {
 }
 
 /// Returns a name such as `<old pool>-10-9-0-0-16`. If the old pool's name ends in its own CIDR in this form, that
-/// ending is removed. Names have at most 253 characters.
+/// ending is removed.
 pub(super) fn name_of(old: &Pool, cidr: IpNet) -> String {
-    let suffix = |cidr: IpNet| format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"));
-    let base = old.name.strip_suffix(&suffix(old.cidr)).unwrap_or(&old.name);
-    let suffix = suffix(cidr);
-    let room = 253usize.saturating_sub(suffix.len());
-    format!("{}{suffix}", base.get(..room).unwrap_or(base))
+    let old_suffix = suffix_of(old.cidr);
+    let base = old.name.strip_suffix(&old_suffix).unwrap_or(&old.name);
+    let suffix = suffix_of(cidr);
+    let longest_base = MAX_NAME.saturating_sub(suffix.len());
+    format!("{}{suffix}", base.get(..longest_base).unwrap_or(base))
 }
+
+/// Formats a CIDR as the end of a pool's name, such as `-10-9-0-0-16`.
+fn suffix_of(cidr: IpNet) -> String {
+    format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"))
+}
+
+/// Maximum length of an object's name in Kubernetes.
+const MAX_NAME: usize = 253;
 
 /// Refuses a new pool that cannot take the users of the old one: the old pool itself, a pool of the other family, an
 /// unusable pool, a pool that overlaps other pools, nodes or services, or a pool that contains blocks of another size.

@@ -1,5 +1,7 @@
 //! Conditions on the pools after a phase of `migrate` or an undo.
 
+use std::net::IpAddr;
+
 use calipam_check::index::Index;
 use calipam_model::IpNet;
 use calipam_model::cidr::{is_v4, overlap};
@@ -30,31 +32,33 @@ pub(super) fn block_in_the_way(block: IpNet, pool: &Pool) -> Refused {
 /// # Errors
 /// If no pool of a family would remain enabled, or a pool would be created or enabled over blocks of another size.
 pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<()> {
-    let before = || snapshot.pools.iter().map(|pool| &pool.value);
-    for pool in before().filter(|pool| pool.is_enabled()) {
+    let before: Vec<&Pool> = snapshot.pools.iter().map(|pool| &pool.value).collect();
+    for pool in before.iter().filter(|pool| pool.is_enabled()) {
         if !after.iter().any(|other| serves(other, pool.cidr)) {
             let message = format!("without {}, no pool of its family would be enabled", pool.name);
             return Err(Refused::new(message).hint(OTHER_POOL_FIRST));
         }
     }
 
-    let is_new = |pool: &&Pool| {
-        !before().any(|old| {
-            (&old.name, old.cidr, old.block_size) == (&pool.name, pool.cidr, pool.block_size)
-                && (old.is_enabled() || !pool.is_enabled())
-        })
-    };
-    for pool in after.iter().filter(is_new) {
-        // If a split is undone, its parts already had these blocks.
-        let was_there = |block: &IpNet| {
-            before().any(|old| {
-                old.block_size == pool.block_size
-                    && old.cidr.contains(block)
-                    && (old.is_enabled() || !pool.is_enabled())
-            })
-        };
-        if let Some(block) = of_another_size(snapshot, pool).find(|block| !was_there(block)) {
-            return Err(block_in_the_way(block, pool));
+    for pool in after {
+        // The earlier pools that already allowed blocks of this size, as far as the new pool allows any.
+        let mut allowed_before = before.clone();
+        allowed_before.retain(|old| {
+            let is_as_enabled = old.is_enabled() || !pool.is_enabled();
+            old.block_size == pool.block_size && is_as_enabled
+        });
+        let is_unchanged = allowed_before
+            .iter()
+            .any(|old| old.name == pool.name && old.cidr == pool.cidr);
+        if is_unchanged {
+            continue;
+        }
+
+        for block in of_another_size(snapshot, pool) {
+            // If a split is undone, its parts already had these blocks.
+            if !allowed_before.iter().any(|old| old.cidr.contains(&block)) {
+                return Err(block_in_the_way(block, pool));
+            }
         }
     }
     Ok(())
@@ -77,15 +81,9 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
         .filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
 }
 
-/// Returns the users whose addresses are in an enabled pool now, but in no enabled pool of `after`. Leaves out users on
-/// nodes that do not exist, which need no other address.
+/// Returns the users who need another address if the cluster's pools become `after`: their address is in an enabled pool
+/// now, but would not be then.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
-    let stays = |user: &User| {
-        let mut enabled = after.iter().filter(|pool| pool.is_enabled());
-        enabled.any(|pool| pool.cidr.contains(&user.address))
-    };
-    let has_node = |user: &User| user.node.is_empty() || index.node_exists(&user.node);
-
     let mut leaving = Vec::new();
     for stored in &index.snapshot.pools {
         let pool = &stored.value;
@@ -93,10 +91,18 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
             continue;
         }
         for user in users(index, pool.cidr) {
-            if has_node(&user) && !stays(&user) {
+            // Users on nodes that do not exist need no other address.
+            let is_of_gone_node = !user.node.is_empty() && !index.node_exists(&user.node);
+            if !is_of_gone_node && !is_in_enabled_pool(user.address, after) {
                 leaving.push(user);
             }
         }
     }
     leaving
+}
+
+fn is_in_enabled_pool(address: IpAddr, pools: &[Pool]) -> bool {
+    pools
+        .iter()
+        .any(|pool| pool.is_enabled() && pool.cidr.contains(&address))
 }

@@ -81,12 +81,10 @@ fn user(index: &Index<'_>, used: &Use) -> User {
             }
         }
         (Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position), None) => {
-            let node = index
-                .snapshot
-                .nodes
-                .get(position as usize)
-                .map(|node| node.value.name.clone());
-            let node = node.unwrap_or_default();
+            let node = match index.snapshot.nodes.get(position as usize) {
+                Some(node) => node.value.name.clone(),
+                None => String::new(),
+            };
             User {
                 address,
                 kind: UserKind::Tunnel,

@@ -106,8 +106,8 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             // An affinity that is marked deleted can be removed even if its holder owns the block.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
-            let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let action = Action::new(reason(), vec![delete()], vec![what]);
+            let deletion = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
+            let action = Action::new(reason(), vec![delete()], vec![deletion]);
             plan_deletion(
                 planner,
                 key.cidr,
@@ -124,24 +124,28 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 delete(),
             ];
             let why = "its node was about to release it, and the block is empty";
-            let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let block = Change::new(
+            let deletion = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
+            let block_deletion = Change::new(
                 Verb::DeleteBlock,
                 Subject::Block(key.cidr),
                 "this finishes its release",
                 &[],
             );
-            plan_deletion(planner, key.cidr, Action::new(reason(), edits, vec![what, block]));
+            plan_deletion(
+                planner,
+                key.cidr,
+                Action::new(reason(), edits, vec![deletion, block_deletion]),
+            );
             true
         }
         Decision::Confirm => {
             let why = "its node owns the block; the block is written first, so that concurrent writes fail";
-            let what = Change::new(Verb::ConfirmAffinity, subject, why, &repairs);
-            with_touch(planner, key, set(AffinityState::Confirmed), what, reason());
+            let change = Change::new(Verb::ConfirmAffinity, subject, why, &repairs);
+            edit_with_block(planner, key, set(AffinityState::Confirmed), change, reason());
             false
         }
         Decision::Label => {
-            let what = Change::new(
+            let labeling = Change::new(
                 Verb::LabelAffinity,
                 subject,
                 "with the labels by which Calico finds it",
@@ -150,7 +154,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let edits = vec![set(affinity.value.state.clone())];
             planner
                 .before_blocks
-                .push(Action::new(reason(), edits, vec![what]));
+                .push(Action::new(reason(), edits, vec![labeling]));
             false
         }
     }
@@ -269,33 +273,35 @@ fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
         .is_some_and(|block| block.owner == Some(&key.owner()))
 }
 
-/// Plans an edit of an affinity after a write of its block, so that a concurrent writer of the block fails. The block
-/// must still belong to the affinity's holder; its addresses may change. If the plan writes the block anyway, or if there
-/// is none, the edit needs no write of its own.
-fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
-    let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
-    let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
-        planner
-            .blocks
-            .entry(key.cidr)
-            .or_default()
-            .affinities
-            .push((edit, what));
-        return;
+/// Plans an edit of an affinity together with a write of its block, which comes first. Even if the write changes nothing
+/// in the block, a node that has read the block before can no longer write it, and has to read it again.
+fn edit_with_block(
+    planner: &mut Planner<'_, '_>,
+    key: &AffinityKey,
+    edit: Edit,
+    change: Change,
+    reason: String,
+) {
+    let is_block_written =
+        planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
+    let block = match planner.index().block(key.cidr) {
+        Some(block) if !is_block_written => block,
+        // The plan writes or creates the block anyway, and then makes this edit.
+        _ => {
+            let planned = planner.blocks.entry(key.cidr).or_default();
+            planned.affinities.push((edit, change));
+            return;
+        }
     };
 
-    let touch = Edit::Block(key.cidr, BlockEdit::Touch);
-    let since = block
-        .sound
-        .and_then(|sound| sound.claim_time())
-        .map(str::to_owned);
-    let owned = (
-        Key::Block(key.cidr),
-        Precondition::Matches(Condition::OwnedSince(key.owner(), since)),
-    );
-    let mut made = Action::new(reason, vec![touch, edit], vec![what]).requiring([owned]);
-    absorb_deletions(planner, key, &mut made);
-    planner.before_blocks.push(made);
+    let unchanged_write = Edit::Block(key.cidr, BlockEdit::Touch);
+    let claimed_at = block.sound.and_then(|sound| sound.claim_time());
+    // The block must still belong to the affinity's holder; its addresses may change.
+    let is_owned = Condition::OwnedSince(key.owner(), claimed_at.map(str::to_owned));
+    let mut action = Action::new(reason, vec![unchanged_write, edit], vec![change])
+        .requiring([(Key::Block(key.cidr), Precondition::Matches(is_owned))]);
+    absorb_deletions(planner, key, &mut action);
+    planner.before_blocks.push(action);
 }
 
 /// Moves the deletions of other holders' affinities for the same block to the beginning of `made`, which is planned next:
@@ -402,13 +408,13 @@ fn missing(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let detail = "its node owns the block, but cannot find it without an affinity";
-        let mut what = Change::new(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
-        what.repairs.push(finding.key());
-        with_touch(
+        let mut change = Change::new(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
+        change.repairs.push(finding.key());
+        edit_with_block(
             planner,
             &key,
             create_affinity(&key),
-            what,
+            change,
             format!("{} {cidr}", finding.code),
         );
     }

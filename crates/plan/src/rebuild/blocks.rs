@@ -48,7 +48,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
         let Subject::Block(cidr) = finding.subject else {
             continue;
         };
-        let what = Change::new(
+        let deletion = Change::new(
             Verb::DeleteBlock,
             finding.subject.clone(),
             "it has no owner and no allocated address",
@@ -58,14 +58,14 @@ fn empty(planner: &mut Planner<'_, '_>) {
             let planned = planner.blocks.entry(cidr).or_default();
             let first = planned.addresses.values_mut().next();
             if let Some(address) = first {
-                address.change.repairs.extend(what.repairs.iter().cloned());
+                address.change.repairs.extend(deletion.repairs.iter().cloned());
             }
             continue;
         }
         if planner.corrupt.blocks.contains_key(&cidr) {
             let planned = planner.blocks.entry(cidr).or_default();
             planned.deleted = true;
-            planned.changes.push(what);
+            planned.changes.push(deletion);
             continue;
         }
         let Some(block) = planner.index().block(cidr) else {
@@ -75,7 +75,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
         planner.after_blocks.push(Action::new(
             format!("{} {cidr}", finding.code),
             vec![edit],
-            vec![what],
+            vec![deletion],
         ));
     }
 }
@@ -110,18 +110,17 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
             continue;
         }
 
-        let detail = "its deletion stopped half-way";
-        let what = Change::new(
+        let deletion = Change::new(
             Verb::DeleteBlock,
             finding.subject.clone(),
-            detail,
+            "its deletion stopped half-way",
             &[finding.code],
         );
         let edit = Edit::Delete(Key::Block(cidr), block.revision.clone());
         planner.before_blocks.push(Action::new(
             format!("{} {cidr}", finding.code),
             vec![edit],
-            vec![what],
+            vec![deletion],
         ));
     }
 }

@@ -65,9 +65,9 @@ pub(super) fn wanted(
             let owner = [
                 ("namespace", namespace),
                 ("service", name),
-                ("timestamp", &taken_at),
+                ("timestamp", taken_at.as_str()),
+                ("type", "LoadBalancer"),
             ];
-            let owner = owner.into_iter().chain([("type", "LoadBalancer")]);
             let record = Attribute::new(Some(&service.value.handle()), owner);
             Ok(Wanted {
                 record,
@@ -95,17 +95,16 @@ pub(super) fn wanted(
 
 /// Returns the sandbox and the node of a workload, from the first source that names a sandbox.
 pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String)> {
-    let workloads = uses
-        .iter()
-        .filter_map(|used| basis.context.index.workload(used.owner));
-    let mut workloads: Vec<Workload<'_>> = workloads.collect();
-    workloads.retain(|workload| !workload.container_id.is_empty());
-    workloads.first().map(|w| {
-        (
-            w.container_id.to_string(),
-            basis.context.index.calico_node(w.node),
-        )
-    })
+    let index = &basis.context.index;
+    for used in uses {
+        if let Some(workload) = index.workload(used.owner)
+            && !workload.container_id.is_empty()
+        {
+            let node = index.calico_node(workload.node);
+            return Some((workload.container_id.to_string(), node));
+        }
+    }
+    None
 }
 
 /// Returns the record that Calico would write for the workload that uses an address. Refuses if a part of it is not
@@ -121,8 +120,11 @@ fn of_workload(basis: &Basis<'_>, networks: &Networks, uses: &[Use], taken_at: &
     };
 
     let pod = first.pod.to_string();
-    if workloads.iter().any(|w| w.machine.is_some_and(|m| !m.is_empty())) || pod.starts_with("virt-launcher-")
-    {
+    let names_machine = workloads
+        .iter()
+        .any(|workload| workload.machine.is_some_and(|machine| !machine.is_empty()));
+    let is_launcher = pod.starts_with("virt-launcher-");
+    if names_machine || is_launcher {
         let detail = "a virtual machine uses it, and its record needs UIDs that calipam does not read; \
                       migrate or restart the machine, so that Calico records an address for it";
         return Err(Refusal::new(SkipReason::NeedsDecision, detail));

@@ -142,7 +142,7 @@ pub(crate) fn too_early_orphan(basis: &Basis<'_>, finding: &Finding) -> Option<R
             .get(id)
             .is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
     };
-    (!seen_before(basis, seen)).then(|| seen_once(basis, finding.message()))
+    (!seen_before(basis, seen)).then(|| seen_once(basis, &finding.message()))
 }
 
 /// Refuses an affinity that is neither confirmed nor marked deleted, unless it was seen twice: its holder may be about
@@ -153,8 +153,8 @@ pub(crate) fn too_early_affinity(basis: &Basis<'_>, affinity: &Versioned<Affinit
         return None;
     }
     let key = Key::Affinity(value.key.clone());
-    let what = format!("{} is {}", value.key, value.state);
-    too_early_unsettled(basis, &key, revision, what)
+    let state = format!("{} is {}", value.key, value.state);
+    too_early_unsettled(basis, &key, revision, &state)
 }
 
 /// Refuses an object in the middle of a Calico operation, unless it was seen twice in the same version.
@@ -162,23 +162,23 @@ pub(crate) fn too_early_unsettled(
     basis: &Basis<'_>,
     key: &Key,
     revision: &Revision,
-    what: impl Into<String>,
+    state: &str,
 ) -> Option<Refusal> {
-    let seen = |s: &Observations| {
-        s.unsettled
-            .get(key)
-            .is_some_and(|seen| *seen == revision.to_string())
-    };
-    (!seen_before(basis, seen)).then(|| seen_once(basis, what))
+    let version = revision.to_string();
+    let has_version = |earlier: &Observations| earlier.unsettled.get(key) == Some(&version);
+    if seen_before(basis, has_version) {
+        return None;
+    }
+    Some(seen_once(basis, state))
 }
 
-/// Refuses a release for now: the address, handle or block must be found in the same state twice.
-fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
-    let what = what.into();
+/// Refuses a release for now: the address, handle or block must be found in the same state twice. `state` describes the
+/// object and its state.
+fn seen_once(basis: &Basis<'_>, state: &str) -> Refusal {
     let grace = basis.context.grace;
     Refusal::new(
         SkipReason::SeenOnce,
-        format!("{what}: it must be found in this state twice, {grace:#} apart"),
+        format!("{state}: it must be found in this state twice, {grace:#} apart"),
     )
 }
 

@@ -1,6 +1,6 @@
 //! The scope of a release. Each kind of name in the request narrows it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::index::Index;
@@ -48,30 +48,13 @@ impl Scope {
             return false;
         }
 
-        // The node of the record or of the block is enough.
-        let is_of_nodes = || {
-            index.blocks_around(address).any(|block| {
-                let allocation = block.sound.and_then(|sound| sound.allocation_of(address));
-                let recorded = allocation.and_then(|allocation| allocation.attribute.get("node"));
-                let has_recorded = recorded.is_some_and(|node| nodes.contains(&node.to_string()));
-                has_recorded || block.host().is_some_and(|host| nodes.contains(host))
-            })
-        };
-        if !nodes.is_empty() && !is_of_nodes() {
+        if !nodes.is_empty() && !is_of_nodes(address, nodes, index) {
             return false;
         }
-
-        let Some(namespace) = namespace else {
-            return true;
-        };
-        sound_records(index, address).any(|record| {
-            let owners = [Some(record.attribute.owner()), record.attribute.alternate()];
-            let mut namespaces = owners
-                .into_iter()
-                .flatten()
-                .filter_map(|owner| owner.get("namespace"));
-            namespaces.any(|name| name == *namespace.as_str())
-        })
+        match namespace {
+            Some(namespace) => is_of_namespace(address, namespace, index),
+            None => true,
+        }
     }
 
     /// Returns true if a block and affinities for it are in scope. Blocks and affinities belong to no namespace.
@@ -91,4 +74,33 @@ impl Scope {
         let mut ids = sound_records(index, address).filter_map(|record| record.attribute.handle());
         ids.any(|id| self.handles.contains(clean(&id.to_string())))
     }
+}
+
+/// Returns true if a block has a record of the address that names one of the nodes, or if one of the nodes owns a block
+/// with the address.
+fn is_of_nodes(address: IpAddr, nodes: &BTreeSet<String>, index: &Index<'_>) -> bool {
+    for block in index.blocks_around(address) {
+        if block.host().is_some_and(|host| nodes.contains(host)) {
+            return true;
+        }
+        let allocation = block.sound.and_then(|sound| sound.allocation_of(address));
+        let recorded_node = allocation.and_then(|allocation| allocation.attribute.get("node"));
+        if recorded_node.is_some_and(|node| nodes.contains(&node.to_string())) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns true if a record of the address names an owner in the namespace.
+fn is_of_namespace(address: IpAddr, namespace: &str, index: &Index<'_>) -> bool {
+    for record in sound_records(index, address) {
+        let owners = [Some(record.attribute.owner()), record.attribute.alternate()];
+        for owner in owners.into_iter().flatten() {
+            if owner.get("namespace").is_some_and(|name| name == *namespace) {
+                return true;
+            }
+        }
+    }
+    false
 }

@@ -125,10 +125,10 @@ impl Intent {
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
-        let revisions = stored
-            .iter()
-            .map(|s| s.as_ref().map(|s| s.revision.to_string()))
-            .collect();
+        let mut revisions = Vec::new();
+        for object in stored {
+            revisions.push(object.as_ref().map(|object| object.revision.to_string()));
+        }
         return IntentOutcome::Written(Outcome {
             id: intent.id,
             written: Some(revisions),

@@ -12,15 +12,15 @@ use crate::scenario::{Event, Planned, Scenario};
 use crate::time::Micros;
 
 /// The interval of checks.
-const CHECKS: Micros = Micros::from_secs(30);
-/// The time from the arrival of the last pod to the cause.
-const BEFORE: Micros = Micros::from_mins(5);
-/// The time that the cluster runs after the cause.
-const AFTER: Micros = Micros::from_mins(45);
+const CHECK_INTERVAL: Micros = Micros::from_secs(30);
+/// The time from the arrival of the last pod to the cause, so that the first checks see the cluster without it.
+const RUN_BEFORE_CAUSE: Micros = Micros::from_mins(5);
+/// The time that the cluster runs after the cause: several lifetimes of pods, so that addresses are assigned again.
+const RUN_AFTER_CAUSE: Micros = Micros::from_mins(45);
 /// The default lifetime of pods. Addresses are reused only if pods come and go.
-const LIFETIME: Micros = Micros::from_mins(10);
+const POD_LIFETIME: Micros = Micros::from_mins(10);
 /// The default time from a node's partition until the node is removed from the cluster.
-const REMOVAL: Micros = Micros::from_mins(6);
+const NODE_REMOVAL: Micros = Micros::from_mins(6);
 
 /// A cause that can give an address two owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -118,28 +118,30 @@ pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clash
         rows.push(row(cause, &observations));
     }
     Ok(Clashes {
-        check_interval: CHECKS,
+        check_interval: CHECK_INTERVAL,
         causes: rows,
     })
 }
 
-/// The scenario with the event that causes clashes, after the cluster has been filled.
+/// Returns the scenario with the event of a cause, some time after all pods have arrived.
 fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
-    let at = scenario.filled_at() + BEFORE;
-    let what = match cause {
+    let event = match cause {
         Cause::None => None,
         Cause::OldBackup => Some(Event::RestoreBackup),
         Cause::SharedHandle => Some(Event::ShareHandles),
         Cause::FreedByHand => Some(Event::FreeAddresses),
         Cause::Partition => Some(Event::PartitionNode(scenario.node_name(0))),
     };
-    let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
+    let event_time = scenario.filled_at() + RUN_BEFORE_CAUSE;
     Scenario {
         seed,
-        lifetime: Some(lifetime),
-        duration: Some(at + AFTER),
-        removal: Some(scenario.removal.unwrap_or(REMOVAL)),
-        event: what.map(|what| Planned { at, what }),
+        lifetime: Some(scenario.lifetime.unwrap_or(POD_LIFETIME)),
+        duration: Some(event_time + RUN_AFTER_CAUSE),
+        removal: Some(scenario.removal.unwrap_or(NODE_REMOVAL)),
+        event: event.map(|event| Planned {
+            at: event_time,
+            what: event,
+        }),
         ..scenario.clone()
     }
 }
@@ -147,11 +149,11 @@ fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
 /// Runs a scenario with a cause, and returns the clashes and the new findings after it.
 fn observe(scenario: &Scenario) -> Result<Observation> {
     let end = scenario.end();
-    let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
-    let caused_at = end - AFTER;
-    let first_check = caused_at - lifetime.min(BEFORE);
+    let lifetime = scenario.lifetime.unwrap_or(POD_LIFETIME);
+    let caused_at = end - RUN_AFTER_CAUSE;
+    let first_check = caused_at - lifetime.min(RUN_BEFORE_CAUSE);
     let world = simulate(scenario, |world| {
-        world.plan_checks(first_check, CHECKS, BTreeSet::new())
+        world.plan_checks(first_check, CHECK_INTERVAL, BTreeSet::new())
     })?;
 
     // Findings that were there before the cause are not its effects.

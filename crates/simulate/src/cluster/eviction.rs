@@ -41,6 +41,13 @@ impl World {
     }
 }
 
+/// Returns the times at which the pods started that were created after the first `before` pods, as far as they have.
+fn start_times(world: &World, before: usize) -> Vec<Micros> {
+    let pods = world.pods.borrow();
+    let new_pods = pods.since(before);
+    new_pods.iter().filter_map(|pod| pod.started).collect()
+}
+
 /// Evicts the pods in batches, and waits after each batch until its pods are ready on other addresses.
 async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
     let pods = world.evicted(eviction);
@@ -60,20 +67,11 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
 
         // Pods that no node has room for are not in the list of pods yet.
         let until = world.engine.now() + eviction.patience;
-        let started = || -> Vec<Micros> {
-            world
-                .pods
-                .borrow()
-                .since(before)
-                .iter()
-                .filter_map(|pod| pod.started)
-                .collect()
-        };
-        while started().len() < gone.len() && world.engine.now() < until {
+        let mut started = start_times(world, before);
+        while started.len() < gone.len() && world.engine.now() < until {
             world.engine.sleep(POLL).await;
+            started = start_times(world, before);
         }
-
-        let started = started();
         evicted.moved += started.len();
         if started.len() < gone.len() {
             evicted.took = world.engine.now();

@@ -133,12 +133,12 @@ impl World {
 async fn start(world: Rc<World>, id: u32) {
     loop {
         // Boxed so that waiting pods take little memory.
-        let call = Box::pin(plugin::add(&world, id));
-        let called = within(&world.engine, CALL, call).await;
-        if called.is_none() {
+        let adding = Box::pin(plugin::add(&world, id));
+        let added = within(&world.engine, CALL, adding).await;
+        if added.is_none() {
             world.measured.borrow_mut().too_long += 1;
         }
-        if let Some(addresses) = called.flatten() {
+        if let Some(addresses) = added.flatten() {
             world.set_started(id, addresses);
             let node = world.pods.borrow().get(id).node;
             world.nodes.borrow_mut().set_task(node, id, None);
@@ -146,8 +146,8 @@ async fn start(world: Rc<World>, id: u32) {
             return;
         }
         // After a failed ADD, the runtime removes the sandbox, which includes a DEL.
-        let call = Box::pin(plugin::del(&world, id));
-        let _ = within(&world.engine, CALL, call).await;
+        let deleting = Box::pin(plugin::del(&world, id));
+        let _ = within(&world.engine, CALL, deleting).await;
         world.engine.sleep(world.server.varied(RETRY)).await;
         world.pods.borrow_mut().get_mut(id).attempt += 1;
     }

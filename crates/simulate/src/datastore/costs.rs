@@ -1,5 +1,7 @@
 //! The costs of requests: the time that each takes by itself. `server.rs` adds the waiting time.
 
+use std::collections::HashSet;
+
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
 
@@ -242,11 +244,16 @@ impl Costs {
 
     /// The names of the costs that a string for [`Self::set`] does not set.
     pub fn names_not_in(text: &str) -> Vec<&'static str> {
-        let is_set = |name: &&str| {
-            profiles::parts(text).any(|part| part.split('=').next().is_some_and(|set| set.trim() == *name))
-        };
-        let names = Self::assumed(DatastoreKind::Etcd).by_text().map(|(name, _)| name);
-        names.into_iter().filter(|name| !is_set(name)).collect()
+        let mut set_names = HashSet::new();
+        for part in profiles::parts(text) {
+            let name = part.split('=').next().unwrap_or_default();
+            set_names.insert(name.trim());
+        }
+        let all_names = Self::assumed(DatastoreKind::Etcd).by_text().map(|(name, _)| name);
+        all_names
+            .into_iter()
+            .filter(|name| !set_names.contains(name))
+            .collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::random::Random;
 use crate::time::{Micros, NotADuration};
 
-/// The ranks of the measured times, in thousandths.
+/// The ranks of the measured times, in thousandths: the shortest one, three percentiles, and the longest one.
 const RANKS: [u64; 5] = [0, 500, 900, 990, 1_000];
 /// The number of steps within a thousandth that a draw distinguishes.
 const FINE: u64 = 1_000;
@@ -70,16 +70,18 @@ impl Latency {
 impl FromStr for Latency {
     type Err = NotADuration;
 
-    /// Parses a time, or measured times with slashes in between.
+    /// Parses one time, or five measured times in ascending order, with slashes in between.
     fn from_str(text: &str) -> Result<Self, NotADuration> {
-        let times: Vec<Micros> = text.split('/').map(str::parse).collect::<Result<_, _>>()?;
-        match times[..] {
-            [time] => Ok(Self::Around(time)),
-            [..] if !times.is_sorted() => Err(NotADuration(text.to_owned())),
-            [..] => times
-                .try_into()
-                .map(Self::Measured)
-                .map_err(|_| NotADuration(text.to_owned())),
+        let mut times: Vec<Micros> = Vec::new();
+        for part in text.split('/') {
+            times.push(part.parse()?);
+        }
+        if times.len() == 1 {
+            return Ok(Self::Around(times[0]));
+        }
+        match <[Micros; 5]>::try_from(times) {
+            Ok(times) if times.is_sorted() => Ok(Self::Measured(times)),
+            _ => Err(NotADuration(text.to_owned())),
         }
     }
 }

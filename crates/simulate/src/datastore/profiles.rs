@@ -17,7 +17,13 @@ fn profile(part: &str) -> Option<Profile> {
 /// The costs in a string for [`Costs::set`](super::Costs::set), with profiles replaced by their costs.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.flat_map(|part| profile(part).map_or(part, |(_, latency)| latency).split(','))
+    parts.flat_map(|part| {
+        let costs = match profile(part) {
+            Some((_, costs_of_profile)) => costs_of_profile,
+            None => part,
+        };
+        costs.split(',')
+    })
 }
 
 /// The first profile that a string names.

@@ -7,8 +7,9 @@ use super::Scenario;
 use crate::error::{Result, ScenarioError};
 use crate::time::Micros;
 
-/// The largest numbers of nodes and pods. Larger simulations would exceed a usual machine's memory.
+/// The largest number of nodes. Larger simulations would exceed a usual machine's memory.
 const MOST_NODES: u32 = 50_000;
+/// The largest number of pods, for the same reason.
 const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);

@@ -98,10 +98,10 @@ pub async fn migrate(access: Access<'_>, request: &MigrateRequest) -> Result<Mig
     }
     let repaired = if survey.phase == Phase::CleanUp {
         warn_of_short_grace(&seen.snapshot, criteria, access.operator);
-        let plan = |basis: &Basis<'_>| migrate::clean_up(basis, &survey.migration);
-        let Planned { seen, plan, passed } = plan_after_grace(&run, criteria, seen, Vec::new(), plan).await?;
-        let plan = seen.try_plan(plan, criteria)?;
-        run.write(plan, passed).await?
+        let clean_up = |basis: &Basis<'_>| migrate::clean_up(basis, &survey.migration);
+        let Planned { seen, plan, passed } =
+            plan_after_grace(&run, criteria, seen, Vec::new(), clean_up).await?;
+        run.write(seen.try_plan(plan, criteria)?, passed).await?
     } else {
         let plan = pools_or_skipped(&mut run, request, &seen, survey, &stored)?;
         let passed = match survey.phase {

@@ -50,7 +50,7 @@ pub(crate) async fn plan_after_grace(
         at: at.saturating_sub(after).unwrap_or(Timestamp::MIN),
         ..observation
     });
-    let expected = plan(&seen.basis(criteria).with(&observations, seconds));
+    let expected_plan = plan(&seen.basis(criteria).with(&observations, seconds));
     let Some(writing) = run.writing() else {
         run.access.operator.warn(format!(
             "{} found unused once; the plan assumes that a second check, {after:#} later, finds the same",
@@ -58,23 +58,19 @@ pub(crate) async fn plan_after_grace(
         ));
         return Ok(Planned {
             seen,
-            plan: expected,
+            plan: expected_plan,
             passed: None,
         });
     };
 
-    let expected = seen.try_plan(expected, criteria)?;
-    // The steps are planned from the read after the wait.
-    let (expected, _) = expected.divide();
-    run.access.operator.show(Proposal::Plan(&expected))?;
-    let kind = expected.kind;
-    let guid = &expected.cluster.guid;
-    let changes = expected.changes.len();
-    let passed = run.preflight(writing, guid, sources(kind), changes).await?;
-    let passed = Passed {
-        shown: Some(expected),
-        ..passed
-    };
+    // Only the summary is shown. The steps are planned from the read after the wait.
+    let (summary, _) = seen.try_plan(expected_plan, criteria)?.divide();
+    run.access.operator.show(Proposal::Plan(&summary))?;
+    let kind = summary.kind;
+    let guid = &summary.cluster.guid;
+    let changes = summary.changes.len();
+    let mut passed = run.preflight(writing, guid, sources(kind), changes).await?;
+    passed.shown = Some(summary);
 
     run.access.operator.tell(Event::SecondRead {
         addresses,

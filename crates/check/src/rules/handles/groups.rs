@@ -228,14 +228,19 @@ fn number_of(block: IpNet) -> Option<u64> {
 /// any other handle.
 fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
-    let (first, one) = blocks.next()?;
-    let second = match blocks.next() {
+    let (first, count) = blocks.next()?;
+    if count != 1 {
+        return None;
+    }
+    let place_of_second = match blocks.next() {
         None => NO_BLOCK,
         Some((second, 1)) if is_v4(first) != is_v4(second) => place(second)?,
         Some(_) => return None,
     };
-    let first = place(first)?;
-    (one == 1 && blocks.next().is_none()).then_some([first, second])
+    if blocks.next().is_some() {
+        return None;
+    }
+    Some([place(first)?, place_of_second])
 }
 
 /// Returns the allocations in sound blocks that name a handle. Windows-reserved ones are left out (facts 3.1).

@@ -104,8 +104,8 @@ impl<'s> Checker<'_, 's> {
             dependencies.push(Key::Block(cidr));
         }
 
-        let says = format!("{} is a handle that no allocation refers to", short(&id));
-        handle_finding(Code::OrphanHandle, id, says, evidence)
+        let message = format!("{} is a handle that no allocation refers to", short(&id));
+        handle_finding(Code::OrphanHandle, id, message, evidence)
             .on_nodes(self.nodes(group))
             .depending_on(dependencies)
     }
@@ -117,12 +117,12 @@ impl<'s> Checker<'_, 's> {
         let evidence = evidence(group, None, blocks, held(&group.records));
         let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
         let verb = if count == 1 { "is" } else { "are" };
-        let says = format!(
+        let message = format!(
             "{} {verb} recorded under {}, which has no object",
             addresses(count),
             short(&id)
         );
-        handle_finding(Code::MissingHandle, id, says, evidence)
+        handle_finding(Code::MissingHandle, id, message, evidence)
             .on_nodes(self.nodes(group))
             .depending_on(self.dependencies(group))
     }
@@ -136,7 +136,7 @@ impl<'s> Checker<'_, 's> {
         };
 
         let id = group.id.to_string();
-        let says = format!(
+        let message = format!(
             "{} counts {} in {}, which records {}{}",
             short(&id),
             addresses(first.in_handle),
@@ -153,7 +153,7 @@ impl<'s> Checker<'_, 's> {
         };
         let evidence = evidence(group, Some(object), wrong, held(&group.records));
         out.push(
-            handle_finding(Code::HandleCount, id, says, evidence)
+            handle_finding(Code::HandleCount, id, message, evidence)
                 .with_severity(severity)
                 .on_nodes(self.nodes(group))
                 .depending_on(self.dependencies(group)),
@@ -174,8 +174,8 @@ impl<'s> Checker<'_, 's> {
         } else {
             "recorded"
         };
-        let says = format!("{} is {place} with a carriage return after it", short(&id));
-        let finding = handle_finding(Code::HandleCarriageReturn, id, says, evidence);
+        let message = format!("{} is {place} with a carriage return after it", short(&id));
+        let finding = handle_finding(Code::HandleCarriageReturn, id, message, evidence);
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
@@ -202,12 +202,12 @@ impl<'s> Checker<'_, 's> {
         }
 
         let id = group.id.to_string();
-        let says = format!("{} share the handle {}", list(&held), short(&id));
+        let message = format!("{} share the handle {}", list(&held), short(&id));
         let counts = counts(group.object, &group.records);
         let evidence = evidence(group, group.object, counts, held.into_iter().collect());
         let blocks: BTreeSet<IpNet> = group.records.iter().map(|record| record.block.key).collect();
         out.push(
-            handle_finding(Code::SharedLegacyHandle, id, says, evidence)
+            handle_finding(Code::SharedLegacyHandle, id, message, evidence)
                 .on_nodes(self.nodes(group))
                 .depending_on(blocks.into_iter().map(Key::Block)),
         );
@@ -264,9 +264,9 @@ fn evidence(
 }
 
 /// Makes a finding about a handle.
-fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence) -> Finding {
+fn handle_finding(code: Code, id: String, message: String, evidence: HandleEvidence) -> Finding {
     let evidence = Evidence::Handle(Box::new(evidence));
-    Finding::new(code, Subject::Handle(id), says, evidence)
+    Finding::new(code, Subject::Handle(id), message, evidence)
 }
 
 /// Returns true if the record's handle ID has a carriage return.
@@ -285,19 +285,22 @@ fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
 
 /// Returns, block by block, how many addresses the handle claims and how many are recorded.
 fn counts(object: Option<&StoredHandle>, records: &[Record<'_, '_>]) -> Vec<HandleBlockEvidence> {
-    let mut counts: BTreeMap<IpNet, (i64, i64)> = BTreeMap::new();
-    for (cidr, count) in object.into_iter().flat_map(|object| object.value.blocks()) {
-        counts.entry(cidr).or_default().0 = count;
+    let mut by_block: BTreeMap<IpNet, HandleBlockEvidence> = BTreeMap::new();
+    let no_addresses = |block: IpNet| HandleBlockEvidence {
+        block,
+        in_handle: 0,
+        in_block: 0,
+    };
+    if let Some(object) = object {
+        for (cidr, count) in object.value.blocks() {
+            let counts = by_block.entry(cidr).or_insert_with(|| no_addresses(cidr));
+            counts.in_handle = count;
+        }
     }
     for record in records {
-        counts.entry(record.block.key).or_default().1 += 1;
+        let cidr = record.block.key;
+        let counts = by_block.entry(cidr).or_insert_with(|| no_addresses(cidr));
+        counts.in_block += 1;
     }
-    let counts = counts.into_iter();
-    counts
-        .map(|(block, (in_handle, in_block))| HandleBlockEvidence {
-            block,
-            in_handle,
-            in_block,
-        })
-        .collect()
+    by_block.into_values().collect()
 }

@@ -15,7 +15,7 @@ use crate::format::Format;
 use crate::operator::Person;
 use crate::past::shown_as;
 use crate::render::text::count;
-use crate::{connect, hints};
+use crate::{connect, rerun};
 
 /// The source of the earlier states.
 enum Old<'a> {
@@ -120,10 +120,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         console.print(&list)?;
     }
     if console.format == Format::Table && !is_same {
-        console.hint(&format!(
-            "{} lists every change",
-            hints::again(&["-o", "wide"], &["output"])
-        ));
+        console.hint(&format!("{} lists every change", rerun::in_wide_form()));
     }
     Ok(if !is_whole {
         Outcome::PartlyRead

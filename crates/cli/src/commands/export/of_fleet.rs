@@ -7,8 +7,8 @@ use crate::args::ExportArgs;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::fleet::{Fleet, each, place, read};
-use crate::hints;
 use crate::render::text::count;
+use crate::rerun;
 
 /// Writes an export of each cluster.
 ///
@@ -71,13 +71,12 @@ fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<()> {
         )));
     }
     let may_be_there = args.overwrite || args.archive.is_some();
-    if let Some(there) = paths.iter().find(|path| path.exists() && !may_be_there) {
-        return Err(
-            Failure::usage(format!("{} exists", there.display())).hint(format!(
-                "choose another folder, or replace it: {}",
-                hints::again(&["--overwrite"], &["overwrite"])
-            )),
-        );
+    if let Some(existing) = paths.iter().find(|path| path.exists())
+        && !may_be_there
+    {
+        let overwriting = rerun::replacing("overwrite", &["--overwrite"]);
+        let hint = format!("choose another folder, or replace it: {overwriting}");
+        return Err(Failure::usage(format!("{} exists", existing.display())).hint(hint));
     }
     for folder in paths.iter().filter_map(|path| path.parent()) {
         fs::create_dir_all(folder).map_err(Failure::io_at("create the folder", folder))?;

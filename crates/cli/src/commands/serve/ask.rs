@@ -38,10 +38,13 @@ pub(super) fn of_path(path: &str) -> Option<Object> {
 
 /// Parses the query of the form on the page: `q=TEXT`.
 pub(super) fn of_query(query: &str) -> Option<Object> {
-    let text = query.split('&').find_map(|part| part.strip_prefix("q="))?;
-    let text = decoded(&text.replace('+', " "))?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| Object::Text(text.to_owned()))
+    let encoded = query.split('&').find_map(|part| part.strip_prefix("q="))?;
+    let entered = decoded(&encoded.replace('+', " "))?;
+    let text = entered.trim();
+    if text.is_empty() {
+        return None;
+    }
+    Some(Object::Text(text.to_owned()))
 }
 
 /// Returns the document that `show` would print for an object. The title of the page is the text that was entered in

@@ -2,7 +2,7 @@
 //! its changes, except for a complete read each hour. If a datastore cannot be followed, each check reads everything.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::feed::WholeReadReason;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
 use calipam_plan::advice::Advice;
 use calipam_workflow::{Access, Live, SharedSnapshot, Step, trends};
 
@@ -80,38 +81,42 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Checks the cluster once, by the changes since the last check if they can be followed.
+    /// Checks the cluster once. If the cluster is followed, reads only the changes since the last check, otherwise
+    /// everything. `begin` is the time at which the check began.
     pub(super) async fn check(&mut self, begin: Instant) -> Result<Good> {
-        let options = &self.args.options;
-        let checker = Checker::new(options)?;
+        let checker = Checker::new(&self.args.options)?;
         self.revision = None;
         self.processor_time = processor_time();
-        let is_due = self.live.as_ref().is_some_and(Live::is_due);
-        let datastore = match self.datastore.take() {
-            Some(datastore) if !is_due => datastore,
+
+        // The connection is given back below. It is dropped if this check fails.
+        let kept_connection = self.datastore.take();
+        let is_whole_read_due = self.live.as_ref().is_some_and(Live::is_due);
+        let datastore = match kept_connection {
+            Some(datastore) if !is_whole_read_due => datastore,
             _ => connect::open(self.global, &self.console).await?,
         };
         self.follow(&checker, &datastore).await?;
 
-        let counts = self.live.as_ref().map(|live| live.counts);
         let (mut report, mut advice, snapshot) = match &self.live {
             Some(live) => advised(&checker, live)?,
             None => {
-                let (checked, advice) = checker
-                    .check(Access::new(&datastore, &Person::watching(&self.console)))
-                    .await?;
+                let person = Person::watching(&self.console);
+                let (checked, advice) = checker.check(Access::new(&datastore, &person)).await?;
                 (checked.report, advice, Arc::new(RwLock::new(checked.snapshot)))
             }
         };
         self.revision = report.cluster.revision.parse().ok();
-        self.datastore = self.live.is_some().then_some(datastore);
-        let asked = snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        checker.keep(&mut report, &asked, &self.console)?;
+        if self.live.is_some() {
+            self.datastore = Some(datastore);
+        }
+
+        // Removes the findings that the options do not ask for, with their causes.
+        checker.keep(&mut report, &locked(&snapshot), &self.console)?;
         advice.narrow(&report);
-        drop(asked);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
         self.console.quiet = true;
 
+        let counts = self.live.as_ref().map(|live| live.counts);
         let trends = self.live.as_ref().map(|live| live.trends.clone());
         Ok(Good::new(
             report,
@@ -169,8 +174,8 @@ impl<'a> Checks<'a> {
     /// Reads the pools' earlier trends from the `--record` folder on a separate thread, since the read can take a
     /// while.
     fn recall(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
-        let snapshot = live.snapshot();
-        let snapshot = snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = live.snapshot();
+        let snapshot = locked(&shared);
         let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         let folder = folder.to_owned();
         let now = snapshot.taken_at;
@@ -198,43 +203,45 @@ impl<'a> Checks<'a> {
 
     /// Returns the pause after a check that lasted `took`.
     fn rest_for(&self, took: Duration) -> Duration {
-        let used = processor_time()
-            .zip(self.processor_time)
-            .map(|(now, before)| now.saturating_sub(before));
-        match used {
-            _ if self.is_rare => Duration::ZERO,
-            Some(used) if self.live.is_some() => used * REST_FOLLOWED,
-            // The `--settle` wait between two reads does not count, since it uses no processor time.
-            _ => {
-                let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
-                took.saturating_sub(settle) * REST
-            }
+        if self.is_rare {
+            return Duration::ZERO;
         }
+        if self.live.is_some()
+            && let Some(before) = self.processor_time
+            && let Some(now) = processor_time()
+        {
+            return now.saturating_sub(before) * REST_FOLLOWED;
+        }
+        // The `--settle` wait between two reads does not count, since it uses no processor time.
+        let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
+        took.saturating_sub(settle) * REST
     }
 
     /// Pauses after a check that lasted `took`, and waits for a change, a finding that is due, or the end of the
     /// interval.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
-        let least = self.live.as_ref().map_or(Duration::ZERO, |live| {
-            EVERY.saturating_sub(took).min(live.until_due())
-        });
-        let rest = self.rest_for(took).max(least).min(interval.saturating_sub(took));
-        tokio::time::sleep(rest).await;
-        let most = interval.saturating_sub(took + rest);
-        let (Some(live), Some(_)) = (&mut self.live, &self.datastore) else {
-            let most = if self.live.is_some() {
-                most.min(RETRY)
-            } else {
-                most
-            };
-            return watch::wait(most, self.revision, self.global, &self.console).await;
+        let shortest_rest = match &self.live {
+            Some(live) => EVERY.saturating_sub(took).min(live.until_due()),
+            None => Duration::ZERO,
         };
-        match live.wait(most).await {
+        let longest_rest = interval.saturating_sub(took);
+        let rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
+        tokio::time::sleep(rest).await;
+
+        let time_left = interval.saturating_sub(took + rest);
+        let Some(live) = &mut self.live else {
+            return watch::wait(time_left, self.revision, self.global, &self.console).await;
+        };
+        if self.datastore.is_none() {
+            let time_left = time_left.min(RETRY);
+            return watch::wait(time_left, self.revision, self.global, &self.console).await;
+        }
+        match live.wait(time_left).await {
             Ok(true) => tokio::time::sleep(POD_WRITE_TIME).await,
             Ok(false) => {}
             Err(_) => {
                 self.datastore = None;
-                tokio::time::sleep(TOGETHER.min(most)).await;
+                tokio::time::sleep(TOGETHER.min(time_left)).await;
             }
         }
     }
@@ -244,11 +251,16 @@ impl<'a> Checks<'a> {
 fn advised(checker: &Checker<'_>, live: &Live) -> Result<(Report, Advice, SharedSnapshot)> {
     let report = live.report().clone();
     let shared = live.snapshot();
-    let snapshot = shared.read().unwrap_or_else(PoisonError::into_inner);
+    let snapshot = locked(&shared);
     let context = Context::new(&snapshot, &checker.criteria().options);
     let advice = checker.advise(context, &report)?;
     drop(snapshot);
     Ok((report, advice, shared))
+}
+
+/// Locks a snapshot for reading, even if a thread has panicked while it held the lock.
+fn locked(snapshot: &SharedSnapshot) -> RwLockReadGuard<'_, Snapshot> {
+    snapshot.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the processor time of this process, on all cores.

@@ -20,13 +20,18 @@ impl Hosts {
     /// True if each host in a request is an address, `localhost`, a name that ends with `.localhost`, or an allowed
     /// name. Browsers always send a host.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
-        let headers = request.headers().get_all(HOST).iter();
-        let authority = |text: &[u8]| Authority::try_from(text).ok();
-        let named = headers.map(|header| authority(header.as_bytes()));
-        let in_line = request.uri().authority().cloned().map(Some);
-        named
-            .chain(in_line)
-            .all(|named| named.is_some_and(|named| self.admits(named.host())))
+        if let Some(authority) = request.uri().authority()
+            && !self.admits(authority.host())
+        {
+            return false;
+        }
+        for header in request.headers().get_all(HOST) {
+            match Authority::try_from(header.as_bytes()) {
+                Ok(authority) if self.admits(authority.host()) => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// True if the host is an address, a local name or an allowed name.

@@ -43,11 +43,12 @@ const PROBES: usize = 512;
 /// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(10);
 /// The longest time without progress while a client reads an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(120);
 /// The maximum size of the head of a request, in bytes.
 const LARGEST_HEAD: usize = 16 << 10;
+/// The maximum number of headers of a request.
 const MOST_HEADERS: usize = 64;
 /// The time limit of a connection for probes and metrics only.
 const PROBE: Duration = Duration::from_secs(3);
@@ -187,7 +188,7 @@ async fn connection(
         async move { Ok::<_, Infallible>(respond(&request, answers, state, asking, end).await) }
     });
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(PATIENCE));
+    stream.set_write_timeout(Some(WRITE_LIMIT));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -444,10 +445,15 @@ fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Answer {
 fn new_answer(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
-    let answer = with_header(answer, CONTENT_TYPE, kind);
-    let answer = with_header(answer, CACHE_CONTROL, "no-store");
-    let answer = with_header(answer, X_CONTENT_TYPE_OPTIONS, "nosniff");
-    with_header(answer, X_FRAME_OPTIONS, "DENY")
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+    ] {
+        answer = with_header(answer, name, value);
+    }
+    answer
 }
 
 /// Sets a header, unless the value is not valid in a header.

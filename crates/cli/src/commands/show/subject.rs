@@ -12,9 +12,9 @@ use crate::args::Subject;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
-use crate::hints;
 use crate::render::show::{self as render, View, ViewDocument};
 use crate::render::text::escape;
+use crate::{hints, rerun};
 
 /// Prints a subject.
 ///
@@ -119,12 +119,12 @@ pub(super) fn rest(answer: &render::Answer<'_>, snapshot: &Snapshot, console: &C
     Ok(outcome_of(&view, console))
 }
 
-/// If only a part was read, prints the command that reads everything.
+/// Prints the command that reads everything, unless nothing was `partly_read`.
 fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
     if !partly_read.is_empty() {
-        let all = hints::again(&[], &["quick"]);
+        let complete_command = rerun::without("quick");
         console.hint(&format!(
-            "{all} reads everything, and shows every owner and finding"
+            "{complete_command} reads everything, and shows every owner and finding"
         ));
     }
 }
@@ -225,10 +225,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
     write(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
     if !agree && console.format == Format::Table {
-        console.hint(&format!(
-            "{} names the addresses",
-            hints::again(&["-o", "wide"], &["output"])
-        ));
+        console.hint(&format!("{} names the addresses", rerun::in_wide_form()));
     }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }

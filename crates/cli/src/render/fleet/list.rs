@@ -61,8 +61,8 @@ impl Document for FleetList {
     const KIND: &'static str = "FleetList";
 
     /// Writes the documents of the clusters, and then the notes about all of them.
-    fn text(&self, text: &mut Text) {
-        let wide = text.page.wide;
+    fn text(&self, out: &mut Text) {
+        let wide = out.page.wide;
         let mut documents = Vec::new();
         for shown in &self.clusters {
             let is_omitted = !wide && self.omits == Some(shown.outcome);
@@ -72,9 +72,9 @@ impl Document for FleetList {
                 documents.push((shown.cluster.as_str(), document.clone()));
             }
         }
-        text.clusters(documents);
+        out.clusters(documents);
         if self.clusters.is_empty() && self.omits.is_none() {
-            text.line("No cluster has the named objects");
+            out.line("No cluster has the named objects");
         }
 
         let mut notes: Vec<String> = Vec::new();
@@ -90,17 +90,18 @@ impl Document for FleetList {
             None => {}
         }
         notes.extend(self.notes.iter().cloned());
-        text.notes(&notes);
+        out.notes(&notes);
     }
 
-    /// Writes the names, each after its cluster.
+    /// Writes a line `CLUSTER/NAME` for each object, as `-o name` requests.
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        for cluster in &self.clusters {
-            let Printed::Names(names) = &cluster.printed else {
+        for list in &self.clusters {
+            let Printed::Names(object_names) = &list.printed else {
                 return Err(unsupported(self.kind(), format));
             };
-            for name in names.lines() {
-                writeln!(out, "{}/{name}", escape(&cluster.cluster))?;
+            let cluster = escape(&list.cluster);
+            for name in object_names.lines() {
+                writeln!(out, "{cluster}/{name}")?;
             }
         }
         Ok(())

@@ -139,8 +139,8 @@ impl Serialize for FleetReport {
 impl Document for FleetReport {
     const KIND: &'static str = "FleetReport";
 
-    fn text(&self, text: &mut Text) {
-        text::write(self, text);
+    fn text(&self, out: &mut Text) {
+        text::write(self, out);
     }
 
     /// Writes the report in a format for programs.

@@ -115,7 +115,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
         right("%", known(|cluster| use_of_pools(cluster).1)),
         right("AGE", |cluster: &Cluster| dash(report.age(cluster).map(age))).hidden(4),
     ];
-    Grid::new(false, clusters, columns)
+    Grid::fixed(clusters, columns)
 }
 
 /// Formats the number of addresses in use in the enabled pools of a cluster, and the percentage of usable addresses

@@ -12,7 +12,7 @@ use jiff::Unit;
 use serde::Serialize;
 
 pub(crate) use self::shown::SurveyDocument;
-use super::column::{left, right};
+use super::column::{HIDDEN_FIRST, left, right};
 use super::document::Document;
 use super::header;
 use super::output::Text;
@@ -55,30 +55,30 @@ impl Document for SurveyDocument<'_> {
     const KIND: &'static str = KIND;
 
     /// Writes the survey of a migration.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let Surveyed { survey, moving } = self.surveyed;
-        let wide = text.page.wide;
-        text.line(heading(survey));
-        text.blank();
+        let wide = out.page.wide;
+        out.line(heading(survey));
+        out.blank();
         if let Some(detour) = survey.migration.detour() {
-            text.line(there_and_back(detour));
-            text.blank();
+            out.line(there_and_back(detour));
+            out.blank();
         }
-        text.section(phases(survey));
-        text.section(differences(&survey.differences));
-        text.section(capacity(&survey.capacity, wide));
+        out.section(phases(survey));
+        out.section(differences(&survey.differences));
+        out.section(capacity(&survey.capacity, wide));
         if let Some(Detour { successor, .. }) = survey.migration.detour()
             && !survey.capacity_back.is_empty()
         {
-            text.line(format!(
+            out.line(format!(
                 "After the move back to {}, with blocks of /{}:",
                 successor.cidr, successor.block_size
             ));
-            text.blank();
-            text.section(capacity(&survey.capacity_back, wide));
+            out.blank();
+            out.section(capacity(&survey.capacity_back, wide));
         }
         if let Some(moving) = moving.as_ref().filter(|moving| !moving.workloads.is_empty()) {
-            text.section(workloads(moving, wide));
+            out.section(workloads(moving, wide));
             let evicted = match &moving.estimate {
                 Some(estimate) => Some(how_long(estimate)),
                 None if moving.evictable > 0 => Some(format!(
@@ -88,15 +88,15 @@ impl Document for SurveyDocument<'_> {
                 None => None,
             };
             if let Some(evicted) = evicted {
-                text.line(evicted);
-                text.blank();
+                out.line(evicted);
+                out.blank();
             }
         } else if survey.phase == Phase::Move {
-            text.grid(users(&survey.users, wide));
-            text.blank();
+            out.grid(users(&survey.users, wide));
+            out.blank();
         }
-        text.section(pins(self.pins));
-        text.lines(&self.unread);
+        out.section(pins(self.pins));
+        out.lines(&self.unread);
     }
 }
 
@@ -104,23 +104,23 @@ impl Document for MigrationDocument<'_> {
     const KIND: &'static str = KIND;
 
     /// Writes the survey and the plan, except for what was shown before.
-    fn text(&self, text: &mut Text) {
+    fn text(&self, out: &mut Text) {
         let Self {
             survey,
             plan,
             was_shown,
         } = self;
         if plan.execution.is_some() {
-            return plan.text(text);
+            return plan.text(out);
         }
         if *was_shown {
-            return text.section(phases(&survey.surveyed.survey));
+            return out.section(phases(&survey.surveyed.survey));
         }
-        text.line(header::cluster(plan.cluster));
-        text.blank();
-        survey.text(text);
+        out.line(header::cluster(plan.cluster));
+        out.blank();
+        survey.text(out);
         if survey.phase != Phase::Move {
-            plan.body(text);
+            plan.body(out);
         }
     }
 }
@@ -168,7 +168,7 @@ fn phases(survey: &Survey) -> Grid {
         left("STATE", state),
         left("LEFT", |phase| still(&survey.left, phase)),
     ];
-    Grid::new(false, Phase::ALL, columns)
+    Grid::fixed(Phase::ALL, columns)
 }
 
 /// Formats the work that is left in a phase.
@@ -205,7 +205,7 @@ fn differences(differences: &[Difference]) -> Grid {
         left("OLD POOL", |difference: &Difference| &difference.from),
         left("NEW POOL", |difference: &Difference| &difference.to),
     ];
-    Grid::new(false, differences, columns)
+    Grid::fixed(differences, columns)
 }
 
 /// Creates a table with a row for each node. Nodes for which too few addresses were found come first. If there are many
@@ -286,8 +286,8 @@ impl Row {
         }
     }
 
-    /// One row for several pods without a controller. It names only the first of them.
-    fn of_bare(bare: &[&Group]) -> Self {
+    /// Makes one row for many pods without a controller. It names only the first of them.
+    fn of_bare_pods(bare: &[&Group]) -> Self {
         let namespaces: BTreeSet<&str> = bare.iter().map(|group| group.namespace.as_str()).collect();
         let only_namespace = match namespaces.len() {
             1 => namespaces.first().copied(),
@@ -295,7 +295,7 @@ impl Row {
         };
 
         let mut names = Vec::new();
-        for group in bare.iter().take(BARE) {
+        for group in bare.iter().take(BARE_PODS_NAMED) {
             names.push(match only_namespace {
                 Some(_) => group.name.clone(),
                 None => format!("{}/{}", group.namespace, group.name),
@@ -312,33 +312,36 @@ impl Row {
     }
 }
 
-/// The number of pods without a controller that are named in one row.
-const BARE: usize = 3;
+/// The number of pods without a controller that are named in one row. If there are not more, each has its own row.
+const BARE_PODS_NAMED: usize = 3;
 
-/// Creates a table of the workloads to restart. In the short form, many pods without a controller have one row.
+/// Creates a table of the workloads to restart. Unless the table is wide, many pods without a controller share one row.
 fn workloads(moving: &Moving, wide: bool) -> Grid {
     let mut rows = Vec::new();
-    let mut bare: Vec<&Group> = Vec::new();
+    let mut bare_pods: Vec<&Group> = Vec::new();
     for group in &moving.workloads {
         if group.kind.is_none() && !wide {
-            bare.push(group);
+            bare_pods.push(group);
         } else {
             rows.push(Row::of(group, moving));
         }
     }
-    if bare.len() > BARE {
-        rows.push(Row::of_bare(&bare));
+    if bare_pods.len() > BARE_PODS_NAMED {
+        rows.push(Row::of_bare_pods(&bare_pods));
     } else {
-        rows.extend(bare.into_iter().map(|group| Row::of(group, moving)));
+        for pod in bare_pods {
+            rows.push(Row::of(pod, moving));
+        }
     }
+
     let columns = vec![
-        left("NAMESPACE", |row: &Row| row.namespace.clone()),
-        left("WORKLOAD", |row: &Row| row.workload.clone()),
+        left("NAMESPACE", |row: &Row| &row.namespace),
+        left("WORKLOAD", |row: &Row| &row.workload),
         right("PODS", |row: &Row| thousands(row.pods)),
-        left("BUDGETS", |row: &Row| row.budgets.clone()).hidden(1),
-        left("RESTARTED BY", |row: &Row| row.restarted_by.clone()),
+        left("BUDGETS", |row: &Row| &row.budgets).hidden(HIDDEN_FIRST),
+        left("RESTARTED BY", |row: &Row| &row.restarted_by),
     ];
-    Grid::new(false, &rows, columns)
+    Grid::fixed(&rows, columns)
 }
 
 /// Returns the command that moves the pods of a workload; `None` if no single command does.
@@ -398,7 +401,7 @@ fn pins(pins: &[Pin]) -> Grid {
         left("ANNOTATION", |pin: &Pin| pin.annotation),
         left("VALUE", |pin: &Pin| &pin.value),
     ];
-    Grid::new(false, pins, columns)
+    Grid::fixed(pins, columns)
 }
 
 /// Returns notes about data that was not read.

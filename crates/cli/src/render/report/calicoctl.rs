@@ -23,27 +23,32 @@ struct Report<'a> {
     leaked_handles: &'a [LeakedHandle],
 }
 
-/// Writes the report. Its version is the cluster's, as if a calicoctl of that version had written it.
+/// Writes the report. Its `version` is that of the cluster's Calico, which calicoctl must have as well.
 pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
-    let cluster = snapshot.cluster.clone().unwrap_or_default();
+    // Several blocks can have records of the same address, if they overlap.
     let mut allocations: BTreeMap<&str, Vec<&CalicoctlAllocation>> = BTreeMap::new();
-    for recorded in view.blocks.iter().flat_map(|block| &block.allocations) {
-        allocations.entry(&recorded.address).or_default().push(recorded);
+    for block in &view.blocks {
+        for allocation in &block.allocations {
+            let of_address = allocations.entry(&allocation.address).or_default();
+            of_address.push(allocation);
+        }
     }
+
+    let cluster = snapshot.cluster.clone().unwrap_or_default();
+    let revision = match &snapshot.cluster_revision {
+        Some(revision) => revision.to_string(),
+        None => String::new(),
+    };
     let report = Report {
         version: &cluster.calico_version,
         cluster_guid: &cluster.guid,
         datastore_locked: cluster.datastore_ready == Some(false),
-        cluster_information_revision: snapshot
-            .cluster_revision
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        cluster_information_revision: revision,
         cluster_type: &cluster.cluster_type,
         allocations,
         leaked_handles: &view.leaked_handles,
     };
-    let mut out = Lines::json(out);
-    serde_json::to_writer_pretty(&mut out, &report)?;
-    out.flush()
+    let mut lines = Lines::json(out);
+    serde_json::to_writer_pretty(&mut lines, &report)?;
+    lines.flush()
 }

@@ -47,8 +47,8 @@ impl Serialize for Checked<'_> {
 impl Document for Checked<'_> {
     const KIND: &'static str = "CheckReport";
 
-    fn text(&self, text: &mut Text) {
-        check::text(self.report, self.advice, self.snapshot, text);
+    fn text(&self, out: &mut Text) {
+        check::text(self.report, self.advice, self.snapshot, out);
     }
 
     /// Writes the report in a format for programs.

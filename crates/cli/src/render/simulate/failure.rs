@@ -69,7 +69,7 @@ pub(super) fn table(failure: &Failure) -> Grid {
             thousands(course.max_pending)
         }),
     ];
-    Grid::new(false, rows, columns)
+    Grid::fixed(rows, columns)
 }
 
 fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {

@@ -4,9 +4,9 @@ mod advice;
 mod bars;
 mod clashes;
 mod failure;
-mod one;
 mod page;
 mod runs;
+mod single_run;
 mod svg;
 
 use std::io::{self, Write};
@@ -132,26 +132,26 @@ impl Answers {
 impl Document for Answers {
     const KIND: &'static str = "Simulation";
 
-    /// Writes all answers.
-    fn text(&self, text: &mut Text) {
-        text.line(self.headline());
+    /// Writes the scenario, and then the results of the requested simulations.
+    fn text(&self, out: &mut Text) {
+        out.line(self.headline());
         if let Some(run) = &self.run {
-            one::write(run, text);
+            single_run::write(run, out);
         }
         if let Some(scale) = &self.scale {
-            runs::scale(scale, text);
+            runs::write_scale(scale, out);
         }
-        if let Some(sizes) = &self.block_sizes {
-            runs::block_sizes(&sizes.rows, text);
+        if let Some(block_sizes) = &self.block_sizes {
+            runs::write_block_sizes(&block_sizes.rows, out);
         }
         if let Some(failure) = &self.failure {
-            failure::write(failure, text);
+            failure::write(failure, out);
         }
         if let Some(clashes) = &self.clashes {
-            clashes::write(clashes, text);
+            clashes::write(clashes, out);
         }
         if let Some(advice) = &self.advice {
-            advice::write(advice, text);
+            advice::write(advice, out);
         }
     }
 

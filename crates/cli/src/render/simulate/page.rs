@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::runs::{scale_table, size_table};
 use super::svg::{self, Line, Value};
-use super::{Answers, advice, clashes, failure, one};
+use super::{Answers, advice, clashes, failure, single_run};
 use crate::render::html::{Frame, NO_SERVER, facts, grid};
 use crate::render::table::Grid;
 use crate::render::text::thousands;
@@ -98,8 +98,8 @@ fn one(run: &Run) -> Markup {
     };
     html! {
         h2 { "Result" }
-        @for line in one::lines(run) { p { (line) } }
-        (named(heads, one::facts_with_range(run)))
+        @for line in single_run::lines(run) { p { (line) } }
+        (named(heads, single_run::facts_with_range(run)))
     }
 }
 
@@ -192,11 +192,11 @@ fn of_clashes(found: &Clashes) -> Markup {
         .collect();
     html! {
         h2 { "Causes of duplicate addresses" }
-        (grid(Grid::new(false, &found.causes, clashes::columns())))
+        (grid(Grid::fixed(&found.causes, clashes::columns())))
         (svg::bars("Runs in which an address had two owners", &[""], &bars))
         @for row in found.causes.iter().filter(|row| !row.findings.is_empty()) {
             h3 { "Checks after: " (clashes::words(row.cause)) }
-            (grid(Grid::new(false, &row.findings, clashes::finding_columns())))
+            (grid(Grid::fixed(&row.findings, clashes::finding_columns())))
         }
     }
 }

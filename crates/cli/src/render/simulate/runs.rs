@@ -10,7 +10,7 @@ use crate::render::table::Grid;
 use crate::render::text::thousands;
 
 /// Writes the latency of an ADD by the number of nodes.
-pub(super) fn scale(scale: &Scale, text: &mut Text) {
+pub(super) fn write_scale(scale: &Scale, text: &mut Text) {
     heading(text, "ADD latency by cluster size");
     text.grid(scale_table(scale));
     let bars = scale.rows.iter().map(|run| Bar {
@@ -67,11 +67,11 @@ pub(super) fn scale_table(scale: &Scale) -> Grid {
         right("NOT RUNNING", |(_, run): Row<'_>| thousands(run.waiting_pods))
             .hidden(u8::from(scale.rows.iter().all(|run| run.waiting_pods == 0))),
     ];
-    Grid::new(false, scale.rows.iter().flat_map(with_range), columns)
+    Grid::fixed(scale.rows.iter().flat_map(with_range), columns)
 }
 
 /// Writes the results of the same cluster with each block size.
-pub(super) fn block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
+pub(super) fn write_block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
     heading(text, "The cluster with each block size");
     text.grid(size_table(rows.iter().map(|row| (row, None))));
     let wasted = rows
@@ -150,5 +150,5 @@ pub(super) fn size_table<'a>(rows: impl Iterator<Item = (&'a BlockSizeRow, Optio
             drawbacks: drawbacks.as_deref().unwrap_or_default(),
         })
     });
-    Grid::new(false, rows, columns)
+    Grid::fixed(rows, columns)
 }

@@ -11,8 +11,9 @@ use crate::settings::{EtcdSettings, TlsSettings};
 /// Time until a silent connection is checked, and time for the server to answer that check. Calico uses 30 s and 10 s
 /// (facts 1.16), but here a person waits. etcd allows at most one such check every 5 s.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(4));
-/// HTTP/2 windows: the bytes that the server may send before it must wait for this program.
+/// The HTTP/2 window of a request: the bytes of its answer that the server may send before it must wait for this program.
 const STREAM_WINDOW: u32 = 4 << 20;
+/// The HTTP/2 window of all requests together: enough for four large answers at the same time.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// Opens a connection to `url`, a normalised endpoint.

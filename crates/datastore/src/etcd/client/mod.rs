@@ -34,7 +34,7 @@ use tower::{BoxError, ServiceExt};
 pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
-pub(crate) use self::watch::{Change, Due};
+pub(crate) use self::watch::{Change, ExpectedChanges};
 use crate::budget::Budget;
 use crate::error::{Error, Failure, Result, Server};
 use crate::secret::redact_url;
@@ -327,7 +327,7 @@ impl EtcdClient {
         }
     }
 
-    /// Sends one request within the budget. Any answer ends the silence, unless it is a failure that may pass.
+    /// Sends one request within the budget. Any answer renews the budget, unless it is a failure that may pass.
     async fn call_once<T>(
         &self,
         request: impl Future<Output = Result<T, etcd_client::Error>>,

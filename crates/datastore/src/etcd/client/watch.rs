@@ -1,6 +1,7 @@
 //! Watches for the changes to some keys between two revisions.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub(crate) use calipam_files::recording::Change;
@@ -15,7 +16,7 @@ const ASK: Duration = Duration::from_millis(20);
 
 /// The changes that a watch must report before it is complete. Each key has the revision of its last change, or `None`
 /// if that change is a deletion. Some etcd versions report too early that everything was sent (etcd issue 15220).
-pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
+pub(crate) type ExpectedChanges = BTreeMap<Vec<u8>, Option<i64>>;
 
 enum Watched {
     Changes(Vec<Change>),
@@ -75,15 +76,18 @@ impl EtcdClient {
         }
     }
 
-    /// All changes in the given ranges from revision `from` to `to`, inclusive, in ascending order.
+    /// All changes of `revisions` in the given ranges, in ascending order. Errors name the read data as `what`.
     pub(crate) async fn changes(
         &self,
         ranges: &[Range],
-        (from, to): (i64, i64),
-        due: &Due,
+        revisions: RangeInclusive<i64>,
+        expected: &ExpectedChanges,
         what: &str,
     ) -> Result<Vec<Change>> {
-        let failure = match self.call(|| watch(self.channel(), ranges, (from, to), due)).await {
+        let watched = self
+            .call(|| watch(self.channel(), ranges, revisions.clone(), expected))
+            .await;
+        let failure = match watched {
             Ok(Watched::Changes(mut changes)) => {
                 changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
                 changes.dedup();
@@ -127,14 +131,15 @@ async fn first_change(
     Err(etcd_client::Error::WatchError("the stream ended".to_owned()))
 }
 
-/// Watches ranges from one revision to another. Returns once all of them report progress up to the end, and all changes
-/// that are due have arrived.
+/// Watches ranges for the changes of `revisions`. Returns once all ranges report progress up to the last revision, and
+/// all expected changes have arrived.
 async fn watch(
     channel: AuthorizedChannel,
     ranges: &[Range],
-    (from, to): (i64, i64),
-    due: &Due,
+    revisions: RangeInclusive<i64>,
+    expected: &ExpectedChanges,
 ) -> Result<Watched, etcd_client::Error> {
+    let (from, to) = revisions.into_inner();
     let mut client = client_of(channel)
         .await?
         .watch_client()
@@ -158,7 +163,7 @@ async fn watch(
     }
 
     let mut begun = 0;
-    let mut due = due.clone();
+    let mut missing = expected.clone();
     let mut ask = tokio::time::interval(ASK);
     loop {
         let answer = tokio::select! {
@@ -183,8 +188,8 @@ async fn watch(
         let before = changes.len();
         // Changes after `to` were not requested.
         changes.extend(changes_of(&answer).filter(|change| change.revision <= to));
-        remove_received(&changes[before..], &mut due);
-        if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
+        remove_received(&changes[before..], &mut missing);
+        if is_progress && reached >= to && begun == ranges.len() && missing.is_empty() {
             return Ok(Watched::Changes(changes));
         }
     }
@@ -203,16 +208,16 @@ fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
     })
 }
 
-/// Removes the received changes from `due`.
-fn remove_received(changes: &[Change], due: &mut Due) {
+/// Removes the received changes from those that are missing.
+fn remove_received(changes: &[Change], missing: &mut ExpectedChanges) {
     for change in changes {
-        let is_received = match due.get(&change.key) {
+        let is_received = match missing.get(&change.key) {
             Some(Some(revision)) => change.revision >= *revision,
             Some(None) => change.value.is_none(),
             None => false,
         };
         if is_received {
-            due.remove(&change.key);
+            missing.remove(&change.key);
         }
     }
 }

@@ -21,8 +21,9 @@ use crate::etcd::client::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::retries::{Retries, WHOLE_READS, always_compacted};
 use crate::secret::redact_url;
 
-/// Maximum number of keys to read from each range in the first request. The range of nodes has a lower maximum.
+/// Maximum number of keys to read from each range in the first request.
 const FIRST_LIMIT: i64 = 20_000;
+/// Maximum number of nodes to read in the first request, since the values of nodes are large.
 const FIRST_NODES: i64 = 1_000;
 
 /// The result of a whole read.
@@ -153,21 +154,21 @@ async fn attempt_once<C: Collector>(
         .iter()
         .zip(&start.first.ranges)
         .find(|(range, _)| range.start == affinities());
-    let keys = match affinities {
+    let keys_of_affinities = match affinities {
         Some((range, answer)) => affinity_keys(client, revision, range, answer).await?,
         None => Vec::new(),
     };
     start.first.ranges.clear();
-    let keys = plan::block_keys(keys.iter().map(Vec::as_slice));
+    let block_keys = plan::block_keys(keys_of_affinities.iter().map(Vec::as_slice));
     if extent.has(Source::Blocks) {
-        pull.push(plan::blocks(&keys));
+        pull.push(plan::blocks(&block_keys));
     }
 
     // While blocks are read, a sample of them determines the ranges of handles and endpoints.
     let mut tasks = pull.start();
     if extent.has_any(&[Source::Handles, Source::Endpoints]) {
-        let sample = sample(client, revision, &keys).await?;
-        pull.push(sample.handles_and_endpoints(keys.len(), extent));
+        let sample = sample(client, revision, &block_keys).await?;
+        pull.push(sample.handles_and_endpoints(block_keys.len(), extent));
     }
     pull.close();
 

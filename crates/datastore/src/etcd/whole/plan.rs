@@ -16,15 +16,17 @@ use crate::etcd::client::Range;
 
 /// Number of blocks in one range, whose values take about a megabyte.
 const BLOCKS_PER_RANGE: usize = 64;
+/// Number of handles in one range, whose values are much smaller than those of blocks.
 const HANDLES_PER_RANGE: usize = 4096;
+/// Number of endpoints in one range, whose values are smaller than those of blocks.
 const ENDPOINTS_PER_RANGE: usize = 2048;
 /// Maximum ranges of one kind.
 const MAX_RANGES: usize = 512;
 /// Minimum number of blocks in a cluster for which a sample is read.
 const SMALL: usize = 64;
-/// Number of positions in the sorted blocks at which the sample is taken, and number of blocks to read at each
-/// position.
+/// Number of positions in the sorted blocks at which the sample is taken.
 const SAMPLE_PLACES: usize = 48;
+/// Number of blocks to read at each position of the sample.
 const SAMPLE_BLOCKS: i64 = 2;
 /// Minimum limit of the first request for a range.
 pub(crate) const LEAST_LIMIT: usize = 2000;

@@ -20,9 +20,10 @@ use crate::error::{Failure, Result};
 use crate::etcd::client::{EtcdClient, Range};
 use crate::write::{BATCH, Batch, Stored, Swap};
 
-/// Maximum number of parallel requests for reads, and for writes. etcd syncs the writes of several requests to disk
-/// together.
+/// Maximum number of parallel requests for reads.
 const READS: usize = 8;
+/// Maximum number of parallel requests for writes. It is higher than that for reads, since etcd syncs the writes of
+/// several requests to disk together.
 const WRITES: usize = 16;
 
 /// The waiting reads and writes of one run.

@@ -39,6 +39,15 @@ const PROBE: &str = "/calico";
 /// Maximum bytes of an answer. The tree of a cluster with Calico 2.x has a few hundred megabytes at most.
 const LONGEST: usize = 1 << 30;
 
+/// The part of the tree that a read returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// A key, or a directory without the contents of its subdirectories.
+    Key,
+    /// A key or directory with everything below it.
+    Subtree,
+}
+
 /// Error codes of the v2 API.
 mod code {
     pub(super) const NOT_FOUND: u32 = 100;
@@ -164,12 +173,18 @@ impl EtcdV2Client {
     /// hides the reason, such as a missing client certificate.
     async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
-            match self.read_once(PROBE, false, self.settings.timeouts.connect).await {
+            match self.probe_once().await {
                 Err(Failure::Connection(Cause::Broken(_))) => {}
                 result => return result,
             }
         }
-        self.read_once(PROBE, false, self.settings.timeouts.connect).await
+        self.probe_once().await
+    }
+
+    /// Reads a single key of the current member.
+    async fn probe_once(&self) -> Result<Found, Failure> {
+        let limit = self.settings.timeouts.connect;
+        self.read_once(PROBE, Depth::Key, limit).await
     }
 
     /// The current endpoint, without user and password.
@@ -195,7 +210,7 @@ impl EtcdV2Client {
         let limit = self.settings.timeouts.request / self.members.len().max(1) as u32;
         loop {
             left -= 1;
-            match self.read_once(path, true, limit).await {
+            match self.read_once(path, Depth::Subtree, limit).await {
                 Err(failure) if failure.is_transient() && left > 0 => self.use_next_member(),
                 result => return result.map_err(|failure| self.error(path, failure)),
             }
@@ -203,8 +218,9 @@ impl EtcdV2Client {
     }
 
     /// Reads a key or a directory. It is no error if there is none.
-    async fn read_once(&self, path: &str, recursive: bool, limit: Duration) -> Result<Found, Failure> {
-        let url = format!("{}?quorum=true&recursive={recursive}", url(path));
+    async fn read_once(&self, path: &str, depth: Depth, limit: Duration) -> Result<Found, Failure> {
+        let is_recursive = depth == Depth::Subtree;
+        let url = format!("{}?quorum=true&recursive={is_recursive}", url(path));
         let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
         let reply = reply(&body);
         match (status, reply) {

@@ -78,16 +78,16 @@ impl KubeStore {
         };
         let mut listing = Listing {
             selecting: self.selecting,
-            since: known.map(|state| state.version.clone()),
+            not_older_than: known.map(|state| state.version.clone()),
         };
         let mut retries = Retries::new(&ALLOCATIONS);
         loop {
-            match all(&self.client(), queries, &listing).await {
+            match answer_all(&self.client(), queries, &listing).await {
                 Ok(answers) => return Ok(answers),
                 Err(error) if is_late(&error) => return Err(unavailable(error)),
                 Err(error) => retries.wait(error).await.map_err(unavailable)?,
             }
-            listing.since = None;
+            listing.not_older_than = None;
         }
     }
 
@@ -253,41 +253,45 @@ impl Records for KubeStore {
 struct Listing {
     selecting: Selecting,
     /// A resource version that lists must have reached; `None` for the current state.
-    since: Option<String>,
+    not_older_than: Option<String>,
 }
 
 /// Answers queries. Reads many blocks in pages, and sends all other queries in parallel.
-async fn all(client: &Arc<KubeClient>, queries: &[Query], listing: &Listing) -> Result<Vec<Answer>> {
+async fn answer_all(client: &Arc<KubeClient>, queries: &[Query], listing: &Listing) -> Result<Vec<Answer>> {
     if let [query] = queries {
-        return Ok(vec![one(client, query, listing).await?]);
+        return Ok(vec![answer(client, query, listing).await?]);
     }
     if let Some(blocks) = many::asked_for(queries) {
         return many::blocks(client, blocks).await;
     }
-    let asked = queries.iter().cloned().map(|query| {
+    let answering = queries.iter().cloned().map(|query| {
         let client = Arc::clone(client);
         let listing = listing.clone();
-        async move { one(&client, &query, &listing).await }
+        async move { answer(&client, &query, &listing).await }
     });
-    tasks::all(usize::MAX, asked).await
+    tasks::all(usize::MAX, answering).await
 }
 
-/// Answers one query.
-async fn one(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> Result<Answer> {
-    let since = listing.since.as_deref();
-    let is_wanted = |key: &Key| query.asks_for(key);
+/// Answers one query with a read of its own.
+async fn answer(client: &Arc<KubeClient>, query: &Query, listing: &Listing) -> Result<Answer> {
+    let list = async |source| {
+        let is_wanted = |key: &Key| query.asks_for(key);
+        read::listed(client, source, listing.not_older_than.as_deref(), is_wanted).await
+    };
     match query {
         Query::Get(key) => read::get(client, key).await,
-        Query::Pools => read::listed(client, Source::Pools, since, is_wanted).await,
-        Query::Reservations => read::listed(client, Source::Reservations, since, is_wanted).await,
-        Query::Blocks(_) => read::listed(client, Source::Blocks, since, is_wanted).await,
-        Query::Affinities { kind, holder, family } if listing.selecting == Selecting::ByLabels => {
-            let selector = read::selector(kind, holder, *family);
-            read::selected(client, &selector, since, is_wanted).await
-        }
-        Query::Affinities { .. } | Query::HostAffinities => {
-            read::listed(client, Source::Affinities, since, is_wanted).await
-        }
+        Query::Pools => list(Source::Pools).await,
+        Query::Reservations => list(Source::Reservations).await,
+        Query::Blocks(_) => list(Source::Blocks).await,
+        Query::HostAffinities => list(Source::Affinities).await,
+        Query::Affinities { kind, holder, family } => match listing.selecting {
+            Selecting::All => list(Source::Affinities).await,
+            Selecting::ByLabels => {
+                let selector = read::selector(kind, holder, *family);
+                let is_wanted = |key: &Key| query.asks_for(key);
+                read::selected(client, &selector, listing.not_older_than.as_deref(), is_wanted).await
+            }
+        },
         Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,
         Query::Overlapping(cidr) => keys::overlapping(client, *cidr).await,
         Query::BlockKeys(_) => keys::block_keys(client, keys::NAMES, query).await,

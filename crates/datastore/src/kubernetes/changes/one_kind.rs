@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_files::recording::{Position, sum};
+use calipam_files::recording::{Position, checksum};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch as state;
 use tokio::time::{Instant, sleep_until};
@@ -63,11 +63,11 @@ impl OneKind {
         }
     }
 
-    /// Runs one watch after another, until an error. `last` has the version and the [`sum`] of the last known change.
+    /// Runs one watch after another, until an error. `last` has the version and the checksum of the last known change.
     async fn run(&mut self, last: Option<(i64, u32)>) -> Result<(), Broken> {
         self.newest().await?;
-        if let Some((version, sum)) = last {
-            self.recognize(version, sum).await?;
+        if let Some((version, checksum)) = last {
+            self.recognize(version, checksum).await?;
         }
         loop {
             let begin = Instant::now();
@@ -93,7 +93,7 @@ impl OneKind {
     }
 
     /// Requires that a watch first reports the last known change again, as proof that the server's history is the same.
-    async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
+    async fn recognize(&mut self, version: i64, last_checksum: u32) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned(), SHORT).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         loop {
@@ -101,7 +101,7 @@ impl OneKind {
                 Some(WatchEvent::Reached(reached)) if reached.cast_signed() < version => {}
                 Some(WatchEvent::Change(change))
                     if change.version.cast_signed() == version
-                        && sum(&recorded(self.kind.known, &change)) == known =>
+                        && checksum(&recorded(self.kind.known, &change)) == last_checksum =>
                 {
                     self.known = version;
                     return Ok(());

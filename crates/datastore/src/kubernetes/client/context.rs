@@ -20,6 +20,10 @@ pub(super) fn configuration(
     name: &str,
 ) -> Result<Config, Error> {
     let wrong = |error: KubeconfigError| bad(name, &error);
+    let missing = |reason: String| Error::Kubeconfig {
+        what: name.into(),
+        reason,
+    };
     let Kubeconfig {
         current_context,
         contexts,
@@ -28,46 +32,41 @@ pub(super) fn configuration(
         ..
     } = kubeconfig;
 
-    let context = Some(settings.context.clone())
-        .filter(|context| !context.is_empty())
-        .or(current_context);
-    let context = context.ok_or_else(|| wrong(KubeconfigError::CurrentContextNotSet))?;
-    let found = contexts
+    let context_name = if settings.context.is_empty() {
+        current_context.ok_or_else(|| wrong(KubeconfigError::CurrentContextNotSet))?
+    } else {
+        settings.context.clone()
+    };
+    let found_context = contexts
         .iter()
-        .find(|named| named.name == context)
+        .find(|named| named.name == context_name)
         .and_then(|named| named.context.clone());
-    let context = found.ok_or_else(|| {
+    let Some(context) = found_context else {
         let known: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
-        let reason = format!(
-            "context {context:?} does not exist; available contexts: {}",
+        return Err(missing(format!(
+            "context {context_name:?} does not exist; available contexts: {}",
             known.join(", ")
-        );
-        Error::Kubeconfig {
-            what: name.into(),
-            reason,
-        }
-    })?;
+        )));
+    };
 
-    let cluster = settings.kubectl.cluster.clone().unwrap_or(context.cluster);
-    let found = clusters
+    let cluster_name = settings.kubectl.cluster.clone().unwrap_or(context.cluster);
+    let found_cluster = clusters
         .into_iter()
-        .find(|named| named.name == cluster)
+        .find(|named| named.name == cluster_name)
         .and_then(|named| named.cluster);
-    let cluster = found.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster)))?;
+    let cluster = found_cluster.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster_name)))?;
 
-    // As in client-go, a context may name a user that does not exist, but an option may not.
-    let user = settings.kubectl.user.clone().or(context.user);
-    let found = auth_infos
+    let user_name = settings.kubectl.user.clone().or(context.user);
+    let found_user = auth_infos
         .into_iter()
-        .find(|named| Some(&named.name) == user.as_ref());
-    if let (Some(user), None) = (&settings.kubectl.user, &found) {
-        let reason = format!("auth info {user:?} does not exist");
-        return Err(Error::Kubeconfig {
-            what: name.into(),
-            reason,
-        });
+        .find(|named| Some(&named.name) == user_name.as_ref());
+    // As in client-go, a context may name a user that does not exist, but an option may not.
+    if let Some(user_of_option) = &settings.kubectl.user
+        && found_user.is_none()
+    {
+        return Err(missing(format!("auth info {user_of_option:?} does not exist")));
     }
-    let mut user: AuthInfo = found.and_then(|named| named.auth_info).unwrap_or_default();
+    let mut user: AuthInfo = found_user.and_then(|named| named.auth_info).unwrap_or_default();
     if let Some(plugin) = &mut user.exec
         && plugin.provide_cluster_info
     {

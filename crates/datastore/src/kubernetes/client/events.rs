@@ -14,11 +14,15 @@ use crate::settings::KubernetesSettings;
 
 /// The controller that events name as their reporter.
 const CONTROLLER: &str = "calipam.io/serve";
-/// Maximum characters of a note, and of the name of a process.
+/// Maximum characters of a note, since API servers refuse more than 1024 bytes.
 const MAX_NOTE: usize = 1_000;
+/// Maximum characters of the name of a process, since API servers refuse more.
 const MAX_INSTANCE: usize = 128;
 /// Number of hexadecimal digits in the hash that identifies an event.
-const DIGITS: usize = 16;
+const HASH_DIGITS: usize = 16;
+/// Maximum characters of the subject's name in the name of an event. With the rest, the name stays below the limit for
+/// object names, 253.
+const MAX_SUBJECT_NAME: usize = 200;
 
 /// The subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,31 +89,34 @@ impl Events {
 }
 
 impl Event {
-    /// The path at which to create the event, and its JSON.
+    /// Builds the JSON of the event, and the path at which to create it. `instance` is the name of this process.
     fn object(&self, instance: &str) -> (String, Value) {
         // Events about objects without a namespace belong to the namespace `default`.
-        let (namespace, name, object) = match &self.regarding {
+        let (namespace, subject_name, reference) = match &self.regarding {
             Regarding::Node(name) => (
                 "default",
                 name,
-                json!({"kind": "Node", "name": name, "uid": name}),
+                json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}),
             ),
             Regarding::Pod { namespace, name, uid } => (
                 namespace.as_str(),
                 name,
-                json!({"kind": "Pod", "namespace": namespace, "name": name, "uid": uid}),
+                json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}),
             ),
         };
-        let mut regarding = object;
-        regarding["apiVersion"] = "v1".into();
-        let hash = &sha256_hex(format!("{}\n{}\n{regarding}", self.reason, self.identity))[..DIGITS];
-        let name: String = name.chars().take(200).collect();
+
+        // The same event gets the same name from every process, so the server refuses to create it twice.
+        let identity = format!("{}\n{}\n{reference}", self.reason, self.identity);
+        let hash = &sha256_hex(identity)[..HASH_DIGITS];
+        let short_name: String = subject_name.chars().take(MAX_SUBJECT_NAME).collect();
+        let event_name = format!("{short_name}.calipam-{hash}");
+
         let event = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": {"namespace": namespace, "name": format!("{name}.calipam-{hash}")},
+            "metadata": {"namespace": namespace, "name": event_name},
             "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
             "reportingController": CONTROLLER, "reportingInstance": instance,
-            "action": "Check", "reason": self.reason, "regarding": regarding,
+            "action": "Check", "reason": self.reason, "regarding": reference,
             "note": self.note.chars().take(MAX_NOTE).collect::<String>(),
             "type": if self.is_warning { "Warning" } else { "Normal" },
         });

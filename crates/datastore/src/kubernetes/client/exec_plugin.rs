@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// Time limits for a plugin, without and with a person who can answer it. A person may have to log in with a browser.
+/// Time limit for a plugin that asks no person.
 const UNATTENDED: Duration = Duration::from_mins(1);
+/// Time limit for a plugin that may ask a person, who may have to log in with a browser.
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
 /// The time that a killed plugin's run has to end. It takes milliseconds.
@@ -151,8 +152,12 @@ mod system {
     pub(super) fn kill_children(variable: &str) -> bool {
         let mut found = children("self");
         found.retain(|process| {
-            let environment = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero()));
-            environment.is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == variable.as_bytes()))
+            let Ok(environment) = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())) else {
+                return false;
+            };
+            // A zero byte ends each variable.
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|found| found == variable.as_bytes())
         });
         let mut next = 0;
         while let Some(parent) = found.get(next) {

@@ -22,25 +22,29 @@ pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
     let Ok(Some((body, _))) = document else {
         return false;
     };
-    serde_json::from_slice(&body).is_ok_and(|document| block_keeps(&document, &RELEASED_AT))
+    serde_json::from_slice(&body).is_ok_and(|document| blocks_keep(&document, &RELEASED_AT))
 }
 
 /// True if the schema of IPAMBlock in an OpenAPI document keeps the field at `path`.
-fn block_keeps(document: &Value, path: &[&str]) -> bool {
-    let is_of_block = |schema: &Value| {
-        let kinds = schema["x-kubernetes-group-version-kind"].as_array();
-        let mut kinds = kinds.into_iter().flatten();
-        kinds.any(|kind| kind["kind"] == "IPAMBlock")
-    };
+fn blocks_keep(document: &Value, path: &[&str]) -> bool {
     let Some(schemas) = document["components"]["schemas"].as_object() else {
         return false;
     };
     schemas
         .values()
-        .any(|schema| is_of_block(schema) && keeps(schema, path))
+        .any(|schema| is_schema_of_blocks(schema) && keeps(schema, path))
 }
 
-/// True if a schema keeps the field at `path`. An empty name in the path stands for the items of a list.
+/// True for a schema whose list of kinds contains IPAMBlock.
+fn is_schema_of_blocks(schema: &Value) -> bool {
+    let Some(kinds) = schema["x-kubernetes-group-version-kind"].as_array() else {
+        return false;
+    };
+    kinds.iter().any(|kind| kind["kind"] == "IPAMBlock")
+}
+
+/// True if an API server stores the field at `path` of objects with this schema, instead of dropping it. An empty name in
+/// the path stands for the items of a list.
 fn keeps(schema: &Value, path: &[&str]) -> bool {
     let Some((name, inner_path)) = path.split_first() else {
         return true;
@@ -78,15 +82,15 @@ mod tests {
         let old = json!({"properties": {"handle_id": {}}});
         let new = json!({"properties": {"handle_id": {}, "releasedAt": {"type": "string"}}});
         let open = json!({"x-kubernetes-preserve-unknown-fields": true});
-        assert!(!block_keeps(&document(old), &RELEASED_AT));
-        assert!(block_keeps(&document(new), &RELEASED_AT));
-        assert!(block_keeps(&document(open), &RELEASED_AT));
+        assert!(!blocks_keep(&document(old), &RELEASED_AT));
+        assert!(blocks_keep(&document(new), &RELEASED_AT));
+        assert!(blocks_keep(&document(open), &RELEASED_AT));
         for strange in [
             json!(null),
             json!([]),
             json!({"components": {"schemas": {"IPAMBlock": {}}}}),
         ] {
-            assert!(!block_keeps(&strange, &RELEASED_AT), "{strange}");
+            assert!(!blocks_keep(&strange, &RELEASED_AT), "{strange}");
         }
     }
 }

@@ -70,11 +70,11 @@ pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Resu
 
     let (mut lists_of_plan, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(tasks::all(usize::MAX, lists_of_first), second_lists)?;
-    let mut waited_for = lists_of_plan
-        .iter()
-        .zip(is_waited_for)
-        .filter(|(_, is_waited_for)| *is_waited_for);
-    if waited_for.any(|(listed, _)| listed.begun_again) {
+    let mut has_begun_again = false;
+    for (listed, is_waited_for) in lists_of_plan.iter().zip(is_waited_for) {
+        has_begun_again |= is_waited_for && listed.begun_again;
+    }
+    if has_begun_again {
         reader
             .counter
             .forget(second_lists.iter().map(|listed| listed.items).sum());

@@ -79,12 +79,13 @@ impl Objects for KubeObjects {
 
 /// Reads objects, each with its own request.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-    let one = |key: &Key| {
+    let mut reads = Vec::new();
+    for key in keys {
         let client = Arc::clone(client);
         let key = key.clone();
-        async move { stored(&client, &key).await }
-    };
-    tasks::all(IN_FLIGHT, keys.iter().map(one)).await
+        reads.push(async move { stored(&client, &key).await });
+    }
+    tasks::all(IN_FLIGHT, reads).await
 }
 
 /// True if the evidence is currently as expected.

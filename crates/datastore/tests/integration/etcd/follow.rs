@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::feed::{Broken, Followed, WholeReadReason};
-use calipam_files::recording::{Change, Position, Positions, sum};
+use calipam_files::recording::{Change, Position, Positions, checksum};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog, Scene};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -182,8 +182,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     let mut position = Position::at(known);
     position.note(&last);
     assert_ne!(
-        sum(&last),
-        sum(&Change {
+        checksum(&last),
+        checksum(&Change {
             value: value(OTHER),
             ..last.clone()
         })

@@ -234,15 +234,11 @@ impl Sorter<'_, '_, '_> {
             return beyond(detail);
         };
 
-        let tunnels = self
-            .basis
-            .context
-            .index
-            .node(&node)
-            .map(|node| node.tunnels.as_slice());
-        let address = tunnels
-            .and_then(|all| all.iter().find(|(k, _)| *k == kind))
-            .map(|(_, address)| *address);
+        let mut address = None;
+        if let Some(node) = self.basis.context.index.node(&node) {
+            let tunnel = node.tunnels.iter().find(|(found, _)| *found == kind);
+            address = tunnel.map(|(_, address)| *address);
+        }
         let field = kind.field();
 
         match address {

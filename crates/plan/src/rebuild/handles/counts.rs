@@ -139,8 +139,7 @@ fn too_early(
             Code::OrphanHandle => too_early_orphan(planner.basis, finding),
             Code::HandleCount => objects.iter().filter(counts_more).find_map(|object| {
                 let key = Key::Handle(object.value.id().to_string());
-                let what = finding.message();
-                too_early_unsettled(planner.basis, &key, &object.revision, what)
+                too_early_unsettled(planner.basis, &key, &object.revision, &finding.message())
             }),
             _ => None,
         }
@@ -149,14 +148,14 @@ fn too_early(
 
 /// Returns the findings about a handle that its plan repairs.
 fn repairs(found: &[(Code, Subject)], observed: &Observed<'_>, is_approved: bool) -> Vec<(Code, Subject)> {
-    match observed {
-        _ if is_approved => found.to_vec(),
-        // The object with the carriage return stays as it is.
-        Observed::Stray(_) => Vec::new(),
-        _ => found
-            .iter()
-            .filter(|(code, _)| *code != Code::HandleCarriageReturn)
-            .cloned()
-            .collect(),
+    let mut repaired = found.to_vec();
+    if is_approved {
+        return repaired;
     }
+    // The object with the carriage return stays as it is.
+    match observed {
+        Observed::Stray(_) => repaired.clear(),
+        _ => repaired.retain(|(code, _)| *code != Code::HandleCarriageReturn),
+    }
+    repaired
 }

@@ -192,11 +192,15 @@ impl HandlePlan<'_, '_> {
         let is_corrected = !self.repairs.is_empty();
         let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.recorded.keys()).copied().collect();
         let correction = |block: IpNet| {
-            let says = claimed.get(&block).copied();
-            let is = self.recorded.get(&block).copied().unwrap_or_default();
-            let is_needless = says == Some(0) && is == 0;
-            let is_wrong = says.unwrap_or_default() != is;
-            (is_needless || (is_wrong && is_corrected)).then_some((block, is))
+            let claimed_count = claimed.get(&block).copied();
+            let recorded_count = self.recorded.get(&block).copied().unwrap_or_default();
+            let is_needless = claimed_count == Some(0) && recorded_count == 0;
+            let is_wrong = claimed_count.unwrap_or_default() != recorded_count;
+            if is_needless || (is_wrong && is_corrected) {
+                Some((block, recorded_count))
+            } else {
+                None
+            }
         };
 
         blocks
@@ -292,13 +296,13 @@ impl HandlePlan<'_, '_> {
         for (block, moved) in self.moved {
             let recorded = self.recorded.get(block).copied().unwrap_or_default();
             // The counts of an object that is not corrected are treated as right, so they keep their difference.
-            let says = if is_corrected {
+            let count_before = if is_corrected {
                 claimed.get(block).copied().unwrap_or_default()
             } else {
                 recorded
             };
-            let by = recorded + moved - says;
-            let is_needless = says == 0 && claimed.contains_key(block);
+            let by = recorded + moved - count_before;
+            let is_needless = count_before == 0 && claimed.contains_key(block);
 
             let counting = countings.entry(*block).or_default();
             let edit = |edit: HandleEdit| Edit::Handle(target.clone(), edit);
@@ -308,7 +312,7 @@ impl HandlePlan<'_, '_> {
                     .insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
             } else if by < 0 {
                 let most = usize::try_from(recorded).unwrap_or_default();
-                let rests_on = (says > recorded).then(|| self.records(*block, 0..=most));
+                let rests_on = (count_before > recorded).then(|| self.records(*block, 0..=most));
                 let down = (
                     edit(HandleEdit::Decrement(*block, -by)),
                     rests_on.into_iter().collect(),

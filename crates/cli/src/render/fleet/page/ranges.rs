@@ -11,8 +11,9 @@ use super::super::FleetReport;
 use crate::render::show::percent;
 use crate::render::text::escape;
 
-/// Prefix lengths of strips, such as 10.0.0.0/8 and fd00::/32.
+/// The prefix length of an IPv4 strip, such as 10.0.0.0/8.
 const STRIP_V4: u8 = 8;
+/// The prefix length of an IPv6 strip, such as fd00::/32.
 const STRIP_V6: u8 = 32;
 /// The maximum number of lines in a strip. Overlapping pools are drawn on separate lines.
 const LINES: usize = 8;
