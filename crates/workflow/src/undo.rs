@@ -200,7 +200,10 @@ pub async fn undo(
         access.operator.warn(late);
     }
     let changes = plan.written().count();
-    let lock = lock_of_run(&run, journal, plan.cluster()).await?;
+    let lock = match recorded.lock {
+        Some(_) => lock_of_run(&run, journal, plan.cluster()).await?,
+        None => None,
+    };
     let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
         // Even a run that was killed before its first change leaves a lock.
         let stays_locked = match (lock, run.writing()) {
