@@ -54,11 +54,17 @@ pub enum LockState {
 }
 
 /// Finds the locks on `cluster` that the journals in a folder record. Ignores the journals of live runs, and files that
-/// are not this user's journals.
-pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
-    Ok(journals(folder)?
-        .into_iter()
-        .filter_map(|path| stale_lock(&path, cluster))
+/// are not this user's journals. Does not read the journal `without_lock`, whose run is known to have left none.
+pub fn stale_locks(
+    folder: &Path,
+    cluster: &str,
+    without_lock: Option<&Path>,
+) -> Result<Vec<StaleLock>, JournalError> {
+    let mut journals = journals(folder)?;
+    journals.retain(|path| Some(&**path) != without_lock);
+    Ok(journals
+        .iter()
+        .filter_map(|path| stale_lock(path, cluster))
         .collect())
 }
 
@@ -156,7 +162,7 @@ mod tests {
             journal.mark_lock(mark.clone()).await.unwrap();
         }
         drop(journal);
-        let found = stale_locks(folder.path(), asked).unwrap();
+        let found = stale_locks(folder.path(), asked, None).unwrap();
         let found = found.into_iter().next().map(|lock| (lock.before, lock.revision));
         (found, list(folder.path()).unwrap()[0].state)
     }

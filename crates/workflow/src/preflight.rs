@@ -63,7 +63,7 @@ impl Run<'_> {
         let mut left = Vec::new();
         let mut stays_locked = false;
         for folder in writing.folders() {
-            left.extend(stale_locks(&folder, cluster)?);
+            left.extend(stale_locks(&folder, cluster, self.without_lock.as_deref())?);
         }
 
         for lock in left {

@@ -71,6 +71,8 @@ pub(crate) struct Run<'a> {
     pub refusal: Option<Refused>,
     /// True once the run has removed a lock that another run left behind.
     pub has_unlocked: Cell<bool>,
+    /// A journal that was read, and whose run has left no lock.
+    pub without_lock: Option<PathBuf>,
 }
 
 impl<'a> Run<'a> {
@@ -83,6 +85,7 @@ impl<'a> Run<'a> {
             keep_journal_open: false,
             refusal: None,
             has_unlocked: Cell::new(false),
+            without_lock: None,
         }
     }
 

@@ -185,7 +185,7 @@ pub async fn undo(
     if !access.datastore.is_live() {
         return Err(Failure::not_live("an undo"));
     }
-    let run = Run::new(access, intent);
+    let mut run = Run::new(access, intent);
     let header = recorded.header.clone();
     let ended = recorded.ended;
     if !ended {
@@ -210,7 +210,13 @@ pub async fn undo(
         access.operator.warn(late);
     }
     let changes = plan.written().count();
-    let lock = lock_of_run(&run, journal, plan.cluster()).await?;
+    let lock = match recorded.lock {
+        Some(_) => lock_of_run(&run, journal, plan.cluster()).await?,
+        None => {
+            run.without_lock = Some(journal.to_owned());
+            None
+        }
+    };
     let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
         // Even a run that was killed before its first change leaves a lock.
         let stays_locked = match (lock, run.writing()) {

@@ -54,7 +54,7 @@ fn the_previous_lock_state_is_restored() {
         let run = run.succeeded();
         let cluster = ended(&journal_of(&run)).header.cluster;
         assert!(
-            stale_locks(&site.home.path().join("calipam"), &cluster)
+            stale_locks(&site.home.path().join("calipam"), &cluster, None)
                 .unwrap()
                 .is_empty()
         );

@@ -85,13 +85,15 @@ impl Block {
     /// set to one more than the higher of the two, and addresses whose record changes get the number of a new
     /// allocation (facts 3.2). `now` is `None` if the block does not exist now.
     pub fn restore(&mut self, now: Option<&Self>) {
-        let record_in = |block: Option<&Self>, ordinal: u32| {
-            let allocation = block.and_then(|block| block.allocation(ordinal));
-            allocation.map(|allocation| allocation.attribute.to_attribute())
-        };
         let mut changed: Vec<u32> = Vec::new();
         for ordinal in 0..self.size() {
-            if record_in(Some(&*self), ordinal) != record_in(now, ordinal) {
+            let own = self.allocation(ordinal);
+            let present = now.and_then(|now| now.allocation(ordinal));
+            let is_same = match (own, present) {
+                (Some(own), Some(present)) => own.attribute.is_same(present.attribute),
+                (own, present) => own.is_none() && present.is_none(),
+            };
+            if !is_same {
                 changed.push(ordinal);
             }
         }

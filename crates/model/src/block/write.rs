@@ -31,20 +31,29 @@ impl Serialize for Block {
 impl Block {
     /// True if both blocks are the same apart from sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
-        self.without_sequences() == other.without_sequences()
-    }
-
-    /// Returns the block with no sequence numbers.
-    fn without_sequences(&self) -> Self {
-        let mut block = self.clone();
-        block.sequence = 0;
-        block.sequences.clear();
-        block.null_sequences = false;
-        if let Some(extras) = &mut block.extras {
-            extras.stray_sequences.clear();
-        }
-        block.extras = block.extras.filter(|extras| !extras.unknown.is_empty());
-        block
+        let Self {
+            cidr,
+            owner,
+            claim_time,
+            allocations,
+            unallocated,
+            attributes,
+            deleted,
+            null_attributes,
+            extras: _,
+            sequence: _,
+            sequences: _,
+            null_sequences: _,
+        } = self;
+        *cidr == other.cidr
+            && *owner == other.owner
+            && *claim_time == other.claim_time
+            && *allocations == other.allocations
+            && *unallocated == other.unallocated
+            && *attributes == other.attributes
+            && *deleted == other.deleted
+            && *null_attributes == other.null_attributes
+            && self.unknown() == other.unknown()
     }
 }
 

@@ -132,6 +132,7 @@ async fn run_task(
         let mut objects = Objects::new();
         if attempt == 0 {
             objects.extend(known.extract_if(|key, _| keys.remove(key)));
+            objects.extend(task.known().into_iter().filter(|(key, _)| keys.remove(key)));
         }
         objects.extend(context.read(&Vec::from_iter(keys)).await?);
         let batch = loop {

@@ -78,6 +78,11 @@ pub(crate) trait Task: Send + Sync {
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
     }
+    /// Returns objects that were read for the plan, and that the first attempt does not read: its write compares each of
+    /// them with the version that was read.
+    fn known(&self) -> Objects {
+        Objects::new()
+    }
     /// Returns objects of later tasks of the group that must be read before this task writes.
     fn reads_along(&self) -> Vec<Key> {
         Vec::new()

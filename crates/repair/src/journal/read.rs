@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::iter;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use calipam_files::regular;
+use calipam_model::parallel;
 
 use super::disk::{is_alive, open_own};
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
@@ -78,32 +81,50 @@ impl Recorded {
             arrived: BTreeSet::new(),
         };
 
+        // No line is read after an unsound one, or after a failure.
+        let mut is_over = false;
+        let next = || {
+            if is_over {
+                return None;
+            }
+            let line = match lines.next() {
+                Ok(Some((line, is_sound))) => Ok(is_sound.then(|| line.to_vec())),
+                Ok(None) => return None,
+                Err(error) => Err(error),
+            };
+            is_over = !matches!(line, Ok(Some(_)));
+            Some(line)
+        };
         // The number of objects that each intent changes.
         let mut changes = HashMap::new();
-        while let Some((line, is_sound)) = lines.next().map_err(failed)? {
-            let taken = if is_sound {
-                recorded.take_line(line, &mut changes)
-            } else {
-                Err(CHANGED.to_owned())
+        // The header is the first line.
+        let mut number = 1;
+        let take = |entry: io::Result<Result<Entry, String>>| {
+            number += 1;
+            let taken = match entry {
+                Ok(entry) => entry.and_then(|entry| recorded.take_entry(entry, &mut changes)),
+                Err(error) => return ControlFlow::Break(failed(error)),
             };
-            if let Err(reason) = taken {
-                return Err(JournalError::Line {
+            match taken {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(reason) => ControlFlow::Break(JournalError::Line {
                     path: path.to_owned(),
-                    line: lines.number,
+                    line: number,
                     reason,
-                });
+                }),
             }
+        };
+        match parallel::in_order(iter::from_fn(next), |line| line.map(decode), take) {
+            ControlFlow::Continue(()) => Ok(recorded),
+            ControlFlow::Break(error) => Err(error),
         }
-
-        Ok(recorded)
     }
 
-    /// Takes a line as it was written. `changes` are the numbers of objects that each intent changes.
+    /// Takes the entry of a line. `changes` are the numbers of objects that each intent changes.
     ///
     /// # Errors
     /// The reason why the line is not part of a journal.
-    fn take_line(&mut self, line: &[u8], changes: &mut HashMap<u64, usize>) -> Result<(), String> {
-        let entry: Entry = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    fn take_entry(&mut self, entry: Entry, changes: &mut HashMap<u64, usize>) -> Result<(), String> {
         if self.ended && !matches!(entry, Entry::Lock(_)) {
             return Err("it comes after the end of the run".into());
         }
@@ -171,6 +192,12 @@ impl Recorded {
         open.reverse();
         open
     }
+}
+
+/// Decodes a line; `None` stands for one that was changed after it was written.
+fn decode(line: Option<Vec<u8>>) -> Result<Entry, String> {
+    let line = line.ok_or(CHANGED)?;
+    serde_json::from_slice(&line).map_err(|error| error.to_string())
 }
 
 /// Refuses an intent that undo could not invert.

@@ -170,16 +170,12 @@ pub(super) async fn refusals(
 /// block has to be absent, or a footprint's block is missing: a block that exists overlaps no other block.
 async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>)> {
     let objects = || steps.iter().flat_map(|step| &step.objects);
-    let footprints: Vec<Footprint> = objects().filter_map(Footprint::of).collect();
     let mut sources = BTreeSet::new();
-    if footprints
-        .iter()
-        .any(|footprint| matches!(footprint, Footprint::Pool(_)))
-    {
+    if objects().any(|object| matches!(Footprint::of(object), Some(Footprint::Pool(_)))) {
         sources.insert(Source::Pools);
     }
     if objects().any(|object| deleted_pool(object).is_some())
-        || is_block_missing(datastore, &footprints).await?
+        || is_block_missing(datastore, steps).await?
         || steps.iter().any(|step| !step.absent.is_empty())
     {
         sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
@@ -217,14 +213,18 @@ async fn existing(datastore: &Datastore, steps: &[UndoStep]) -> Result<(Vec<(Key
     ))
 }
 
-/// True if one of the blocks that the footprints contain does not exist.
-async fn is_block_missing(datastore: &Datastore, footprints: &[Footprint]) -> Result<bool> {
-    let mut created: BTreeSet<Key> = BTreeSet::new();
-    for footprint in footprints {
-        if let Footprint::Blocks(blocks) = footprint {
-            created.extend(blocks.iter().map(|cidr| Key::Block(*cidr)));
+/// True if one of the blocks that the steps' footprints contain does not exist. Does not read the blocks that a step has
+/// found: its write compares them.
+async fn is_block_missing(datastore: &Datastore, steps: &[UndoStep]) -> Result<bool> {
+    let mut unread: BTreeSet<Key> = BTreeSet::new();
+    for step in steps {
+        for footprint in step.objects.iter().filter_map(Footprint::of) {
+            if let Footprint::Blocks(blocks) = footprint {
+                let blocks = blocks.into_iter().map(Key::Block);
+                unread.extend(blocks.filter(|block| !matches!(step.found.get(block), Some(Some(_)))));
+            }
         }
     }
-    let created: Vec<Key> = created.into_iter().collect();
-    Ok(datastore.stored(&created).await?.iter().any(Option::is_none))
+    let unread: Vec<Key> = unread.into_iter().collect();
+    Ok(datastore.stored(&unread).await?.iter().any(Option::is_none))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_datastore::Datastore;
-use calipam_datastore::write::{Consent, Question, Writer};
+use calipam_datastore::write::{Consent, Limits, Question};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 use self::conflicts::refusals;
 use self::task::{Part, UndoTask};
-use crate::engine::{Execution, Group, Task};
+use crate::engine::{Execution, Group, Objects, Task};
 use crate::error::Result;
 use crate::journal::{Intent, Recorded, Value, Version, compared_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
@@ -54,6 +54,9 @@ pub struct UndoStep {
     pub arrived: BTreeSet<Key>,
     /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
+    /// The objects as the plan found them, if each of them is as the run left it. A write that compares all of them with
+    /// these versions need not read them again.
+    pub(crate) found: Arc<Objects>,
 }
 
 /// One object to restore.
@@ -81,6 +84,17 @@ impl LeftVersion {
             revision: version.revision.clone(),
             value: version.value.bytes(),
         }
+    }
+}
+
+impl UndoStep {
+    /// Returns true if one transaction changes every object that the step checks, and so compares all of them.
+    fn is_compared_by_one_write(&self, limits: Limits) -> bool {
+        // Without transactions, nearly every step has several writes, the first of which checks all objects.
+        limits.changes > 1
+            && self.objects.len() <= limits.changes.min(limits.conditions)
+            && self.fences.is_empty()
+            && self.awaited.is_empty()
     }
 }
 
@@ -234,6 +248,7 @@ impl UndoPlan {
             awaited: created,
             arrived: unit.arrived,
             absent: unit.absent,
+            found: Arc::default(),
         });
     }
 
@@ -460,15 +475,22 @@ pub async fn undo(
     };
     let writer = writer(datastore, consent, &purpose).await?;
 
+    let limits = writer.limits();
+    let mut steps = plan.steps.clone();
+    for step in &mut steps {
+        if !step.is_compared_by_one_write(limits) {
+            step.found = Arc::default();
+        }
+    }
+
     // Checked again, because other clients may have created objects between the plan and the consent.
-    let refusals = refusals(datastore, &plan.steps, plan.began).await?;
-    let groups = groups(plan.steps.clone(), refusals, &writer);
+    let refusals = refusals(datastore, &steps, plan.began).await?;
+    let groups = groups(steps, refusals, limits);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }
 
 /// Makes a group of tasks for each step, with as many objects in a task as one write takes.
-fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, writer: &Writer) -> Vec<Group> {
-    let limits = writer.limits();
+fn groups(steps: Vec<UndoStep>, refusals: Vec<Option<String>>, limits: Limits) -> Vec<Group> {
     let group = |(index, (step, refusal)): (usize, (UndoStep, Option<String>))| {
         let mut objects = step.objects.clone();
         objects.sort_by_key(UndoObject::phase);

@@ -1,15 +1,18 @@
 //! Refuses to undo steps whose objects have changed since the run.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Stored;
 use calipam_model::key::Key;
+use calipam_model::parallel;
 use calipam_model::pool::Pool;
 
 use super::conflicts::refusals;
-use super::restored::is_restored;
+use super::restored::is_restored_now;
 use super::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep};
+use crate::engine::Objects;
 use crate::error::Result;
 use crate::journal::{compared_by_value, same_value};
 use crate::lock;
@@ -29,7 +32,7 @@ pub(super) enum State {
 impl State {
     /// Compares an object with the state before the run and with the one that the run left.
     pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
-        if is_restored(&object.key, now.map(|now| &now.raw), object.before.as_ref()) {
+        if is_restored_now(&object.key, now, object.before.as_ref()) {
             Self::Undone
         } else if is_left(object, now) {
             Self::AsLeft
@@ -135,6 +138,54 @@ impl UndoStep {
     fn checked(&self) -> impl Iterator<Item = &UndoObject> {
         self.objects.iter().chain(&self.awaited).chain(&self.fences)
     }
+
+    /// Keeps the step's objects as they were found, of which the write changes every one.
+    fn keep_found(&mut self, stored: Vec<Option<Stored>>) {
+        let mut found = Objects::new();
+        for (object, mut stored) in self.objects.iter().zip(stored) {
+            let left = object.left.as_ref().and_then(|left| left.value.as_ref());
+            // The journal has nearly all of these values, so that they take no more memory.
+            if let (Some(stored), Some(left)) = (&mut stored, left)
+                && stored.raw == *left
+            {
+                stored.raw = left.clone();
+            }
+            found.insert(object.key.clone(), stored);
+        }
+        self.found = Arc::new(found);
+    }
+}
+
+/// The states of a step's objects.
+struct Judged {
+    states: Vec<State>,
+    awaited: Vec<State>,
+    fences: Vec<Fence>,
+}
+
+impl Judged {
+    /// Judges the objects that [`UndoStep::checked`] returns, as they were found.
+    fn of(step: &UndoStep, found: &[Option<Stored>]) -> Self {
+        let mut found = found.iter().map(Option::as_ref);
+        let mut now = || found.next().flatten();
+        Self {
+            states: step
+                .objects
+                .iter()
+                .map(|object| State::of(object, now()))
+                .collect(),
+            awaited: step
+                .awaited
+                .iter()
+                .map(|object| State::of(object, now()))
+                .collect(),
+            fences: step
+                .fences
+                .iter()
+                .map(|object| Fence::of(object, now()))
+                .collect(),
+        }
+    }
 }
 
 impl UndoPlan {
@@ -150,25 +201,23 @@ impl UndoPlan {
             .map(|object| object.key.clone())
             .collect();
         let mut stored = datastore.stored(&keys).await?.into_iter();
+        let mut found: Vec<Vec<Option<Stored>>> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            found.push(stored.by_ref().take(step.checked().count()).collect());
+        }
+        let judged = parallel::in_parts(parallel::BLOCKS, found.len(), |steps| {
+            let judge = |index: usize| Judged::of(&self.steps[index], &found[index]);
+            steps.map(judge).collect::<Vec<Judged>>()
+        });
 
-        for mut step in std::mem::take(&mut self.steps) {
-            let mut now = || stored.next().flatten();
-            let states: Vec<State> = step
-                .objects
-                .iter()
-                .map(|object| State::of(object, now().as_ref()))
-                .collect();
-            let awaited: Vec<State> = step
-                .awaited
-                .iter()
-                .map(|object| State::of(object, now().as_ref()))
-                .collect();
-            let fences: Vec<Fence> = step
-                .fences
-                .iter()
-                .map(|object| Fence::of(object, now().as_ref()))
-                .collect();
-
+        let judged = judged.into_iter().flatten();
+        for ((mut step, judged), stored) in std::mem::take(&mut self.steps).into_iter().zip(judged).zip(found)
+        {
+            let Judged {
+                states,
+                awaited,
+                fences,
+            } = judged;
             let created = awaited.iter().position(|state| *state != State::Undone);
             let passed = fences.iter().position(|fence| *fence == Fence::Passed);
             let late = created.map(|index| &step.awaited[index]);
@@ -183,6 +232,9 @@ impl UndoPlan {
             if states.iter().all(|state| *state == State::Undone) {
                 self.already += step.objects.len();
                 step.objects.clear();
+            }
+            if states.iter().all(|state| *state == State::AsLeft) {
+                step.keep_found(stored);
             }
             if !step.objects.is_empty() || fences.contains(&Fence::Open) {
                 self.steps.push(step);

@@ -14,22 +14,41 @@ pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes
     let Some(mut block) = sound(key, before) else {
         return before.clone();
     };
-    let now = now.and_then(|now| sound(key, &now.raw));
-    block.restore(now.as_ref());
+    block.restore(now.and_then(|now| sound_block(now.object.as_ref())));
     Object::from(block).encode().into()
 }
 
-/// Returns true if an object is as it was before the run, except for sequence numbers.
+/// Returns true if a value is as it was before the run, except for sequence numbers.
 pub(super) fn is_restored(key: &Key, now: Option<&Bytes>, before: Option<&Bytes>) -> bool {
-    match (now, before) {
-        (None, None) => true,
-        (Some(now), Some(before)) if now == before => true,
-        (Some(now), Some(before)) if compared_by_value(key.clone()) => same_value(now, before),
-        (Some(now), Some(before)) => match (sound(key, now), sound(key, before)) {
-            (Some(now), Some(before)) => now.differs_only_in_sequences(&before),
-            _ => false,
-        },
-        _ => false,
+    let (Some(now), Some(before)) = (now, before) else {
+        return now.is_none() && before.is_none();
+    };
+    is_equal(key, now, before) || is_equal_block(key, sound(key, now).as_ref(), before)
+}
+
+/// Returns true if an object is as it was before the run, except for sequence numbers.
+pub(super) fn is_restored_now(key: &Key, now: Option<&Stored>, before: Option<&Bytes>) -> bool {
+    let (Some(now), Some(before)) = (now, before) else {
+        return now.is_none() && before.is_none();
+    };
+    is_equal(key, &now.raw, before) || is_equal_block(key, sound_block(now.object.as_ref()), before)
+}
+
+/// Returns true if two values are equal, for objects other than blocks.
+fn is_equal(key: &Key, now: &Bytes, before: &Bytes) -> bool {
+    now == before || (compared_by_value(key.clone()) && same_value(now, before))
+}
+
+/// Returns true if a block and a value differ only in sequence numbers.
+fn is_equal_block(key: &Key, now: Option<&Block>, before: &Bytes) -> bool {
+    let Some(now) = now else { return false };
+    sound(key, before).is_some_and(|before| now.differs_only_in_sequences(&before))
+}
+
+fn sound_block(object: Option<&Object>) -> Option<&Block> {
+    match object {
+        Some(Object::Block(BlockContent::Sound(block))) => Some(block),
+        _ => None,
     }
 }
 

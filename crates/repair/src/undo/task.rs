@@ -41,8 +41,8 @@ impl UndoTask {
         }
     }
 
-    /// The restored objects to check. The first write of a part checks the entire step, which is undone completely or
-    /// not at all.
+    /// The restored objects to check, beginning with those that the task writes. The first write of a part checks the
+    /// entire step, which is undone completely or not at all.
     fn checked(&self) -> &[UndoObject] {
         match self.part {
             _ if self.range.start == 0 => &self.step.objects,
@@ -51,17 +51,31 @@ impl UndoTask {
         }
     }
 
-    /// The reason to write nothing.
-    fn objection<'o>(&self, now: impl Fn(&UndoObject) -> Option<&'o Stored>) -> Option<String> {
+    /// The state of an object that the task checks.
+    fn state(&self, object: &UndoObject, now: Option<&Stored>) -> State {
+        let is_as_found = match (self.step.found.get(&object.key), now) {
+            (Some(Some(found)), Some(now)) => found.revision == now.revision && found.raw == now.raw,
+            (Some(None), None) => true,
+            _ => false,
+        };
+        // The plan has found each of these objects as the run left it.
+        if is_as_found {
+            State::AsLeft
+        } else {
+            State::of(object, now)
+        }
+    }
+
+    /// The reason to write nothing. `found` are the objects to check.
+    fn objection<'o>(
+        &self,
+        found: &[(&UndoObject, State)],
+        now: impl Fn(&UndoObject) -> Option<&'o Stored>,
+    ) -> Option<String> {
         if self.refusal.is_some() {
             return self.refusal.clone();
         }
-        let found: Vec<_> = self
-            .checked()
-            .iter()
-            .map(|object| (object, State::of(object, now(object))))
-            .collect();
-        if let Some(reason) = why_refused(&found, &self.step.arrived) {
+        if let Some(reason) = why_refused(found, &self.step.arrived) {
             return Some(reason);
         }
         let step = &*self.step;
@@ -83,6 +97,14 @@ impl Task for UndoTask {
         objects.map(|object| object.key.clone()).collect()
     }
 
+    /// The objects as the plan found them: the write compares each of them.
+    fn known(&self) -> Objects {
+        match self.part {
+            Part::Objects => (*self.step.found).clone(),
+            Part::Fences => Objects::new(),
+        }
+    }
+
     fn writes(&self) -> Vec<Key> {
         self.own().iter().map(|object| object.key.clone()).collect()
     }
@@ -90,7 +112,12 @@ impl Task for UndoTask {
     /// Decides on the write: the objects as they were before the run, if nothing has changed since.
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
-        if let Some(reason) = self.objection(now) {
+        let found: Vec<_> = self
+            .checked()
+            .iter()
+            .map(|object| (object, self.state(object, now(object))))
+            .collect();
+        if let Some(reason) = self.objection(&found, now) {
             return Decision::Conflict(reason);
         }
 
@@ -98,9 +125,9 @@ impl Task for UndoTask {
             let stored = now(fence).filter(|stored| Fence::of(fence, Some(stored)) == Fence::Open)?;
             Some(Change::again(fence.key.clone(), stored))
         };
-        let back = |object: &UndoObject| {
+        let back = |(object, state): &(&UndoObject, State)| {
             let now = now(object);
-            if State::of(object, now) == State::Undone {
+            if *state == State::Undone {
                 return None;
             }
             let before = object
@@ -111,7 +138,7 @@ impl Task for UndoTask {
         };
         let changes: Vec<Change> = match self.part {
             Part::Fences => self.own().iter().filter_map(again).collect(),
-            Part::Objects => self.own().iter().filter_map(back).collect(),
+            Part::Objects => found.iter().take(self.range.len()).filter_map(back).collect(),
         };
         if changes.is_empty() {
             return Decision::Already;

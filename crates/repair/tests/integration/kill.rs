@@ -128,14 +128,18 @@ impl KilledUndo {
         assert_ne!(dump(&etcd), base, "{moment}: nothing was locked or written");
 
         // The lock that the killed run left is found and restored.
-        let left = stale_locks(site.folder(), &site.cluster).unwrap();
+        let left = stale_locks(site.folder(), &site.cluster, None).unwrap();
         let found: Vec<_> = left
             .iter()
             .map(|lock| (lock.journal.clone(), lock.before))
             .collect();
         assert_eq!(found, [(site.journal("killed"), Some(true))]);
         left[0].restore(&site.store, site.consent()).await.unwrap();
-        assert!(stale_locks(site.folder(), &site.cluster).unwrap().is_empty());
+        assert!(
+            stale_locks(site.folder(), &site.cluster, None)
+                .unwrap()
+                .is_empty()
+        );
         Self {
             etcd,
             site,

@@ -10,7 +10,7 @@ use calipam_testkit::datastore::consent;
 use calipam_testkit::servers::Entries;
 use jiff::Timestamp;
 
-use crate::cluster::{Until, dump, start, values};
+use crate::cluster::{Site, Until, dump, start, values};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_come_back_and_the_rest_is_untouched() {
@@ -60,10 +60,21 @@ async fn values_come_back_and_the_rest_is_untouched() {
 
 #[tokio::test]
 async fn changed_objects_are_refused_and_the_rest_is_undone() {
+    refuse_changed_objects(async |plan, _| plan).await;
+}
+
+#[tokio::test]
+async fn objects_that_change_after_the_plan_has_read_them_are_refused() {
+    refuse_changed_objects(async |plan, site| plan.read(&site.store).await.unwrap()).await;
+}
+
+/// Changes objects of three of four steps after `prepare` has been called with the plan to undo all of them.
+async fn refuse_changed_objects(prepare: impl AsyncFn(UndoPlan, &Site) -> UndoPlan) {
     let (etcd, site) = start(600).await;
     let all = site.leaks(4).await;
     let base = dump(&etcd);
     site.repair_by_hand("first", &all, Until::Outcome).await;
+    let plan = prepare(site.undo_plan("first"), &site).await;
     // The block of the first leak is rewritten with the same value, and the handle of the second exists again.
     let block = all[0].0.to_string();
     let value = dump(&etcd)[&block].0.clone();
@@ -73,7 +84,7 @@ async fn changed_objects_are_refused_and_the_rest_is_undone() {
     // The block of the third leak is deleted.
     etcd.delete(&all[2].0.to_string()).unwrap();
     let changed = dump(&etcd);
-    let execution = site.undo(&site.undo_plan("first"), &site.options("second")).await;
+    let execution = site.undo(&plan, &site.options("second")).await;
     assert_eq!(
         (execution.written, execution.conflicts.len()),
         (1, 3),
@@ -93,6 +104,21 @@ async fn changed_objects_are_refused_and_the_rest_is_undone() {
     }
     let handle = all[3].2.to_string();
     assert_eq!(undone[&handle].0, base[&handle].0);
+}
+
+#[tokio::test]
+async fn objects_are_read_once_unless_they_change() {
+    let (etcd, site) = start(600).await;
+    let base = dump(&etcd);
+    site.repair_by_hand("first", &site.leaks(1).await, Until::Outcome)
+        .await;
+    let plan = site.undo_plan("first").read(&site.store).await.unwrap();
+    let before = site.store.request_count();
+    let execution = site.undo(&plan, &site.options("second")).await;
+    assert_eq!(execution.written, 1, "{execution:?}");
+    assert_eq!(values(&dump(&etcd)), values(&base));
+    // The cluster's information is read again, and the transaction is sent.
+    assert_eq!(site.store.request_count() - before, 2);
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ use super::client::{EtcdClient, Range};
 use super::connection::Connection;
 use crate::error::{Failure, Result};
 use crate::retries::{READS, Retries};
-use crate::write::{BATCH, Batch, Limits, Objects, Precondition, Stored, Swap, unsendable};
+use crate::tasks;
+use crate::write::{BATCH, Batch, IN_FLIGHT, Limits, Objects, Precondition, Stored, Swap, unsendable};
 
 /// etcd's default limits: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
 /// `--max-request-bytes` 1.5 MiB, minus some bytes for the envelope.
@@ -76,18 +77,30 @@ impl Objects for EtcdObjects {
 
 /// Reads keys, 128 in each request. The requests may be answered at different revisions, since the result is only used
 /// in comparisons.
-async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+async fn read(client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    if (1..=LIMITS.conditions).contains(&keys.len()) {
+        return read_part(client, keys).await;
+    }
+    let read = |part: &[Key]| {
+        let client = Arc::clone(client);
+        let part = part.to_vec();
+        async move { read_part(&client, &part).await }
+    };
+    let parts = tasks::all(IN_FLIGHT, keys.chunks(LIMITS.conditions).map(read)).await?;
+    Ok(parts.into_iter().flatten().collect())
+}
+
+/// Reads keys in one request.
+async fn read_part(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let mut found = Vec::with_capacity(keys.len());
-    for part in keys.chunks(LIMITS.conditions) {
-        let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
-        let read = client.get(&ranges, "the objects to change").await?;
-        for (key, mut answer) in part.iter().zip(read.ranges) {
-            let stored = answer.take_kvs().pop().map(|kv| {
-                let revision = Revision::Etcd(kv.mod_revision());
-                Stored::new(key, revision, kv.into_key_value().1.into())
-            });
-            found.push(stored);
-        }
+    let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
+    let read = client.get(&ranges, "the objects to change").await?;
+    for (key, mut answer) in keys.iter().zip(read.ranges) {
+        let stored = answer.take_kvs().pop().map(|kv| {
+            let revision = Revision::Etcd(kv.mod_revision());
+            Stored::new(key, revision, kv.into_key_value().1.into())
+        });
+        found.push(stored);
     }
     Ok(found)
 }

@@ -253,7 +253,8 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     if is_locked && !world.audit().has_killed {
         return Err("the datastore stays locked, and nobody was killed".to_owned());
     }
-    let names_lock = |folder: &PathBuf| stale_locks(folder, CLUSTER).is_ok_and(|found| !found.is_empty());
+    let names_lock =
+        |folder: &PathBuf| stale_locks(folder, CLUSTER, None).is_ok_and(|found| !found.is_empty());
     if is_locked && !world.files.folders().iter().any(names_lock) {
         return Err("the datastore is locked, nobody holds the lock, and no journal names it".to_owned());
     }
