@@ -76,17 +76,19 @@ impl<'a> Person<'a> {
 }
 
 impl Person<'_> {
-    /// Announces a recheck, and the commands that avoid the wait before it.
+    /// Announces a recheck, and the commands that need no terminal during the wait before it.
     fn tell_second_read(&self, addresses: usize, after: SignedDuration, kind: PlanKind) {
         let leaks = count(
             addresses,
             "leaked address or handle",
             "leaked addresses or handles",
         );
-        self.console
-            .info(&format!("rechecking {leaks} in {after:#}, at {}", end(after)));
+        self.console.info(&format!(
+            "rechecking {leaks} in {after:#}, at {}; ctrl-c leaves them as they are",
+            end(after)
+        ));
 
-        // calicoctl has no option to avoid the wait.
+        // calicoctl has no option for it.
         if self.is_script {
             return;
         }
@@ -101,7 +103,7 @@ impl Person<'_> {
         let kept_options = [&hints::remedy::PART[..], &["grace"]].concat();
         let check = hints::into_file(&["check", "-o", "json"], &kept_options, REPORT);
         self.console.hint(&format!(
-            "to avoid the wait: run {check} now, and after {after:#} {release}"
+            "to wait without this terminal: run {check} now, and after {after:#} {release}; a shorter --grace waits less"
         ));
     }
 

@@ -201,7 +201,7 @@ fn a_report_now_and_a_release_later_need_no_wait() {
     assert_eq!(planned(&run.stdout), 1, "the plan has not changed: {run:?}");
     let (_, hint) = run
         .stderr
-        .split_once("hint: to avoid the wait: run ")
+        .split_once("hint: to wait without this terminal: run ")
         .expect("the hint");
     let lines: Vec<&str> = hint
         .lines()
@@ -344,7 +344,7 @@ fn both_parts_are_one_run_with_one_journal_and_one_limit() {
     let run = site
         .run(&[&REBUILD[..], &["2s", "-o", "json"]].concat())
         .succeeded();
-    let run = run.says("hint: to avoid the wait: run `calipam check -o json --grace 2s");
+    let run = run.says("hint: to wait without this terminal: run `calipam check -o json --grace 2s");
     let run = run.says("the other changes are written first");
     let plan = run.json();
     let addresses = live.iter().map(|address| format!("assign-address {address}"));

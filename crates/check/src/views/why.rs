@@ -12,7 +12,7 @@ use calipam_model::words::joined;
 
 use crate::answers::{Answers, Kinds, families_of};
 use crate::names::{name_of_pod, short};
-use crate::{Context, Severity, Subject};
+use crate::{Context, Finding, Severity, Subject};
 
 /// The explanation for a pod, or for a node's next pod.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub struct Explanation {
     pub unasked: Vec<Family>,
     /// True if the pod has addresses, but Calico's annotation with them is blank.
     pub is_blank: bool,
-    /// The messages of critical findings about the pod's addresses: no record has one, or others use it, too.
-    pub critical: Vec<String>,
+    /// Critical findings about the pod's addresses: no record has one, or others use it, too.
+    pub critical: Vec<Finding>,
     /// True if the pod has waited, although IPAM can assign an address to it.
     pub waits_in_vain: bool,
     /// The node's tunnel addresses, and what calico-node does with them next. Empty for a pod.
@@ -128,7 +128,7 @@ impl Explanation {
             RequestState::Has(addresses) => {
                 let has = format!("{who} has {} on {node}", joined(addresses, ", "));
                 let mut parts = vec![has];
-                parts.extend_from_slice(&self.critical);
+                parts.extend(self.critical.iter().map(Finding::message));
                 if self.is_blank {
                     parts.push(BLANK.to_owned());
                 }
@@ -340,18 +340,17 @@ fn explain_served(context: &Context<'_>, changed: &Snapshot, pod: &Pod, on: &str
     Some(explained)
 }
 
-/// The messages of the critical findings about these addresses.
-fn critical_findings(context: &Context<'_>, addresses: &[IpAddr]) -> Vec<String> {
-    let mut messages = Vec::new();
-    for finding in context.check().findings {
-        if let Subject::Address(address) = &finding.subject
-            && finding.severity == Severity::Critical
-            && addresses.contains(address)
-        {
-            messages.push(finding.message().to_owned());
-        }
-    }
-    messages
+/// The critical findings about these addresses.
+fn critical_findings(context: &Context<'_>, addresses: &[IpAddr]) -> Vec<Finding> {
+    let mut findings = context.check().findings;
+    findings.retain(|finding| {
+        let is_about_address = match &finding.subject {
+            Subject::Address(address) => addresses.contains(address),
+            _ => false,
+        };
+        is_about_address && finding.severity == Severity::Critical
+    });
+    findings
 }
 
 /// Explains the answers that a pod without addresses gets on its node.

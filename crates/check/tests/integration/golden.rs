@@ -2,7 +2,6 @@
 //! of `explain --pod` and the findings of `check` must foretell it.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use calipam_assign::AddressSource;
 use calipam_check::views::{Asking, Explanation, FamilyAnswer, RequestState, explain};

@@ -113,6 +113,8 @@ struct JournalRow<'a> {
     datastore: &'a str,
     location: &'a str,
     objects: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    unanswered_objects: usize,
     state: JournalState,
     undone: bool,
 }
@@ -128,6 +130,7 @@ impl<'a> JournalList<'a> {
             datastore: &listed.header.datastore,
             location: &listed.header.location,
             objects: listed.objects,
+            unanswered_objects: listed.unanswered,
             state: listed.state,
             undone: listed.undone,
         };
@@ -153,7 +156,7 @@ impl Document for JournalList<'_> {
                 "" => "-".to_owned(),
                 guid => guid.chars().take(GUID_SHOWN).collect(),
             }),
-            right("OBJECTS", |journal: &JournalRow<'_>| thousands(journal.objects)),
+            right("OBJECTS", objects),
             left("STATE", state),
             left("COMMAND", |journal: &JournalRow<'_>| journal.command),
             left("LOCATION", |journal: &JournalRow<'_>| journal.location).wide(),
@@ -163,6 +166,20 @@ impl Document for JournalList<'_> {
         ];
         out.table(&self.journals, columns);
     }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The number of written objects: `5 to 65` if writes of 60 more were not answered.
+fn objects(journal: &JournalRow<'_>) -> String {
+    let least = thousands(journal.objects);
+    if journal.unanswered_objects == 0 {
+        return least;
+    }
+    let most = thousands(journal.objects + journal.unanswered_objects);
+    format!("{least} to {most}")
 }
 
 /// The state of a run in one or two words.

@@ -1,8 +1,8 @@
 //! Advice for a pod without an address that cannot be tried: a person has to decide or to correct something.
 
 use calipam_assign::{PoolPassedOver, Reason, Refused};
-use calipam_check::Remedy;
 use calipam_check::views::{Explanation, RequestState};
+use calipam_check::{Finding, Remedy};
 use calipam_model::config::IpamSetting;
 use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
@@ -11,6 +11,8 @@ use super::{Reader, calicoctl, command, kubectl, list_findings, new_pool, remedy
 use crate::render::text::shell_word;
 
 const SEE_CNI_CONFIGURATION: &str = "if Calico says that a pool does not exist or is not enabled, the node's CNI configuration names it: look for ipv4_pools in /etc/cni/net.d on the node";
+
+const WAITS_FOR: &str = "see what it is waiting for";
 
 /// The first version of Calico whose pools have an assignment mode.
 const ASSIGNMENT_MODE_SINCE: (u32, u32) = (3, 30);
@@ -22,7 +24,7 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
             if let Some(refused) = explanation.refusal() {
                 return of_refusal(snapshot, explanation, refused, has_cure);
             }
-            let mut steps = describe_pod(explanation);
+            let mut steps = describe_pod(explanation, WAITS_FOR);
             if explanation.waits_in_vain {
                 steps.push(SEE_CNI_CONFIGURATION.to_owned());
             }
@@ -30,22 +32,21 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
         }
         RequestState::Has(addresses) => {
             let mut steps = Vec::new();
-            let what = if explanation.critical.is_empty() {
-                "see where it is recorded"
-            } else {
-                "see what is wrong with it, and what to do"
-            };
-            for address in addresses {
-                steps.push(format!("{what}: {}", show_address(address)));
+            for remedy in explanation.critical.iter().filter_map(Finding::remedy) {
+                let command = remedy::line(&remedy, Reader::Operator);
+                steps.push(format!("{}: {command}", remedy::purpose(&remedy)));
             }
-            steps.extend(describe_pod(explanation));
+            for address in addresses {
+                steps.push(format!("see where it is recorded: {}", show_address(address)));
+            }
+            steps.extend(describe_pod(explanation, "see its events"));
             steps
         }
         RequestState::NotBound
         | RequestState::HostNetwork
         | RequestState::Finished
         | RequestState::Leaving(_)
-        | RequestState::BypassesIpam(_) => describe_pod(explanation),
+        | RequestState::BypassesIpam(_) => describe_pod(explanation, WAITS_FOR),
         RequestState::NotKnown => vec![format!("see what is missing: {}", list_findings())],
         RequestState::NamespacesNotRead => vec![format!(
             "let the account list namespaces; to check this: {}",
@@ -55,8 +56,8 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
     }
 }
 
-/// Returns the step that shows the events of the pod; none for the next pod of a node.
-fn describe_pod(explanation: &Explanation) -> Vec<String> {
+/// Returns the step that shows the events of the pod, with its purpose; none for the next pod of a node.
+fn describe_pod(explanation: &Explanation, purpose: &str) -> Vec<String> {
     let Some((namespace, name)) = explanation.pod.as_deref().and_then(namespaced) else {
         return Vec::new();
     };
@@ -65,7 +66,7 @@ fn describe_pod(explanation: &Explanation) -> Vec<String> {
         shell_word(namespace),
         shell_word(name)
     );
-    vec![format!("see what it is waiting for: {}", kubectl(&describe))]
+    vec![format!("{purpose}: {}", kubectl(&describe))]
 }
 
 /// Suggests how a request gets an address that was refused.

@@ -47,16 +47,24 @@ pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, S
             return SUCCESS;
         }
         Err(problem) => {
-            eprintln!("error: {}", escape(&problem.to_string()));
+            print_error(&problem);
             return USAGE;
         }
     };
     match carry_out(&options, variables) {
         Ok(()) => SUCCESS,
         Err(problem) => {
-            eprintln!("error: {}", escape(&problem.to_string()));
+            print_error(&problem);
             FAILURE
         }
+    }
+}
+
+/// Prints an error with its hint on a line of its own. Names from outside cannot break lines.
+fn print_error(problem: &Problem) {
+    eprintln!("error: {}", escape(&problem.what));
+    if let Some(hint) = &problem.hint {
+        eprintln!("hint: {}", escape(hint));
     }
 }
 

@@ -1,22 +1,39 @@
 //! Errors of the installer, with hints.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 
 pub(super) type Result<T> = std::result::Result<T, Problem>;
 
-/// The text of an error, with a hint on a line of its own if there is one.
+/// An error, with a hint about what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Problem(String);
+pub struct Problem {
+    pub(super) what: String,
+    pub(super) hint: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    /// Prints the error and, on a line of its own, the hint.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
 
 impl Problem {
     pub(super) fn new(what: String) -> Self {
-        Self(what)
+        Self { what, hint: None }
     }
 
     pub(super) fn hint(self, hint: &str) -> Self {
-        Self(format!("{self}\nhint: {hint}"))
+        Self {
+            hint: Some(hint.to_owned()),
+            ..self
+        }
     }
 }
 

@@ -186,7 +186,7 @@ fn without_the_original_it_stays_with_a_hint() {
     node.succeed("install");
     fs::remove_file(node.path("calico-ipam.calico")).unwrap();
     let error = node.fail("uninstall");
-    assert!(error.contains("hint: restart"), "{error}");
+    assert!(error.contains("\nhint: restart"), "{error}");
     assert_eq!(node.place().plugin().unwrap(), Program::This);
 }
 
@@ -297,7 +297,7 @@ fn it_is_not_installed_if_it_could_not_assign() {
         refused.code != Some(0) && refused.stderr.contains("Calico v3.99.0 is newer"),
         "{refused:?}"
     );
-    assert!(refused.stderr.contains("hint: "), "{refused:?}");
+    assert!(refused.stderr.contains("\nhint: "), "{refused:?}");
     node.assert_calicos(30);
 
     world.put_information("v3.32.1");

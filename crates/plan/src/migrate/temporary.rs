@@ -244,7 +244,7 @@ fn none_begun(snapshot: &Snapshot) -> Refused {
         }
     }
     let hint: Hint = match empty.as_slice() {
-        [] => "name the pool to leave with --from".into(),
+        [] => "name the pool to leave with --from; a migration to a pool with a name of its own (--to-name) is not seen without it".into(),
         [name] => Hint::new(
             "the pool {} is disabled and empty, as before the last phase of a migration: {} shows this phase",
             [

@@ -1,11 +1,12 @@
 //! Lists the journals in a folder.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::append::{headers, journals};
 use super::disk::{is_alive, open_own};
@@ -29,15 +30,15 @@ pub enum JournalState {
     Damaged,
 }
 
-/// A journal in a list. Its intents are not decoded.
+/// A journal in a list. Of its intents, only the objects are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,
     pub header: Header,
     /// The number of written objects. An object is counted once for each write.
     pub objects: usize,
-    /// The number of writes without a recorded outcome. They may have been made.
-    pub open: usize,
+    /// The number of objects in writes without a recorded outcome. They may have been written.
+    pub unanswered: usize,
     pub state: JournalState,
     /// True if a later run has undone it, and that run was not undone itself.
     pub undone: bool,
@@ -111,11 +112,23 @@ impl Listed {
     /// that is in progress, or whose journal is damaged.
     pub fn changed_nothing(&self) -> bool {
         let is_over = matches!(self.state, JournalState::Ended | JournalState::Interrupted);
-        is_over && self.objects == 0 && self.open == 0
+        is_over && self.objects == 0 && self.unanswered == 0
     }
 }
 
-/// Reads one journal; `None` if its first line is damaged. Intents are not decoded, since they can be long.
+/// The parts of an intent that a list needs. The values in its changes can be long, and are skipped.
+#[derive(Deserialize)]
+struct IntentSize {
+    intent: Changed,
+}
+
+#[derive(Deserialize)]
+struct Changed {
+    id: u64,
+    changes: Vec<IgnoredAny>,
+}
+
+/// Reads one journal; `None` if its first line is damaged.
 fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
@@ -130,20 +143,25 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let mut objects = 0;
     let mut lock = None;
     let mut state = JournalState::Interrupted;
-    let mut intents = 0_usize;
-    let mut outcomes = 0;
+    // The numbers of objects in writes without an outcome so far.
+    let mut unanswered: HashMap<u64, usize> = HashMap::new();
     while let Some((line, is_sound)) = lines.next()? {
         if !is_sound {
             state = JournalState::Damaged;
             break;
         }
         if line.starts_with(b"{\"intent\":") {
-            intents += 1;
+            match serde_json::from_slice(line) {
+                Ok(IntentSize { intent }) => {
+                    unanswered.insert(intent.id, intent.changes.len());
+                }
+                Err(_) => state = JournalState::Damaged,
+            }
             continue;
         }
         match serde_json::from_slice(line) {
             Ok(Entry::Outcome(outcome)) => {
-                outcomes += 1;
+                unanswered.remove(&outcome.id);
                 objects += outcome.written.map_or(0, |written| written.len());
             }
             Ok(Entry::Lock(mark)) => lock = Some(mark),
@@ -158,12 +176,11 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     } else if leaves_lock && state != JournalState::Damaged {
         state = JournalState::LockLeft;
     }
-    let open = intents.saturating_sub(outcomes);
     Ok(Some(Listed {
         path: path.to_owned(),
         header,
         objects,
-        open,
+        unanswered: unanswered.into_values().sum(),
         state,
         undone: false,
     }))
@@ -175,6 +192,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::journal::entry::ChangeRecord;
     use crate::journal::{FORMAT, Intent, Journal, Outcome};
 
     async fn write(folder: &Path, name: &str, command: &str, day: u8, objects: usize) {
@@ -234,9 +252,17 @@ mod tests {
         assert_eq!(left, [(at("e"), true), (at("b"), false)]);
     }
 
+    fn created(key: &str) -> ChangeRecord {
+        ChangeRecord {
+            key: key.to_owned(),
+            before: None,
+            after: None,
+        }
+    }
+
     /// A run that is killed during its first write has an intent, and no outcome.
     #[tokio::test]
-    async fn a_write_without_an_outcome_may_have_been_made() {
+    async fn objects_of_a_write_without_an_outcome_may_have_been_written() {
         let folder = tempfile::tempdir().unwrap();
         let header = Header {
             format: FORMAT,
@@ -247,15 +273,15 @@ mod tests {
             id: 0,
             step: 0,
             reason: String::new(),
-            changes: Vec::new(),
+            changes: ["/calico/a", "/calico/b"].map(created).to_vec(),
             guards: Vec::new(),
         };
         journal.intend(&mut intent).await.unwrap();
         drop(journal);
         let found = list(folder.path()).unwrap().remove(0);
         assert_eq!(
-            (found.objects, found.open, found.state),
-            (0, 1, JournalState::Interrupted)
+            (found.objects, found.unanswered, found.state),
+            (0, 2, JournalState::Interrupted)
         );
         assert!(!found.changed_nothing());
     }

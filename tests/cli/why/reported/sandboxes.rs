@@ -158,7 +158,7 @@ pub(super) fn addresses_without_a_record_of_their_own() -> Case {
             (
                 "explain --pod db/lost",
                 0,
-                "see what is wrong with it, and what to do: `calipam show --ip 172.30.1.23",
+                "see what a rebuild would change: `calipam rebuild",
             ),
         ],
         also_on: &[],

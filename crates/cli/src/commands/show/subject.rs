@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use calipam_check::views::{self, AddressView, Asking, MapLimits, MapList, PodName};
-use calipam_check::{Context, Options, Scope, check};
+use calipam_check::{Context, Finding, Options, Scope, check};
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{Object, nearest_pod};
@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::format::Format;
 use crate::render::show::{self as render, View, ViewDocument};
-use crate::render::text::escape;
+use crate::render::text::{escape, joined};
 use crate::{hints, rerun};
 
 /// Prints a subject.
@@ -162,10 +162,8 @@ fn hint_at_faults(snapshot: &Snapshot, (namespace, name): &PodName, console: &Co
     }
     let pod = format!("{namespace}/{name}");
     let explain = hints::command(&["explain", "--pod", &pod]);
-    console.hint(&format!(
-        "{}; {explain} says what to do",
-        explanation.critical.join("; ")
-    ));
+    let problems = joined(explanation.critical.iter().map(Finding::message), "; ");
+    console.hint(&format!("{problems}; {explain} says what to do"));
 }
 
 /// Refuses to list the addresses of a pod that has none, or that has only others than the options allow.

@@ -1,6 +1,6 @@
 //! The result of one run: the time that pods wait, and the use of blocks.
 
-use calipam_simulate::answer::{Run, Times};
+use calipam_simulate::answer::{Requests, Run, Times};
 
 use super::{heading, share};
 use crate::render::column::{left, right};
@@ -46,8 +46,8 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
         format!(
             "Requests per ADD, median: {} if the node's own block has a free address, {} if the node needs another block; \
              conflicts in all ADDs: {}",
-            adds.requests_in_own_block.median,
-            adds.requests_with_list.median,
+            median(&adds.requests_in_own_block),
+            median(&adds.requests_with_list),
             thousands(adds.conflicts)
         ),
         format!(
@@ -104,6 +104,15 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("Conflicts", thousands(adds.conflicts)),
         ("Requests to the datastore", thousands(run.datastore_requests)),
     ]
+}
+
+/// Formats the median number of requests; `-` if there was no such ADD.
+fn median(requests: &Requests) -> String {
+    if requests.most == 0 {
+        "-".to_owned()
+    } else {
+        requests.median.to_string()
+    }
 }
 
 /// Returns the results of several runs, each with its name, median, lowest and highest value.
