@@ -102,11 +102,15 @@ impl<S: Store> Allocator<S> {
             .ok_or_else(|| self.impossible_block(key.cidr, windows))?;
         match self.store().create(&Record::Block(Arc::new(block.clone()))).await {
             Ok(revision) => {
-                self.confirm(affinity).await?;
-                return Ok(Versioned {
+                let created = Versioned {
                     value: block,
                     revision,
-                });
+                };
+                if let Err(error) = self.confirm(affinity).await {
+                    self.delete_without_affinity(&key, &created).await;
+                    return Err(error);
+                }
+                return Ok(created);
             }
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
@@ -146,6 +150,20 @@ impl<S: Store> Allocator<S> {
         match self.get::<Affinity>(Key::Affinity(key)).await {
             Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
             _ => Err(error),
+        }
+    }
+
+    /// Deletes a block that was just created, if its affinity was deleted meanwhile, as by the removal of the node: nobody
+    /// would give up such a block. Calico leaves it. A failure leaves it, too, and `check` reports it.
+    async fn delete_without_affinity(&self, key: &AffinityKey, created: &Versioned<Block>) {
+        if self.is_calico {
+            return;
+        }
+        let Ok(None) = self.get::<Affinity>(Key::Affinity(key.clone())).await else {
+            return;
+        };
+        if let Err(error) = ignoring_gone(self.store().delete(&block_entry(created)).await) {
+            tracing::warn!(%key, %error, "cannot delete a block whose affinity is gone");
         }
     }
 
