@@ -85,6 +85,9 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
         variables,
     };
     let runtime = process::runtime().map_err(Problem::new)?;
+    if options.dry_run {
+        return runtime.block_on(installer.preview());
+    }
     if !options.watch {
         return runtime.block_on(installer.once());
     }
@@ -129,6 +132,28 @@ impl Installer<'_> {
         };
         eprintln!("calipam {} in {folder}: {done}", env!("CARGO_PKG_VERSION"));
         self.annotate(true).await
+    }
+
+    /// Checks the configuration, and prints what an installation would do. Changes nothing.
+    async fn preview(&self) -> Result<()> {
+        if self.options.check {
+            ready::check(&self.configuration, self.variables).await?;
+        }
+        let would = match self.place.plugin()? {
+            Program::This => "is already in place",
+            Program::Ours => "would replace another version of itself",
+            Program::Calicos => "would replace Calico's, which would be kept as calico-ipam.calico",
+            Program::Missing => return Err(Problem::new(reason(Installed::NoCalico).to_owned())),
+            Program::Unfinished | Program::Broken => {
+                return Err(Problem::new(reason(Installed::Unfinished).to_owned()));
+            }
+        };
+        let folder = self.place.folder().display();
+        eprintln!(
+            "calipam {} in {folder}: {would}; nothing was changed",
+            env!("CARGO_PKG_VERSION")
+        );
+        Ok(())
     }
 
     /// Runs the checks of [`ready`]. Skips them with `--no-check`, and if a version of this program is already in

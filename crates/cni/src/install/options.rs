@@ -15,6 +15,7 @@ pub(super) struct Options {
     bin_dir: Option<PathBuf>,
     conf_dir: Option<PathBuf>,
     pub check: bool,
+    pub dry_run: bool,
     pub watch: bool,
     pub keep: bool,
     pub listen: Option<SocketAddr>,
@@ -30,6 +31,7 @@ impl Options {
             bin_dir: None,
             conf_dir: None,
             check: true,
+            dry_run: false,
             watch: false,
             keep: false,
             listen: None,
@@ -53,6 +55,7 @@ impl Options {
                 "--bin-dir" => options.bin_dir = Some(value()?.into()),
                 "--conf-dir" => options.conf_dir = Some(value()?.into()),
                 "--no-check" => options.check = false,
+                "--dry-run" if is_install => options.dry_run = true,
                 "--watch" if is_install => options.watch = true,
                 "--keep" if is_install => options.keep = true,
                 "--listen" if is_install => options.listen = Some(address(&value()?)?),
@@ -96,13 +99,14 @@ mod tests {
 
     #[test]
     fn options_are_read_in_both_forms() {
-        let text = "--watch --keep --listen=[::1]:1 --node a --bin-dir /b --conf-dir=/c --no-check";
+        let text = "--watch --keep --listen=[::1]:1 --node a --bin-dir /b --conf-dir=/c --no-check --dry-run";
         let options = read("install", text).unwrap().unwrap();
         let expected = Options {
             is_install: true,
             bin_dir: Some("/b".into()),
             conf_dir: Some("/c".into()),
             check: false,
+            dry_run: true,
             watch: true,
             keep: true,
             listen: Some("[::1]:1".parse().unwrap()),

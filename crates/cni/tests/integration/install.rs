@@ -57,6 +57,27 @@ fn it_replaces_calicos_plugin_and_restores_it() {
 }
 
 #[test]
+fn a_dry_run_says_what_would_be_replaced() {
+    let node = Node::with_calico(30);
+    let said = node.succeed("install --dry-run");
+    assert!(said.contains("would replace Calico's"), "{said}");
+    node.assert_calicos(30);
+
+    node.succeed("install");
+    let said = node.succeed("install --dry-run");
+    assert!(
+        said.contains("is already in place; nothing was changed"),
+        "{said}"
+    );
+    node.assert_installed(30);
+
+    fs::remove_file(node.path("calico-ipam")).unwrap();
+    fs::remove_file(node.path("calico-ipam.calico")).unwrap();
+    let error = node.fail("install --dry-run");
+    assert!(error.contains("there is no calico-ipam to replace"), "{error}");
+}
+
+#[test]
 fn an_update_of_calico_that_was_not_replaced_yet_stays() {
     let node = Node::with_calico(30);
     node.succeed("install");

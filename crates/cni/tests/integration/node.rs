@@ -62,7 +62,7 @@ impl Node {
     /// Installs or uninstalls the plugin. Returns what it prints.
     #[track_caller]
     pub(crate) fn succeed(&self, order: &str) -> String {
-        let outcome = self.run(&[order]);
+        let outcome = self.run(&order.split(' ').collect::<Vec<_>>());
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
         outcome.stderr
     }
@@ -70,7 +70,7 @@ impl Node {
     /// Tries to install or uninstall the plugin, which must fail. Returns the error.
     #[track_caller]
     pub(crate) fn fail(&self, order: &str) -> String {
-        let outcome = self.run(&[order]);
+        let outcome = self.run(&order.split(' ').collect::<Vec<_>>());
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
         outcome.stderr
     }
