@@ -396,6 +396,7 @@ fn custom_resources() {
     let mut cluster = kubernetes(json!({"handle_id": "net.ABCDEF"}));
     cluster.put("/calico/ipam/v2/handle/net.abcdef", json!({"block": {}}));
     cluster.affinity("host/node-1", "10.244.1.0/30", json!({"state": "confirmed"}));
+    cluster.0.affinities[0].revision = revision("1");
     let report = |cluster: &Cluster| -> Vec<String> {
         let named = |line: &String| {
             ["handle-case", "affinity-labels"]

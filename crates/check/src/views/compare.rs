@@ -253,9 +253,13 @@ impl Sources {
     }
 
     fn nodes(&self) -> BTreeSet<String> {
-        let mut nodes = self.existing_nodes.clone();
+        let mut nodes = BTreeSet::new();
         for source in self.by_node() {
             nodes.extend(source.keys().cloned());
+        }
+        // Without any address, the cluster does not use Calico IPAM, and nothing can be compared.
+        if !nodes.is_empty() {
+            nodes.extend(self.existing_nodes.iter().cloned());
         }
         nodes
     }

@@ -35,7 +35,7 @@ pub(crate) struct ShowArgs {
     /// Every node: blocks, addresses, and how many more blocks it can claim
     #[arg(long = "nodes", group = "subject", conflicts_with = "pools", help_heading = SUBJECT)]
     pub every_node: bool,
-    /// Who uses the addresses: every namespace, with the number of its addresses and of those that have leaked
+    /// Every namespace with the number of its addresses, and of those that have leaked: who uses a pool
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub namespaces: bool,
     /// Everything about one address

@@ -151,7 +151,7 @@ fn addresses(
     Ok(Outcome::Clean)
 }
 
-/// Tells what is wrong with the addresses of a pod, such as another pod that uses one of them.
+/// Hints at the critical findings about the addresses of a pod, such as another pod that uses one of them.
 fn hint_at_faults(snapshot: &Snapshot, (namespace, name): &PodName, console: &Console) {
     let context = Context::new(snapshot, &Options::default());
     let Some(explanation) = views::explain(&context, snapshot, Asking::Pod(namespace, name)) else {
