@@ -78,6 +78,14 @@ fn known_violations_are_fixed() {
     }
 }
 
+/// A node is removed while a pod on it claims a block. Its block had no affinity afterwards.
+#[test]
+fn a_claim_of_a_removed_node_takes_its_block_back() {
+    let busy = all().into_iter().find(|scenario| scenario.name == "busy-blocks");
+    let scenario = busy.unwrap().with_faults(0);
+    assert!(assert_holds(&scenario, random(&scenario, 1949)) > 100);
+}
+
 #[test]
 fn a_schedule_gives_the_same_states_each_time() {
     for scenario in all() {

@@ -243,18 +243,6 @@ fn made_anew() -> Vec<Actor> {
     vec![fill_at("c8", 1), empty(), fill("a5", 0)]
 }
 
-/// A node that is removed while a pod on it claims a block. An ADD that is killed meanwhile can leave its block without an
-/// affinity, so nothing is promised with a fault.
-fn removed_during_claim() -> Scenario {
-    let actors = || vec![add("b55/q1"), remove_host("b55")];
-    Scenario {
-        end: invariants::at_the_end_of_claims,
-        faults: 0,
-        most_faults: 0,
-        ..plain("node-removed-during-claim", EIGHT, &[], actors)
-    }
-}
-
 /// A large world with pods on two nodes, and an empty block on the third.
 fn busy(name: &'static str, cluster: Cluster, actors: fn() -> Vec<Actor>) -> Scenario {
     // DEL releases the leftovers of the shared handle at the end.
@@ -305,8 +293,5 @@ pub(super) fn all() -> Vec<Scenario> {
         busy("busy-handle", EIGHT, of_one_handle),
         busy("handle-made-anew", EIGHT, made_anew),
     ];
-    let mut scenarios = interrupted();
-    scenarios.push(removed_during_claim());
-    scenarios.extend(busy);
-    scenarios
+    interrupted().into_iter().chain(busy).collect()
 }
