@@ -106,10 +106,7 @@ impl<S: Store> Allocator<S> {
                     value: block,
                     revision,
                 };
-                if let Err(error) = self.confirm(affinity).await {
-                    self.delete_without_affinity(&key, &created).await;
-                    return Err(error);
-                }
+                self.confirm(affinity, Some(&created)).await?;
                 return Ok(created);
             }
             Err(StoreError::Exists(_)) => {}
@@ -121,7 +118,7 @@ impl<S: Store> Allocator<S> {
         };
         if found.value.owner() == Some(&key.owner()) {
             // Another process of this holder wrote first.
-            self.confirm(affinity).await?;
+            self.confirm(affinity, None).await?;
             return Ok(found);
         }
         if let Err(error) = self.delete_affinity(affinity).await {
@@ -140,30 +137,27 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first.
-    async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
+    /// Confirms a holder's affinity. It is no error if another process of the holder confirmed it first. If the affinity
+    /// was deleted meanwhile, for example because the node was removed, deletes the block that was just created for it:
+    /// nobody would give up that block. Calico leaves it.
+    async fn confirm(&self, affinity: Versioned<Affinity>, created: Option<&Versioned<Block>>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else {
             return Ok(());
         };
-        // Another process of this holder may have confirmed the affinity.
-        match self.get::<Affinity>(Key::Affinity(key)).await {
-            Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
-            _ => Err(error),
+        match (self.get::<Affinity>(Key::Affinity(key)).await, created) {
+            (Ok(Some(found)), _) if found.value.state == AffinityState::Confirmed => return Ok(()),
+            (Ok(None), Some(created)) if !self.is_calico => self.delete_created(created).await,
+            _ => {}
         }
+        Err(error)
     }
 
-    /// Deletes a block that was just created, if its affinity was deleted meanwhile, as by the removal of the node: nobody
-    /// would give up such a block. Calico leaves it. A failure leaves it, too, and `check` reports it.
-    async fn delete_without_affinity(&self, key: &AffinityKey, created: &Versioned<Block>) {
-        if self.is_calico {
-            return;
-        }
-        let Ok(None) = self.get::<Affinity>(Key::Affinity(key.clone())).await else {
-            return;
-        };
-        if let Err(error) = ignoring_gone(self.store().delete(&block_entry(created)).await) {
-            tracing::warn!(%key, %error, "cannot delete a block whose affinity is gone");
+    /// Deletes a block that was just created. A failure leaves it, and `check` reports it.
+    async fn delete_created(&self, block: &Versioned<Block>) {
+        if let Err(error) = ignoring_gone(self.store().delete(&block_entry(block)).await) {
+            let cidr = block.value.cidr();
+            tracing::warn!(%cidr, %error, "cannot delete a block whose affinity is gone");
         }
     }
 
