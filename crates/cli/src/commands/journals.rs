@@ -10,7 +10,7 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 use crate::render::column::{left, right};
-use crate::render::document::Document;
+use crate::render::document::{Document, is_zero};
 use crate::render::output::Text;
 use crate::render::text::{quoted, thousands};
 
@@ -166,10 +166,6 @@ impl Document for JournalList<'_> {
         ];
         out.table(&self.journals, columns);
     }
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// The number of written objects: `5 to 65` if writes of 60 more were not answered.

@@ -6,6 +6,7 @@ use calipam_check::{Code, FindingKey, Severity};
 use calipam_plan::advice::{Advice, Cause, Cure, Effect, OtherCure};
 use serde::Serialize;
 
+use super::document::is_zero;
 use super::output::Text;
 use super::wrap::on_page;
 use crate::hints::{Reader, cure, for_cluster, remedy};
@@ -193,10 +194,6 @@ struct ShownEffect<'a> {
 
 fn codes(findings: &[FindingKey]) -> BTreeSet<Code> {
     findings.iter().map(|(code, _)| *code).collect()
-}
-
-fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
-    *number == N::default()
 }
 
 impl<'a> ShownAdvice<'a> {

@@ -12,6 +12,11 @@ use super::page::Page;
 use super::yaml;
 use crate::format::Format;
 
+/// True for a number that a document leaves out.
+pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
+}
+
 /// The output of a command: as text, as content for YAML and JSON (by `Serialize`) and, for some commands, in other
 /// formats.
 pub(crate) trait Document: Serialize {
