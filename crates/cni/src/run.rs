@@ -176,17 +176,19 @@ fn limit(command: Command) -> Duration {
     }
 }
 
-/// Performs the command of a call, and returns the text for stdout.
+/// Performs the command of a call, and returns the text for stdout. The commands are boxed: on the stack, where they
+/// are moved several times, the largest one would cost each call a dozen page faults.
 async fn answer(call: &Call) -> Result<Vec<u8>, CniError> {
     match call.command {
         Command::Add => {
             netns::check(&call.environment)?;
-            return result::print(&add::add(call).await?, call.configuration.version);
+            let added = Box::pin(add::add(call)).await?;
+            return result::print(&added, call.configuration.version);
         }
-        Command::Check => check::check(call).await?,
-        Command::Del => del::del(call).await?,
-        Command::Gc => gc::gc(call).await?,
-        Command::Status => drop(status::status(call).await?),
+        Command::Check => Box::pin(check::check(call)).await?,
+        Command::Del => Box::pin(del::del(call)).await?,
+        Command::Gc => Box::pin(gc::gc(call)).await?,
+        Command::Status => drop(Box::pin(status::status(call)).await?),
         Command::Version => {}
     }
     Ok(Vec::new())

@@ -190,7 +190,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes every tenth endpoint or pod of a healthy cluster, so that its address is leaked. Returns the number of
+    /// Deletes one of `step` endpoints or pods of a healthy cluster, so that its address is leaked. Returns the number of
     /// leaks.
     pub(crate) fn leak(&self, step: usize) -> Result<usize> {
         let prefix = self.pick(ENDPOINT_PREFIX, "/registry/pods/");

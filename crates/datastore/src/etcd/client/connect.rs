@@ -49,10 +49,11 @@ impl EtcdClient {
                     let endpoint = endpoint.clone();
                     let settings = settings.clone();
                     let budget = budget.clone();
-                    running.spawn(async move {
+                    // Boxed, since a task's future is moved several times.
+                    running.spawn(Box::pin(async move {
                         let result = Self::connect_to(&endpoint, &settings, probe, budget).await;
                         (endpoint, result)
-                    });
+                    }));
                 }
                 // With attempts at all endpoints in progress, only waiting remains.
                 let limit = if waiting.len() == 0 {
@@ -91,7 +92,7 @@ impl EtcdClient {
             Ok(client) => return Ok(client),
             Err(failure) => failure,
         };
-        let explaining = endpoint::explain(endpoint, settings, failure.clone());
+        let explaining = Box::pin(endpoint::explain(endpoint, settings, failure.clone()));
         let explained = budget
             .wait(&redact_url(endpoint), settings.timeouts.connect, explaining)
             .await;
@@ -108,14 +109,14 @@ impl EtcdClient {
         let server = redact_url(endpoint);
         let limit = settings.timeouts.connect;
         let channel = budget
-            .wait(&server, limit, endpoint::open(endpoint, settings))
+            .wait(&server, limit, Box::pin(endpoint::open(endpoint, settings)))
             .await??;
         let client = Self::on(endpoint, settings, transport(channel), budget.clone()).await?;
-        let ready = async {
+        let ready = Box::pin(async {
             client.authenticate().await?;
             // With TLS 1.3, a rejected client certificate shows only at the first request.
             if probe { client.probe().await } else { Ok(()) }
-        };
+        });
         budget.wait(&server, limit, ready).await??;
         Ok(client)
     }

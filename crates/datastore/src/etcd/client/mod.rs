@@ -334,7 +334,7 @@ impl EtcdClient {
     ) -> Result<T, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let result = self
-            .within_budget(request)
+            .within_budget(Box::pin(request))
             .await?
             .map_err(|error| self.classify(&error));
         if !result.as_ref().is_err_and(Failure::is_transient) {
