@@ -38,7 +38,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let cluster = bench.cluster()?;
     let leaked = cluster.leak(LEAKS)?;
     cluster.api_server().map_or(Ok(()), kubernetes::collect_garbage)?;
-    let check_mib = calipam(bench.program, CHECK, &cluster.connection(), 0)?.peak_mib;
+    let check_mib = calipam(bench.program, CHECK, &cluster.connection(), 1)?.peak_mib;
     let begin = Instant::now();
     let server = Server::start(bench.program, &cluster.connection())?;
     server.wait_until("there is no report", |status, _| status == 200)?;
