@@ -4,12 +4,14 @@
 use calipam_check::{Context, Finding, Options, Recheck, Report};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
+use calipam_plan::advice::{self, Advice};
 use calipam_plan::{Basis, FailedTrial, Plan, try_plan};
 use jiff::SignedDuration;
 
 use crate::failure::Result;
 use crate::operator::{Access, Activity, Event};
 use crate::read::{read, wait};
+use crate::scope::Names;
 
 /// The options of a check.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +70,15 @@ pub(crate) async fn read_check_and_evaluate<T>(
         dropped,
     };
     Ok((checked, evaluated))
+}
+
+/// Finds the causes of the findings in a complete report, and what helps in the named part of the cluster.
+///
+/// # Errors
+/// If none of the named nodes or pools exists.
+pub fn advise(context: Context<'_>, report: &Report, names: &Names) -> Result<Advice> {
+    let scope = names.found(&[context.snapshot])?.found;
+    Ok(advice::advise(context, report, &scope))
 }
 
 /// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.

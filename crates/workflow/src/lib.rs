@@ -31,7 +31,7 @@ pub use self::archive::{
     ArchivedState, Archiving, archive, archive_history, export, note_last_use, state_at, states_around,
 };
 pub use self::assign::{AssignRequest, assign};
-pub use self::check::{CheckResult, Criteria};
+pub use self::check::{CheckResult, Criteria, advise};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::failure::{Failure, FailureForm, Kind, Result};

@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use calipam_check::{Finding, FindingAges, Report, check, drop_changed};
+use calipam_check::{Context, Finding, FindingAges, Report, drop_changed};
 use calipam_datastore::Datastore;
 use calipam_datastore::feed::{Changed, Followed, OrWholeRead, WholeReadReason};
 use calipam_history::trend::Trends;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
+use calipam_plan::advice::Advice;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::check::Criteria;
+use crate::check::{Criteria, advise};
 use crate::failure::Result;
 use crate::operator::{Access, Activity};
 use crate::read::{name_unread, wait, watched};
+use crate::scope::Names;
 
 /// The time after which everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);
@@ -29,7 +31,7 @@ const MOST_AGAIN: usize = 100;
 /// A snapshot that is kept up to date, for many readers.
 pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
 
-/// A followed cluster, with its findings.
+/// A followed cluster, with its findings and their causes.
 pub struct Live {
     followed: Followed,
     snapshot: SharedSnapshot,
@@ -38,6 +40,8 @@ pub struct Live {
     /// True if the latest second read did not confirm all findings that were due.
     needs_proof: bool,
     criteria: Criteria,
+    /// The part of the cluster to which cures are limited.
+    names: Names,
     /// The time of the last complete read.
     read: Instant,
     /// True if a virtual machine was added, but the cluster had no resource for virtual machines when calipam
@@ -53,6 +57,8 @@ pub struct Live {
 struct Found {
     /// The report, with the findings that have lasted long enough to be reported.
     report: Report,
+    /// The causes of these findings, and what helps.
+    advice: Advice,
     /// The findings that have not lasted long enough yet.
     waiting: Vec<Finding>,
 }
@@ -81,8 +87,12 @@ pub enum Step {
 
 impl Live {
     /// Reads and checks everything. Findings that a half-done Calico operation could explain are reported only after
-    /// they have lasted for a while. If the datastore cannot be followed, returns the reason.
-    pub async fn begin(access: Access<'_>, criteria: &Criteria) -> Result<OrWholeRead<Self>> {
+    /// they have lasted for a while. Cures are limited to the named part of the cluster. If the datastore cannot be
+    /// followed, returns the reason.
+    ///
+    /// # Errors
+    /// If the datastore cannot be read, or none of the named nodes or pools exists.
+    pub async fn begin(access: Access<'_>, criteria: &Criteria, names: Names) -> Result<OrWholeRead<Self>> {
         let (snapshot, followed) = match follow(access).await? {
             Ok(read) => read,
             Err(why) => return Ok(Err(why)),
@@ -91,8 +101,9 @@ impl Live {
         trends.add_changes(&Snapshot::default(), &Snapshot::default(), &snapshot);
         let mut ages =
             FindingAges::new(criteria.recheck_after).with_independent_kinds(followed.kinds_are_independent());
-        let report = check(&snapshot, &criteria.options);
-        let found = Found::new(report, &mut ages, &snapshot, &followed);
+        let context = Context::new(&snapshot, &criteria.options);
+        let report = context.check();
+        let found = Found::new(context, report, &mut ages, &followed, &names)?;
         let mut live = Self {
             ages,
             found,
@@ -100,6 +111,7 @@ impl Live {
             snapshot: Arc::new(RwLock::new(snapshot)),
             needs_proof: false,
             criteria: criteria.clone(),
+            names,
             read: Instant::now(),
             has_new_machines: false,
             read_for_machines: None,
@@ -154,7 +166,7 @@ impl Live {
     /// objects were read again and are unchanged.
     ///
     /// # Errors
-    /// If the datastore cannot be read. The state stays as it was.
+    /// If the datastore cannot be read, or none of the named nodes or pools exists any more. The report stays as it was.
     pub async fn step(&mut self, access: Access<'_>) -> Result<Step> {
         if self.is_due() {
             return self.read(access).await;
@@ -178,7 +190,7 @@ impl Live {
             Err(why) => return self.read_because(access, Some(why)).await,
         };
         self.apply(changes);
-        self.check(read_again);
+        self.check(read_again)?;
         Ok(Step::Changes(changes))
     }
 
@@ -210,9 +222,10 @@ impl Live {
     }
 
     /// Checks the snapshot. Findings whose objects in `again` are unchanged are confirmed.
-    fn check(&mut self, again: Option<(Timestamp, Snapshot)>) {
+    fn check(&mut self, again: Option<(Timestamp, Snapshot)>) -> Result<()> {
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        let report = check(&snapshot, &self.criteria.options);
+        let context = Context::new(&snapshot, &self.criteria.options);
+        let report = context.check();
         if let Some((at, later)) = again {
             let mut due = report.clone();
             due.retain(|finding| self.ages.is_due(&finding.key(), at));
@@ -222,13 +235,19 @@ impl Live {
             }
         }
 
-        self.found = Found::new(report, &mut self.ages, &snapshot, &self.followed);
+        self.found = Found::new(context, report, &mut self.ages, &self.followed, &self.names)?;
         self.counts.checks += 1;
+        Ok(())
     }
 
     /// The findings that have lasted long enough to be reported.
     pub fn report(&self) -> &Report {
         &self.found.report
+    }
+
+    /// The causes of the findings in the report, and what helps.
+    pub fn advice(&self) -> &Advice {
+        &self.found.advice
     }
 
     /// Applies the changes that were read to the snapshot.
@@ -281,16 +300,28 @@ impl Live {
             self.read_for_machines = Some(self.read);
         }
         self.counts.reads += 1;
-        self.check(None);
+        self.check(None)?;
         Ok(Step::Whole(why))
     }
 }
 
 impl Found {
-    fn new(mut report: Report, ages: &mut FindingAges, snapshot: &Snapshot, followed: &Followed) -> Self {
-        let now = snapshot.taken_at;
+    /// Splits the report of a check with `context` by the ages of its findings, and looks for their causes.
+    fn new(
+        context: Context<'_>,
+        mut report: Report,
+        ages: &mut FindingAges,
+        followed: &Followed,
+        names: &Names,
+    ) -> Result<Self> {
+        let now = context.snapshot.taken_at;
         let waiting = ages.hold_back(&mut report, now, followed.confirmed_until(now));
-        Self { report, waiting }
+        let advice = advise(context, &report, names)?;
+        Ok(Self {
+            report,
+            advice,
+            waiting,
+        })
     }
 }
 

@@ -16,9 +16,11 @@ use calipam_files::regular;
 use calipam_model::CniConfiguration;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::advice::{self, Advice};
+use calipam_plan::advice::Advice;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{Access, CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
+use calipam_workflow::{
+    Access, CheckResult, Criteria, Found, Names, check_and_confirm, no_report, note_last_use,
+};
 use serde_json::Value;
 
 use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
@@ -207,13 +209,12 @@ impl<'a> Checker<'a> {
 
     /// Finds the causes of the findings in a complete report, and what helps in the selected part of the cluster.
     pub(crate) fn advise(&self, context: Context<'_>, report: &Report) -> Result<Advice> {
-        let scope = self.scope(context.snapshot)?.found;
-        Ok(advice::advise(context, report, &scope))
+        calipam_workflow::advise(context, report, &self.names())
     }
 
-    fn scope(&self, snapshot: &Snapshot) -> Result<Found<Scope>> {
-        let names = self.options.selection.names(self.options.namespace.as_ref());
-        names.found(&[snapshot])
+    /// The selected part of the cluster.
+    pub(super) fn names(&self) -> Names {
+        self.options.selection.names(self.options.namespace.as_ref())
     }
 
     /// Removes findings that are accepted or not requested. Returns an error for each name that was not found.
@@ -226,7 +227,7 @@ impl<'a> Checker<'a> {
         let Found {
             found: scope,
             not_found,
-        } = self.scope(snapshot)?;
+        } = self.names().found(&[snapshot])?;
         self.filter(&mut [("", report)], scope, console);
         Ok(not_found)
     }

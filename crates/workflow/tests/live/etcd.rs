@@ -7,7 +7,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::datastore::{self, open};
 use calipam_testkit::servers::Etcd;
 use calipam_workflow::{
-    Access, Intent, Live, LiveCounts, MigrateRequest, Side, Step, Writing, diff, migrate, read_pair,
+    Access, Intent, Live, LiveCounts, MigrateRequest, Names, Side, Step, Writing, diff, migrate, read_pair,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -115,7 +115,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
 async fn a_complete_read_replaces_the_followed_snapshot() {
     let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
     let datastore = open_etcd(&etcd).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(0))
+    let mut live = Live::begin(unattended(&datastore), &criteria(0), Names::default())
         .await
         .unwrap()
         .unwrap();

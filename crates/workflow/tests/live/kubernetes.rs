@@ -15,7 +15,7 @@ use calipam_testkit::datastore::{self, observe, open};
 use calipam_testkit::kube::{Flavour, Kinds, install, lease, seed};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, KubeApiserver};
-use calipam_workflow::{Live, Step};
+use calipam_workflow::{Live, Names, Step};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -45,7 +45,7 @@ fn sorted(mut snapshot: Snapshot) -> Snapshot {
 }
 
 async fn begin(datastore: &Datastore) -> Live {
-    Live::begin(unattended(datastore), &criteria(0))
+    Live::begin(unattended(datastore), &criteria(0), Names::default())
         .await
         .unwrap()
         .unwrap()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use calipam_datastore::settings::{KubectlOptions, Overrides};
 use calipam_testkit::datastore::open;
 use calipam_testkit::kube::fake::{Fake, Reply};
-use calipam_workflow::Live;
+use calipam_workflow::{Live, Names};
 use serde_json::{Value, json};
 
 use super::{criteria, unattended};
@@ -121,7 +121,7 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
         ..Overrides::default()
     };
     let datastore = open(settings).await;
-    let mut live = Live::begin(unattended(&datastore), &criteria(1))
+    let mut live = Live::begin(unattended(&datastore), &criteria(1), Names::default())
         .await
         .unwrap()
         .unwrap();

@@ -6,13 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use calipam_check::{Context, Report};
 use calipam_datastore::Datastore;
 use calipam_datastore::feed::WholeReadReason;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::advice::Advice;
 use calipam_workflow::{Access, Live, SharedSnapshot, Step, trends};
 
 use super::super::check::Checker;
@@ -98,7 +96,7 @@ impl<'a> Checks<'a> {
         self.follow(&checker, &datastore).await?;
 
         let (mut report, mut advice, snapshot) = match &self.live {
-            Some(live) => advised(&checker, live)?,
+            Some(live) => (live.report().clone(), live.advice().clone(), live.snapshot()),
             None => {
                 let person = Person::watching(&self.console);
                 let (checked, advice) = checker.check(Access::new(&datastore, &person)).await?;
@@ -137,7 +135,7 @@ impl<'a> Checks<'a> {
         let person = Person::watching(&self.console);
         let access = Access::new(datastore, &person);
         let Some(live) = &mut self.live else {
-            match Live::begin(access, &checker.criteria()).await? {
+            match Live::begin(access, &checker.criteria(), checker.names()).await? {
                 Ok(live) => {
                     self.past = self
                         .args
@@ -245,17 +243,6 @@ impl<'a> Checks<'a> {
             }
         }
     }
-}
-
-/// Returns the report on a followed cluster, the causes of its findings, and the snapshot.
-fn advised(checker: &Checker<'_>, live: &Live) -> Result<(Report, Advice, SharedSnapshot)> {
-    let report = live.report().clone();
-    let shared = live.snapshot();
-    let snapshot = locked(&shared);
-    let context = Context::new(&snapshot, &checker.criteria().options);
-    let advice = checker.advise(context, &report)?;
-    drop(snapshot);
-    Ok((report, advice, shared))
 }
 
 /// Locks a snapshot for reading, even if a thread has panicked while it held the lock.
