@@ -28,7 +28,8 @@ const IN_FLIGHT: usize = 256;
 /// Number of connections of the floor; more do not make it faster.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("it is not zero");
 
-pub(super) const TITLES: &str = "size | released | check | command | writes | writing | a second | floor | ratio | undo | ratio | peak memory";
+pub(super) const TITLES: &str = "size | released | check | command | writes | writing | a second | floor | ratio | undo | its writing | \
+                                 ratio | peak memory";
 
 /// Leaks some addresses of a cluster, releases them, and undoes that. Sizes are allocations on `etcd` and pods on
 /// `kubernetes`.
@@ -62,10 +63,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let journal = folder.path().join("run.journal");
     let released = run(release, &journal)?;
     let recorded = Recorded::read(&journal)?;
-    // From the first line of the journal to the last.
-    let begun: jiff::Timestamp = recorded.header.started_at.parse()?;
-    let ended = jiff::Timestamp::try_from(fs::metadata(&journal)?.modified()?)?;
-    let writing = ended.duration_since(begun).as_secs_f64();
+    let writing = writing_time(&journal)?;
 
     let back = journal.with_extension("back");
     let undo = || run(&format!("undo {}", journal.display()), &back);
@@ -79,18 +77,27 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         Some(server) => floor_on_kubernetes(server, undo)?,
     };
     let check = checked.seconds;
+    let writing_back = writing_time(&back)?;
     let cells = format!(
-        "{leaked} | {check:.2} s | {:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | {:.2} s | {:.2} | {:.0} MiB",
+        "{leaked} | {check:.2} s | {:.2} s | {} | {writing:.2} s | {:.0} | {floor:.2} s | {:.2} | {:.2} s | \
+         {writing_back:.2} s | {:.2} | {:.0} MiB",
         released.seconds,
         recorded.intents.len(),
         leaked as f64 / writing,
         writing / floor,
         undone.seconds,
-        undone.seconds / floor,
+        writing_back / floor,
         released.peak_mib,
     );
     bench.row(0, &cells);
     Ok(())
+}
+
+/// The time in seconds from the first line of a journal to the last.
+fn writing_time(journal: &Path) -> Result<f64> {
+    let begun: jiff::Timestamp = Recorded::read(journal)?.header.started_at.parse()?;
+    let ended = jiff::Timestamp::try_from(fs::metadata(journal)?.modified()?)?;
+    Ok(ended.duration_since(begun).as_secs_f64())
 }
 
 /// The time in seconds that etcd needs for the same transactions as the undo, without its reads.
