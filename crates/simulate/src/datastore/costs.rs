@@ -73,9 +73,9 @@ pub(super) struct Parts {
 }
 
 impl Costs {
-    /// The costs to assume if nothing else is known. The times of the plugin and of etcd are those that
-    /// `cargo xtask bench simulate` measured with single calls, on two processors with a local solid-state disk, on 28
-    /// November 2026. The servers' capacities, and the times of an API server, are assumptions.
+    /// The costs to assume if nothing else is known. The times of the plugin and of single requests are those that
+    /// `cargo xtask bench simulate` and `simulate-kubernetes` measured with single calls, on two processors with a local
+    /// solid-state disk, on 28 and 30 November 2026. The servers' capacities, and their times for lists, are assumptions.
     pub fn assumed(kind: DatastoreKind) -> Self {
         let around = |micros| Latency::Around(Micros(micros));
         match kind {
@@ -96,9 +96,10 @@ impl Costs {
                 controllers_burst: 0,
             },
             DatastoreKind::Kubernetes => Self {
-                connect: around(8_000),
-                read: around(3_000),
-                write: around(8_000),
+                start: around(1_812),
+                connect: Latency::Measured([2_055, 5_682, 9_575, 17_646, 17_646].map(Micros)),
+                read: around(1_708),
+                write: around(3_276),
                 object_nanos: 10_000,
                 kib_nanos: 8_000,
                 reads_per_second: 3_000,
