@@ -1,5 +1,8 @@
 //! Embeds the commit in release builds: the variable CALIPAM_COMMIT or, without it, the commit that git has checked
 //! out. Development builds embed only the variable, so that a new commit does not rebuild everything.
+//!
+//! Links the program at a fixed address, like packages and the plugin: without its 250,000 relocations a debug build
+//! prints its version in a third of the processor time.
 
 use std::process::Command;
 
@@ -12,6 +15,12 @@ fn main() {
         .or_else(|| is_release.then(of_git).flatten())
         .unwrap_or_default();
     println!("cargo:rustc-env=CALIPAM_COMMIT={}", commit.trim());
+
+    let is = |variable: &str, value: &str| std::env::var(variable).as_deref() == Ok(value);
+    // With other C libraries the program is linked statically.
+    if is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") {
+        println!("cargo:rustc-link-arg-bins=-no-pie");
+    }
 }
 
 /// Returns the checked-out commit. Each commit adds a line to the reflog of `HEAD`, which makes cargo run this script
