@@ -206,4 +206,14 @@ fn the_node_records_which_plugin_it_uses() {
     assert_eq!(watcher.end(), Some(0));
     assert_eq!(annotation(), None);
     node.assert_calicos(30);
+
+    // Without `--watch`, uninstall removes what install has noted.
+    for (order, is_noted) in [("install", true), ("uninstall", false)] {
+        let mut command = node.order(&[order, "--node", "a"]);
+        command.env("KUBECONFIG", world.server().kubeconfig());
+        let outcome = Outcome::from(command.output().unwrap());
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert_eq!(annotation().is_some(), is_noted, "{order}");
+    }
+    node.assert_calicos(30);
 }
