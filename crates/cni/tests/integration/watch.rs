@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::install::configuration;
 use crate::node::{Node, calicos};
-use crate::runtime::PLUGIN;
+use crate::runtime::{Outcome, PLUGIN};
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
