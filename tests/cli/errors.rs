@@ -184,3 +184,9 @@ fn times_are_quoted_in_yaml() {
     let is_safe = |line: &&str| line.contains(": \"20") || line.ends_with(" +0000 UTC");
     assert!(times.len() > 1 && times.iter().all(is_safe), "{times:?}");
 }
+
+#[test]
+fn a_namespace_is_no_object_and_has_a_list() {
+    let says = "error: no node, pool or handle has the name \"shop\"\nhint: it is a namespace: `calipam show --namespaces ";
+    on_example("show shop").refused(1, says);
+}

@@ -67,3 +67,15 @@ fn several_rules_in_any_case() {
     assert_eq!(json["rules"][1]["code"], "orphan-handle");
     on_example("check --rule Orphan-Handle").prints("5 findings: 5 warning");
 }
+
+/// Records of a deleted node remain: what they are, and what releases them.
+#[test]
+fn a_deleted_node_is_explained_by_what_is_left_of_it() {
+    let run = on_example("explain --node node-11").exits(1).says_nothing();
+    let run = run
+        .prints("node-11 does not exist, so no pod starts there; its records remain: 5 addresses, 1 block");
+    run.prints("release the addresses of a deleted node: `calipam release --node node-11 --datastore");
+    let json = on_example("explain --node node-11 -o json").exits(1).json();
+    assert_eq!(json["node"], "node-11");
+    on_example("explain --node node-99").refused(1, "node \"node-99\" not found");
+}

@@ -9,7 +9,7 @@ use calipam_model::names::namespaced;
 
 use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, NeededBy, OwnerEvidence, OwnerKind, Subject};
+use crate::finding::{AddressEvidence, Evidence, Finding, NeededBy, OwnerEvidence, OwnerKind, Subject};
 
 /// An operation that repairs a finding, or whose plan says what a person has to decide first. Findings about pools and
 /// configuration, among others, have no remedy.
@@ -27,6 +27,16 @@ pub enum Remedy {
     ReleaseAddress(IpAddr),
     /// Restart a pod, so that it gets another address.
     RestartPod {
+        namespace: String,
+        pod: String,
+    },
+    /// Restart one of the users of an address that is recorded for none of them.
+    RestartSharer {
+        namespace: String,
+        pod: String,
+    },
+    /// Restart a pod, so that Calico's plugin writes its endpoint.
+    RestartForEndpoint {
         namespace: String,
         pod: String,
     },
@@ -77,7 +87,8 @@ impl Finding {
                 Some(Remedy::ReleaseAddress(*address))
             }
             (Code::LeakedAddress, _) => Some(Remedy::ReleaseLeaked),
-            (Code::DuplicateAddress, _) => self.restart(),
+            (Code::DuplicateAddress, _) => self.restart().or_else(|| self.restart_of_sharer()),
+            (Code::PodWithoutEndpoint, _) => self.restart_for_endpoint(),
             (Code::ServiceAddressExtra, Subject::Address(address)) => Some(Remedy::ReleaseAddress(*address)),
             (Code::OrphanHandle, _) => match self.needed_by() {
                 None => Some(Remedy::ReleaseOrphanHandles),
@@ -116,12 +127,7 @@ impl Finding {
         let Evidence::Address(evidence) = &self.evidence else {
             return None;
         };
-        let is_recorded = |user: &OwnerEvidence| {
-            evidence
-                .records
-                .iter()
-                .any(|record| user.is_named_by(&Claim::of(&record.record.as_ref())))
-        };
+        let is_recorded = |user: &OwnerEvidence| is_recorded_for(evidence, user);
         let unrecorded = evidence.owners.iter().find(|user| !is_recorded(user))?;
 
         // If another plugin gave the only user its address, the recorded pod can be one that has no address yet.
@@ -147,6 +153,39 @@ impl Finding {
         None
     }
 
+    /// Returns the restart of one of several users of an address, if it is recorded for none of them. Once only one user
+    /// is left, a rebuild records the address for it. A pod whose annotation names the address would get it again.
+    fn restart_of_sharer(&self) -> Option<Remedy> {
+        let Evidence::Address(evidence) = &self.evidence else {
+            return None;
+        };
+        let is_recorded = evidence.owners.iter().any(|user| is_recorded_for(evidence, user));
+        if is_recorded || evidence.owners.len() < 2 {
+            return None;
+        }
+
+        let mut restartable = evidence.owners.iter().filter(|user| user.annotation.is_none());
+        restartable.find_map(|user| {
+            let (namespace, pod) = namespaced(&user.pod)?;
+            Some(Remedy::RestartSharer {
+                namespace: namespace.to_owned(),
+                pod: pod.to_owned(),
+            })
+        })
+    }
+
+    /// Returns the restart of a pod without an endpoint. Only Calico's plugin writes the endpoint, for a new sandbox.
+    fn restart_for_endpoint(&self) -> Option<Remedy> {
+        let Evidence::Endpoint(owner) = &self.evidence else {
+            return None;
+        };
+        let (namespace, pod) = namespaced(&owner.pod)?;
+        Some(Remedy::RestartForEndpoint {
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+        })
+    }
+
     /// Returns the remedy that rebuilds the finding's blocks, or everything if the finding names no block.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
@@ -157,4 +196,10 @@ impl Finding {
         };
         Remedy::Rebuild(blocks)
     }
+}
+
+/// Returns true if a record of the address names this user.
+fn is_recorded_for(evidence: &AddressEvidence, user: &OwnerEvidence) -> bool {
+    let mut records = evidence.records.iter();
+    records.any(|record| user.is_named_by(&Claim::of(&record.record.as_ref())))
 }

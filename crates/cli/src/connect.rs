@@ -32,11 +32,19 @@ const NAMED_AFTER: Duration = Duration::from_secs(30);
 /// Runs a future that uses a datastore. A signal drops the future unless a run is writing. Dropping the future removes
 /// incomplete files.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    run(Box::pin(work))
+    run(Box::pin(work), &exit::interrupted)
+}
+
+/// Like [`block_on`]. If a signal drops the future, the failure says what the command of `person` has changed.
+pub(crate) fn block_on_of<T>(person: &Person<'_>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    run(Box::pin(work), &|| person.interrupted())
 }
 
 /// Runs a boxed future, so that this function is compiled once for each `T` and not for each future.
-fn run<T>(work: Pin<Box<dyn Future<Output = Result<T>> + '_>>) -> Result<T> {
+fn run<T>(
+    work: Pin<Box<dyn Future<Output = Result<T>> + '_>>,
+    after_signal: &dyn Fn() -> Failure,
+) -> Result<T> {
     runtime()?.block_on(async {
         tokio::select! {
             result = work => match result {
@@ -45,11 +53,11 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T>> + '_>>) -> Result<T> {
                 // Ctrl-c on a terminal also ends a credential plugin. The plugin's failure can arrive before the
                 // signal.
                 Err(_) if tokio::time::timeout(SIGNAL_DELAY, interrupted()).await.is_ok() => {
-                    Err(exit::interrupted())
+                    Err(after_signal())
                 }
                 result => result,
             },
-            () = interrupted() => Err(exit::interrupted()),
+            () = interrupted() => Err(after_signal()),
         }
     })
 }
@@ -154,7 +162,9 @@ pub(crate) fn with_person<T>(
     person: &Person<'_>,
     work: impl AsyncFnOnce(Access<'_>) -> Result<T>,
 ) -> Result<T> {
-    block_on(async { work(Access::new(&open(global, person.console).await?, person)).await })
+    block_on_of(person, async {
+        work(Access::new(&open(global, person.console).await?, person)).await
+    })
 }
 
 /// Opens the datastore that the options name.

@@ -37,6 +37,11 @@ pub(crate) fn interrupted() -> Failure {
     Failure::new(Kind::Interrupted, "interrupted")
 }
 
+/// Returns the failure after ctrl-c or SIGTERM, with what the command has changed.
+pub(crate) fn interrupted_after(changed: &str) -> Failure {
+    Failure::new(Kind::Interrupted, format!("interrupted; {changed}"))
+}
+
 /// Returns the failure after a panic, which the panic hook has already reported.
 pub(crate) fn panicked() -> Failure {
     let message = PANIC.get().cloned().unwrap_or_else(|| "internal error".into());

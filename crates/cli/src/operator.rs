@@ -1,7 +1,8 @@
 //! Shows the workflow's messages, plans and questions to the person at the terminal.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use calipam_datastore::write::{Consent, Question};
@@ -13,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::console::Console;
 use crate::render::text::{count, escape, quoted};
-use crate::{hints, preview, progress, rerun};
+use crate::{exit, hints, preview, progress, rerun};
 
 /// The name of a report in suggested commands.
 const REPORT: &str = "report.json";
@@ -28,6 +29,44 @@ pub(crate) struct Person<'a> {
     is_script: bool,
     /// The complete plan that the next question is about, if only a part of it was shown.
     whole: RefCell<Option<String>>,
+    so_far: SoFar,
+}
+
+/// The parts of a command that have happened, for the failure after a signal.
+#[derive(Debug, Default)]
+struct SoFar {
+    /// True for a command whose changes are all told, false for others and for those that change nothing.
+    tells_changes: bool,
+    /// The journal, once it is on disk.
+    journal: RefCell<Option<PathBuf>>,
+    lock: Cell<LockSoFar>,
+    evicts: Cell<bool>,
+    /// The activity that began last.
+    activity: Cell<Option<Activity>>,
+    /// The hint about a second check without this terminal, if the command waits for one.
+    elsewhere: RefCell<Option<String>>,
+}
+
+/// The lock of a killed run, so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LockSoFar {
+    #[default]
+    Untouched,
+    /// The write that removes the lock was sent.
+    Unlocking,
+    Unlocked,
+}
+
+impl SoFar {
+    /// Returns what the command has changed before its first step.
+    fn changed(&self) -> &'static str {
+        match (self.evicts.get(), self.lock.get()) {
+            (true, _) => "pods that were evicted stay evicted",
+            (false, LockSoFar::Untouched) => "nothing was changed",
+            (false, LockSoFar::Unlocking) => "nothing was changed, unless the lock was removed",
+            (false, LockSoFar::Unlocked) => "only the lock was removed",
+        }
+    }
 }
 
 impl<'a> Person<'a> {
@@ -38,6 +77,10 @@ impl<'a> Person<'a> {
             agrees,
             is_script: false,
             whole: RefCell::new(None),
+            so_far: SoFar {
+                tells_changes: true,
+                ..SoFar::default()
+            },
         }
     }
 
@@ -46,13 +89,42 @@ impl<'a> Person<'a> {
         let agrees = true;
         Self {
             is_script: true,
+            // Some commands of calicoctl write without telling it.
+            so_far: SoFar::default(),
             ..Self::new(console, agrees)
         }
     }
 
     /// Creates a person for a command that asks no questions.
     pub(crate) fn watching(console: &'a Console) -> Self {
-        Self::new(console, false)
+        Self {
+            so_far: SoFar::default(),
+            ..Self::new(console, false)
+        }
+    }
+
+    /// Returns the failure after a signal has ended the command, except while it wrote: what it has changed, and how to
+    /// go on.
+    pub(crate) fn interrupted(&self) -> Failure {
+        let so_far = &self.so_far;
+        if !so_far.tells_changes {
+            // calicoctl has no option for it.
+            let rechecks = so_far.activity.get() == Some(Activity::Rechecking) && !self.is_script;
+            let at_once = rechecks.then(|| {
+                let command = rerun::replacing("settle", &["--settle", "0"]);
+                format!("{command} does not wait, and also reports changes in progress")
+            });
+            return exit::interrupted().hint_if(at_once);
+        }
+
+        if let Some(journal) = &*so_far.journal.borrow() {
+            let undo = hints::command(&["undo", &journal.to_string_lossy()]);
+            return exit::interrupted_after("what was written before stays")
+                .hint(format!("to restore what was there: {undo}"));
+        }
+        let elsewhere = so_far.elsewhere.borrow().clone();
+        let next = elsewhere.unwrap_or_else(|| "to go on, run the command again".to_owned());
+        exit::interrupted_after(so_far.changed()).hint(next)
     }
 
     /// Announces a long wait even with `--quiet`, unless the workflow has announced it. Of the waits before a recheck
@@ -102,9 +174,11 @@ impl Person<'_> {
         };
         let kept_options = [&hints::remedy::PART[..], &["grace"]].concat();
         let check = hints::into_file(&["check", "-o", "json"], &kept_options, REPORT);
-        self.console.hint(&format!(
+        let elsewhere = format!(
             "to wait without this terminal: run {check} now, and after {after:#} {release}; a shorter --grace waits less"
-        ));
+        );
+        self.console.hint(&elsewhere);
+        self.so_far.elsewhere.replace(Some(elsewhere));
     }
 
     /// Warns about the lock of a run that did not finish.
@@ -135,6 +209,18 @@ impl Operator for Person<'_> {
             Event::Detail(text) => console.verbose(&text),
             Event::Info(text) => console.info(&text),
             Event::Said(text) => console.say(text),
+            Event::Journal(path) => {
+                console.info(&format!("journal: {}", quoted(path)));
+                self.so_far.journal.replace(Some(path.to_owned()));
+            }
+            Event::Stopping => {
+                console.warn("interrupted: the writes that have begun are finished, and no others begin");
+            }
+            Event::Unlocking => self.so_far.lock.set(LockSoFar::Unlocking),
+            Event::Unlocked => {
+                console.say("The datastore is no longer locked.");
+                self.so_far.lock.set(LockSoFar::Unlocked);
+            }
             Event::Warning(text) => console.warn(&text),
             Event::Hint(hint) => console.hint(&hints::text(&hint)),
             Event::SecondRead {
@@ -159,6 +245,10 @@ impl Operator for Person<'_> {
     }
 
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {
+        self.so_far.activity.set(Some(activity));
+        if activity == Activity::Evicting {
+            self.so_far.evicts.set(true);
+        }
         let cluster = self.console.fleet.as_ref().map(|of| &*of.name);
         progress::start(activity, self.console.progress, cluster)
     }

@@ -260,10 +260,11 @@ fn is_same_allocation(old: AddressRecord<'_>, new: AddressRecord<'_>) -> bool {
     }
 }
 
+/// True if two records say the same, in whatever order their attributes are stored.
 fn is_same_record(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
     let [old_alternate, new_alternate] = [old, new].map(|record| record.alternate().unwrap_or_default());
     old.handle() == new.handle()
-        && old.owner().iter().eq(new.owner().iter())
-        && old_alternate.iter().eq(new_alternate.iter())
+        && old.owner().is_same(new.owner())
+        && old_alternate.is_same(new_alternate)
         && old.released_at() == new.released_at()
 }

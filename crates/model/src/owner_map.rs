@@ -93,6 +93,11 @@ impl<'a> OwnerMap<'a> {
         }
     }
 
+    /// True if both maps have the same entries, in whatever order they are stored.
+    pub fn is_same(self, other: OwnerMap<'_>) -> bool {
+        self.entries == other.entries || self.to_map() == other.to_map()
+    }
+
     /// Returns an unpacked copy.
     pub fn to_map(self) -> BTreeMap<String, String> {
         self.iter()

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use crate::engine::{Context, Event, EventFn, Execution, Group, REQUESTS, run};
 use crate::error::{RepairError, Result};
 use crate::interrupt::Interrupt;
-use crate::journal::{Disk, FORMAT, Header, Journal, LockMark, resolve_killed};
+use crate::journal::{Disk, FORMAT, Header, Journal, JournalError, LockMark, resolve_killed};
 use crate::lock;
 use crate::step::groups;
 
@@ -168,11 +168,19 @@ pub(crate) async fn carry_out(
     // A run that failed while it wrote, or whose tasks are still writing, did not end normally.
     if Arc::strong_count(&journal) == holders
         && (execution.failure.is_none() || !execution.may_have_written())
-        && let Err(error) = journal.end().await
+        && let Err(error) = end(&journal, execution.was_stopped()).await
     {
         execution.failure.get_or_insert(error.into());
     }
     Ok(execution)
+}
+
+/// Writes the end of a run, and before it that a signal stopped the run.
+async fn end(journal: &Journal, was_stopped: bool) -> Result<(), JournalError> {
+    if was_stopped {
+        journal.mark_interrupted()?;
+    }
+    journal.end().await
 }
 
 /// Carries out groups under the lock. Once the lock is taken, always tries to restore it before returning.

@@ -25,6 +25,7 @@ mod scope;
 mod second_read;
 mod split;
 mod undo;
+mod unfinished;
 mod write;
 
 pub use self::archive::{
@@ -55,4 +56,5 @@ pub use self::scope::{Found, Names, UnknownPool, matching, nearest, nearest_pod}
 pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::undo::{Undone, undo};
+pub use self::unfinished::Unfinished;
 pub use self::write::{Executed, Repaired, is_writing};

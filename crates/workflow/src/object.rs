@@ -12,7 +12,9 @@ use calipam_model::names::namespaced;
 use calipam_model::snapshot::Snapshot;
 
 use crate::failure::{Failure, Result};
-use crate::scope::{Names, did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
+use crate::scope::{
+    Names, did_you_mean, is_pattern, known_namespaces, known_nodes, nearest_pod, only_handle,
+};
 
 /// An object of a cluster, which a command line names by an option or by a bare argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +184,16 @@ impl KnownNames {
 
     /// The error for an unknown name, with the most similar known name.
     fn unknown(&self, text: &str, snapshot: &Snapshot) -> Failure {
+        let failure = Failure::refused(format!("no node, pool or handle has the name {text:?}"));
+        if known_namespaces(&[snapshot]).contains(text) {
+            return failure.hint(Hint::new(
+                "it is a namespace: {} shows what each namespace has; a pod in it is {}",
+                [
+                    Call::to(["show", "--namespaces"]),
+                    Call::Name(format!("{text}/NAME")),
+                ],
+            ));
+        }
         let mut known: BTreeSet<String> = self.nodes.union(&self.pools).cloned().collect();
         known.extend(nearest_pod(snapshot, "", text));
         let list = Hint::new(
@@ -189,7 +201,7 @@ impl KnownNames {
             [Call::to(["show", "--nodes"])],
         );
         let hint = did_you_mean(text, &known, list);
-        Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint)
+        failure.hint(hint)
     }
 
     /// Returns the object that `text` names, for a history. If no object has this name now, the error suggests how to

@@ -1,5 +1,6 @@
 //! The interface to the operator of a command.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -93,6 +94,14 @@ pub enum Event<'a> {
     Info(String),
     /// A result that is printed even in quiet mode.
     Said(&'static str),
+    /// The journal of the run is on disk. The writes begin now.
+    Journal(&'a Path),
+    /// A signal has arrived while the run writes. The steps that have begun are finished, and no others begin.
+    Stopping,
+    /// The write that removes the lock of a killed run begins now.
+    Unlocking,
+    /// The lock was removed.
+    Unlocked,
     Warning(String),
     /// The next step for the operator.
     Hint(Hint),

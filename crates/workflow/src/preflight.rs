@@ -12,6 +12,7 @@ use calipam_repair::{LockState, StaleLock, stale_locks};
 use crate::failure::Result;
 use crate::operator::Event;
 use crate::run::{Run, Writing};
+use crate::unfinished::Unfinished;
 
 /// The result of a preflight, for this run's plan or for the plan that is expected after a wait.
 pub(crate) struct Passed {
@@ -33,7 +34,7 @@ impl Run<'_> {
         self.check(writing, cluster, sources, changes).await?;
 
         // A lock is reported even if the operator cannot agree, because no pod starts while the datastore is locked.
-        let stays_locked = self.restore_stale_locks(writing, cluster).await?;
+        let stays_locked = self.restore_stale_locks(cluster).await?;
         self.access.operator.can_agree()?;
         Ok(Passed {
             stays_locked,
@@ -53,16 +54,16 @@ impl Run<'_> {
         self.access.datastore.may_write(sources, writing.lock).await?;
         match &self.begun {
             Some(_) => Ok(()),
-            None => Ok(check_place(&writing.journal_of(cluster)?)?),
+            None => Ok(check_place(&self.intent.journal_of(writing, cluster)?)?),
         }
     }
 
     /// Reports locks that killed runs left behind, and removes each lock if the operator agrees to it when asked.
     /// Returns true if such a lock is certain to remain.
-    pub(crate) async fn restore_stale_locks(&self, writing: &Writing, cluster: &str) -> Result<bool> {
+    pub(crate) async fn restore_stale_locks(&self, cluster: &str) -> Result<bool> {
         let mut left = Vec::new();
         let mut stays_locked = false;
-        for folder in writing.folders() {
+        for folder in self.intent.folders() {
             left.extend(stale_locks(&folder, cluster, self.without_lock.as_deref())?);
         }
 
@@ -87,6 +88,24 @@ impl Run<'_> {
             }
         }
         Ok(stays_locked)
+    }
+
+    /// Names a run that did not finish, and what to do about it: the plan does not contain what that run has left, unless
+    /// it was asked for. The second part of a run says nothing again.
+    pub(crate) fn tell_of_unfinished(&self, cluster: &str) {
+        if self.begun.is_some() || !self.access.datastore.is_live() {
+            return;
+        }
+        let Some(unfinished) = Unfinished::find(&self.intent.folders(), cluster) else {
+            return;
+        };
+        let operator = self.access.operator;
+        operator.warn(unfinished.to_string());
+        operator.tell(Event::Hint(unfinished.hint()));
+        operator.tell(Event::Hint(Hint::new(
+            "{} shows what is left of that run, and what repairs it",
+            [Call::to(["check"])],
+        )));
     }
 
     /// Warns of a lock that another program may hold by now.
@@ -123,10 +142,11 @@ impl Run<'_> {
 
     /// Removes the lock. Returns true if the datastore stays locked.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool> {
+        self.access.operator.tell(Event::Unlocking);
         let restored = lock.restore(self.access.datastore, consent).await?;
         self.has_unlocked.set(self.has_unlocked.get() || restored);
         self.access.operator.tell(if restored {
-            Event::Said("The datastore is no longer locked.")
+            Event::Unlocked
         } else {
             Event::Warning(
                 "the datastore stays locked: ClusterInformation has changed since, so another program might hold the \

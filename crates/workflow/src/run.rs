@@ -22,6 +22,8 @@ pub struct Intent {
     pub writing: Option<Writing>,
     /// The maximum number of changes; a plan with more changes is not written.
     pub max_changes: Option<usize>,
+    /// The folder of all journals, if the environment names one.
+    pub journals: Option<PathBuf>,
 }
 
 /// The settings for writing.
@@ -31,18 +33,16 @@ pub struct Writing {
     pub command: String,
     /// True to lock the datastore during the run.
     pub lock: bool,
-    /// The journal; `None` for a new file in `journals`.
+    /// The journal; `None` for a new file in the folder of all journals.
     pub journal: Option<PathBuf>,
-    /// The folder of all journals, if the environment names one.
-    pub journals: Option<PathBuf>,
     /// The disk on which tests write the journal.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
-impl Writing {
-    /// Returns the path of the journal.
-    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf> {
-        match (&self.journal, &self.journals) {
+impl Intent {
+    /// Returns the path of the journal of a run with these settings.
+    pub(crate) fn journal_of(&self, writing: &Writing, cluster: &str) -> Result<PathBuf> {
+        match (&writing.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
             (None, Some(folder)) => Ok(default_path(folder, cluster, clock::now())),
             (None, None) => Err(Failure::no_journal_directory()),
@@ -52,10 +52,13 @@ impl Writing {
     /// The folders with journals of other runs.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let own = self
-            .journal
-            .as_deref()
-            .map(|journal| regular::folder_of(journal).to_owned());
-        self.journals.iter().cloned().chain(own).collect()
+            .writing
+            .as_ref()
+            .and_then(|writing| writing.journal.as_deref());
+        let own = own.map(|journal| regular::folder_of(journal).to_owned());
+        let mut folders: Vec<PathBuf> = self.journals.iter().cloned().chain(own).collect();
+        folders.dedup();
+        folders
     }
 }
 

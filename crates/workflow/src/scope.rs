@@ -17,7 +17,7 @@ use wildmatch::WildMatch;
 
 use self::known::known_namespace;
 pub use self::known::nearest_pod;
-pub(crate) use self::known::{is_known_block, is_known_network, known_nodes};
+pub(crate) use self::known::{is_known_block, is_known_network, known_namespaces, known_nodes};
 pub use self::unknown::{UnknownPool, nearest};
 pub(crate) use self::unknown::{
     did_you_mean, nothing_in_common, only_handle, unknown_block, unknown_network, unknown_node, unknown_pool,

@@ -82,7 +82,7 @@ pub async fn split(access: Access<'_>, request: &SplitRequest) -> Result<Repaire
     });
     let intent = Intent {
         writing,
-        max_changes: request.intent.max_changes,
+        ..request.intent.clone()
     };
     Run {
         intent: &intent,

@@ -231,7 +231,7 @@ pub async fn undo(
                 }
                 stays_locked
             }
-            (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
+            (None, Some(_)) => run.restore_stale_locks(plan.cluster()).await?,
             (_, None) => false,
         };
         return Ok(Undone {

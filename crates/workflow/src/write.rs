@@ -11,14 +11,13 @@ use calipam_datastore::write::Question;
 use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
-use calipam_model::words::quoted;
 use calipam_plan::{Plan, PlanKind, PlanSummary, Refused};
 use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute};
 use serde::{Serialize, Serializer};
 use tokio::sync::Notify;
 
 use crate::failure::{Failure, Result};
-use crate::operator::{Activity, Proposal};
+use crate::operator::{self, Activity, Proposal};
 use crate::preflight::Passed;
 use crate::run::{Run, Writing};
 
@@ -118,8 +117,11 @@ impl Run<'_> {
         let Some(writing) = self.writing().filter(|_| !steps.is_empty()) else {
             let stays_locked = match (passed, self.writing()) {
                 (Some(passed), _) => passed.stays_locked,
-                (None, Some(writing)) => self.restore_stale_locks(writing, &cluster).await?,
-                (None, None) => false,
+                (None, writing) => {
+                    let stays_locked = writing.is_some() && self.restore_stale_locks(&cluster).await?;
+                    self.tell_of_unfinished(&cluster);
+                    stays_locked
+                }
             };
             let asks_for_something = changes > 0 || !summary.skipped.is_empty();
             let refusal = self.refusal.clone().filter(|_| asks_for_something);
@@ -148,8 +150,10 @@ impl Run<'_> {
                 passed
             }
             None => {
-                self.preflight(writing, &cluster, sources(summary.kind), changes)
-                    .await?
+                let sources = sources(summary.kind);
+                let passed = self.preflight(writing, &cluster, sources, changes).await?;
+                self.tell_of_unfinished(&cluster);
+                passed
             }
         };
         let consent = self.ask(self.question(&summary)).await?;
@@ -193,18 +197,11 @@ impl Run<'_> {
     ) -> Result<Executed> {
         let journal = match &self.begun {
             Some(begun) => begun.path().to_owned(),
-            None => writing.journal_of(cluster)?,
+            None => self.intent.journal_of(writing, cluster)?,
         };
         let now = WritingNow::begin();
         let interrupt = Interrupt::on_signals().map_err(Failure::io("wait for signals"))?;
         let stop = interrupt.clone();
-        let datastore = self.access.datastore.clone();
-        // An interrupted run no longer waits for a server that does not answer.
-        let stopping = tokio::spawn(async move {
-            stop.wait().await;
-            datastore.enter(Phase::Interrupted);
-        });
-
         let meter = self.access.operator.start(Activity::Writing);
         let steps = Arc::clone(&meter);
         let opened = Arc::new(Notify::new());
@@ -220,7 +217,8 @@ impl Run<'_> {
         let disk = writing.disk.clone();
         let begun = self.begun.clone();
         let keep_journal_open = self.keep_journal_open;
-        let is_new = begun.is_none();
+        let mut is_announced = begun.is_some();
+        let mut is_stopping = false;
         let options = Options {
             begun,
             keep_journal_open,
@@ -231,15 +229,23 @@ impl Run<'_> {
             ..Options::new(&command, journal.clone())
         };
         let mut work = pin!(work(options));
-        let execution = tokio::select! {
-            biased;
-            () = opened.notified(), if is_new => {
-                self.access.operator.info(format!("journal: {}", quoted(&journal)));
-                work.await
+        let operator = self.access.operator;
+        let execution = loop {
+            tokio::select! {
+                biased;
+                () = opened.notified(), if !is_announced => {
+                    is_announced = true;
+                    operator.tell(operator::Event::Journal(&journal));
+                }
+                () = stop.wait(), if !is_stopping => {
+                    is_stopping = true;
+                    // The run no longer waits for a server that does not answer.
+                    self.access.datastore.enter(Phase::Interrupted);
+                    operator.tell(operator::Event::Stopping);
+                }
+                execution = &mut work => break execution,
             }
-            execution = &mut work => execution,
         };
-        stopping.abort();
         meter.end();
         drop(now);
         Ok(Executed {

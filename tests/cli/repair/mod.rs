@@ -32,3 +32,4 @@ mod split;
 mod tables;
 mod unanswered;
 mod undo;
+mod unfinished;

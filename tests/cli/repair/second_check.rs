@@ -119,7 +119,13 @@ fn ctrl_c_ends_the_wait() {
     assert!(said.any(|line| line.starts_with("waiting to check a second time: 10m, until ")));
     interrupt(&quiet);
     assert_eq!(quiet.wait().unwrap().code(), Some(130));
-    assert_eq!(said.collect::<Vec<_>>(), ["error: interrupted"]);
+    let said: Vec<String> = said.collect();
+    assert_eq!(said[0], "error: interrupted; nothing was changed");
+    assert!(
+        said[1].starts_with("hint: to wait without this terminal: run `calipam check -o json --grace 10m"),
+        "{said:?}"
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
 }
 
 /// What is certain does not wait for the rest. An interrupted wait says what is left.

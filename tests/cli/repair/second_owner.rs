@@ -81,3 +81,18 @@ fn the_unrecorded_one_of_a_pod_and_a_tunnel_is_restarted() {
     let named = format!("--namespace {} {}", pod.name.namespace, pod.name.pod);
     assert_eq!(restart(&cluster), format!("kubectl delete pod {named}"));
 }
+
+/// The address is recorded for neither of two pods, so one of them has to take another one.
+#[test]
+fn one_of_two_users_without_a_record_is_restarted() {
+    let cluster = healthy().with(Fault::DuplicateUnrecorded, 1);
+    let restart = restart(&cluster);
+    assert!(
+        restart.starts_with("kubectl delete pod --namespace "),
+        "{restart}"
+    );
+    let why = "give one of the users another address, since this one is recorded for none of them";
+    Site::of(&cluster)
+        .run(&["check", "--settle", "0"])
+        .prints(&format!("{why}: `{restart}` (cannot be tried in advance)"));
+}

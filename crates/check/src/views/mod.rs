@@ -10,6 +10,7 @@ mod borrowed;
 mod calicoctl;
 mod compare;
 mod configuration;
+mod gone_node;
 mod handle;
 mod map;
 mod namespaces;
@@ -37,6 +38,7 @@ pub use self::calicoctl::{
 pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
 pub(crate) use self::configuration::settings_of;
 pub use self::configuration::{ConfigurationView, Setting, configuration};
+pub use self::gone_node::LeftOfNode;
 pub use self::handle::{HandleBlock, HandleView, handle, handle_ids};
 pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, PoolMap, map};
 pub use self::namespaces::{NamespaceList, NamespaceView, namespaces};

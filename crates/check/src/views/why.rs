@@ -10,6 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
 use calipam_model::words::joined;
 
+use super::gone_node::LeftOfNode;
 use crate::answers::{Answers, Kinds, families_of};
 use crate::names::{name_of_pod, short};
 use crate::{Context, Finding, Severity, Subject};
@@ -43,6 +44,8 @@ pub enum RequestState {
     Asks,
     /// The pod has these addresses.
     Has(Vec<IpAddr>),
+    /// The node does not exist, but records still name it.
+    NodeGone(LeftOfNode),
     NotBound,
     HostNetwork,
     Finished,
@@ -117,6 +120,11 @@ impl Explanation {
         self.refuses_pod() || self.tunnel_refusal().is_some()
     }
 
+    /// Returns true if there is no address because the node does not exist.
+    pub fn is_of_gone_node(&self) -> bool {
+        matches!(self.state, RequestState::NodeGone(_))
+    }
+
     /// Returns the answer in one sentence.
     pub fn sentence(&self) -> String {
         let who = self
@@ -135,6 +143,10 @@ impl Explanation {
                 parts.extend(self.unasked());
                 parts.join("; ")
             }
+            RequestState::NodeGone(left) => format!(
+                "{node} does not exist, so no pod starts there; its records remain: {}",
+                left.words()
+            ),
             RequestState::NotBound => {
                 format!("{who} is not scheduled to a node yet: it gets an address only after that")
             }
@@ -248,9 +260,16 @@ pub fn explain(context: &Context<'_>, changed: &Snapshot, asking: Asking<'_>) ->
     }
 }
 
-/// Explains the answers to the next pod on a node, and to the node's tunnels; `None` if there is no such node.
+/// Explains the answers to the next pod on a node, and to the node's tunnels. Of a node that does not exist, explains
+/// what is left; `None` if nothing is.
 fn explain_node(context: &Context<'_>, changed: &Snapshot, name: &str) -> Option<Explanation> {
-    let node = context.index.node(name)?;
+    let Some(node) = context.index.node(name) else {
+        if context.index.node_exists(name) {
+            return None;
+        }
+        let left = LeftOfNode::of(context.snapshot, name)?;
+        return Some(Explanation::new(None, name, RequestState::NodeGone(left)));
+    };
     let Some(answers) = Answers::on(context, changed) else {
         return Some(Explanation::new(None, name, RequestState::NotKnown));
     };

@@ -27,7 +27,7 @@ pub(crate) struct Global {
     /// Log to stderr what is read and from where; -vv logs every request
     #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
     pub verbose: u8,
-    /// Print no progress, hints or notes
+    /// Print no progress, notes or hints; a failure keeps its hint
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Use colors: `auto` (on a terminal), `always` or `never`

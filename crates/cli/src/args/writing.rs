@@ -50,12 +50,12 @@ impl WritingArgs {
             command,
             lock: self.lock,
             journal: self.journal.clone(),
-            journals: journals_folder(),
             disk: None,
         });
         Intent {
             writing,
             max_changes: self.max_changes,
+            journals: journals_folder(),
         }
     }
 }

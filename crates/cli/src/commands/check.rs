@@ -23,6 +23,7 @@ use calipam_workflow::{
 };
 use serde_json::Value;
 
+use super::journals;
 use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
 use crate::console::{Console, READER_IS_GONE};
 use crate::exit::{self, Failure, Kind, Outcome, Result};
@@ -62,6 +63,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         advice,
         calicoctl,
         is_whole,
+        is_live,
     } = found;
 
     let outcome = if args.fail_on.fails(worst(&report, args)) {
@@ -91,6 +93,9 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     } else {
         Ok(())
     };
+    if is_live && !report.findings.is_empty() {
+        journals::note_unfinished(&report.cluster.guid, console);
+    }
     let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), &snapshot);
     console.done_with((report, snapshot, calicoctl));
     printed.and(files).and(written).map(|()| outcome)
@@ -136,6 +141,8 @@ struct Findings {
     calicoctl: Option<CalicoctlView>,
     /// False if some of the named nodes or pools were not found.
     is_whole: bool,
+    /// True if the cluster itself was read, and not a file.
+    is_live: bool,
 }
 
 /// Checks a cluster. calicoctl's view contains all findings; the report and the comparison contain only the requested
@@ -165,6 +172,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
             advice,
             calicoctl,
             is_whole,
+            is_live: access.datastore.is_live(),
         })
     })
 }

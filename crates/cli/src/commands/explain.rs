@@ -55,7 +55,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         Vec::new()
     };
     console.print(&Why::new(&snapshot, &explanation, &cures))?;
-    Ok(if explanation.is_refused() {
+    Ok(if explanation.is_refused() || explanation.is_of_gone_node() {
         Outcome::Findings
     } else {
         Outcome::Clean

@@ -1,18 +1,20 @@
-//! `undo --list` and `undo --last`: the journals in the user's folder.
+//! The journals in the user's folder: `undo --list`, `undo --last`, and runs that did not finish.
 
 use std::path::{Path, PathBuf};
 
 use calipam_repair::journal::{JournalState, Listed, list, unreadable};
+use calipam_workflow::Unfinished;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::args::journals_folder;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome, Result};
 use crate::hints;
 use crate::render::column::{left, right};
 use crate::render::document::{Document, is_zero};
 use crate::render::output::Text;
-use crate::render::text::{quoted, thousands};
+use crate::render::text::quoted;
 
 /// The number of GUID characters that tables show.
 const GUID_SHOWN: usize = 8;
@@ -60,6 +62,22 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
         "{} lists all of them",
         hints::command_elsewhere(&["undo", "--list"])
     )))
+}
+
+/// Names a run on a checked cluster that did not finish: findings about objects that it left half-done look like
+/// interrupted operations of Calico.
+pub(super) fn note_unfinished(guid: &str, console: &Console) {
+    if !console.format.is_for_people() {
+        return;
+    }
+    let folders: Vec<PathBuf> = journals_folder().into_iter().collect();
+    let Some(unfinished) = Unfinished::find(&folders, guid) else {
+        return;
+    };
+    console.note(&format!(
+        "{unfinished}; findings about what it wrote can be its leftovers, and not those of Calico"
+    ));
+    console.hint(&hints::text(&unfinished.hint()));
 }
 
 /// Fails if one of the unreadable files was written after the run began.
@@ -115,6 +133,8 @@ struct JournalRow<'a> {
     objects: usize,
     #[serde(skip_serializing_if = "is_zero")]
     unanswered_objects: usize,
+    #[serde(skip)]
+    objects_in_words: String,
     state: JournalState,
     undone: bool,
 }
@@ -131,6 +151,7 @@ impl<'a> JournalList<'a> {
             location: &listed.header.location,
             objects: listed.objects,
             unanswered_objects: listed.unanswered,
+            objects_in_words: listed.objects_in_words(),
             state: listed.state,
             undone: listed.undone,
         };
@@ -156,7 +177,7 @@ impl Document for JournalList<'_> {
                 "" => "-".to_owned(),
                 guid => guid.chars().take(GUID_SHOWN).collect(),
             }),
-            right("OBJECTS", objects),
+            right("OBJECTS", |journal: &JournalRow<'_>| &journal.objects_in_words),
             left("STATE", state),
             left("COMMAND", |journal: &JournalRow<'_>| journal.command),
             left("LOCATION", |journal: &JournalRow<'_>| journal.location).wide(),
@@ -166,16 +187,6 @@ impl Document for JournalList<'_> {
         ];
         out.table(&self.journals, columns);
     }
-}
-
-/// The number of written objects: `5 to 65` if writes of 60 more were not answered.
-fn objects(journal: &JournalRow<'_>) -> String {
-    let least = thousands(journal.objects);
-    if journal.unanswered_objects == 0 {
-        return least;
-    }
-    let most = thousands(journal.objects + journal.unanswered_objects);
-    format!("{least} to {most}")
 }
 
 /// The state of a run in one or two words.

@@ -196,7 +196,7 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     }
     let is_unanswered = execution.failure.as_ref().is_some_and(RepairError::is_unanswered);
     // After an interrupt, the run gives up on a server that does not answer at once, so the server may well answer.
-    if execution.interrupted && (is_unanswered || execution.not_started > 0) {
+    if execution.was_stopped() || execution.interrupted && is_unanswered {
         console.hint("to go on, run the command again");
     } else if is_unanswered {
         console.hint("to go on, run the command again once the datastore answers");
@@ -211,13 +211,14 @@ pub(crate) fn outcome(run: Option<Executed>, is_partial: bool, console: &Console
     }
 
     let complete = execution.is_complete();
+    let was_stopped = execution.was_stopped();
     if execution.interrupted && is_unanswered {
         return Err(exit::interrupted());
     }
     if let Some(error) = execution.failure.or(execution.lock_left) {
         return Err(error.into());
     }
-    if execution.interrupted && execution.not_started > 0 {
+    if was_stopped {
         return Err(exit::interrupted());
     }
     Ok(if complete { as_planned } else { Outcome::Refused })

@@ -30,14 +30,15 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
         )));
     }
 
-    connect::block_on(async {
+    let person = Person::new(console, args.writing.yes);
+    connect::block_on_of(&person, async {
         if args.run.is_none() && hints::names_connection() {
             // The newest run on the cluster of the connection options.
             let datastore = connect::open(global, console).await?;
             let guid = calipam_workflow::guid(&datastore).await?;
             let path = journals::last(&required_folder()?, Some(&guid), console)?;
             let recorded = Recorded::read(&path)?;
-            return undo(args, &path, recorded, &datastore, console).await;
+            return undo(args, &path, recorded, &datastore, &person).await;
         }
 
         let path = match &args.run {
@@ -46,7 +47,7 @@ pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result
         };
         let recorded = Recorded::read(&path)?;
         let datastore = connect::open(&at_journal(global, &recorded.header, console), console).await?;
-        undo(args, &path, recorded, &datastore, console).await
+        undo(args, &path, recorded, &datastore, &person).await
     })
 }
 
@@ -68,8 +69,9 @@ async fn undo(
     path: &Path,
     recorded: Recorded,
     datastore: &Datastore,
-    console: &Console,
+    person: &Person<'_>,
 ) -> Result<Outcome> {
+    let console = person.console;
     // Without a command to record, the undo is only planned.
     let recorded_command = if args.dry_run {
         None
@@ -77,8 +79,7 @@ async fn undo(
         Some(undo_command(path))
     };
     let intent = args.writing.intent(recorded_command);
-    let person = Person::new(console, args.writing.yes);
-    let access = Access::new(datastore, &person);
+    let access = Access::new(datastore, person);
     let undone = calipam_workflow::undo(access, path, recorded, journals_folder(), &intent).await?;
 
     let is_plan_empty = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();

@@ -52,6 +52,8 @@ fn effect(remedy: &Remedy, reader: Reader) -> String {
         Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
             format!("{command} restarts the owner without a record")
         }
+        Remedy::RestartSharer { .. } => format!("{command} restarts one of them"),
+        Remedy::RestartForEndpoint { .. } => format!("{command} restarts it"),
         Remedy::Rebuild(_) => format!("{command} repairs it"),
         Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),
         Remedy::ReleaseLeaked | Remedy::ReleaseLeakedOf(_) | Remedy::ReleaseNodes(_) => {

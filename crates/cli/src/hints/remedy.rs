@@ -20,6 +20,10 @@ pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
         Remedy::RestartPod { .. } => {
             "give the pod another address, since this one is recorded for another owner"
         }
+        Remedy::RestartSharer { .. } => {
+            "give one of the users another address, since this one is recorded for none of them"
+        }
+        Remedy::RestartForEndpoint { .. } => "restart the pod, so that Calico's plugin writes its endpoint",
         Remedy::RestartCalicoNode(_) => {
             "give the tunnel another address, since this one is recorded for another owner"
         }
@@ -55,7 +59,9 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         Remedy::ReleaseLeakedOf(node) => command(&["release", "--leaked", "--node", node], &[]),
         Remedy::ReleaseNodes(nodes) => command(&["release", "--node", &names(nodes)], &["pools"]),
         Remedy::ReleaseAddress(address) => command(&["release", "--ip", &address.to_string()], &[]),
-        Remedy::RestartPod { namespace, pod } => {
+        Remedy::RestartPod { namespace, pod }
+        | Remedy::RestartSharer { namespace, pod }
+        | Remedy::RestartForEndpoint { namespace, pod } => {
             let namespace = shell_word(namespace);
             reader.kubectl(&format!("delete pod --namespace {namespace} {}", shell_word(pod)))
         }

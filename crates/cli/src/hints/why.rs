@@ -1,7 +1,9 @@
 //! Advice for a pod without an address that cannot be tried: a person has to decide or to correct something.
 
+use std::collections::BTreeSet;
+
 use calipam_assign::{PoolPassedOver, Reason, Refused};
-use calipam_check::views::{Explanation, RequestState};
+use calipam_check::views::{Explanation, LeftOfNode, RequestState};
 use calipam_check::{Finding, Remedy};
 use calipam_model::config::IpamSetting;
 use calipam_model::names::namespaced;
@@ -42,6 +44,7 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
             steps.extend(describe_pod(explanation, "see its events"));
             steps
         }
+        RequestState::NodeGone(left) => of_gone_node(&explanation.node, *left),
         RequestState::NotBound
         | RequestState::HostNetwork
         | RequestState::Finished
@@ -54,6 +57,21 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation, has_cure: bo
         )],
         RequestState::Elsewhere => vec!["read the Kubernetes datastore: `--datastore kubernetes`".to_owned()],
     }
+}
+
+/// Returns the steps for a node that does not exist: release what it holds, and see what names it.
+fn of_gone_node(node: &str, left: LeftOfNode) -> Vec<String> {
+    let mut steps = Vec::new();
+    if left.is_releasable() {
+        let release = Remedy::ReleaseNodes(BTreeSet::from([node.to_owned()]));
+        let line = remedy::line(&release, Reader::Operator);
+        steps.push(format!("{}: {line}", remedy::purpose(&release)));
+    }
+    steps.push(format!(
+        "see what names it: {}",
+        command(&["check", "--node", node])
+    ));
+    steps
 }
 
 /// Returns the step that shows the events of the pod, with its purpose; none for the next pod of a node.

@@ -40,7 +40,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Runs `install` or `uninstall` with its arguments, and returns the exit code.
 pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
-    let options = match Options::read(action, words) {
+    let options = match Options::read(&process::called_as(), action, words) {
         Ok(Some(options)) => options,
         Ok(None) => {
             print!("{}", options::HELP);
@@ -74,10 +74,6 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
     let own_path = std::env::current_exe().map_err(cannot("find", &PathBuf::from("this program")))?;
     let place = Place::new(&plugins, &own_path);
     let _lock = place.lock()?;
-    if !options.is_install {
-        return restore(&place);
-    }
-
     let installer = Installer {
         place,
         configuration,
@@ -85,6 +81,10 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
         variables,
     };
     let runtime = process::runtime().map_err(Problem::new)?;
+    if !options.is_install {
+        restore(&installer.place)?;
+        return runtime.block_on(installer.annotate(false));
+    }
     if options.dry_run {
         return runtime.block_on(installer.preview());
     }
@@ -105,6 +105,8 @@ fn restore(place: &Place) -> Result<()> {
     let folder = place.folder().display();
     if place.restore()? {
         eprintln!("Calico's calico-ipam is back in {folder}")
+    } else if place.plugin()? == Program::Missing {
+        eprintln!("there is no calico-ipam in {folder}; nothing was changed")
     } else {
         eprintln!("the calico-ipam in {folder} is not this program; nothing was changed")
     }
@@ -136,17 +138,12 @@ impl Installer<'_> {
 
     /// Checks the configuration, and prints what an installation would do. Changes nothing.
     async fn preview(&self) -> Result<()> {
-        if self.options.check {
-            ready::check(&self.configuration, self.variables).await?;
-        }
-        let would = match self.place.plugin()? {
-            Program::This => "is already in place",
-            Program::Ours => "would replace another version of itself",
-            Program::Calicos => "would replace Calico's, which would be kept as calico-ipam.calico",
-            Program::Missing => return Err(Problem::new(reason(Installed::NoCalico).to_owned())),
-            Program::Unfinished | Program::Broken => {
-                return Err(Problem::new(reason(Installed::Unfinished).to_owned()));
-            }
+        self.check().await?;
+        let would = match self.place.would_install()? {
+            Installed::Already => "is already in place",
+            Installed::Updated => "would replace another version of itself",
+            Installed::Replaced => "would replace Calico's, which would be kept as calico-ipam.calico",
+            other => return Err(Problem::new(reason(other).to_owned())),
         };
         let folder = self.place.folder().display();
         eprintln!(
@@ -162,7 +159,8 @@ impl Installer<'_> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());
         }
-        ready::check(&self.configuration, self.variables).await
+        let anyway = self.options.without_checks();
+        ready::check(&self.configuration, self.variables, &anyway).await
     }
 
     /// Keeps this program in place until a signal arrives. Then restores Calico's plugin, unless `--keep` was given.

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use calipam_model::words::{joined, shell_word};
+
 use super::folders;
 use super::problem::{Problem, Result};
 
@@ -12,6 +14,8 @@ pub(super) const HELP: &str = include_str!("help.txt");
 pub(super) struct Options {
     /// True for `install`, false for `uninstall`.
     pub is_install: bool,
+    /// The words of this call: the program, the action, and the options as they were given.
+    call: Vec<String>,
     bin_dir: Option<PathBuf>,
     conf_dir: Option<PathBuf>,
     pub check: bool,
@@ -23,11 +27,15 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Parses the arguments; `None` if help is requested.
-    pub(super) fn read(action: &str, words: &[String]) -> Result<Option<Self>> {
+    /// Parses the arguments of `program`; `None` if help is requested.
+    pub(super) fn read(program: &str, action: &str, words: &[String]) -> Result<Option<Self>> {
         let is_install = action == "install";
+        let call = vec![program.to_owned(), action.to_owned()];
+        let usage =
+            |what: String| Problem::new(what).hint(&format!("`{} -h` lists the options", line(&call)));
         let mut options = Self {
             is_install,
+            call: [&call[..], words].concat(),
             bin_dir: None,
             conf_dir: None,
             check: true,
@@ -58,12 +66,24 @@ impl Options {
                 "--dry-run" if is_install => options.dry_run = true,
                 "--watch" if is_install => options.watch = true,
                 "--keep" if is_install => options.keep = true,
-                "--listen" if is_install => options.listen = Some(address(&value()?)?),
-                "--node" if is_install => options.node = Some(value()?),
+                "--listen" if is_install => {
+                    let value = value()?;
+                    let address: SocketAddr = value.parse().map_err(|_| usage(no_address(&value)))?;
+                    options.listen = Some(address);
+                }
+                "--node" => options.node = Some(value()?),
                 _ => return Err(usage(format!("unknown option {word}"))),
             }
         }
         Ok(Some(options))
+    }
+
+    /// The command line of this call that installs without checks, for hints. A dry run becomes an installation.
+    pub(super) fn without_checks(&self) -> String {
+        let mut words = self.call.clone();
+        words.retain(|word| word != "--dry-run");
+        words.push("--no-check".to_owned());
+        line(&words)
     }
 
     /// The folders of the plugins and of the configuration.
@@ -76,16 +96,15 @@ impl Options {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr> {
-    text.parse().map_err(|_| {
-        usage(format!(
-            "--listen takes an address with a port, such as 127.0.0.1:9796, not {text}"
-        ))
-    })
+/// The error for a value of `--listen`.
+fn no_address(text: &str) -> String {
+    format!("--listen takes an address with a port, such as 127.0.0.1:9796, not {text}")
 }
 
-fn usage(what: String) -> Problem {
-    Problem::new(what).hint("`calico-ipam install -h` lists the options")
+/// Quotes the words of a command line for a shell.
+fn line(words: &[String]) -> String {
+    let words = words.iter().map(|word| shell_word(word));
+    joined(words, " ")
 }
 
 #[cfg(test)]
@@ -94,15 +113,18 @@ mod tests {
 
     fn read(action: &str, text: &str) -> Result<Option<Options>> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        Options::read(action, &words)
+        Options::read("calipam-cni", action, &words)
     }
 
     #[test]
     fn options_are_read_in_both_forms() {
         let text = "--watch --keep --listen=[::1]:1 --node a --bin-dir /b --conf-dir=/c --no-check --dry-run";
         let options = read("install", text).unwrap().unwrap();
+        let words = text.split_whitespace().map(str::to_owned);
+        let call = ["calipam-cni".to_owned(), "install".to_owned()];
         let expected = Options {
             is_install: true,
+            call: call.into_iter().chain(words).collect(),
             bin_dir: Some("/b".into()),
             conf_dir: Some("/c".into()),
             check: false,
@@ -127,7 +149,17 @@ mod tests {
             ("uninstall", "--watch", "unknown option --watch"),
         ] {
             let problem = read(action, text).unwrap_err().to_string();
-            assert!(problem.contains(named) && problem.contains("hint: "), "{problem}");
+            let hint = format!("hint: `calipam-cni {action} -h` lists");
+            assert!(problem.contains(named) && problem.contains(&hint), "{problem}");
         }
+    }
+
+    #[test]
+    fn a_hint_keeps_the_folders_of_the_call() {
+        let options = read("install", "--bin-dir /b --dry-run --conf-dir=/c")
+            .unwrap()
+            .unwrap();
+        let expected = "calipam-cni install --bin-dir /b --conf-dir=/c --no-check";
+        assert_eq!(options.without_checks(), expected);
     }
 }

@@ -94,7 +94,7 @@ impl Place {
             Ok(()) => Ok(folder),
             Err(fs::TryLockError::WouldBlock) => {
                 let message = format!(
-                    "another `calico-ipam install` is running in {}",
+                    "another installer of this program is running in {}",
                     self.folder.display()
                 );
                 Err(Problem::new(message).hint("stop it first: it restores Calico's plugin when it ends"))
@@ -116,12 +116,14 @@ impl Place {
         let finished = self.finish();
         placed?;
         finished?;
+        Ok(in_place_of(plugin))
+    }
 
-        if plugin == Program::Ours {
-            Ok(Installed::Updated)
-        } else {
-            Ok(Installed::Replaced)
-        }
+    /// Returns the result that [`Self::install`] would have. Changes nothing, not even what a killed run has left.
+    pub fn would_install(&self) -> Result<Installed> {
+        let plugin = self.plugin()?;
+        let kept = self.reason_to_keep(plugin)?;
+        Ok(kept.unwrap_or_else(|| in_place_of(plugin)))
     }
 
     /// Returns the result of [`Place::install`] if the plugin is not replaced; `None` if it is.
@@ -314,6 +316,15 @@ impl Place {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+}
+
+/// The result after this program has taken the place of another one.
+fn in_place_of(plugin: Program) -> Installed {
+    if plugin == Program::Ours {
+        Installed::Updated
+    } else {
+        Installed::Replaced
     }
 }
 

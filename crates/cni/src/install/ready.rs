@@ -6,6 +6,7 @@ use std::path::Path;
 
 use calipam_files::regular;
 use calipam_model::config::{ClusterInformation, newest_known};
+use calipam_model::words::joined;
 use serde_json::Value;
 
 use super::problem::{Problem, Result, cannot};
@@ -14,12 +15,17 @@ use crate::command::status;
 use crate::config::Document;
 use crate::protocol::{CniError, Command, Environment, Version};
 
-/// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported.
+/// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported. `anyway` is the
+/// command line that skips these checks, for hints.
 ///
 /// # Errors
 /// If there is no configuration, the datastore does not answer or does not have the node, no pool serves the node, or
 /// Calico's version is missing or not a supported one.
-pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
+pub(super) async fn check(
+    configuration: &Path,
+    variables: &BTreeMap<String, String>,
+    anyway: &str,
+) -> Result<()> {
     let text = network(configuration)?;
     let checked = async {
         let configuration = Document::read(&text, Some(Command::Status))?.configuration()?;
@@ -31,9 +37,9 @@ pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, Str
         Problem::new(format!(
             "this program cannot assign addresses on this node: {error}"
         ))
-        .hint("Calico's plugin stays; `calico-ipam install --no-check` installs anyway")
+        .hint(&format!("Calico's plugin stays; `{anyway}` installs anyway"))
     })?;
-    version(cluster.map_err(|error| Problem::new(error.to_string()))?)
+    version(cluster.map_err(|error| Problem::new(error.to_string()))?, anyway)
 }
 
 /// The configuration of the network that uses `calico-ipam`, in the form in which the plugin receives it.
@@ -51,19 +57,40 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
         }
     }
 
+    // Runtimes pass over files that they cannot read, and so does this search.
+    let mut unreadable = Vec::new();
     for path in files {
-        let network = regular::read(&path)
-            .ok()
-            .and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-        if let Some(plugin) = network.and_then(calico_plugin) {
-            return Ok(plugin.to_string().into_bytes());
+        match read(&path) {
+            Ok(network) => {
+                if let Some(plugin) = calico_plugin(network) {
+                    return Ok(plugin.to_string().into_bytes());
+                }
+            }
+            Err(reason) => unreadable.push(reason),
         }
     }
-    let message = format!(
-        "no network in {} takes its addresses from calico-ipam",
-        folder.display()
-    );
-    Err(Problem::new(message).hint("name the folder of the CNI configuration with --conf-dir"))
+    Err(no_network(folder, &unreadable))
+}
+
+/// Reads a file as JSON.
+///
+/// # Errors
+/// The reason that it is not JSON, with the file, line and column.
+fn read(path: &Path) -> std::result::Result<Value, String> {
+    let text = regular::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    serde_json::from_slice(&text).map_err(|error| format!("{} is not JSON: {error}", path.display()))
+}
+
+/// The error if no network uses `calico-ipam`. The configuration may be in a file that cannot be read.
+fn no_network(folder: &Path, unreadable: &[String]) -> Problem {
+    let folder = folder.display();
+    let message = format!("no network in {folder} takes its addresses from calico-ipam");
+    if unreadable.is_empty() {
+        return Problem::new(message).hint("name the folder of the CNI configuration with --conf-dir");
+    }
+    let hint = "correct the file, or restart the node's calico-node pod, which writes Calico's configuration again; \
+                if that is elsewhere, name its folder with --conf-dir";
+    Problem::new(format!("{message}: {}", joined(unreadable, "; "))).hint(hint)
 }
 
 /// The plugin's own configuration within a network's; `None` if the network does not use `calico-ipam`.
@@ -81,7 +108,7 @@ fn calico_plugin(network: Value) -> Option<Value> {
 }
 
 /// Refuses a Calico version that is not known to be supported.
-fn version(cluster: Option<ClusterInformation>) -> Result<()> {
+fn version(cluster: Option<ClusterInformation>, anyway: &str) -> Result<()> {
     let cluster = cluster.unwrap_or_default();
     let version = &cluster.calico_version;
     let problem = match cluster.is_known() {
@@ -99,7 +126,9 @@ fn version(cluster: Option<ClusterInformation>) -> Result<()> {
             newest_known()
         ),
     };
-    Err(Problem::new(problem).hint("use a newer calipam, or install with `--no-check` on one node first"))
+    Err(Problem::new(problem).hint(&format!(
+        "use a newer calipam, or install without checks on one node first: `{anyway}`"
+    )))
 }
 
 #[cfg(test)]
@@ -110,11 +139,11 @@ mod tests {
     fn only_a_known_version_is_replaced() {
         let judged = |calico_version: &str| {
             let calico_version = calico_version.to_owned();
-            version(Some(ClusterInformation {
+            let cluster = ClusterInformation {
                 calico_version,
                 ..ClusterInformation::default()
-            }))
-            .is_ok()
+            };
+            version(Some(cluster), "calipam-cni install --no-check").is_ok()
         };
         for known in ["v3.32.1", "3.32.1", &newest_known(), "v3.32.0-0.dev-12-gabc"] {
             assert!(judged(known), "{known}");
@@ -132,6 +161,6 @@ mod tests {
         for unknown in unknown {
             assert!(!judged(unknown), "{unknown}");
         }
-        assert!(version(None).is_err());
+        assert!(version(None, "calipam-cni install --no-check").is_err());
     }
 }

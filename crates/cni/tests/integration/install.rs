@@ -78,6 +78,82 @@ fn a_dry_run_says_what_would_be_replaced() {
 }
 
 #[test]
+fn a_dry_run_finds_what_an_installation_finds() {
+    let node = Node::with_calico(30);
+    // A killed installation, or a person, has left only the backup.
+    fs::rename(node.path("calico-ipam"), node.path("calico-ipam.calico")).unwrap();
+    let said = node.succeed("install --dry-run");
+    assert!(said.contains("would replace Calico's"), "{said}");
+    node.assert_files(&["calico-ipam.calico"]);
+    node.succeed("install");
+    node.assert_installed(30);
+}
+
+#[test]
+fn uninstall_names_a_missing_program() {
+    let node = Node::with_calico(30);
+    let said = node.succeed("uninstall");
+    assert!(
+        said.contains("is not this program; nothing was changed"),
+        "{said}"
+    );
+    fs::remove_file(node.path("calico-ipam")).unwrap();
+    let said = node.succeed("uninstall");
+    let folder = node.folder.path().display();
+    assert_eq!(
+        said,
+        format!("there is no calico-ipam in {folder}; nothing was changed\n")
+    );
+}
+
+/// A hint is the command that the user can run: with the program's own name, and with the folders of the call.
+#[test]
+fn a_configuration_that_is_no_json_is_named_with_its_place() {
+    let node = Node::with_calico(30);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("10-calico.conflist");
+    fs::write(&file, "{\n  \"name\": \"net\",\n  \"plugins\": [}\n").unwrap();
+    let install = |more: &[&str]| {
+        let mut command = Command::new(PLUGIN);
+        command
+            .arg("install")
+            .args(more)
+            .arg("--bin-dir")
+            .arg(node.folder.path());
+        Outcome::from(
+            command
+                .arg("--conf-dir")
+                .arg(folder.path())
+                .env_clear()
+                .output()
+                .unwrap(),
+        )
+    };
+    for more in [&[][..], &["--dry-run"]] {
+        let refused = install(more);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let said = format!("{} is not JSON: ", file.display());
+        assert!(refused.stderr.contains(&said), "{refused:?}");
+        assert!(refused.stderr.contains(" at line 3 column "), "{refused:?}");
+        assert!(
+            refused.stderr.contains("\nhint: correct the file, or restart"),
+            "{refused:?}"
+        );
+        node.assert_calicos(30);
+    }
+
+    // The file is right, and the datastore does not answer.
+    let network = json!({"name": "net", "plugins": [{"type": "calico", "etcd_endpoints": "http://127.0.0.1:1",
+        "ipam": {"type": "calico-ipam"}}]});
+    fs::write(&file, network.to_string()).unwrap();
+    let refused = install(&["--dry-run"]);
+    let bin = node.folder.path().display();
+    let conf = folder.path().display();
+    let anyway = format!("`{PLUGIN} install --bin-dir {bin} --conf-dir {conf} --no-check` installs anyway");
+    assert!(refused.stderr.contains(&anyway), "{refused:?}");
+}
+
+#[test]
 fn an_update_of_calico_that_was_not_replaced_yet_stays() {
     let node = Node::with_calico(30);
     node.succeed("install");
@@ -329,6 +405,12 @@ fn it_is_not_installed_if_it_could_not_assign() {
     // An installed plugin is not checked again, because the datastore can be down for a moment.
     drop(world);
     assert_eq!(install(&node).code, Some(0));
+    let mut dry_run = Command::new(PLUGIN);
+    dry_run
+        .args(["install", "--dry-run", "--bin-dir"])
+        .arg(node.folder.path());
+    let dry_run = Outcome::from(dry_run.env_clear().output().unwrap());
+    assert_eq!(dry_run.code, Some(0), "a dry run agrees: {dry_run:?}");
     node.run(&["uninstall"]);
     let refused = install(&node);
     let said = "cannot assign addresses on this node";

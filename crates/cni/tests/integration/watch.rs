@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::install::configuration;
 use crate::node::{Node, calicos};
-use crate::runtime::PLUGIN;
+use crate::runtime::{Outcome, PLUGIN};
 use crate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -205,5 +205,15 @@ fn the_node_records_which_plugin_it_uses() {
     });
     assert_eq!(watcher.end(), Some(0));
     assert_eq!(annotation(), None);
+    node.assert_calicos(30);
+
+    // Without `--watch`, uninstall removes what install has noted.
+    for (order, is_noted) in [("install", true), ("uninstall", false)] {
+        let mut command = node.order(&[order, "--node", "a"]);
+        command.env("KUBECONFIG", world.server().kubeconfig());
+        let outcome = Outcome::from(command.output().unwrap());
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert_eq!(annotation().is_some(), is_noted, "{order}");
+    }
     node.assert_calicos(30);
 }

@@ -63,6 +63,20 @@ fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'
     compare(old, new, &Scope::default(), look)
 }
 
+/// The order of the attributes of a record depends on its writer, and says nothing.
+#[test]
+fn the_order_of_attributes_is_no_change() {
+    let held = [(3, record("net.aaaa", "node-1", "a"), 7)];
+    let text = block("host:node-1", &held).to_string();
+    let pod = r#""pod":"a","#;
+    let moved = text
+        .replace(pod, "")
+        .replace(r#""namespace":"#, &format!(r#"{pod}"namespace":"#));
+    assert_ne!(moved, text);
+    let of = |text: &str| cluster(&[(BLOCK, Value::String(text.to_owned()))]);
+    assert_eq!(everything(&of(&text), &of(&moved), changes), []);
+}
+
 fn changes(difference: &Difference<'_>) -> Vec<(String, Change)> {
     difference
         .addresses

@@ -135,7 +135,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
 fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
         Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
-        Code::DuplicateAddress | Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
+        Code::DuplicateAddress | Code::PodWithoutEndpoint | Code::ServiceAddressExtra => {
+            finding.remedy().map(SuggestedAction::Remedy)
+        }
         Code::NodeWithoutAddresses => match &finding.subject {
             Subject::Node(node) => Some(SuggestedAction::ExplainNode(node.clone())),
             _ => None,

@@ -266,6 +266,11 @@ impl Execution {
         self.written + self.partly > 0 || self.open_intents > 0
     }
 
+    /// Returns true if a signal stopped the run before its last step.
+    pub fn was_stopped(&self) -> bool {
+        self.interrupted && self.not_started > 0
+    }
+
     /// Returns true if every step is done, which gives exit code 0.
     pub fn is_complete(&self) -> bool {
         self.written + self.already == self.steps

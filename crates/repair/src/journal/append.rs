@@ -103,6 +103,11 @@ fn open_if_over(path: &Path) -> Option<File> {
     open_own(path).ok().filter(|file| !is_alive(file))
 }
 
+/// Returns true if the run of a journal is over.
+pub(super) fn is_over(path: &Path) -> bool {
+    open_if_over(path).is_some()
+}
+
 /// Returns the header and the lock marks of a journal whose run is over. Decodes only these lines, since journals can
 /// be long. Returns `None` if the run is alive, or if the file is damaged or is not a journal.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {

@@ -17,6 +17,8 @@ pub enum Entry {
     Intent(Intent),
     Outcome(Outcome),
     Lock(LockMark),
+    /// A signal stopped the run before its last step. Only the end follows, since steps that have begun are finished.
+    Interrupted {},
     /// The run ended normally.
     End {},
 }

@@ -141,6 +141,11 @@ impl Journal {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
+    /// Writes that a signal stopped the run, without waiting until it is on disk. [`Self::end`] waits for it.
+    pub fn mark_interrupted(&self) -> Result<(), JournalError> {
+        self.send(&Entry::Interrupted {}, SHORT, None)
+    }
+
     /// Writes the end of the run. Only lock marks may be written after it.
     pub async fn end(&self) -> Result<(), JournalError> {
         self.append(&Entry::End {}, SHORT).await

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
+use calipam_model::words::thousands;
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::append::{headers, journals};
+use super::append::{headers, is_over, journals, unfinished};
 use super::disk::{is_alive, open_own};
 use super::entry::{Entry, Header, LockMark};
 use super::error::JournalError;
@@ -21,7 +22,7 @@ use super::read::{Recorded, header};
 pub enum JournalState {
     /// The run ended normally.
     Ended,
-    /// The run was killed, or a failure ended it.
+    /// The run was killed, a signal stopped it, or a failure ended it.
     Interrupted,
     /// The run is over, but may have left the datastore locked.
     LockLeft,
@@ -40,6 +41,8 @@ pub struct Listed {
     /// The number of objects in writes without a recorded outcome. They may have been written.
     pub unanswered: usize,
     pub state: JournalState,
+    /// True if the journal has its last line: each step that the run began was finished, or left unchanged.
+    pub ended: bool,
     /// True if a later run has undone it, and that run was not undone itself.
     pub undone: bool,
 }
@@ -54,7 +57,12 @@ pub fn undo_command(journal: &Path) -> String {
 
 /// Returns the journals of this user in a folder, newest first. Files without a sound first line are left out.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
-    let mut journals: Vec<Listed> = journals(folder)?
+    Ok(newest_first(&journals(folder)?))
+}
+
+/// Reads journals, and finds out which of them other ones have undone.
+fn newest_first(paths: &[PathBuf]) -> Vec<Listed> {
+    let mut journals: Vec<Listed> = paths
         .iter()
         .filter_map(|path| listed(path).ok().flatten())
         .collect();
@@ -71,7 +79,60 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
             undone_commands.insert(journal.header.command.clone());
         }
     }
-    Ok(journals)
+    journals
+}
+
+/// Returns the runs on a cluster that did not finish, newest first: a kill or a failure ended them while they wrote, and
+/// a step that they had begun may be half-done. Leaves out runs that were undone, that left a lock
+/// ([`stale_locks`](crate::stale_locks)), and after which a run of the same command, or a rebuild, has ended.
+pub fn unfinished_runs(folder: &Path, cluster: &str) -> Result<Vec<Listed>, JournalError> {
+    let broken_off: HashSet<PathBuf> = unfinished(folder)?.into_iter().collect();
+    if broken_off.is_empty() {
+        return Ok(Vec::new());
+    }
+
+    // Only the journals of broken-off runs and of undos are read whole: others can be long.
+    let mut paths = Vec::new();
+    let mut ended = Vec::new();
+    for (path, header) in headers(folder) {
+        if header.cluster != cluster {
+            continue;
+        }
+        let is_broken_off = broken_off.contains(&path);
+        if is_broken_off || is_undo(&header.command) {
+            paths.push(path.clone());
+        }
+        if !is_broken_off && is_over(&path) {
+            ended.push(header);
+        }
+    }
+
+    let mut runs = newest_first(&paths);
+    runs.retain(|run| {
+        let may_have_written = run.objects > 0 || run.unanswered > 0;
+        run.state == JournalState::Interrupted
+            && !run.ended
+            && !run.undone
+            && may_have_written
+            && !ended.iter().any(|later| has_gone_on(later, &run.header))
+    });
+    Ok(runs)
+}
+
+/// Returns true if an ended run has dealt with what a broken-off run left: it is a later one of the same command, or a
+/// rebuild.
+fn has_gone_on(ended: &Header, broken_off: &Header) -> bool {
+    let is_about_it = [first_word(broken_off), "rebuild"].contains(&first_word(ended));
+    is_about_it && began(ended) > began(broken_off)
+}
+
+fn first_word(header: &Header) -> &str {
+    header.command.split(' ').next().unwrap_or_default()
+}
+
+/// Returns the start of a run; `None` if the header has no time.
+fn began(header: &Header) -> Option<Timestamp> {
+    header.started_at.parse().ok()
 }
 
 /// Returns the files in a folder that begin like journals, but whose first line is damaged.
@@ -85,7 +146,6 @@ pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
 /// Returns the journals of later runs for the same cluster in some folders, oldest first. Unreadable journals are left
 /// out.
 pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
-    let began = |header: &Header| header.started_at.parse::<Timestamp>().ok();
     let mut later: Vec<Recorded> = Vec::new();
     for (path, header) in folders.iter().flat_map(|folder| headers(folder)) {
         let is_of_cluster = header.cluster == than.header.cluster;
@@ -98,9 +158,33 @@ pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
     later
 }
 
+fn is_undo(command: &str) -> bool {
+    command == "undo" || command.starts_with("undo ")
+}
+
 impl Listed {
     pub fn is_undo(&self) -> bool {
-        self.header.command == "undo" || self.header.command.starts_with("undo ")
+        is_undo(&self.header.command)
+    }
+
+    /// Returns the journal that an undo has to name to restore what was there before this run. For an undo that did not
+    /// finish, that is the journal of the run that it was undoing.
+    pub fn to_undo(&self) -> PathBuf {
+        let undone = self.header.command.strip_prefix("undo ");
+        let undone = undone.map(|name| self.path.with_file_name(name));
+        undone
+            .filter(|journal| journal.exists())
+            .unwrap_or_else(|| self.path.clone())
+    }
+
+    /// The number of written objects, such as `5`, or `5 to 65` if writes of 60 more were not answered.
+    pub fn objects_in_words(&self) -> String {
+        let least = thousands(self.objects);
+        if self.unanswered == 0 {
+            return least;
+        }
+        let most = thousands(self.objects + self.unanswered);
+        format!("{least} to {most}")
     }
 
     /// Returns true if `undo --last` does not look at the run: it is an undo, or was undone.
@@ -143,6 +227,8 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let mut objects = 0;
     let mut lock = None;
     let mut state = JournalState::Interrupted;
+    let mut was_stopped = false;
+    let mut ended = false;
     // The numbers of objects in writes without an outcome so far.
     let mut unanswered: HashMap<u64, usize> = HashMap::new();
     while let Some((line, is_sound)) = lines.next()? {
@@ -165,7 +251,13 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
                 objects += outcome.written.map_or(0, |written| written.len());
             }
             Ok(Entry::Lock(mark)) => lock = Some(mark),
-            Ok(Entry::End {}) => state = JournalState::Ended,
+            Ok(Entry::Interrupted {}) => was_stopped = true,
+            Ok(Entry::End {}) => {
+                ended = true;
+                if !was_stopped {
+                    state = JournalState::Ended;
+                }
+            }
             _ => state = JournalState::Damaged,
         }
     }
@@ -182,6 +274,7 @@ fn listed(path: &Path) -> io::Result<Option<Listed>> {
         objects,
         unanswered: unanswered.into_values().sum(),
         state,
+        ended,
         undone: false,
     }))
 }
@@ -258,6 +351,63 @@ mod tests {
             before: None,
             after: None,
         }
+    }
+
+    /// Writes the journal of a run that was killed before its last line.
+    async fn killed(folder: &Path, name: &str, command: &str, day: u8) {
+        write(folder, name, command, day, 2).await;
+        let path = folder.join(name);
+        let ended = zstd::stream::decode_all(fs::File::open(&path).unwrap()).unwrap();
+        let text = String::from_utf8(ended).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let (_, unfinished) = lines.split_last().unwrap();
+        let mut frame = Vec::new();
+        let text = unfinished.join("\n") + "\n";
+        Packer::new().unwrap().push(text.as_bytes(), &mut frame).unwrap();
+        fs::write(&path, frame).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_killed_run_is_unfinished_until_its_undo_or_another_run_of_its_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let unfinished = || -> Vec<String> {
+            let runs = unfinished_runs(folder.path(), "").unwrap();
+            let names = runs.iter().map(|run| run.path.file_name().unwrap());
+            names.map(|name| name.to_str().unwrap().to_owned()).collect()
+        };
+        write(folder.path(), "ended", "release --leaked", 1, 3).await;
+        killed(folder.path(), "a", "release --leaked", 2).await;
+        killed(folder.path(), "b", "configure", 3).await;
+        assert_eq!(unfinished(), ["b", "a"]);
+        assert!(unfinished_runs(folder.path(), "another").unwrap().is_empty());
+
+        write(folder.path(), "c", &undo_command(&at("b")), 4, 2).await;
+        assert_eq!(unfinished(), ["a"]);
+        write(folder.path(), "d", "configure", 5, 1).await;
+        assert_eq!(unfinished(), ["a"], "it is about something else");
+        write(folder.path(), "e", "release --orphan-handles", 6, 1).await;
+        assert_eq!(unfinished(), [""; 0]);
+
+        killed(folder.path(), "f", &undo_command(&at("e")), 7).await;
+        let runs = unfinished_runs(folder.path(), "").unwrap();
+        assert_eq!(runs[0].to_undo(), at("e"), "the undo goes on");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_a_signal_stopped_has_ended_and_is_interrupted() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = Header {
+            format: FORMAT,
+            ..Header::default()
+        };
+        let journal = Journal::create(&folder.path().join("a"), &header).unwrap();
+        journal.mark_interrupted().unwrap();
+        journal.end().await.unwrap();
+        drop(journal);
+        let found = list(folder.path()).unwrap().remove(0);
+        assert_eq!((found.state, found.ended), (JournalState::Interrupted, true));
+        assert!(unfinished_runs(folder.path(), "").unwrap().is_empty());
     }
 
     /// A run that is killed during its first write has an intent, and no outcome.

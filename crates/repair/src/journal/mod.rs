@@ -25,7 +25,7 @@ pub use self::entry::{
 };
 pub use self::error::JournalError;
 pub use self::file::Journal;
-pub use self::list::{JournalState, Listed, later, list, undo_command, unreadable};
+pub use self::list::{JournalState, Listed, later, list, undo_command, unfinished_runs, unreadable};
 pub use self::read::Recorded;
 pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};
 pub(crate) use self::resolve::{compared_by_value, intent_outcome, key_of};

@@ -140,6 +140,7 @@ impl Recorded {
             }
             Entry::Outcome(outcome) => self.take_outcome(outcome, changes)?,
             Entry::Lock(mark) => self.lock = Some(mark),
+            Entry::Interrupted {} => {}
             Entry::End {} => self.ended = true,
         }
 

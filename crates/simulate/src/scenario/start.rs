@@ -1,9 +1,10 @@
 //! Takes the initial state of a simulated cluster from a snapshot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_check::{Code, Options, Subject, check};
 use calipam_model::affinity::Affinity;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::config::IpamConfig;
@@ -39,7 +40,7 @@ pub struct StartPod {
 
 impl Start {
     /// The state of the cluster in a snapshot. Allocations whose records name a node and a pod become running pods, one
-    /// for each handle; the other allocations stay as they are.
+    /// for each handle. Leaked addresses have no pod: like the other allocations, they stay as they are.
     pub fn of(snapshot: &Snapshot) -> Self {
         let mut blocks: Vec<Arc<Block>> = Vec::new();
         for stored in &snapshot.blocks {
@@ -54,7 +55,7 @@ impl Start {
             pools: values(&snapshot.pools),
             reservations: values(&snapshot.reservations),
             config: snapshot.effective_ipam_config(),
-            pods: pods(&blocks),
+            pods: pods(&blocks, &leaked(snapshot)),
             left_out: snapshot.blocks.len() - blocks.len(),
             blocks,
             affinities: values(&snapshot.affinities),
@@ -79,11 +80,27 @@ fn values<T: Clone>(stored: &[Versioned<T>]) -> Vec<T> {
     stored.iter().map(|object| object.value.clone()).collect()
 }
 
+/// The addresses that a check of the snapshot finds leaked.
+fn leaked(snapshot: &Snapshot) -> HashSet<IpAddr> {
+    let report = check(snapshot, &Options::default());
+    let findings = report.findings.iter();
+    let found = findings.filter(|finding| finding.code == Code::LeakedAddress);
+    found
+        .filter_map(|finding| match finding.subject {
+            Subject::Address(address) => Some(address),
+            _ => None,
+        })
+        .collect()
+}
+
 /// The pods that the records in blocks name, one for each handle.
-fn pods(blocks: &[Arc<Block>]) -> Vec<StartPod> {
+fn pods(blocks: &[Arc<Block>], leaked: &HashSet<IpAddr>) -> Vec<StartPod> {
     let mut pods: BTreeMap<String, StartPod> = BTreeMap::new();
     for block in blocks {
         for held in block.allocations() {
+            if leaked.contains(&held.address) {
+                continue;
+            }
             let record = held.attribute.to_attribute();
             let owner = record.owner.unwrap_or_default();
             let (Some(handle), Some(node), Some(_)) = (record.handle, owner.get("node"), owner.get("pod"))

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use calipam_model::config::IpamConfig;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use calipam_simulate::answer::{Evicted, Eviction, advise, block_sizes, evict, run};
 use calipam_simulate::{Micros, Scenario, Start, StartPod};
+use serde_json::json;
 
 fn pool(name: &str, cidr: &str, block_size: u8) -> Pool {
     let json = format!(r#"{{"spec":{{"cidr":"{cidr}","blockSize":{block_size}}}}}"#);
@@ -193,5 +195,50 @@ fn an_eviction_takes_as_long_as_its_batches_and_the_pauses_between_them() {
     assert!(
         (given_up..given_up + Micros::from_secs(5)).contains(&took),
         "{took}"
+    );
+}
+
+/// A cluster with two records of pods on one node. Only the first pod exists.
+#[test]
+fn a_leaked_address_is_no_pod() {
+    let record = |pod: &str| {
+        json!({"handle_id": format!("k8s-pod-network.{pod}"), "secondary": {"namespace": "ns", "node": "worker-0",
+            "pod": pod, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
+    };
+    let block = json!({"cidr": "10.0.0.0/30", "affinity": "host:worker-0", "allocations": [0, 1, null, null],
+        "unallocated": [2, 3], "attributes": [record("a"), record("b")], "deleted": false});
+    let pool = json!({"metadata": {"name": "p"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 30}});
+    let node = json!({"metadata": {"name": "worker-0"}, "spec": {}});
+    let endpoint = json!({"metadata": {"name": "worker--0-k8s-a-eth0", "namespace": "ns"},
+        "spec": {"orchestrator": "k8s", "node": "worker-0", "pod": "a", "endpoint": "eth0",
+            "ipNetworks": ["10.0.0.0/32"]}});
+    let mut snapshot = Snapshot {
+        taken_at: "2026-05-02T10:00:00Z".parse().unwrap(),
+        ..Snapshot::default()
+    };
+    let resources = "/calico/resources/v3/projectcalico.org";
+    for (key, value) in [
+        (
+            "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30".to_owned(),
+            block,
+        ),
+        (format!("{resources}/ippools/p"), pool),
+        (format!("{resources}/nodes/worker-0"), node),
+        (
+            format!("{resources}/workloadendpoints/ns/worker--0-k8s-a-eth0"),
+            endpoint,
+        ),
+    ] {
+        snapshot.add_entry(key.as_bytes(), value.to_string().as_bytes(), 1);
+    }
+    snapshot.mark_read(ETCD_SOURCES);
+
+    let start = Start::of(&snapshot);
+    let pods: Vec<&str> = start.pods.iter().map(|pod| &*pod.handle).collect();
+    assert_eq!(pods, ["k8s-pod-network.a"]);
+    assert_eq!(
+        start.blocks[0].allocations().count(),
+        2,
+        "the address stays taken"
     );
 }

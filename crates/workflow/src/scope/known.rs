@@ -36,8 +36,9 @@ fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>
 /// The namespaces that every cluster has.
 const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Accepts a namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
-pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
+/// The namespaces that every cluster has, and those that a pod, an endpoint, a service or a record names; namespaces
+/// themselves are not read.
+pub(crate) fn known_namespaces(states: &[&Snapshot]) -> BTreeSet<String> {
     let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
     for snapshot in states {
         let owners = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
@@ -52,6 +53,12 @@ pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
             known.insert(service.value.namespace.to_string());
         }
     }
+    known
+}
+
+/// Accepts a namespace that is known.
+pub(super) fn known_namespace(states: &[&Snapshot], name: &str) -> Result<()> {
+    let known = known_namespaces(states);
     if known.contains(name) {
         return Ok(());
     }

@@ -70,6 +70,7 @@ pub(crate) async fn plan_after_grace(
     let guid = &summary.cluster.guid;
     let changes = summary.changes.len();
     let mut passed = run.preflight(writing, guid, sources(kind), changes).await?;
+    run.tell_of_unfinished(guid);
     passed.shown = Some(summary);
 
     run.access.operator.tell(Event::SecondRead {

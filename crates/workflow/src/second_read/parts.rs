@@ -108,6 +108,9 @@ async fn finish(
     if let Some(begun) = &run.begun
         && !matches!(&second, Ok(Some(Repaired { run: Some(_), .. })))
     {
+        if matches!(&second, Ok(None)) {
+            begun.mark_interrupted().map_err(RepairError::from)?;
+        }
         begun.end().await.map_err(RepairError::from)?;
     }
     if let Some(second) = second? {

@@ -70,7 +70,6 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
             command: "migrate --apply".into(),
             lock: false,
             journal: Some(folder.path().join("journal")),
-            journals: None,
             disk: None,
         };
         let request = MigrateRequest {
@@ -81,7 +80,7 @@ async fn a_pool_is_not_deleted_if_a_block_was_written_after_the_last_read() {
             criteria: criteria(0),
             intent: Intent {
                 writing: Some(writing),
-                max_changes: None,
+                ..Intent::default()
             },
         };
         let block = Key::Block(block.parse().unwrap()).to_string();

@@ -1,4 +1,4 @@
-//! Operations of Calico that were broken off between two writes.
+//! Operations that were broken off between two writes: Calico's, or a run of calipam that was killed.
 
 use calipam_check::{Code, NeededBy};
 use calipam_model::words::count;
@@ -20,7 +20,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Found> {
     let half_done: Vec<_> = facts.open(&LEFT).collect();
     if !half_done.is_empty() {
         let says = format!(
-            "operations of Calico were broken off between two writes: {} half-done",
+            "operations were broken off between two writes: {} half-done",
             count(half_done.len(), "object is", "objects are")
         );
         causes.push(Found::with_own_remedies(says, half_done));

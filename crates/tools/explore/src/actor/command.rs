@@ -112,7 +112,6 @@ impl Session {
             command: "explored".into(),
             lock: self.locks,
             journal: Some(journal.clone()),
-            journals: Some(folder),
             disk: Some(Arc::new(OneDisk::new(&self.world, self.actor))),
         };
         (
@@ -120,6 +119,7 @@ impl Session {
             Intent {
                 writing: Some(writing),
                 max_changes: None,
+                journals: Some(folder),
             },
         )
     }

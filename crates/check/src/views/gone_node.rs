@@ -1,0 +1,55 @@
+//! The objects that still name a node that does not exist.
+
+use calipam_model::snapshot::Snapshot;
+use calipam_model::words::{count, join};
+
+use super::nodes::nodes;
+
+/// The numbers of objects that still name a node that does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOfNode {
+    /// The addresses that the node holds, in any block.
+    pub addresses: usize,
+    pub blocks: usize,
+    pub affinities: usize,
+    pub endpoints: usize,
+}
+
+impl LeftOfNode {
+    /// Counts what names a node; `None` if nothing does.
+    pub(super) fn of(snapshot: &Snapshot, name: &str) -> Option<Self> {
+        let view = nodes(snapshot).nodes.into_iter().find(|node| node.node == name);
+        let view = view.unwrap_or_default();
+        let affinities = snapshot.affinities.iter();
+        let endpoints = snapshot.endpoints.iter();
+        let left = Self {
+            addresses: view.addresses as usize,
+            blocks: view.blocks as usize,
+            affinities: affinities.filter(|stored| stored.value.key.node == name).count(),
+            endpoints: endpoints.filter(|stored| stored.value.node() == *name).count(),
+        };
+        (left != Self::default()).then_some(left)
+    }
+
+    /// True if a release of the node has something to do.
+    pub fn is_releasable(&self) -> bool {
+        self.addresses + self.blocks + self.affinities > 0
+    }
+
+    /// The numbers in words, without what there is none of.
+    pub(super) fn words(&self) -> String {
+        let counts = [
+            (self.addresses, "address", "addresses"),
+            (self.blocks, "block", "blocks"),
+            (self.affinities, "affinity", "affinities"),
+            (self.endpoints, "endpoint", "endpoints"),
+        ];
+        let mut words: Vec<String> = Vec::new();
+        for (number, one, many) in counts {
+            if number > 0 {
+                words.push(count(number, one, many));
+            }
+        }
+        join(&words)
+    }
+}
