@@ -128,6 +128,20 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!(said.len(), 2, "{said:?}");
 }
 
+/// A check changes nothing, so it only says how to do without the wait.
+#[test]
+fn ctrl_c_before_a_recheck_names_the_check_without_it() {
+    let site = Site::of(&healthy().with(Fault::OrphanHandleEmpty, 1));
+    let mut command = site.command(&["check", "--settle", "10m"]);
+    Terminal::new(200)
+        .converse(command.env("TERM", "xterm"), "waiting to recheck", |_, it| {
+            interrupt(it)
+        })
+        .exits(130)
+        .shows("hint:")
+        .shows("`calipam check --settle 0` does not wait, and also reports changes in progress");
+}
+
 /// What is certain does not wait for the rest. An interrupted wait says what is left.
 #[test]
 fn what_is_certain_is_released_before_the_wait() {
