@@ -46,7 +46,7 @@ pub use self::finding::*;
 pub use self::finding_ages::FindingAges;
 pub use self::names::{addresses, and_more, list, names_of_mentions, names_of_owners, short};
 pub use self::places::Places;
-pub use self::remedy::{PoolChange, Remedy, Topic};
+pub use self::remedy::{PoolChange, Remedy, RestartReason, Topic};
 pub use self::report::{ClusterIdentity, Counts, Report};
 pub use self::rules::without_address::nodes_without_addresses;
 pub use self::scope::Scope;

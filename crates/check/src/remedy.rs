@@ -25,18 +25,9 @@ pub enum Remedy {
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
-    /// Restart a pod, so that it gets another address.
+    /// Restart a pod, so that Calico's plugin gives it an address and writes its endpoint.
     RestartPod {
-        namespace: String,
-        pod: String,
-    },
-    /// Restart one of the users of an address that is recorded for none of them.
-    RestartSharer {
-        namespace: String,
-        pod: String,
-    },
-    /// Restart a pod, so that Calico's plugin writes its endpoint.
-    RestartForEndpoint {
+        reason: RestartReason,
         namespace: String,
         pod: String,
     },
@@ -76,6 +67,17 @@ pub enum PoolChange {
     AllowWorkloads,
     /// The pool serves requests that name no pool.
     AssignAutomatically,
+}
+
+/// The reason to restart a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RestartReason {
+    /// Its address is recorded for another owner.
+    RecordedForAnother,
+    /// It is one of several users of an address that is recorded for none of them.
+    RecordedForNone,
+    /// It has no endpoint.
+    NoEndpoint,
 }
 
 impl Finding {
@@ -141,16 +143,11 @@ impl Finding {
             return None;
         }
 
-        if let Some((namespace, pod)) = namespaced(&unrecorded.pod) {
-            return Some(Remedy::RestartPod {
-                namespace: namespace.to_owned(),
-                pod: pod.to_owned(),
-            });
-        }
-        if unrecorded.kind == OwnerKind::Tunnel {
+        let restart = restart_of(unrecorded, RestartReason::RecordedForAnother);
+        if restart.is_none() && unrecorded.kind == OwnerKind::Tunnel {
             return Some(Remedy::RestartCalicoNode(unrecorded.node.clone()));
         }
-        None
+        restart
     }
 
     /// Returns the restart of one of several users of an address, if it is recorded for none of them. Once only one user
@@ -165,13 +162,7 @@ impl Finding {
         }
 
         let mut restartable = evidence.owners.iter().filter(|user| user.annotation.is_none());
-        restartable.find_map(|user| {
-            let (namespace, pod) = namespaced(&user.pod)?;
-            Some(Remedy::RestartSharer {
-                namespace: namespace.to_owned(),
-                pod: pod.to_owned(),
-            })
-        })
+        restartable.find_map(|user| restart_of(user, RestartReason::RecordedForNone))
     }
 
     /// Returns the restart of a pod without an endpoint. Only Calico's plugin writes the endpoint, for a new sandbox.
@@ -179,11 +170,7 @@ impl Finding {
         let Evidence::Endpoint(owner) = &self.evidence else {
             return None;
         };
-        let (namespace, pod) = namespaced(&owner.pod)?;
-        Some(Remedy::RestartForEndpoint {
-            namespace: namespace.to_owned(),
-            pod: pod.to_owned(),
-        })
+        restart_of(owner, RestartReason::NoEndpoint)
     }
 
     /// Returns the remedy that rebuilds the finding's blocks, or everything if the finding names no block.
@@ -196,6 +183,16 @@ impl Finding {
         };
         Remedy::Rebuild(blocks)
     }
+}
+
+/// Returns the restart of the pod of an owner; `None` if the owner is no pod.
+fn restart_of(owner: &OwnerEvidence, reason: RestartReason) -> Option<Remedy> {
+    let (namespace, pod) = namespaced(&owner.pod)?;
+    Some(Remedy::RestartPod {
+        reason,
+        namespace: namespace.to_owned(),
+        pod: pod.to_owned(),
+    })
 }
 
 /// Returns true if a record of the address names this user.

@@ -1,6 +1,6 @@
 //! Hints about the objects that a plan skips.
 
-use calipam_check::{Remedy, Subject};
+use calipam_check::{Remedy, RestartReason, Subject};
 use calipam_plan::{Skipped, SuggestedAction};
 
 use super::Reader;
@@ -49,11 +49,12 @@ fn effect(remedy: &Remedy, reader: Reader) -> String {
     match remedy {
         Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
         Remedy::Rebuild(blocks) if blocks.is_empty() => format!("{command} records its addresses again"),
-        Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
-            format!("{command} restarts the owner without a record")
-        }
-        Remedy::RestartSharer { .. } => format!("{command} restarts one of them"),
-        Remedy::RestartForEndpoint { .. } => format!("{command} restarts it"),
+        Remedy::RestartPod { reason, .. } => match reason {
+            RestartReason::RecordedForAnother => format!("{command} restarts the owner without a record"),
+            RestartReason::RecordedForNone => format!("{command} restarts one of them"),
+            RestartReason::NoEndpoint => format!("{command} restarts it"),
+        },
+        Remedy::RestartCalicoNode(_) => format!("{command} restarts the owner without a record"),
         Remedy::Rebuild(_) => format!("{command} repairs it"),
         Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),
         Remedy::ReleaseLeaked | Remedy::ReleaseLeakedOf(_) | Remedy::ReleaseNodes(_) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_check::{PoolChange, Remedy, Topic};
+use calipam_check::{PoolChange, Remedy, RestartReason, Topic};
 use calipam_model::config::IpamSetting;
 
 use super::{Reader, command_elsewhere};
@@ -17,13 +17,15 @@ pub(crate) fn purpose(remedy: &Remedy) -> &'static str {
         Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
-        Remedy::RestartPod { .. } => {
-            "give the pod another address, since this one is recorded for another owner"
-        }
-        Remedy::RestartSharer { .. } => {
-            "give one of the users another address, since this one is recorded for none of them"
-        }
-        Remedy::RestartForEndpoint { .. } => "restart the pod, so that Calico's plugin writes its endpoint",
+        Remedy::RestartPod { reason, .. } => match reason {
+            RestartReason::RecordedForAnother => {
+                "give the pod another address, since this one is recorded for another owner"
+            }
+            RestartReason::RecordedForNone => {
+                "give one of the users another address, since this one is recorded for none of them"
+            }
+            RestartReason::NoEndpoint => "restart the pod, so that Calico's plugin writes its endpoint",
+        },
         Remedy::RestartCalicoNode(_) => {
             "give the tunnel another address, since this one is recorded for another owner"
         }
@@ -59,9 +61,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
         Remedy::ReleaseLeakedOf(node) => command(&["release", "--leaked", "--node", node], &[]),
         Remedy::ReleaseNodes(nodes) => command(&["release", "--node", &names(nodes)], &["pools"]),
         Remedy::ReleaseAddress(address) => command(&["release", "--ip", &address.to_string()], &[]),
-        Remedy::RestartPod { namespace, pod }
-        | Remedy::RestartSharer { namespace, pod }
-        | Remedy::RestartForEndpoint { namespace, pod } => {
+        Remedy::RestartPod { namespace, pod, .. } => {
             let namespace = shell_word(namespace);
             reader.kubectl(&format!("delete pod --namespace {namespace} {}", shell_word(pod)))
         }

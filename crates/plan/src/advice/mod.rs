@@ -176,11 +176,6 @@ fn worst<'f>(findings: impl Iterator<Item = &'f Finding>) -> Severity {
 fn is_outside(remedy: &Remedy) -> bool {
     matches!(
         remedy,
-        Remedy::RestartPod { .. }
-            | Remedy::RestartSharer { .. }
-            | Remedy::RestartForEndpoint { .. }
-            | Remedy::RestartCalicoNode(_)
-            | Remedy::UndoRun
-            | Remedy::Explain(_)
+        Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) | Remedy::UndoRun | Remedy::Explain(_)
     )
 }

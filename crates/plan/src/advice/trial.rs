@@ -297,8 +297,6 @@ impl<'b, 's> Trials<'b, 's> {
             Remedy::Configure(_)
             | Remedy::ChangePool { .. }
             | Remedy::RestartPod { .. }
-            | Remedy::RestartSharer { .. }
-            | Remedy::RestartForEndpoint { .. }
             | Remedy::RestartCalicoNode(_)
             | Remedy::UndoRun
             | Remedy::Explain(_) => return None,

@@ -111,11 +111,7 @@ fn assert_advice(name: &str, snapshot: Snapshot) -> usize {
             assert!(
                 matches!(
                     remedy,
-                    Remedy::RestartPod { .. }
-                        | Remedy::RestartSharer { .. }
-                        | Remedy::RestartForEndpoint { .. }
-                        | Remedy::RestartCalicoNode(_)
-                        | Remedy::Explain(_)
+                    Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) | Remedy::Explain(_)
                 ),
                 "{name}: {remedy:?} was not tried"
             );
