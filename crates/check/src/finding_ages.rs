@@ -22,8 +22,6 @@ struct Seen {
     /// The evidence; `None` once the finding is old enough. From then on, the finding counts as long as it is found,
     /// even if its evidence changes.
     evidence: Option<Evidence>,
-    /// The last time at which the finding's objects were read again and had not changed.
-    read_again: Option<Timestamp>,
 }
 
 impl FindingAges {
@@ -68,17 +66,11 @@ impl FindingAges {
             let same = seen_before.remove(&key).filter(is_same);
 
             let since = same.as_ref().map_or(now, |seen| seen.since.min(now));
-            let read_again = same.as_ref().and_then(|seen| seen.read_again);
-            let confirmed_until = match read_again {
-                Some(time) => known.max(time.min(now)),
-                None => known,
-            };
             let counted_before = same.is_some_and(|seen| seen.evidence.is_none());
-            let counts = counted_before || confirmed_until.duration_since(since) >= self.settle;
+            let counts = counted_before || known.duration_since(since) >= self.settle;
             let seen = Seen {
                 since,
                 evidence: (!counts).then(|| finding.evidence.clone()),
-                read_again: None,
             };
             self.seen.insert(key, seen);
             counts
@@ -90,23 +82,30 @@ impl FindingAges {
     /// Returns true for a finding that was held back and is old enough at `now`, if all changes until then have
     /// arrived.
     pub fn is_due(&self, finding: &FindingKey, now: Timestamp) -> bool {
-        self.seen
-            .get(finding)
-            .is_some_and(|seen| seen.evidence.is_some() && now.duration_since(seen.since) >= self.settle)
+        self.due_at(finding).is_some_and(|due| due <= now)
     }
 
-    /// Records that a finding's objects were still unchanged at this time.
-    pub fn confirm(&mut self, finding: &FindingKey, at: Timestamp) {
-        if let Some(seen) = self.seen.get_mut(finding) {
-            seen.read_again = Some(at);
-        }
+    /// Returns the time from which on a finding is due; `None` if it was not held back.
+    pub fn due_at(&self, finding: &FindingKey) -> Option<Timestamp> {
+        self.seen.get(finding).and_then(|seen| self.due(seen))
     }
 
     /// Returns the earliest time at which a finding that was held back is old enough.
     pub fn next(&self) -> Option<Timestamp> {
-        let waiting = self.seen.values().filter(|seen| seen.evidence.is_some());
-        waiting
-            .filter_map(|seen| seen.since.checked_add(self.settle).ok())
-            .min()
+        self.seen.values().filter_map(|seen| self.due(seen)).min()
+    }
+
+    /// Lets a finding count from now on, since its objects were read again after it was due, and had not changed.
+    pub fn count(&mut self, finding: &FindingKey) {
+        if let Some(seen) = self.seen.get_mut(finding) {
+            seen.evidence = None;
+        }
+    }
+
+    fn due(&self, seen: &Seen) -> Option<Timestamp> {
+        match seen.evidence {
+            Some(_) => seen.since.checked_add(self.settle).ok(),
+            None => None,
+        }
     }
 }

@@ -101,22 +101,20 @@ fn a_finding_whose_objects_were_read_again_counts_before_all_is_known() {
     let at = |seconds: i64| snapshot.taken_at + SignedDuration::from_secs(seconds);
     let mut ages = FindingAges::new(SignedDuration::from_secs(5)).with_independent_kinds(true);
     let key = check(&snapshot, &Options::default()).findings[0].key();
-    let mut counts = |now: i64, read_again: Option<i64>| {
-        let is_due = ages.is_due(&key, at(now));
-        read_again
-            .into_iter()
-            .for_each(|seconds| ages.confirm(&key, at(seconds)));
+    let counts = |ages: &mut FindingAges, now: i64| {
         let mut report = check(&snapshot, &Options::default());
         ages.hold_back(&mut report, at(now), at(0));
-        (is_due, report.findings.len())
+        report.findings.len()
     };
-    assert_eq!(counts(0, None), (false, 0));
-    assert_eq!(
-        counts(4, Some(4)),
-        (false, 0),
-        "it has not lasted for long enough"
-    );
-    assert_eq!(counts(6, None), (true, 0));
-    assert_eq!(counts(7, Some(7)), (true, 1));
-    assert_eq!(counts(8, None), (false, 1));
+
+    assert_eq!(ages.due_at(&key), None, "it was not found yet");
+    assert_eq!(counts(&mut ages, 0), 0);
+    assert_eq!(ages.due_at(&key), Some(at(5)));
+    assert!(!ages.is_due(&key, at(4)) && ages.is_due(&key, at(5)));
+    assert_eq!(counts(&mut ages, 6), 0, "not all changes are known");
+
+    ages.count(&key);
+    assert_eq!(ages.due_at(&key), None, "it counts already");
+    assert_eq!(counts(&mut ages, 7), 1);
+    assert_eq!(counts(&mut ages, 8), 1);
 }

@@ -114,7 +114,7 @@ impl Report {
     }
 
     /// Adds findings and restores the order.
-    pub(crate) fn add(&mut self, findings: Vec<Finding>) {
+    pub fn add(&mut self, findings: Vec<Finding>) {
         self.findings.extend(findings);
         self.findings
             .sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));

@@ -1,12 +1,11 @@
 //! Follows a cluster: reads it, applies each change to the snapshot, and then checks the snapshot again. Everything is
 //! read again each hour.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use calipam_check::{Context, Finding, FindingAges, Report, drop_changed};
-use calipam_datastore::Datastore;
+use calipam_check::{Context, Finding, FindingAges, FindingKey, Report, drop_changed};
 use calipam_datastore::feed::{Changed, Followed, OrWholeRead, WholeReadReason};
 use calipam_history::trend::Trends;
 use calipam_model::key::Key;
@@ -37,8 +36,8 @@ pub struct Live {
     snapshot: SharedSnapshot,
     ages: FindingAges,
     found: Found,
-    /// True if the latest second read did not confirm all findings that were due.
-    needs_proof: bool,
+    /// The time up to which [`Self::confirm`] has read due findings again since the last check.
+    read_again: Option<Timestamp>,
     criteria: Criteria,
     /// The part of the cluster to which cures are limited.
     names: Names,
@@ -109,7 +108,7 @@ impl Live {
             found,
             followed,
             snapshot: Arc::new(RwLock::new(snapshot)),
-            needs_proof: false,
+            read_again: None,
             criteria: criteria.clone(),
             names,
             read: Instant::now(),
@@ -162,6 +161,85 @@ impl Live {
         }
     }
 
+    /// The time until [`Self::confirm`] can report another finding; `None` if only a step can.
+    pub fn until_confirmable(&self) -> Option<Duration> {
+        let mut next: Option<Timestamp> = None;
+        for finding in &self.found.waiting {
+            let Some(due) = self.ages.due_at(&finding.key()) else {
+                continue;
+            };
+            let was_read_again = self.read_again.is_some_and(|until| due <= until);
+            if !finding.depends_on.is_empty() && !was_read_again {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+
+        let wait = next?.duration_since(self.followed.now());
+        Some(Duration::try_from(wait).unwrap_or_default())
+    }
+
+    /// Reports findings that are due without another check, if their objects are read again and have not changed since
+    /// the last check. Returns true if it reports any. The next step decides about the others.
+    ///
+    /// # Errors
+    /// If the datastore cannot be read.
+    pub async fn confirm(&mut self, access: Access<'_>) -> Result<bool> {
+        let now = self.followed.now();
+        self.read_again = Some(now);
+        let mut due = self.due(now);
+        due.retain(|finding| !finding.depends_on.is_empty());
+        let keys = objects_of(&due);
+        if keys.is_empty() || keys.len() > MOST_AGAIN {
+            return Ok(false);
+        }
+        let due = due.into_iter().cloned().collect();
+        let Some(later) = access.datastore.reread(&keys).await? else {
+            return Ok(false);
+        };
+
+        let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
+        let mut confirmed = Report {
+            findings: due,
+            ..Report::default()
+        };
+        drop_changed(&mut confirmed, &snapshot, &later);
+        if confirmed.findings.is_empty() {
+            return Ok(false);
+        }
+
+        let confirmed_keys: HashSet<FindingKey> = confirmed.findings.iter().map(Finding::key).collect();
+        for key in &confirmed_keys {
+            self.ages.count(key);
+        }
+        let found = &mut self.found;
+        found
+            .waiting
+            .retain(|finding| !confirmed_keys.contains(&finding.key()));
+        found.report.add(confirmed.findings);
+        let context = Context::new(&snapshot, &self.criteria.options);
+        found.advice = advise(context, &found.report, &self.names)?;
+        Ok(true)
+    }
+
+    /// The findings that have lasted long enough at this time, but are not reported.
+    fn due(&self, now: Timestamp) -> Vec<&Finding> {
+        let waiting = self.found.waiting.iter();
+        waiting
+            .filter(|finding| self.ages.is_due(&finding.key(), now))
+            .collect()
+    }
+
+    /// True if findings are due that only the proof that all changes were reported can confirm: those of one object,
+    /// those that the last check has found again although their objects had changed, and too many ones.
+    fn needs_proof(&self) -> bool {
+        let due = self.due(self.followed.now());
+        let checked_at = self.found.report.cluster.taken_at;
+        let is_unconfirmed = |finding: &&Finding| {
+            finding.depends_on.is_empty() || self.ages.is_due(&finding.key(), checked_at)
+        };
+        objects_of(&due).len() > MOST_AGAIN || due.iter().any(is_unconfirmed)
+    }
+
     /// Reads the changes, and checks the snapshot. A finding counts only if all changes up to now were read, or if its
     /// objects were read again and are unchanged.
     ///
@@ -173,15 +251,12 @@ impl Live {
         }
         access.datastore.resume(&mut self.followed);
 
-        // Findings that are due are proved by a second read of their objects. If that is not possible, all changes are
-        // awaited instead.
-        let mut read_again = None;
-        let has_due_findings = self.until_due().is_zero();
-        if has_due_findings {
-            read_again = self.read_again(access.datastore).await?;
-            if read_again.is_none() {
+        // If the kinds of objects are watched separately, reading a few objects again is faster than proving that all
+        // changes were reported.
+        if self.followed.kinds_are_independent() && self.until_due().is_zero() {
+            self.confirm(access).await?;
+            if self.needs_proof() {
                 self.followed.confirm_current().await?;
-                self.needs_proof = false;
             }
         }
 
@@ -190,52 +265,17 @@ impl Live {
             Err(why) => return self.read_because(access, Some(why)).await,
         };
         self.apply(changes);
-        self.check(read_again)?;
+        self.check()?;
         Ok(Step::Changes(changes))
     }
 
-    /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched
-    /// separately, this is faster than proving that all changes were reported. Returns `None` if there are too many
-    /// objects, or such a proof is needed.
-    async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>> {
-        if !self.followed.kinds_are_independent() || self.needs_proof {
-            return Ok(None);
-        }
-
-        let now = self.followed.now();
-        let mut keys: BTreeSet<Key> = BTreeSet::new();
-        for finding in &self.found.waiting {
-            if !self.ages.is_due(&finding.key(), now) {
-                continue;
-            }
-            if finding.depends_on.is_empty() {
-                return Ok(None);
-            }
-            keys.extend(finding.depends_on.iter().cloned());
-        }
-        if keys.is_empty() || keys.len() > MOST_AGAIN {
-            return Ok(None);
-        }
-
-        let later = datastore.reread(&keys).await?;
-        Ok(later.map(|later| (now, later)))
-    }
-
-    /// Checks the snapshot. Findings whose objects in `again` are unchanged are confirmed.
-    fn check(&mut self, again: Option<(Timestamp, Snapshot)>) -> Result<()> {
+    /// Checks the snapshot.
+    fn check(&mut self) -> Result<()> {
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
         let context = Context::new(&snapshot, &self.criteria.options);
         let report = context.check();
-        if let Some((at, later)) = again {
-            let mut due = report.clone();
-            due.retain(|finding| self.ages.is_due(&finding.key(), at));
-            self.needs_proof = !drop_changed(&mut due, &snapshot, &later).is_empty();
-            for finding in &due.findings {
-                self.ages.confirm(&finding.key(), at);
-            }
-        }
-
         self.found = Found::new(context, report, &mut self.ages, &self.followed, &self.names)?;
+        self.read_again = None;
         self.counts.checks += 1;
         Ok(())
     }
@@ -300,7 +340,7 @@ impl Live {
             self.read_for_machines = Some(self.read);
         }
         self.counts.reads += 1;
-        self.check(None)?;
+        self.check()?;
         Ok(Step::Whole(why))
     }
 }
@@ -323,6 +363,14 @@ impl Found {
             waiting,
         })
     }
+}
+
+/// The objects that findings depend on.
+fn objects_of(findings: &[&Finding]) -> BTreeSet<Key> {
+    findings
+        .iter()
+        .flat_map(|finding| finding.depends_on.iter().cloned())
+        .collect()
 }
 
 /// Reads the datastore, and begins to follow its changes.

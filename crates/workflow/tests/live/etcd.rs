@@ -1,7 +1,9 @@
 //! Comparing, migrating and following a cluster in etcd.
 
-use calipam_check::{Code, Scope};
-use calipam_model::key::Key;
+use std::time::Duration;
+
+use calipam_check::{Code, Scope, Subject};
+use calipam_model::key::{HANDLE_PREFIX, Key};
 use calipam_plan::migrate::{Phase, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::datastore::{self, open};
@@ -159,4 +161,50 @@ async fn a_complete_read_replaces_the_followed_snapshot() {
             reads: 2
         }
     );
+}
+
+/// Two handles disappear, and one of them is back before the findings are due. Without another check, only the finding
+/// about the other one is reported.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_due_finding_is_confirmed_without_a_check_unless_its_objects_changed() {
+    let etcd = Etcd::of(&Cluster::plain(ClusterSpec::new(32), 2, 3)).unwrap();
+    let datastore = open_etcd(&etcd).await;
+    let mut live = Live::begin(unattended(&datastore), &criteria(1), Names::default())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(live.until_confirmable(), None);
+
+    let handles = etcd.entries_below(HANDLE_PREFIX).unwrap();
+    let mut handles = handles.iter();
+    let (removed, _) = handles.next().unwrap();
+    let (restored, (value, _)) = handles.next().unwrap();
+    etcd.delete(removed).unwrap();
+    etcd.delete(restored).unwrap();
+    live.step(unattended(&datastore)).await.unwrap();
+    assert_eq!(live.report().findings, []);
+
+    etcd.put(restored, value.clone()).unwrap();
+    let until_due = live.until_confirmable().unwrap();
+    assert!(until_due <= Duration::from_secs(1), "{until_due:?}");
+    assert!(!live.confirm(unattended(&datastore)).await.unwrap(), "not yet");
+    tokio::time::sleep(until_due).await;
+    assert!(live.confirm(unattended(&datastore)).await.unwrap());
+    assert_eq!(live.until_confirmable(), None, "the other finding was read again");
+
+    let id = removed.strip_prefix(HANDLE_PREFIX).unwrap().to_owned();
+    let expected = [(Code::MissingHandle, Subject::Handle(id))];
+    let found = |live: &Live| -> Vec<(Code, Subject)> {
+        let findings = live.report().findings.iter();
+        findings
+            .map(|finding| (finding.code, finding.subject.clone()))
+            .collect()
+    };
+    assert_eq!(found(&live), expected);
+    assert_eq!(live.counts.checks, 2);
+
+    // The next check agrees, and confirms no finding a second time.
+    live.step(unattended(&datastore)).await.unwrap();
+    assert_eq!(found(&live), expected);
+    assert!(!live.confirm(unattended(&datastore)).await.unwrap());
 }

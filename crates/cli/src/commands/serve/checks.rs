@@ -6,14 +6,17 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use calipam_check::Report;
 use calipam_datastore::Datastore;
 use calipam_datastore::feed::WholeReadReason;
 use calipam_history::trend::Trends;
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
+use calipam_plan::advice::Advice;
 use calipam_workflow::{Access, Live, SharedSnapshot, Step, trends};
 
 use super::super::check::Checker;
+use super::Results;
 use super::served::Good;
 use crate::args::{Global, ServeArgs};
 use crate::connect;
@@ -95,7 +98,7 @@ impl<'a> Checks<'a> {
         };
         self.follow(&checker, &datastore).await?;
 
-        let (mut report, mut advice, snapshot) = match &self.live {
+        let (report, advice, snapshot) = match &self.live {
             Some(live) => (live.report().clone(), live.advice().clone(), live.snapshot()),
             None => {
                 let person = Person::watching(&self.console);
@@ -107,8 +110,35 @@ impl<'a> Checks<'a> {
         if self.live.is_some() {
             self.datastore = Some(datastore);
         }
+        self.good(&checker, report, advice, snapshot, begin.elapsed())
+    }
 
-        // Removes the findings that the options do not ask for, with their causes.
+    /// Reports findings of the followed cluster that have become due since the last check, which took this time.
+    /// Returns `None` if there are none, or if the datastore cannot be read: the next check says so.
+    async fn confirm(&mut self, took: Duration) -> Option<Good> {
+        let live = self.live.as_mut()?;
+        let person = Person::watching(&self.console);
+        let access = Access::new(self.datastore.as_ref()?, &person);
+        if !live.confirm(access).await.ok()? {
+            return None;
+        }
+        let report = live.report().clone();
+        let advice = live.advice().clone();
+        let snapshot = live.snapshot();
+        let checker = Checker::new(&self.args.options).ok()?;
+        self.good(&checker, report, advice, snapshot, took).ok()
+    }
+
+    /// Makes the result of a check that took this time. Leaves out the findings that the options do not ask for, with
+    /// their causes.
+    fn good(
+        &mut self,
+        checker: &Checker<'_>,
+        mut report: Report,
+        mut advice: Advice,
+        snapshot: SharedSnapshot,
+        took: Duration,
+    ) -> Result<Good> {
         checker.keep(&mut report, &locked(&snapshot), &self.console)?;
         advice.narrow(&report);
         // Keeps later checks from repeating the notes about entries of `--ignore` that match nothing.
@@ -116,14 +146,7 @@ impl<'a> Checks<'a> {
 
         let counts = self.live.as_ref().map(|live| live.counts);
         let trends = self.live.as_ref().map(|live| live.trends.clone());
-        Ok(Good::new(
-            report,
-            advice,
-            snapshot,
-            begin.elapsed(),
-            counts,
-            trends,
-        ))
+        Ok(Good::new(report, advice, snapshot, took, counts, trends))
     }
 
     /// Begins to follow the datastore, if possible. If it is already followed, reads and checks its changes. Does
@@ -205,10 +228,9 @@ impl<'a> Checks<'a> {
             return Duration::ZERO;
         }
         if self.live.is_some()
-            && let Some(before) = self.processor_time
-            && let Some(now) = processor_time()
+            && let Some(rest) = rest_after(self.processor_time)
         {
-            return now.saturating_sub(before) * REST_FOLLOWED;
+            return rest;
         }
         // The `--settle` wait between two reads does not count, since it uses no processor time.
         let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
@@ -216,17 +238,30 @@ impl<'a> Checks<'a> {
     }
 
     /// Pauses after a check that lasted `took`, and waits for a change, a finding that is due, or the end of the
-    /// interval.
-    pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
+    /// interval. Publishes findings that become due during the pause.
+    pub(super) async fn rest(&mut self, took: Duration, interval: Duration, results: &mut Results) {
         let shortest_rest = match &self.live {
             Some(live) => EVERY.saturating_sub(took).min(live.until_due()),
             None => Duration::ZERO,
         };
         let longest_rest = interval.saturating_sub(took);
         let rest = self.rest_for(took).max(shortest_rest).min(longest_rest);
-        tokio::time::sleep(rest).await;
+        let begin = Instant::now();
+        let mut end = tokio::time::Instant::now() + rest;
+        while let Some(wait) = self.live.as_ref().and_then(Live::until_confirmable)
+            && tokio::time::Instant::now() + wait < end
+            && self.datastore.is_some()
+        {
+            tokio::time::sleep(wait).await;
+            let before = processor_time();
+            if let Some(good) = self.confirm(took).await {
+                results.publish(good);
+            }
+            end += rest_after(before).unwrap_or_default();
+        }
+        tokio::time::sleep_until(end).await;
 
-        let time_left = interval.saturating_sub(took + rest);
+        let time_left = interval.saturating_sub(took + begin.elapsed());
         let Some(live) = &mut self.live else {
             return watch::wait(time_left, self.revision, self.global, &self.console).await;
         };
@@ -248,6 +283,12 @@ impl<'a> Checks<'a> {
 /// Locks a snapshot for reading, even if a thread has panicked while it held the lock.
 fn locked(snapshot: &SharedSnapshot) -> RwLockReadGuard<'_, Snapshot> {
     snapshot.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the pause for the processor time that this process has used since it had used `before`.
+fn rest_after(before: Option<Duration>) -> Option<Duration> {
+    let used = processor_time()?.saturating_sub(before?);
+    Some(used * REST_FOLLOWED)
 }
 
 /// Returns the processor time of this process, on all cores.

@@ -23,7 +23,7 @@ use self::checks::Checks;
 use self::events::FindingEvents;
 use self::host::Hosts;
 use self::http::{ServerState, Streams};
-use self::served::Served;
+use self::served::{Good, Served};
 use super::check::Checker;
 use super::record;
 use crate::args::{Global, ServeArgs};
@@ -120,29 +120,51 @@ async fn check_again_and_again(
     sender: state::Sender<Arc<Served>>,
 ) -> Failure {
     let mut checks = Checks::new(&args, &global, &console);
-    let mut said = String::new();
+    let mut results = Results {
+        console: console.clone(),
+        sender,
+        said: String::new(),
+    };
     loop {
         let begin = Instant::now();
         match checks.check(begin).await {
-            Ok(good) => {
-                let found = count(good.report.findings.len(), "finding", "findings");
-                if said != found {
-                    let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
-                    console.info(&format!("{at}: {found}, in {:.1} s", good.took.as_secs_f64()));
-                    said = found;
-                }
-                sender.send_replace(Arc::new(Served::good(good)));
-            }
-            Err(failure) => {
-                if sender.borrow().is_empty() && failure.kind == Kind::Usage {
-                    return failure;
-                }
-                console.failure(&failure);
-                said.clear();
-                let served = sender.borrow().failed(&failure, begin.elapsed());
-                sender.send_replace(Arc::new(served));
-            }
+            Ok(good) => results.publish(good),
+            Err(failure) if results.is_first() && failure.kind == Kind::Usage => return failure,
+            Err(failure) => results.publish_failure(&failure, begin.elapsed()),
         }
-        checks.rest(begin.elapsed(), interval).await;
+        checks.rest(begin.elapsed(), interval, &mut results).await;
+    }
+}
+
+/// Passes the results of checks to the server, and prints a line when the number of findings changes.
+struct Results {
+    console: Console,
+    sender: state::Sender<Arc<Served>>,
+    /// The number of findings that the last line stated; empty after a failure.
+    said: String,
+}
+
+impl Results {
+    /// True before the first result.
+    fn is_first(&self) -> bool {
+        self.sender.borrow().is_empty()
+    }
+
+    fn publish(&mut self, good: Good) {
+        let found = count(good.report.findings.len(), "finding", "findings");
+        if self.said != found {
+            let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+            let took = good.took.as_secs_f64();
+            self.console.info(&format!("{at}: {found}, in {took:.1} s"));
+            self.said = found;
+        }
+        self.sender.send_replace(Arc::new(Served::good(good)));
+    }
+
+    fn publish_failure(&mut self, failure: &Failure, took: Duration) {
+        self.console.failure(failure);
+        self.said.clear();
+        let served = self.sender.borrow().failed(failure, took);
+        self.sender.send_replace(Arc::new(served));
     }
 }

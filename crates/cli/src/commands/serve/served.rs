@@ -24,7 +24,7 @@ pub(super) struct Served {
     /// The metrics of the last check; `None` before the end of the first one.
     run: Option<RunMetrics>,
     pub good: Option<Arc<Good>>,
-    /// The version of the page: the time of the read, followed by `failed` after a failed check. The page's script
+    /// The version of the page: that of the last successful check, followed by `failed` after a failed check. The page's script
     /// compares it with the version that the browser shows.
     pub version: String,
     /// The message and time of the last check, if it failed.
@@ -88,6 +88,11 @@ impl Good {
         }
     }
 
+    /// Returns the version of the page, which no other result has.
+    fn version(&self) -> String {
+        self.at.to_string()
+    }
+
     /// Returns the time since the end of the check.
     pub(super) fn age(&self) -> Duration {
         self.ended.elapsed()
@@ -114,7 +119,7 @@ impl Good {
         let mut out = Vec::new();
         match text {
             Text::Json => document::write(&checked, Format::Json, Page::default(), &mut out)?,
-            Text::Page => write_live_page(&checked, &mut out)?,
+            Text::Page => write_live_page(&checked, &self.version(), &mut out)?,
             Text::Metrics => write_report_metrics(&checked, self.trends.as_ref(), &mut out)?,
         }
         Ok(place.get_or_init(|| out.into()))
@@ -135,7 +140,7 @@ impl Served {
             exit_code: exit::code(&Ok(Outcome::Clean)),
             live: good.counts,
         };
-        let version = good.report.cluster.taken_at.to_string();
+        let version = good.version();
         Self {
             run: Some(run),
             version,
@@ -153,11 +158,8 @@ impl Served {
             exit_code: failure.kind as u8,
             live,
         };
-        let read = self
-            .good
-            .as_ref()
-            .map(|good| good.report.cluster.taken_at.to_string());
-        let version = format!("{} failed", read.unwrap_or_default());
+        let of_good = self.good.as_ref().map(|good| good.version());
+        let version = format!("{} failed", of_good.unwrap_or_default());
         let failure = Some((failure.message.clone(), Timestamp::now()));
         Self {
             run: Some(run),

@@ -62,7 +62,7 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
         title: &title,
         scripts: &[COMMON_SCRIPT],
         server: NO_SERVER,
-        read_at: None,
+        version: None,
     }
     .write(&body, out)
 }

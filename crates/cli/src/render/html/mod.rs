@@ -7,7 +7,6 @@ use std::io::{self, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use calipam_model::digest::sha256;
-use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::document::Document;
@@ -30,8 +29,8 @@ pub(super) struct Frame<'a> {
     pub scripts: &'a [&'a str],
     /// The part of the content security policy about the page's server.
     pub server: &'a str,
-    /// The time at which the data was read, for the scripts.
-    pub read_at: Option<Timestamp>,
+    /// The version of a `serve` page, for its script.
+    pub version: Option<&'a str>,
 }
 
 impl Frame<'_> {
@@ -52,7 +51,7 @@ impl Frame<'_> {
                     title { "calipam: " (self.title) }
                     style { (PreEscaped(STYLE)) }
                 }
-                body data-read=[self.read_at] {
+                body data-version=[self.version] {
                     (body)
                     @for script in self.scripts { script { (PreEscaped(script)) } }
                 }
@@ -88,7 +87,7 @@ pub(crate) fn answer(title: &str, content: &Markup) -> String {
         title: &title,
         scripts: &[],
         server: "form-action 'self'",
-        read_at: None,
+        version: None,
     }
     .page(&body)
     .into_string()

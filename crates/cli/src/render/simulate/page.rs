@@ -40,7 +40,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
         title: "simulation",
         scripts: &[],
         server: NO_SERVER,
-        read_at: None,
+        version: None,
     }
     .write(&body, out)
 }

@@ -2,7 +2,7 @@
 // A later page replaces this one at once, or when someone who is typing has finished.
 (() => {
   const failed = $("failed") ? " failed" : "";
-  const version = document.body.dataset.read + failed;
+  const version = document.body.dataset.version + failed;
   new EventSource("/events").onmessage = ({ data }) => {
     if (data === version) return;
     const typing = document.activeElement;

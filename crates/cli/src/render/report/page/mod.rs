@@ -35,16 +35,16 @@ const LIMITS: MapLimits = MapLimits {
 };
 
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    page(checked, &[SCRIPT], out)
+    page(checked, None, out)
 }
 
-/// Writes a `serve` page, which has a form for questions, and reloads itself when there is a later version.
-pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    page(checked, &[SCRIPT, LIVE_SCRIPT], out)
+/// Writes a `serve` page, which has a form for questions, and reloads itself when the server has another version.
+pub(crate) fn write_live(checked: &Checked<'_>, version: &str, out: &mut dyn Write) -> io::Result<()> {
+    page(checked, Some(version), out)
 }
 
-/// Writes the page of a report.
-fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Result<()> {
+/// Writes the page of a report. Only a `serve` page has a version.
+fn page(checked: &Checked<'_>, live_version: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
     let Checked {
         report,
         advice,
@@ -58,7 +58,12 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
     let counts = &report.counts.findings;
     let unread = unread(&report.coverage, report.cluster.datastore);
 
-    let is_live = scripts.contains(&LIVE_SCRIPT);
+    let is_live = live_version.is_some();
+    let scripts: &[&str] = if is_live {
+        &[SCRIPT, LIVE_SCRIPT]
+    } else {
+        &[SCRIPT]
+    };
     let body = html! {
         header {
             h1 { "IPAM check: " (sentence(&title, counts, unread.is_none())) }
@@ -98,7 +103,7 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
         title: &title,
         scripts,
         server,
-        read_at: Some(report.cluster.taken_at),
+        version: live_version,
     }
     .write(&body, out)
 }
