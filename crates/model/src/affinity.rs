@@ -240,7 +240,7 @@ impl Serialize for Affinity {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state.to_string())?;
         map.serialize_entry("deleted", &self.deleted)?;
-        for (name, value) in self.unknown.iter().flat_map(|u| u.iter()) {
+        for (name, value) in self.unknown.iter().flat_map(|unknown| unknown.iter()) {
             map.serialize_entry(name, value)?;
         }
         map.end()

@@ -102,19 +102,26 @@ impl<'a> AttributeRef<'a> {
         let Some((flags, mut rest)) = bytes.split_first() else {
             return Self::default();
         };
-        let has = |bit| flags & bit != 0;
-        Self {
+        let mut record = Self {
             packed: bytes,
-            handle: has(HAS_HANDLE).then(|| TextRef::from_packed(take_sized(&mut rest))),
-            owner: has(HAS_OWNER).then(|| OwnerMap::take(&mut rest)),
-            alternate: has(HAS_ALTERNATE).then(|| OwnerMap::take(&mut rest)),
-            released_at: has(HAS_RELEASED).then(|| TextRef::from_packed(take_sized(&mut rest))),
-            unknown: if has(HAS_UNKNOWN) {
-                take_sized(&mut rest)
-            } else {
-                &[]
-            },
+            ..Self::default()
+        };
+        if flags & HAS_HANDLE != 0 {
+            record.handle = Some(TextRef::from_packed(take_sized(&mut rest)));
         }
+        if flags & HAS_OWNER != 0 {
+            record.owner = Some(OwnerMap::take(&mut rest));
+        }
+        if flags & HAS_ALTERNATE != 0 {
+            record.alternate = Some(OwnerMap::take(&mut rest));
+        }
+        if flags & HAS_RELEASED != 0 {
+            record.released_at = Some(TextRef::from_packed(take_sized(&mut rest)));
+        }
+        if flags & HAS_UNKNOWN != 0 {
+            record.unknown = take_sized(&mut rest);
+        }
+        record
     }
 
     /// The handle ID as recorded, including any text that follows a carriage return.

@@ -176,7 +176,7 @@ impl IpamConfig {
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host)
             .ok()
-            .filter(|n| *n > 0)
+            .filter(|limit| *limit > 0)
             .unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
     }
 }

@@ -37,11 +37,14 @@ impl AttributeTable {
     /// Returns a record's handle without reading the other fields.
     pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
-        (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
+        if flags & HAS_HANDLE == 0 {
+            return None;
+        }
+        Some(TextRef::from_packed(take_sized(&mut rest)))
     }
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
-        (0..self.len()).map(|i| self.get(i).unwrap_or_default())
+        (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
     /// Adds a record.
