@@ -96,7 +96,7 @@ fn apply_edit(
             check_version(key, stored, version)?;
             let object = stored.and_then(|stored| stored.object.as_deref());
             let Some(Object::Affinity(affinity)) = object else {
-                return Err(EditError::of(key, UNDECODABLE));
+                return Err(EditError::new(key, UNDECODABLE));
             };
             Ok(Outcome::Changed(Object::Affinity(Affinity {
                 state: state.clone(),
@@ -135,7 +135,7 @@ fn apply_handle_edit(
     match edit {
         HandleEdit::Counts(version, counts) => {
             check_version(key, stored, version)?;
-            handle = edited_handle(key, stored, outcome)?.ok_or_else(|| EditError::of(key, GONE))?;
+            handle = edited_handle(key, stored, outcome)?.ok_or_else(|| EditError::new(key, GONE))?;
             for (block, count) in counts {
                 handle.set_count(*block, *count);
             }
@@ -177,7 +177,7 @@ fn edited_handle(
         (Outcome::Unchanged, Some(stored)) => stored.object.as_deref(),
     };
     let Some(Object::Handle(handle)) = object else {
-        return Err(EditError::of(key, UNDECODABLE));
+        return Err(EditError::new(key, UNDECODABLE));
     };
     if handle.is_deleted() {
         return Ok(None);
@@ -188,13 +188,13 @@ fn edited_handle(
 /// The current pool, if its `spec` is the planned one.
 fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
     let Some(stored) = stored else {
-        return Err(EditError::of(key, GONE));
+        return Err(EditError::new(key, GONE));
     };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
-        return Err(EditError::of(key, UNDECODABLE));
+        return Err(EditError::new(key, UNDECODABLE));
     };
     if pool.spec() != planned.spec() {
-        return Err(EditError::of(key, CHANGED));
+        return Err(EditError::new(key, CHANGED));
     }
     Ok(pool.clone())
 }
@@ -202,10 +202,10 @@ fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Re
 /// Checks that the pool would disappear at once, and that nobody else deletes it.
 fn check_deletable(key: &Key, pool: &Document) -> Result<(), EditError> {
     if let Some(finalizer) = pool.finalizers().first() {
-        return Err(EditError::of(key, format_args!("has the finalizer {finalizer}")));
+        return Err(EditError::new(key, format_args!("has the finalizer {finalizer}")));
     }
     if pool.is_being_deleted() {
-        return Err(EditError::of(key, "is being deleted by others"));
+        return Err(EditError::new(key, "is being deleted by others"));
     }
     Ok(())
 }

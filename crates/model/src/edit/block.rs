@@ -40,7 +40,7 @@ pub(super) fn apply(
     let mut block_edits: Vec<&BlockEdit> = Vec::new();
     for edit in later_edits {
         let Edit::Block(_, edit) = edit else {
-            return Err(EditError::of(
+            return Err(EditError::new(
                 key,
                 "cannot be created, replaced or deleted after other edits",
             ));
@@ -54,7 +54,7 @@ pub(super) fn apply(
 fn sound_block(key: &Key, object: &Object) -> Result<Block, EditError> {
     match object {
         Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
-        _ => Err(EditError::of(key, UNUSABLE)),
+        _ => Err(EditError::new(key, UNUSABLE)),
     }
 }
 
@@ -62,13 +62,13 @@ fn sound_block(key: &Key, object: &Object) -> Result<Block, EditError> {
 fn stored_block(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
     let object = stored.and_then(|stored| stored.object);
     let Some(Object::Block(content)) = object.map(Cow::into_owned) else {
-        return Err(EditError::of(key, UNUSABLE));
+        return Err(EditError::new(key, UNUSABLE));
     };
     let Ok(block) = content.into_usable() else {
-        return Err(EditError::of(key, UNUSABLE));
+        return Err(EditError::new(key, UNUSABLE));
     };
     if block.is_deleted() {
-        return Err(EditError::of(key, "is being deleted"));
+        return Err(EditError::new(key, "is being deleted"));
     }
     Ok(*block)
 }
@@ -156,7 +156,7 @@ fn edit_block(
     block: &mut BlockUpdate<'_>,
     now: Timestamp,
 ) -> Result<(), EditError> {
-    let ordinal_error = |error: AssignError| EditError::within(key, error);
+    let ordinal_error = |error: AssignError| EditError::in_part(key, error);
     match edit {
         // `release` applies these for all edits together.
         BlockEdit::Release { .. } => {}
@@ -187,7 +187,7 @@ fn edit_block(
                 return Err(EditError::another_owner(key));
             }
             if !block.block().is_empty() {
-                return Err(EditError::of(key, "holds addresses"));
+                return Err(EditError::new(key, "holds addresses"));
             }
             block.clear_owner();
         }
@@ -200,7 +200,7 @@ fn edit_block(
 fn check_unchanged(key: &Key, block: &Block, planned: &AllocationGuard) -> Result<(), EditError> {
     let Some(current) = block.allocation(planned.ordinal) else {
         let address = address_at(block.cidr(), planned.ordinal);
-        return Err(EditError::within(key, format_args!("{address} is already free")));
+        return Err(EditError::in_part(key, format_args!("{address} is already free")));
     };
     if current.sequence == planned.sequence && current.attribute.is_same(planned.record.as_ref()) {
         return Ok(());
@@ -211,7 +211,7 @@ fn check_unchanged(key: &Key, block: &Block, planned: &AllocationGuard) -> Resul
         "reassigned"
     };
     let problem = format!("{} has been {event} since it was read", current.address);
-    Err(EditError::within(key, problem))
+    Err(EditError::in_part(key, problem))
 }
 
 #[cfg(test)]

@@ -23,17 +23,17 @@ pub(super) fn check_version(
     version: &Revision,
 ) -> Result<(), EditError> {
     let Some(stored) = stored else {
-        return Err(EditError::of(key, GONE));
+        return Err(EditError::new(key, GONE));
     };
     if stored.revision.to_string() != version.to_string() {
-        return Err(EditError::of(key, CHANGED));
+        return Err(EditError::new(key, CHANGED));
     }
     Ok(())
 }
 
 pub(super) fn check_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), EditError> {
     if stored.is_some() {
-        return Err(EditError::of(key, "already exists"));
+        return Err(EditError::new(key, "already exists"));
     }
     Ok(())
 }
