@@ -1,6 +1,7 @@
 //! Lookups over a snapshot, built once per check.
 
 mod blocks;
+mod broken;
 mod host_local;
 mod mentions;
 mod nodes;
@@ -15,19 +16,19 @@ use std::sync::Arc;
 
 use calipam_model::cidr_set::within;
 use calipam_model::endpoint::{Endpoint, EndpointTexts};
-use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::node::TunnelKind;
 use calipam_model::pod::Pod;
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{DefectKind, Snapshot};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
 use self::blocks::index_blocks;
 pub use self::blocks::{IndexedBlock, Record};
+use self::broken::find_broken;
 pub(crate) use self::host_local::is_host_local;
 pub use self::mentions::Mention;
 use self::nodes::{departed_nodes, nodes_in_pools};
@@ -162,38 +163,6 @@ impl<'s> Index<'s> {
         unchecked.extend(snapshot.hidden_blocks());
         unknown.extend(snapshot.hidden_blocks());
 
-        let mut broken_nodes = HashSet::new();
-        let mut broken_workloads = Vec::new();
-        let mut pools_incomplete = false;
-        for defect in &snapshot.defects {
-            let is_unreadable = matches!(defect.kind, DefectKind::Value(_));
-            match &defect.key {
-                Some(Key::Endpoint { namespace, name }) => {
-                    broken_workloads.push(BrokenWorkload {
-                        namespace,
-                        name: EndpointName::parse(name),
-                    });
-                }
-                Some(Key::Pod { namespace, name }) => {
-                    let name = EndpointName {
-                        node: String::new(),
-                        orchestrator: "k8s".into(),
-                        workload: name.clone(),
-                        endpoint: String::new(),
-                    };
-                    broken_workloads.push(BrokenWorkload {
-                        namespace,
-                        name: Some(name),
-                    });
-                }
-                Some(Key::Node(name)) if is_unreadable => {
-                    broken_nodes.insert(name.as_str());
-                }
-                Some(Key::Pool(_)) if is_unreadable => pools_incomplete = true,
-                _ => {}
-            }
-        }
-
         let mut nodes: FastMap<&str, u32> = FastMap::default();
         let mut calico_nodes: FastMap<&str, &str> = FastMap::default();
         for (position, node) in (0..).zip(&snapshot.nodes) {
@@ -208,15 +177,12 @@ impl<'s> Index<'s> {
             .map(|node| node.value.name.as_str())
             .collect();
         let departed_nodes = departed_nodes(snapshot, &kubernetes_nodes);
-        let pods: FastMap<PodName<'s>, u32> = (0..)
-            .zip(&snapshot.pods)
-            .map(|(position, pod)| {
-                (
-                    (pod.value.namespace().packed(), pod.value.name().packed()),
-                    position,
-                )
-            })
-            .collect();
+        let mut pods: FastMap<PodName<'s>, u32> = FastMap::default();
+        pods.reserve(snapshot.pods.len());
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            let name = (pod.value.namespace().packed(), pod.value.name().packed());
+            pods.insert(name, position);
+        }
         let nodes_in_pools = nodes_in_pools(snapshot, &departed_nodes);
         let host_local_pods = host_local::count_pods(snapshot, &blocks);
         let other_ipam = OtherIpam {
@@ -226,7 +192,7 @@ impl<'s> Index<'s> {
         // With a million endpoints, both passes take a long time, so they run at the same time.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
-            let usage = usage::find_users(
+            let users = usage::find_users(
                 snapshot,
                 &blocks,
                 &pods,
@@ -234,14 +200,14 @@ impl<'s> Index<'s> {
                 &departed_nodes,
                 other_ipam,
             );
+            let nodes = nodes.join();
             (
-                usage,
-                nodes
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                users,
+                nodes.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             )
         });
 
+        let broken = find_broken(snapshot);
         let mut index = Self {
             snapshot,
             blocks,
@@ -255,11 +221,11 @@ impl<'s> Index<'s> {
             calico_nodes,
             departed_nodes,
             kubernetes_nodes,
-            broken_nodes,
+            broken_nodes: broken.nodes,
             nodes_of_workloads,
-            broken_workloads,
+            broken_workloads: broken.workloads,
             large_owners: HashMap::new(),
-            pools_incomplete,
+            pools_incomplete: broken.has_pool,
             services_only,
             host_local_pods,
         };

@@ -148,26 +148,25 @@ impl<'c, 's> Owners<'c, 's> {
 
     /// Returns the state of a record's owner.
     pub(crate) fn state_of(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
-        let index = &self.context.index;
-        let attribute = &record.allocation.attribute;
-        let uses = index.uses_of(record.allocation.address);
-
-        // If the recorded owner was not read, `names_owner` accepts any user, but only a pod of the recorded machine is
-        // certainly the owner.
-        let is_user = |owner| {
-            if claim.needs_unread_source(self.context.snapshot) {
-                index
-                    .workload(owner)
-                    .is_some_and(|workload| is_on_machine(attribute, &workload))
-            } else {
-                names_owner(attribute, owner, index)
-            }
-        };
         let is_named = !matches!(claim, Claim::Anonymous | Claim::Unknown);
-        if is_named && uses.iter().any(|used| is_user(used.owner)) {
+        let mut uses = self.context.index.uses_of(record.allocation.address).iter();
+        if is_named && uses.any(|used| self.is_owner(record, claim, used.owner)) {
             return RecordedOwner::UsesAddress;
         }
         self.state_of_unused(record, claim)
+    }
+
+    /// True if a user of the record's address is certainly its recorded owner.
+    fn is_owner(&self, record: &Record<'_, '_>, claim: &Claim<'_>, user: Owner) -> bool {
+        let index = &self.context.index;
+        let attribute = &record.allocation.attribute;
+        if !claim.needs_unread_source(self.context.snapshot) {
+            return names_owner(attribute, user, index);
+        }
+        // The recorded owner was not read. `names_owner` accepts any user then, but only a pod of the recorded machine
+        // is certainly the owner.
+        let workload = index.workload(user);
+        workload.is_some_and(|workload| is_on_machine(attribute, &workload))
     }
 
     /// Returns the state of an owner that is known not to use the record's address.

@@ -122,21 +122,26 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         });
     }
 
-    let used = |wanted: fn(&Owner) -> bool| -> Vec<AddressOwner> {
-        let uses = context.index.uses.iter().filter(|used| wanted(&used.owner));
-        let mut all: Vec<AddressOwner> = uses
-            .map(|used| AddressOwner {
-                address: used.address,
-                owner: name_of(&context, used.owner),
-            })
-            .collect();
-        // A pod and its endpoint have the same name, and count as one workload.
-        all.dedup();
-        all
-    };
-    let addresses: HashSet<IpAddr> = context.index.uses.iter().map(|used| used.address).collect();
-    let controller = snapshot.serves_services().and_then(Result::ok);
-    let services = controller.filter(|_| snapshot.has_read(Source::Services));
+    let mut tunnels = Vec::new();
+    let mut service_addresses = Vec::new();
+    let mut workloads = Vec::new();
+    let mut in_use: HashSet<IpAddr> = HashSet::new();
+    for used in &context.index.uses {
+        in_use.insert(used.address);
+        let owner = AddressOwner {
+            address: used.address,
+            owner: name_of(&context, used.owner),
+        };
+        match used.owner {
+            Owner::Tunnel(..) => tunnels.push(owner),
+            Owner::Service(_) => service_addresses.push(owner),
+            Owner::Endpoint(_) | Owner::Pod(_) => workloads.push(owner),
+        }
+    }
+    tunnels.dedup();
+    service_addresses.dedup();
+    // A pod and its endpoint have the same name, and count as one workload.
+    workloads.dedup();
 
     let mut orphans: HashSet<&str> = HashSet::new();
     for finding in &report.findings {
@@ -148,17 +153,11 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let mut view = CalicoctlView {
         blocks,
         pools: pools.map(|pool| pool.value.cidr).collect(),
-        tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
-        services: services.map(|controller| {
-            snapshot
-                .services
-                .iter()
-                .filter(|service| service.value.is_managed(controller))
-                .count()
-        }),
-        service_addresses: used(|owner| matches!(owner, Owner::Service(_))),
-        workloads: used(|owner| matches!(owner, Owner::Endpoint(_) | Owner::Pod(_))),
-        in_use: addresses.len(),
+        tunnels,
+        services: count_services(snapshot),
+        service_addresses,
+        workloads,
+        in_use: in_use.len(),
         ..CalicoctlView::default()
     };
     for handle in &snapshot.handles {
@@ -172,6 +171,20 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         }
     }
     view
+}
+
+/// The number of services that get addresses from Calico; `None` if Calico serves none, or services were not read.
+fn count_services(snapshot: &Snapshot) -> Option<usize> {
+    let controller = snapshot.serves_services()?.ok()?;
+    if !snapshot.has_read(Source::Services) {
+        return None;
+    }
+    let services = snapshot.services.iter();
+    Some(
+        services
+            .filter(|service| service.value.is_managed(controller))
+            .count(),
+    )
 }
 
 /// Describes an allocation as `calicoctl ipam check` reports it.

@@ -153,36 +153,7 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     if let Some(outlook) = outlook {
         add_claimable(snapshot, outlook, &mut rows);
     }
-    for (
-        (name, pool, family),
-        Row {
-            blocks,
-            claimable,
-            free,
-        },
-    ) in rows
-    {
-        let mut limit = snapshot.block_limit();
-        if let Some(outlook) = outlook
-            && let Some(node) = context.index.node(&name)
-        {
-            let limit_of_node = outlook.block_limit(node, family);
-            if limit_of_node != u32::MAX {
-                limit = Some(limit_of_node);
-            }
-        }
-        let node = nodes.entry(name).or_default();
-        node.blocks += blocks;
-        node.free += free;
-        node.pools.push(NodePool {
-            pool,
-            family: family.name(),
-            blocks,
-            limit,
-            claimable: outlook.map(|_| claimable),
-        });
-        node.family(family).free += free;
-    }
+    add_rows(&context, outlook, rows, &mut nodes);
     for (name, view) in &mut nodes {
         view.node.clone_from(name);
         view.exists = context.index.node_exists(name);
@@ -323,6 +294,38 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
         if let Some(assignment) = own.plugin.assigned_at.zip(own.plugin.assigned_by) {
             owner.plugin.note(assignment);
         }
+    }
+}
+
+/// Adds each node's blocks and free addresses, by pool and family.
+fn add_rows(
+    context: &Context<'_>,
+    outlook: Option<&Outlook<'_>>,
+    rows: Rows,
+    nodes: &mut BTreeMap<String, NodeView>,
+) {
+    for ((name, pool, family), row) in rows {
+        let mut limit = context.snapshot.block_limit();
+        if let Some(outlook) = outlook
+            && let Some(node) = context.index.node(&name)
+        {
+            let limit_of_node = outlook.block_limit(node, family);
+            if limit_of_node != u32::MAX {
+                limit = Some(limit_of_node);
+            }
+        }
+        let claimable = outlook.map(|_| row.claimable);
+        let node = nodes.entry(name).or_default();
+        node.blocks += row.blocks;
+        node.free += row.free;
+        node.pools.push(NodePool {
+            pool,
+            family: family.name(),
+            blocks: row.blocks,
+            limit,
+            claimable,
+        });
+        node.family(family).free += row.free;
     }
 }
 
